@@ -6,12 +6,13 @@
 
 A mistake is a piece of text in one file (`before`, which is there exactly once) and what a tired engineer might have
 written in its place (`after`). Each of its `tests` must pass without the mistake, fail with it, and be in the gate.
-The table gives each mistake, the tests that catch it and their seconds; the exit code is 1 if one is not caught.
+The table gives each mistake, the tests that catch it and their seconds; the exit code is 1 if one is not caught. A test
+that fails since a name or a module is missing has not caught a mistake: such code does not run at all.
 
 `--find` runs all tests of the gate in the given places instead, and names those that catch the mistake, the cheapest
 first: put that one into the file. What else catches it may move to `all`.
 
-The code is copied to a temporary folder for each worker; the checkout stays as it is.
+The code is copied to a temporary folder for each worker (worker.py); the checkout stays as it is.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
+from typing import Self
 
 from app.paths import ROOT
 
@@ -50,13 +51,30 @@ class Mistake:
 
 
 @dataclass(frozen=True)
+class Result:
+    """What became of a test. outcome: "passed", "failed", "skipped" or "broken" (worker.py)."""
+
+    outcome: str
+    seconds: float
+    why: str
+
+
+Results = dict[str, Result]
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """caught: seconds of each test that failed; missed: the tests that passed, or did not run. `said`: pytest's end."""
+    """The results of the tests that ran, and what pytest said."""
 
     mistake: Mistake
-    caught: dict[str, float]
-    missed: list[str]
+    results: Results
     said: str
+
+    @property
+    def caught(self) -> Results:
+        """Those that failed, the cheapest first."""
+        failed = {test: result for test, result in self.results.items() if result.outcome == "failed"}
+        return dict(sorted(failed.items(), key=lambda one: one[1].seconds))
 
 
 def read_mistakes() -> list[Mistake]:
@@ -65,12 +83,10 @@ def read_mistakes() -> list[Mistake]:
     for path in sorted(HERE.glob("*.toml")):
         for entry in tomllib.loads(path.read_text(encoding="utf-8"))["mistake"]:
             mistake = Mistake(path.stem, **{**entry, "tests": tuple(entry.get("tests", ()))})
-            times = (ROOT / mistake.file).read_text(encoding="utf-8").count(mistake.before)
-            if times != 1 or mistake.before == mistake.after:
-                raise ValueError(
-                    f'{path.name}, "{mistake.what}": `before` is {times} times in {mistake.file}; it must be there '
-                    "once, and `after` must differ."
-                )
+            try:
+                _check(mistake)
+            except (OSError, ValueError) as error:
+                raise ValueError(f'{path.name}, "{mistake.what}": {error}') from error
             found.append(mistake)
     names = [mistake.what for mistake in found]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -78,7 +94,18 @@ def read_mistakes() -> list[Mistake]:
     return found
 
 
-def copy_code(to: Path) -> Path:
+def _check(mistake: Mistake) -> None:
+    code = (ROOT / mistake.file).read_text(encoding="utf-8")
+    if (times := code.count(mistake.before)) != 1:
+        raise ValueError(f"`before` is {times} times in {mistake.file}; it must be there once.")
+    if mistake.before == mistake.after:
+        raise ValueError("`before` and `after` are the same.")
+    for test in mistake.tests:
+        if not (ROOT / test.partition("::")[0]).is_file():
+            raise ValueError(f"The file of {test} is not there.")
+
+
+def copy_code(to: Path) -> None:
     """The checkout without what git ignores; .venv and node_modules are linked, dist is copied."""
     names = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, check=True
@@ -89,85 +116,112 @@ def copy_code(to: Path) -> Path:
             shutil.copy2(ROOT / name, to / name)
     for name in (".venv", "node_modules"):
         (to / name).symlink_to(ROOT / name)
-    shutil.copytree(ROOT / "dist", to / "dist")
-    return to
+    if (ROOT / "dist").is_dir():
+        shutil.copytree(ROOT / "dist", to / "dist")
 
 
-@contextmanager
-def put_in(mistake: Mistake, folder: Path) -> Iterator[None]:
-    path = folder / mistake.file
-    right = path.read_text(encoding="utf-8")
-    path.write_text(right.replace(mistake.before, mistake.after), encoding="utf-8")
-    try:
-        yield
-    finally:
-        path.write_text(right, encoding="utf-8")
+class Worker:
+    """A copy of the code, and a process that runs its tests. Close it by leaving its `with`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._writes = folder, 0
+        copy_code(folder)
+        environment = {**os.environ, "CI": "true", "PYTHONPATH": str(folder), "OPENBLAS_NUM_THREADS": "1"}
+        command = [sys.executable, "tests/mistakes/worker.py"]
+        self._process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def run(self, *arguments: str) -> tuple[Results, str]:
+        """The tests that pytest ran with these arguments, by their ids, and what it said."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(["-q", *arguments]) + "\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._process.stdout.readline())
+        return {test: Result(*result) for test, result in answer["tests"].items()}, answer["said"]
+
+    def try_out(self, mistake: Mistake, places: Sequence[str]) -> Outcome:
+        with self._put_in(mistake):
+            return Outcome(mistake, *self.run(*places))
+
+    @contextmanager
+    def _put_in(self, mistake: Mistake) -> Iterator[None]:
+        path = self._folder / mistake.file
+        right = path.read_text(encoding="utf-8")
+        self._write(path, right.replace(mistake.before, mistake.after))
+        try:
+            yield
+        finally:
+            self._write(path, right)
+
+    def _write(self, path: Path, code: str) -> None:
+        """With a time of its own: Python compiles a file anew if its size or the second of its last change differs."""
+        path.write_text(code, encoding="utf-8")
+        self._writes += 1
+        os.utime(path, (self._writes, self._writes))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.communicate()
 
 
-def run_tests(folder: Path, tests: Sequence[str], *options: str) -> tuple[dict[str, tuple[bool, float]], str]:
-    """{id: (passed, seconds)} of the tests that ran, and what pytest said."""
-    report = folder / "report.xml"
-    report.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *options, *tests]
-    done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, env={**os.environ, "CI": "true", "PYTHONPATH": str(folder)}
-    )
-    results = {}
-    if report.is_file():
-        for case in ET.parse(report).getroot().iter("testcase"):
-            test = f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
-            failed = case.find("failure") is not None or case.find("error") is not None
-            if case.find("skipped") is None:
-                results[test] = (not failed, float(case.get("time", 0)))
-    return results, done.stdout[-2000:] + done.stderr[-2000:]
+def try_all(mistakes: Sequence[Mistake], find: Sequence[str], workers: Sequence[Worker]) -> Iterator[Outcome]:
+    """In order, each by the worker that is free."""
+    free: Queue[Worker] = Queue()
+    for worker in workers:
+        free.put(worker)
 
+    def work(mistake: Mistake) -> Outcome:
+        worker = free.get()
+        try:
+            return worker.try_out(mistake, find or mistake.tests)
+        finally:
+            free.put(worker)
 
-def gate_ids(paths: Sequence[str]) -> set[str]:
-    """The ids of all tests of the gate in these places."""
-    listed = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-q", *paths], cwd=ROOT, capture_output=True, text=True
-    )
-    return {line for line in listed.stdout.splitlines() if "::" in line}
-
-
-def try_out(mistake: Mistake, folder: Path, find: Sequence[str]) -> Outcome:
-    with put_in(mistake, folder):
-        results, said = run_tests(folder, find or mistake.tests)
-    caught = {test: seconds for test, (passed, seconds) in results.items() if not passed}
-    if find:
-        return Outcome(mistake, dict(sorted(caught.items(), key=lambda one: one[1])), [], said)
-    return Outcome(mistake, caught, [test for test in mistake.tests if test not in caught], said)
-
-
-def try_all(mistakes: Sequence[Mistake], find: Sequence[str], workers: int) -> Iterator[Outcome]:
-    """In order. Each worker has a copy of the code."""
-    with tempfile.TemporaryDirectory(prefix="sonata-mistakes-") as place, ThreadPoolExecutor(workers) as pool:
-        copies: Queue[Path] = Queue()
-        for number in range(workers):
-            copies.put(copy_code(Path(place) / str(number)))
-
-        def work(mistake: Mistake) -> Outcome:
-            folder = copies.get()
-            try:
-                return try_out(mistake, folder, find)
-            finally:
-                copies.put(folder)
-
+    with ThreadPoolExecutor(len(workers)) as pool:
         yield from pool.map(work, mistakes)
+
+
+def do_pass(mistakes: Sequence[Mistake], worker: Worker) -> bool:
+    """Whether all tests of these mistakes are in the gate, and pass as the code is. Prints those that do not."""
+    wanted = sorted({test for mistake in mistakes for test in mistake.tests})
+    if not wanted:
+        return True
+    listed, said = worker.run("--collect-only", *sorted({test.partition("::")[0] for test in wanted}))
+    outside = [test for test in wanted if test not in listed]
+    results, said = (
+        worker.run(*(test for test in wanted if test in listed)) if len(outside) < len(wanted) else ({}, said)
+    )
+    failing = [test for test in wanted if test in listed and (test not in results or results[test].outcome != "passed")]
+    for title, tests in (("Not in the gate:", outside), ("These do not pass as the code is:", failing)):
+        if tests:
+            print(title, *tests, sep="\n  ")
+    if outside or failing:
+        print(said)
+    return not outside and not failing
 
 
 def show(outcome: Outcome, find: bool) -> bool:
     """Print a mistake's rows. Gives whether it was caught by all that should catch it."""
-    good = bool(outcome.caught) and not outcome.missed
-    head = f"{outcome.mistake.room:14} {outcome.mistake.what}"
-    for test, seconds in list(outcome.caught.items())[: 5 if find else None]:
-        print(f"{head:70} {seconds:6.2f} s  {test}", flush=True)
+    mistake = outcome.mistake
+    head = f"{mistake.room:14} {mistake.what}"
+    broken = {test: result.why for test, result in outcome.results.items() if result.outcome == "broken"}
+    rows = [(f"{result.seconds:6.2f} s", test) for test, result in outcome.caught.items()]
+    rows = rows[:5] if find else rows
+    rows += [(f"DOES NOT RUN: {why}", test) for test, why in list(broken.items())[:5]]
+    good = bool(outcome.caught) and not broken
+    for test in () if find else mistake.tests:
+        if test not in outcome.caught and test not in broken:
+            rows.append(("NOT CAUGHT", test))
+            good = False
+    for said, test in rows or [("NOT CAUGHT", "")]:
+        print(f"{head:70} {said:8}  {test}", flush=True)
         head = ""
-    for test in outcome.missed:
-        print(f"{head:70} NOT CAUGHT  {test}", flush=True)
-        head = ""
-    if not good and not outcome.missed:
-        print(f"{head:70} NOT CAUGHT\n{outcome.said}", flush=True)
+    if not outcome.results:
+        print(outcome.said)
     return good
 
 
@@ -185,22 +239,14 @@ def main() -> int:
         for one in read_mistakes()
         if not options.names or any(name == one.room or name in one.what for name in options.names)
     ]
-    wanted = sorted({test for one in mistakes for test in one.tests})
-    good = bool(mistakes)
-    if not options.find:
-        if outside := sorted(set(wanted) - gate_ids(sorted({test.partition("::")[0] for test in wanted}))):
-            print("Not in the gate:", *outside, sep="\n  ")
-            good = False
-        with tempfile.TemporaryDirectory(prefix="sonata-right-") as place:
-            results, said = run_tests(copy_code(Path(place) / "code"), wanted)
-        if failing := [test for test in wanted if not results.get(test, (False, 0))[0]]:
-            print("These do not pass as the code is:", *failing, said, sep="\n  ")
-            good = False
     rows = []
-    for outcome in try_all(mistakes, options.find, options.workers):
-        good &= show(outcome, bool(options.find))
-        caught = [{"test": test, "seconds": seconds} for test, seconds in outcome.caught.items()]
-        rows.append({"room": outcome.mistake.room, "mistake": outcome.mistake.what, "caught": caught})
+    with tempfile.TemporaryDirectory(prefix="sonata-mistakes-") as place, ExitStack() as stack:
+        workers = [stack.enter_context(Worker(Path(place) / str(number))) for number in range(options.workers)]
+        good = bool(mistakes) and (bool(options.find) or do_pass(mistakes, workers[0]))
+        for outcome in try_all(mistakes, options.find, workers):
+            good &= show(outcome, bool(options.find))
+            caught = [{"test": test, "seconds": result.seconds} for test, result in outcome.caught.items()]
+            rows.append({"room": outcome.mistake.room, "mistake": outcome.mistake.what, "caught": caught})
     print(f"{len(rows)} mistakes, {sum(bool(row['caught']) for row in rows)} caught")
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
