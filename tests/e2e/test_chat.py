@@ -19,7 +19,7 @@ QUESTION = "What is the capital of France?"
 
 
 async def test_an_answer_streams_and_the_header_says_what_runs(real_chat: ChatPage, screenshots: Path) -> None:
-    assert "on " in await real_chat.page.inner_text(".status-line")
+    await expect(real_chat.page.locator(".status-line")).to_contain_text("on ")
     await answer_streams(real_chat, "Why is the sky blue?")
     await real_chat.page.screenshot(path=screenshots / "real-answer.png")
 
@@ -27,7 +27,7 @@ async def test_an_answer_streams_and_the_header_says_what_runs(real_chat: ChatPa
 @pytest.mark.parametrize(("backend", "name"), [("webgpu", "on WebGPU"), ("numpy", "numpy")])
 async def test_an_answer_streams_on_each_other_backend(tiny_chat: ChatPage, backend: str, name: str) -> None:
     await tiny_chat.open_ready(f"?max_tokens=100&routing=off&backend={backend}")
-    assert name in await tiny_chat.page.inner_text(".status-line")
+    await expect(tiny_chat.page.locator(".status-line")).to_contain_text(name)
     await answer_streams(tiny_chat, STORY)
 
 
@@ -35,7 +35,7 @@ async def answer_streams(chat: ChatPage, question: str) -> None:
     await chat.page.evaluate(WATCH_LENGTHS)
     assert await chat.ask(question)
     assert len(await chat.page.evaluate("[...window.lengths]")) >= 3, "the answer came in one piece"
-    assert "tok/s" in await chat.page.inner_text(".status-rate")
+    await expect(chat.page.locator(".status-rate")).to_contain_text("tok/s")
     assert chat.errors == []
     foreign = [url for url in chat.requests if not url.startswith((chat.site, "blob:", "data:"))]
     assert foreign == []
@@ -49,8 +49,8 @@ async def test_the_second_question_continues_the_conversation_and_new_chat_forge
     await chat.ask(question)
     continued = await prompt_tokens(chat)
     await chat.page.click("#new-chat")
-    assert await chat.page.locator("#log article").count() == 0
-    assert await chat.page.is_visible("#welcome")
+    await expect(chat.page.locator("#log article")).to_have_count(0)
+    await expect(chat.page.locator("#welcome")).to_be_visible()
     await chat.ask(question)
 
     assert continued > alone
@@ -64,7 +64,7 @@ async def test_stop_takes_effect_at_once_and_the_chat_goes_on(real_chat: ChatPag
 
     await chat.click_stop()
     stopped_at = await chat.last_answer()
-    assert "Stopped" in await chat.page.inner_text(".answer-footer")
+    await expect(chat.page.locator(".answer-footer")).to_contain_text("Stopped")
     await chat.page.evaluate("sonata.engine.generate('Hello', { maxTokens: 1 })")  # the model works meanwhile
     assert await chat.last_answer() == stopped_at
 

@@ -100,7 +100,7 @@ async def test_a_file_is_attached_asked_about_and_removed_with_the_keyboard_alon
     await keyboard.press("Enter")
     await expect(chips(chat)).to_have_count(0)
     await chat.ask("And now?")
-    assert await chat.page.locator(".answer").last.locator(".citation").count() == 0
+    await expect(chat.page.locator(".answer").last.locator(".citation")).to_have_count(0)
 
 
 async def test_dropped_files_are_attached_and_models_open_as_models(chat: ChatPage) -> None:

@@ -149,7 +149,7 @@ async def test_the_view_is_loaded_when_it_is_opened_and_worked_by_keyboard(chat:
     await chat.page.focus("[data-panel=learned]")
     await chat.page.keyboard.press("Enter")
     await expect(chat.panel).to_contain_text("What was learned stays until you forget it")
-    assert await chat.page.evaluate("document.activeElement.id") == "panel-tab-learning"
+    await expect(chat.page.locator("#panel-tab-learning")).to_be_focused()
     await chat.page.keyboard.press("ArrowRight")
     await expect(chat.panel).to_contain_text("You have taught nothing yet")
     await chat.page.keyboard.press("ArrowRight")
@@ -195,7 +195,7 @@ async def test_after_a_correction_the_other_agent_answers_this_message_too(chat:
     await expect(chat.chip.locator("summary")).to_have_text(f"{other} · your choice")
     await expect(chat.page.locator(".answer .variants-place")).to_have_text("2 / 2")
     await chat.wait_for("ready")
-    assert await chat.page.locator(".question").count() == 1
+    await expect(chat.page.locator(".question")).to_have_count(1)
 
 
 async def test_undo_takes_a_correction_back(chat: MemoryPage) -> None:
@@ -310,7 +310,7 @@ async def test_what_is_typed_stays_when_the_memory_changes(chat: MemoryPage) -> 
     await expect(chat.row("mow the lawn at noon")).to_be_visible()
     await chat.page.wait_for_timeout(600)  # longer than changes are waited for
     await chat.page.keyboard.type("ght")
-    assert await chat.panel.get_by_label("Request").input_value() == "half a thought"
+    await expect(chat.panel.get_by_label("Request")).to_have_value("half a thought")
     await chat.button("Cancel").click()
     await expect(chat.row(text)).to_contain_text("Tester")
 
@@ -362,7 +362,7 @@ async def test_a_big_memory_is_shown_a_page_at_a_time(chat: MemoryPage, big_expo
 
     await chat.show("Log")
     await expect(chat.panel.get_by_text(re.compile(r"^5,0\d\d requests$"))).to_be_visible()
-    assert await chat.rows.count() == 25
+    await expect(chat.rows).to_have_count(25)
     await expect(chat.panel.locator(".statistics")).to_contain_text("50% of requests take less than")
     await chat.panel.get_by_label("Show").select_option(label="Errors")
     await expect(chat.rows).to_have_count(5)
@@ -553,8 +553,8 @@ async def test_a_passphrase_locks_every_panel_until_it_is_typed(chat: MemoryPage
     await passphrase.fill("wrong")
     await chat.page.keyboard.press("Enter")
     await expect(chat.view.get_by_role("alert").filter(has_text="Wrong passphrase")).to_be_visible()
-    assert await passphrase.input_value() == "wrong"
-    assert await chat.panel.count() == 0
+    await expect(passphrase).to_have_value("wrong")
+    await expect(chat.panel).to_have_count(0)
     await chat.page.evaluate(DELETE_A_PATTERN, deleted["pattern"])
     await passphrase.fill("open sesame")
     await chat.page.keyboard.press("Enter")

@@ -132,9 +132,9 @@ async def test_without_the_router_the_plain_assistant_answers_and_the_page_says_
     chat = ChatPage(await context.new_page(), server.url)
     await chat.open_ready(QUERY)
     await chat.routed("failed")
-    assert "routing data" in await chat.page.inner_text("#notices")
+    await expect(chat.page.locator("#notices")).to_contain_text("routing data")
     await chat.ask(CRASH)
-    assert await chat.page.locator(".answer .route").count() == 0
+    await expect(chat.page.locator(".answer .route")).to_have_count(0)
 
 
 async def test_a_passphrase_locks_the_memory_and_nothing_is_lost(chat: ChatPage) -> None:
@@ -179,4 +179,4 @@ async def test_a_conversation_that_was_deleted_elsewhere_is_told(chat: ChatPage)
         }"""
     )
     await chat.page.locator("#notices", has_text="it was deleted").wait_for()
-    assert answer not in await chat.page.inner_text("#log")
+    await expect(chat.page.locator("#log")).not_to_contain_text(answer)

@@ -92,7 +92,7 @@ async def test_a_change_of_backend_keeps_the_chat(ready_chat: ChatPage) -> None:
     await ready_chat.wait_for("ready")
 
     assert await questions(ready_chat) == [FIRST]
-    assert await ready_chat.page.locator(".note").count() == 0
+    await expect(ready_chat.page.locator(".note")).to_have_count(0)
     await ready_chat.ask(FIRST)
     assert await prompt_tokens(ready_chat) > alone
 
@@ -191,7 +191,7 @@ async def test_a_message_that_is_not_answered_yet_survives_a_reload(ready_chat: 
     await expect(ready_chat.page.locator(".queued")).to_have_count(1)
     await ready_chat.page.reload()
     await ready_chat.wait_for("ready")
-    assert await ready_chat.page.input_value("#message") == FIRST
+    await expect(ready_chat.page.locator("#message")).to_have_value(FIRST)
     await ready_chat.page.fill("#message", "")
 
 

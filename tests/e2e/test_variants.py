@@ -116,7 +116,7 @@ async def test_the_menu_of_an_answer_has_its_figures_and_goes_by_keyboard(ready_
     menu = page.get_by_role("dialog", name="More")
     names = await menu.locator("dt").all_inner_texts()
     assert names == ["Written", "Speed", "First word after", "Read", "Reading speed", "Context used"]
-    assert await menu.locator("dd").first.inner_text() == "8 tokens"
+    await expect(menu.locator("dd").first).to_have_text("8 tokens")
     assert await found_by_axe(page) == []
     await page.keyboard.press("Escape")
     await expect(menu).to_have_count(0)
@@ -168,7 +168,7 @@ async def test_the_bar_of_the_context_says_what_is_in_the_prompt(ready_chat: Cha
     await ask(ready_chat, FIRST)
     await bar.press("Enter")
     card = page.get_by_role("dialog", name="What the model reads")
-    assert await card.locator(".context-parts dt").all_inner_texts() == ["Instructions", "Conversation", "Free"]
+    await expect(card.locator(".context-parts dt")).to_have_text(["Instructions", "Conversation", "Free"])
     parts = [int(one.split()[0].replace(",", "")) for one in await card.locator(".context-parts dd").all_inner_texts()]
     total = int((await card.locator("h2").first.inner_text()).split(" of ")[1].split()[0].replace(",", ""))
     assert sum(parts) == total

@@ -131,7 +131,7 @@ async def works_offline(page: Page) -> None:
     """Until the page says so, which it does once."""
     await page.wait_for_selector("#notices p:has-text('Sonata works offline now')")
     await page.click("#model-chip")
-    assert await page.is_visible("#works-offline")
+    await expect(page.locator("#works-offline")).to_be_visible()
     await page.click("#models-button")  # this view asks other sites only once its list of them is opened
     await page.wait_for_selector("#models")
     await page.click(".panel-close")
