@@ -1,4 +1,4 @@
-"""Pages that tests share: one of each kind, kept for the session, and after each test as it was when it had started.
+"""Pages that tests share: one of each kind, kept for the session, and put back after each test as it was at first.
 
 What is usual is put back silently: a chat, what is remembered, an open panel, settings, the address. What a test has to
 take back itself, and did not, is told with the test's name: a route, a listener, another size or scheme, a further tab,
@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 from chat_page import LOAD_SECONDS, NO_SERVICE_WORKER, ChatPage
-from playwright.async_api import Browser, Download, Error, TimeoutError
+from playwright.async_api import Browser, Download, Error
+from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 VIEWPORT = {"width": 1280, "height": 800}
 TIME_ZONE = "Pacific/Kiritimati"
@@ -26,8 +27,10 @@ ALLOWED = ("axe", "katex", "Chart", "pdfjsLib", "sonata", "renderMathInElement")
 """Globals of libraries that the page, or a test of any view, loads when it first needs them."""
 
 LOOK = """async () => {
-  const root = document.documentElement, of = (storage) => Object.fromEntries(
-    Object.keys(storage).sort().filter((key) => storage.getItem(key)).map((key) => [key, storage.getItem(key)]));
+  const root = document.documentElement;
+  const of = (storage) => Object.fromEntries(
+    Object.keys(storage).sort().filter((key) => !['', '{}'].includes(storage.getItem(key)))
+      .map((key) => [key, storage.getItem(key)]));
   const count = (selector) => document.querySelectorAll(selector).length;
   const seen = (query) => matchMedia(query).matches;
   const files = await navigator.storage.getDirectory();
@@ -40,12 +43,14 @@ LOOK = """async () => {
     'what was put into the memory': records && Object.fromEntries(Object.entries(records).filter(([, many]) => many)),
     'a passphrase': Boolean(info?.encrypted),
     'adapters': names,
+    'an adapter in use': document.querySelector('.status-line').textContent.includes(' with '),
     'models': Math.max(1, (await sonata.storedModels()).length),
     'in localStorage': of(localStorage),
     'in sessionStorage': of(sessionStorage),
     'the address': location.href,
     'the state': root.dataset.state,
-    'the look': [root.lang, root.dir, root.dataset.theme, root.dataset.sidebar, root.dataset.drawer, root.style.cssText],
+    'the language': [root.lang, root.dir],
+    'the look': [root.dataset.theme, root.dataset.sidebar, root.dataset.drawer, root.style.cssText],
     'messages': count('#log article'),
     'words in the message box': document.querySelector('#message').value,
     'files': count('#files .file-chip'),
@@ -59,7 +64,7 @@ LOOK = """async () => {
   };
 }"""
 CARELESS = """(known) => ({
-  dialogs: [...document.querySelectorAll('dialog[open]')].map((dialog) => dialog.ariaLabel || dialog.innerText.slice(0, 40)),
+  dialogs: [...document.querySelectorAll('dialog[open]')].map((dialog) => dialog.innerText.slice(0, 40)),
   globals: known && Object.keys(window).filter((name) => !known.includes(name) && !/^(_|\\d+$)/.test(name)),
   media: ['(prefers-color-scheme: dark)', '(prefers-reduced-motion: reduce)', '(forced-colors: active)', 'print']
     .filter((query) => matchMedia(query).matches),
@@ -93,10 +98,15 @@ CLOSE = """async () => {
   document.activeElement?.blur();
   if (matchMedia('(pointer: fine)').matches) box.focus();
 }"""
-RESTORE = """(first) => {
+RESTORE = """async (first) => {
   let same = true;
-  for (const [storage, kept] of [[localStorage, first['in localStorage']], [sessionStorage, first['in sessionStorage']]]) {
-    const now = Object.keys(storage).filter((key) => storage.getItem(key));
+  if (!['{}', null].includes(localStorage.getItem('sonata.adapters'))) {
+    await import('/storage/adapter_store.js').then((store) => store.removeAdapters());
+    localStorage.removeItem('sonata.adapters'); // whatever another tab chose
+  }
+  for (const storage of [localStorage, sessionStorage]) {
+    const kept = first[storage === localStorage ? 'in localStorage' : 'in sessionStorage'];
+    const now = Object.keys(storage).filter((key) => !['', '{}'].includes(storage.getItem(key)));
     if (now.length === Object.keys(kept).length && now.every((key) => storage.getItem(key) === kept[key])) continue;
     same = false;
     storage.clear();
@@ -108,7 +118,8 @@ FORGET = f"""async (first) => {{
   const now = await ({LOOK})();
   const differs = (name) => JSON.stringify(now[name]) !== JSON.stringify(first[name]);
   if (differs('adapters')) await import('/storage/adapter_store.js').then((store) => store.removeAdapters());
-  if (now['what was put into the memory'] && (differs('what was put into the memory') || differs('chats in the side bar'))) {{
+  const records = 'what was put into the memory';
+  if (now[records] && (differs(records) || differs('chats in the side bar'))) {{
     await sonata.engine.memory.deleteAll();
   }}
   if (differs('notices')) for (const close of document.querySelectorAll('.notice-close')) close.click();
@@ -118,7 +129,7 @@ FORGET = f"""async (first) => {{
 
 @dataclass(frozen=True)
 class Kind:
-    """stand_in: a worker without a model answers (stand_in_worker.js). is_large: its model is; one such page is open."""
+    """stand_in: a worker without a model (stand_in_worker.js). is_large: the model is; only one such page is open."""
 
     site: str
     query: str
@@ -170,8 +181,10 @@ class KeptPage:
         return len(page._impl_obj._routes) + len(page.context._impl_obj._routes)
 
     async def put_back(self) -> list[str]:
-        """As it was at first. Returns what the test left that it had to take back itself, and what is still different:
-        then the page is of no use any more (`is_spoilt`)."""
+        """As it was at first. Returns what the test should have taken back itself, and what is still different.
+
+        A page that no reset mends `is_spoilt`.
+        """
         chat, page = self.chat, self.chat.page
         left = await self._take_back()
         await page.evaluate(CLOSE)
@@ -183,7 +196,7 @@ class KeptPage:
         await chat.wait_for("ready", LOAD_SECONDS)
         try:
             await page.wait_for_function(FORGET, arg=self.first, timeout=PUT_BACK_SECONDS * 1000, polling=50)
-        except TimeoutError:
+        except PlaywrightTimeout:
             now = await page.evaluate(LOOK)
             left += [f"{name}: {now[name]}" for name in self.first if now[name] != self.first[name]]
             self.is_spoilt = True
@@ -209,7 +222,7 @@ class KeptPage:
         for download in self.downloads:
             try:
                 await asyncio.wait_for(download.failure(), DOWNLOAD_SECONDS)
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 left.append(f"a download: {download.suggested_filename}")
                 await download.cancel()
         self.downloads.clear()

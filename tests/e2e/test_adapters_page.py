@@ -305,7 +305,7 @@ async def test_delete_everything_counts_adapters_and_deletes_them(chat: ChatPage
     await chat.open_part("Storage")
     await chat.page.get_by_role("button", name="Delete everything…").click()
     question = chat.page.get_by_role("dialog", name="Delete everything?")
-    await expect(question).to_contain_text("1 adapter, and your changes to agents")
+    await expect(question).to_contain_text("1 adapter and your changes to agents")
     await expect(question).to_contain_text("save the adapters in Settings, Model")
     await question.get_by_role("button", name="Delete everything").click()
     await expect(model_line(chat)).not_to_contain_text(" with ")

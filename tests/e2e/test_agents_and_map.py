@@ -27,8 +27,10 @@ PLACE = """(text) => {
     return [left + x, top + y];
   }
 }"""
+PLACE_IS = f"([text, [x, y]], [a, b] = ({PLACE})(text)) =>"
 DRAWN = """() => {
   const canvas = document.querySelector('.map-box canvas');
+  if (!canvas?.width) return 0;
   const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
   copy.drawImage(canvas, 0, 0);
   const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
@@ -229,16 +231,13 @@ async def test_the_legend_hides_agents_and_the_map_is_zoomed_and_moved(page: Pag
     at_first = await place_of(page, first)
     await panel.get_by_role("button", name="Zoom in").click()
     await page.wait_for_function("() => !document.querySelector('.map-zoom button:last-child').disabled")
-    far = "([text, [x, y], far]) => { const [a, b] = (%s)(text); return Math.hypot(a - x, b - y) > far; }" % PLACE
-    await page.wait_for_function(far, arg=[first, at_first, 2])
+    await page.wait_for_function(f"{PLACE_IS} Math.hypot(a - x, b - y) > 2", arg=[first, at_first])
     near = await place_of(page, first)
     await panel.locator(".map-box").press("ArrowLeft")
-    moved = "([text, [x, y]]) => { const [a, b] = (%s)(text); return a > x + 5 && Math.abs(b - y) < 1; }" % PLACE
-    await page.wait_for_function(moved, arg=[first, near])
+    await page.wait_for_function(f"{PLACE_IS} a > x + 5 && Math.abs(b - y) < 1", arg=[first, near])
     await whole.click()
     await expect(whole).to_be_disabled()
-    back = "([text, [x, y]]) => { const [a, b] = (%s)(text); return Math.hypot(a - x, b - y) < 1.5; }" % PLACE
-    await page.wait_for_function(back, arg=[first, at_first])
+    await page.wait_for_function(f"{PLACE_IS} Math.hypot(a - x, b - y) < 1.5", arg=[first, at_first])
 
 
 async def test_the_map_follows_light_and_dark_and_a_phones_width(page: Page, screenshots: Path) -> None:

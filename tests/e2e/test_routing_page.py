@@ -19,16 +19,10 @@ SIMILAR = "my page crashes whenever i scroll down, why?"
 FAR = "write a sql query that counts the orders of each month"
 
 
-@pytest.fixture(scope="module")
-def tiny_query() -> str:
-    return QUERY
-
-
 @pytest_asyncio.fixture(loop_scope="session")
 async def chat(ready_chat: ChatPage) -> ChatPage:
-    """The module's page, with an empty memory and its router."""
+    """The page with its router."""
     await ready_chat.routed()
-    await ready_chat.page.evaluate("sonata.engine.memory.deleteAll()")
     return ready_chat
 
 
@@ -73,6 +67,7 @@ async def open_storage(chat: ChatPage) -> Locator:
     return panel
 
 
+@pytest.mark.all
 async def test_a_corrected_route_is_followed_also_after_a_reload_without_the_server(
     context: BrowserContext, server: PlainServer
 ) -> None:

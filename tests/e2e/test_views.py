@@ -28,6 +28,7 @@ async def full(ready_chat: ChatPage) -> AsyncIterator[ChatPage]:
     await furnish(ready_chat)
     yield ready_chat
     await ready_chat.page.set_viewport_size(DESKTOP)  # type: ignore[arg-type]
+    await ready_chat.page.emulate_media(color_scheme="light", reduced_motion="no-preference")
 
 
 async def look(chat: ChatPage, view: str, found: dict[str, list[str]], root: str | None = None) -> None:
