@@ -1,8 +1,9 @@
 """Pages that tests share: one of each kind, kept for the session, and put back after each test as it was at first.
 
-What is usual is put back silently: a chat, what is remembered, an open panel, settings, the address. What a test has to
-take back itself, and did not, is told with the test's name: a route, a listener, another size or scheme, a further tab,
-a global of its own, a dialog, words in the console, a download that has not ended. So is what could not be put back.
+What is usual is put back silently: a chat, what is remembered, a panel, settings, the address, a global of the
+test's own. What a test has to take back itself, and did not, is told with the test's name: a route, a listener, another
+size or scheme, a further tab, a dialog, words in the console, a download that has not ended. So is what could not be put
+back.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 VIEWPORT = {"width": 1280, "height": 800}
 TIME_ZONE = "Pacific/Kiritimati"
 """Fourteen hours ahead of UTC: the time that an answer tells is that of the page, or it is wrong by a day."""
-PUT_BACK_SECONDS = 30.0
+PUT_BACK_SECONDS = 60.0
 DOWNLOAD_SECONDS = 10.0
+MOST_SECONDS = LOAD_SECONDS + 2 * PUT_BACK_SECONDS
 ALLOWED = ("axe", "katex", "Chart", "pdfjsLib", "sonata", "renderMathInElement")
 """Globals of libraries that the page, or a test of any view, loads when it first needs them."""
 
@@ -63,9 +65,9 @@ LOOK = """async () => {
     'style sheets': document.adoptedStyleSheets.length,
   };
 }"""
-CARELESS = """(known) => ({
+GLOBALS = """(known) => Object.keys(window).filter((name) => !known.includes(name) && !/^(_|\\d+$)/.test(name))"""
+CARELESS = """() => ({
   dialogs: [...document.querySelectorAll('dialog[open]')].map((dialog) => dialog.innerText.slice(0, 40)),
-  globals: known && Object.keys(window).filter((name) => !known.includes(name) && !/^(_|\\d+$)/.test(name)),
   media: ['(prefers-color-scheme: dark)', '(prefers-reduced-motion: reduce)', '(forced-colors: active)', 'print']
     .filter((query) => matchMedia(query).matches),
 })"""
@@ -94,6 +96,7 @@ CLOSE = """async () => {
     box.value = '';
     box.dispatchEvent(new Event('input', { bubbles: true }));
   }
+  sessionStorage.removeItem('sonata.draft'); // which the box writes a moment later
   for (const close of document.querySelectorAll('.notice-close')) close.click();
   document.activeElement?.blur();
   if (matchMedia('(pointer: fine)').matches) box.focus();
@@ -189,9 +192,10 @@ class KeptPage:
         left = await self._take_back()
         await page.evaluate(CLOSE)
         same = await page.evaluate(RESTORE, self.first)
+        own = await page.evaluate(GLOBALS, self.known)  # who has set one may listen to something, too
         if page.url != self.kind.url:
             await page.goto(self.kind.url)
-        elif not same or await chat.state() != "ready":
+        elif own or not same or await chat.state() != "ready":
             await page.reload()
         await chat.wait_for("ready", LOAD_SECONDS)
         try:
@@ -229,11 +233,8 @@ class KeptPage:
         if page.viewport_size != VIEWPORT:
             left.append(f"a viewport: {page.viewport_size}")
             await page.set_viewport_size(VIEWPORT)  # type: ignore[arg-type]
-        seen = await page.evaluate(CARELESS, self.known if self.first else None)
+        seen = await page.evaluate(CARELESS)
         left += [f"a dialog: {dialog}" for dialog in seen["dialogs"]]
-        left += [f"a global: {name}" for name in seen["globals"]]
-        if seen["globals"]:
-            await page.evaluate("(names) => { for (const name of names) delete window[name]; }", seen["globals"])
         if seen["media"]:
             left.append(f"an emulated medium: {', '.join(seen['media'])}")
             await page.emulate_media(media="null", color_scheme="null", reduced_motion="null", forced_colors="null")
@@ -262,9 +263,9 @@ class KeptPages:
         left: list[str] = []
         try:
             if not kept.is_spoilt:
-                left = await kept.put_back()
-        except (Error, AssertionError) as error:
-            left, kept.is_spoilt = [f"a page that cannot be put back: {error}"], True
+                left = await asyncio.wait_for(kept.put_back(), MOST_SECONDS)  # a worker may answer nothing any more
+        except (Error, AssertionError, TimeoutError) as error:
+            left, kept.is_spoilt = [f"a page that cannot be put back: {error!r}"], True
         if kept.is_spoilt:
             await self._close(kept)
         return left

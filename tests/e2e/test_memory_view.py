@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600
 
 QUESTION = "the login page takes for ever, what can i do"
 ALIKE = "our login page takes for ever, what can we do about it"
-MANY = 5000
+MANY = 1000
 SIZES = ((1280, 800), (390, 844), (320, 568))
 expect.set_options(timeout=20_000)
 
@@ -98,7 +98,7 @@ async def chat(ready_chat: ChatPage) -> MemoryPage:
 
 @pytest.fixture(scope="module")
 def big_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with 60 conversations and a log of 5,000 requests."""
+    """A file with 60 conversations and a log of MANY requests."""
     path = tmp_path_factory.mktemp("export") / "big.sonata"
 
     async def make() -> bytes:
@@ -108,7 +108,7 @@ def big_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
             said = Turn("user", f"What is {number} plus {number}?"), Turn("assistant", f"The sum is **{2 * number}**.")
             await memory.sessions.add_turns(session.id, *said)
         for number in range(MANY):
-            error = "DeviceLostError: The graphics card was reset." if number % 1000 == 999 else None
+            error = "DeviceLostError: The graphics card was reset." if number % 200 == 199 else None
             stages = {"embed": 5.0, "prefill": 100.0, "decode": 300.0 + number % 7}
             routing = {"text": f"Request {number}", "confidence": 0.9}
             memory.witness.record(WitnessEntry("coder", "wasm", stages, routing, 0.25 if error else None, error))
@@ -337,7 +337,7 @@ async def test_a_big_memory_is_shown_a_page_at_a_time(chat: MemoryPage, big_expo
     await expect(chat.panel.get_by_text(came)).to_be_visible(timeout=60_000)
 
     await chat.show("Log")
-    await expect(chat.panel.get_by_text(re.compile(r"^5,0\d\d requests$"))).to_be_visible()
+    await expect(chat.panel.get_by_text(f"{MANY:,} requests", exact=True)).to_be_visible()
     await expect(chat.rows).to_have_count(25)
     await expect(chat.panel.locator(".statistics")).to_contain_text("50% of requests take less than")
     await chat.panel.get_by_label("Show").select_option(label="Errors")

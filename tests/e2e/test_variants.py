@@ -163,6 +163,8 @@ async def test_the_bar_of_the_context_says_what_is_in_the_prompt(plain_chat: Cha
     bar = page.locator("#context-bar")
     await expect(bar).to_be_hidden()
     await ask(plain_chat, FIRST)
+    await page.click("#new-chat")
+    await ask(plain_chat, SECOND)
     await bar.press("Enter")
     card = page.get_by_role("dialog", name="What the model reads")
     await expect(card.locator(".context-parts dt")).to_have_text(["Instructions", "Conversation", "Free"])
