@@ -1,9 +1,8 @@
 """Pages that tests share: one of each kind, kept for the session, and put back after each test as it was at first.
 
-What is usual is put back silently: a chat, what is remembered, a panel, settings, the address, a global of the
-test's own. What a test has to take back itself, and did not, is told with the test's name: a route, a listener, another
-size or scheme, a further tab, a dialog, words in the console, a download that has not ended. So is what could not be put
-back.
+What is usual is put back silently: a chat, what is remembered, an open panel, settings, the address, a global. The
+rest a test has to take back itself: a route, a listener, another size or scheme, a tab, a dialog, words in the console,
+a download that has not ended. If it does not, it fails and is told what it left, or what is not as it was before.
 """
 
 from __future__ import annotations

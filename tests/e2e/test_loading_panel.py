@@ -57,6 +57,7 @@ async def test_all_bytes_of_what_is_wanted_are_counted_and_a_stage_runs_at_any_t
     assert all(running and "routing" not in running for running in counted)
 
 
+@pytest.mark.all
 async def test_a_model_that_may_not_take_what_it_needs_says_so_and_loads_once_it_may(tiny_chat: ChatPage) -> None:
     await tiny_chat.open(f"{QUERY}&routing=off&memory=1")
     assert "It may take 1.0 MB, as chosen." in await tiny_chat.problem()
@@ -90,6 +91,17 @@ async def test_a_message_that_waits_can_be_taken_back(page_alone: ChatPage) -> N
     await let_it_load(page_alone)
     await page_alone.wait_for("ready")
     await expect(page_alone.page.locator("#log article")).to_have_count(0)
+
+
+async def test_a_message_that_is_not_answered_yet_survives_a_reload(page_alone: ChatPage) -> None:
+    await page_alone.open("?model=held")
+    await page_alone.send("Not yet")
+    await expect(page_alone.page.locator(".queued")).to_have_count(1)
+    await page_alone.page.reload()
+    await expect(page_alone.page.locator("#message")).to_have_value("Not yet")
+    await let_it_load(page_alone)
+    await page_alone.wait_for("ready")
+    await expect(page_alone.page.locator("#message")).to_have_value("Not yet")
 
 
 async def test_an_example_may_be_chosen_while_the_model_loads(page_alone: ChatPage) -> None:

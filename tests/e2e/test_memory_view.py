@@ -271,6 +271,7 @@ async def test_several_patterns_are_deleted_at_once(chat: MemoryPage) -> None:
         await chat.memory("correct", "", f"remind me of the bins on {day}", "planner")
     await chat.show("Routing")
     await chat.panel.get_by_role("searchbox").fill("remind me of the bins")
+    await expect(chat.rows.first).to_contain_text("similar")  # what was found is shown: it deselects
     for day in ("monday", "tuesday"):
         await chat.row(f"bins on {day}").get_by_role("checkbox").check()
     await chat.button("Delete 2 patterns").click()
@@ -299,12 +300,22 @@ async def test_what_is_typed_stays_when_the_memory_changes(chat: MemoryPage) -> 
 # ---- small screens ----
 
 
-async def test_everything_fits_the_screen(chat: MemoryPage, screenshots: Path) -> None:
+@pytest.mark.parametrize(
+    "looks",
+    [
+        [("light", SIZES[-1])],
+        pytest.param([*(("light", size) for size in SIZES), ("dark", SIZES[1])], marks=pytest.mark.all),
+    ],
+    ids=["smallest", "each"],
+)
+async def test_everything_fits_the_screen(
+    chat: MemoryPage, screenshots: Path, looks: list[tuple[Any, tuple[int, int]]]
+) -> None:
     await chat.memory("correct", "", "does it fit on a small screen", "tester")
     await chat.ask(QUESTION)
     await chat.chip.locator("summary").click()
     await chat.chip.locator(".route-panel").wait_for()
-    for scheme, (width, height) in (*(("light", size) for size in SIZES), ("dark", SIZES[1])):
+    for scheme, (width, height) in looks:
         await chat.page.emulate_media(color_scheme=scheme)
         await chat.page.set_viewport_size({"width": width, "height": height})
         await shoot(chat, screenshots / f"memory-chip-{width}-{scheme}.png")
@@ -552,6 +563,7 @@ async def test_a_passphrase_locks_every_panel_until_it_is_typed(chat: MemoryPage
     assert not (await chat.memory("info"))["encrypted"]
 
 
+@pytest.mark.all  # test_a_passphrase_locks_every_panel_until_it_is_typed has a locked memory, too
 async def test_a_memory_whose_passphrase_is_lost_can_be_deleted(chat: MemoryPage) -> None:
     await chat.memory("correct", "", "nobody can read this any more", "planner")
     await chat.memory("setPassphrase", "lost for ever", None)

@@ -87,6 +87,7 @@ async def test_a_corrected_route_is_followed_also_after_a_reload_without_the_ser
     assert chat.errors == []
 
 
+@pytest.mark.all  # test_memory_view.py exports, deletes and imports, too
 async def test_export_delete_all_and_import_bring_the_same_routes(chat: ChatPage, tmp_path: Path) -> None:
     assert await agent_of(chat, CRASH) == "Debugger"
     await correct(chat, "Tester")
@@ -111,6 +112,7 @@ async def test_export_delete_all_and_import_bring_the_same_routes(chat: ChatPage
     assert await agent_of(chat, FAR) == "Coder"
 
 
+@pytest.mark.all
 async def test_a_correction_in_one_tab_counts_in_the_other(chat: ChatPage) -> None:
     other = await open_page(chat.page.context, chat.site)
     assert await agent_of(chat, CRASH) == "Debugger"
@@ -119,6 +121,7 @@ async def test_a_correction_in_one_tab_counts_in_the_other(chat: ChatPage) -> No
     await other.page.close()
 
 
+@pytest.mark.all
 async def test_without_the_router_the_plain_assistant_answers_and_the_page_says_why(
     context: BrowserContext, server: PlainServer
 ) -> None:
@@ -132,6 +135,7 @@ async def test_without_the_router_the_plain_assistant_answers_and_the_page_says_
     await expect(chat.page.locator(".answer .route")).to_have_count(0)
 
 
+@pytest.mark.all  # test_memory_view.py locks and unlocks, too
 async def test_a_passphrase_locks_the_memory_and_nothing_is_lost(chat: ChatPage) -> None:
     assert await agent_of(chat, CRASH) == "Debugger"
     await correct(chat, "Tester")

@@ -104,6 +104,7 @@ async def test_each_chat_has_an_address_and_back_and_forward_lead_to_it(plain_ch
     await has_address(plain_chat, second)
 
 
+@pytest.mark.all  # in the gate: a conversation that was deleted elsewhere (test_routing_page.py)
 async def test_a_chat_that_does_not_exist_any_more_is_told(plain_chat: ChatPage) -> None:
     here = plain_chat.page.url
     await plain_chat.page.goto("about:blank")  # or the address alone would change
@@ -114,6 +115,7 @@ async def test_a_chat_that_does_not_exist_any_more_is_told(plain_chat: ChatPage)
     assert await plain_chat.ask(FIRST)
 
 
+@pytest.mark.all
 async def test_a_chat_in_a_locked_memory_is_told_and_comes_when_it_is_unlocked(plain_chat: ChatPage) -> None:
     page = plain_chat.page
     await plain_chat.ask(FIRST)
@@ -175,6 +177,7 @@ async def test_a_chat_that_is_deleted_leaves_the_page_and_the_model(plain_chat: 
     assert await prompt_tokens(plain_chat) == alone
 
 
+@pytest.mark.all  # in the gate: test_loading_panel.py, without a model
 async def test_a_message_that_is_not_answered_yet_survives_a_reload(plain_chat: ChatPage) -> None:
     await plain_chat.page.reload()
     await plain_chat.page.fill("#message", FIRST)
