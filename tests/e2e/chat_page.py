@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from playwright.async_api import Browser, ConsoleMessage, FilePayload, Locator, Page, Route, expect
 from small_site import STAND_IN
@@ -74,6 +75,9 @@ async def choose_files(
     await (await chooser.value).set_files(list(files))
 
 
+Seen = TypeVar("Seen", bound="ChatPage")
+
+
 class ChatPage:
     """What a person can see and do on the page."""
 
@@ -93,7 +97,7 @@ class ChatPage:
         await self.wait_for("ready", LOAD_SECONDS)
 
     async def begin(self, query: str) -> None:
-        """As it was after `open_ready(query)`, for the next test: an empty chat and box, nothing open, no errors."""
+        """An empty chat and box, nothing open, no errors, for a file with its own page; `kept_pages.py` does more."""
         if await self.state() == "answering":
             await self.page.evaluate("document.querySelector('.stop').click()")
         if await self.state() != "ready":  # the test before failed
@@ -105,6 +109,12 @@ class ChatPage:
             await self.page.click("#new-chat")
         await self.page.fill("#message", "")
         self.errors.clear()
+
+    def seen_as(self, kind: type[Seen]) -> Seen:
+        """The same page, with what this class can do with it."""
+        other = kind.__new__(kind)
+        other.__dict__ = self.__dict__
+        return other
 
     @property
     def side(self) -> Locator:

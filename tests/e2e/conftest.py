@@ -3,18 +3,46 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 from chat_page import ChatPage, fresh_tab
 from damaged_server import DamagedServer
+from kept_pages import FAILED, KeptPages, Kind
 from plain_server import PlainServer
 from playwright.async_api import Browser, BrowserContext, Page, Route, async_playwright
 from small_site import MODEL, SmallSite
 
 from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG
+
+TINY_QUERY = "?backend=wasm&workers=1&max_tokens=8"
+SHARED = ("page_alone", "plain_chat", "ready_chat", "real_chat")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files whose tests share a page of one kind come one after the other: a worker seldom needs all of them."""
+    here = Path(__file__).parent
+    places = [place for place, item in enumerate(items) if item.path.parent == here]
+    uses: dict[Path, Counter[int]] = defaultdict(Counter)
+    for place in places:
+        names = getattr(items[place], "fixturenames", ())
+        uses[items[place].path].update(number for number, name in enumerate(SHARED) if name in names)
+    kind = {path: used.most_common(1)[0][0] if used else len(SHARED) for path, used in uses.items()}
+    ordered = sorted((items[place] for place in places), key=lambda item: kind[item.path])
+    for place, item in zip(places, ordered, strict=True):
+        items[place] = item
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    report = yield
+    if report.when == "call":
+        item.stash[FAILED] = report.failed
+    return report
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -58,22 +86,19 @@ async def python_page(browser: Browser, site: str) -> AsyncIterator[Page]:
     await page.close()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def module_page_alone(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
-    async with fresh_tab(browser, site) as chat:
-        await chat.use_stand_in()
-        yield chat
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def kept_pages(browser: Browser) -> AsyncIterator[KeptPages]:
+    """The pages that tests share; `page_alone`, `ready_chat`, `plain_chat` and `real_chat` lend them."""
+    pages = KeptPages(browser)
+    yield pages
+    await pages.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def page_alone(module_page_alone: ChatPage) -> ChatPage:
-    """The page with the stand-in worker, ready, with an empty chat. All tests of a module share it."""
-    chat = module_page_alone
-    if chat.page.url != f"{chat.site}/":
-        await chat.open_ready()
-    await chat.begin("")
-    chat.requests.clear()
-    return chat
+async def page_alone(kept_pages: KeptPages, site: str, request: pytest.FixtureRequest) -> AsyncIterator[ChatPage]:
+    """The page with the stand-in worker, ready, as it is when it is first opened. See `kept_pages.py`."""
+    async with kept_pages.lend(Kind(site, "", stand_in=True), request.node) as chat:
+        yield chat
 
 
 @pytest.fixture(scope="session")
@@ -99,49 +124,43 @@ async def tiny_chat(browser: Browser, tiny_site: str) -> AsyncIterator[ChatPage]
 
 @pytest.fixture(scope="module")
 def tiny_query() -> str:
-    """The address of `ready_chat`, after the site's. A module that needs another one has a fixture of this name."""
-    return "?backend=wasm&workers=1&max_tokens=8"
+    """The address of `ready_chat`, after the site's. A module with a fixture of this name has a page of its own."""
+    return TINY_QUERY
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def module_chat(browser: Browser, tiny_site: str, tiny_query: str) -> AsyncIterator[ChatPage]:
-    async with fresh_tab(browser, tiny_site) as chat:
-        await chat.open_ready(tiny_query)
+@pytest_asyncio.fixture(loop_scope="session")
+async def ready_chat(
+    kept_pages: KeptPages, tiny_site: str, tiny_query: str, request: pytest.FixtureRequest
+) -> AsyncIterator[ChatPage]:
+    """The real page, ready, with a tiny model, its memory and its router: the cheapest page for most tests.
+
+    All tests share it, for it takes seconds to start; each begins as if it was first opened (`kept_pages.py`). The
+    answers are noise of up to 8 tokens. `await ready_chat.routed()` waits for the router.
+    """
+    async with kept_pages.lend(Kind(tiny_site, tiny_query), request.node) as chat:
         yield chat
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def ready_chat(module_chat: ChatPage, tiny_query: str) -> AsyncIterator[ChatPage]:
-    """The real page, ready, with a tiny model, its memory and its router: the cheapest page for most tests.
-
-    All tests of a module share it, for it takes seconds to start: what one of them puts into the memory is there in
-    the next. Each begins with an empty chat, and ends with nothing wrong in the console. The answers are noise of up
-    to 8 tokens. `await ready_chat.routed()` waits for the router.
-    """
-    await module_chat.begin(tiny_query)
-    yield module_chat
-    assert module_chat.errors == []
+async def plain_chat(kept_pages: KeptPages, tiny_site: str, request: pytest.FixtureRequest) -> AsyncIterator[ChatPage]:
+    """As `ready_chat`, without routing: a prompt holds what was said, and no instructions."""
+    async with kept_pages.lend(Kind(tiny_site, f"{TINY_QUERY}&routing=off"), request.node) as chat:
+        yield chat
 
 
 @pytest.fixture(scope="module")
 def real_query() -> str:
-    """The address of `real_chat`, after the site's. A module that needs another one has a fixture of this name."""
+    """The address of `real_chat`, after the site's. A module with a fixture of this name has a page of its own."""
     return "?max_tokens=200"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def module_real_chat(browser: Browser, site: str, real_query: str) -> AsyncIterator[ChatPage]:
-    async with fresh_tab(browser, site) as chat:
-        await chat.open_ready(real_query)
-        yield chat
-
-
 @pytest_asyncio.fixture(loop_scope="session")
-async def real_chat(module_real_chat: ChatPage, real_query: str) -> AsyncIterator[ChatPage]:
-    """As `ready_chat`, with the real model: where the words of an answer matter, or the time that it takes."""
-    await module_real_chat.begin(real_query)
-    yield module_real_chat
-    assert module_real_chat.errors == []
+async def real_chat(
+    kept_pages: KeptPages, site: str, real_query: str, request: pytest.FixtureRequest
+) -> AsyncIterator[ChatPage]:
+    """As `ready_chat`, with the real model: where the words of an answer matter."""
+    async with kept_pages.lend(Kind(site, real_query, is_large=True), request.node) as chat:
+        yield chat
 
 
 @pytest.fixture

@@ -19,10 +19,16 @@ IS_FOCUSED = "(element) => element === document.activeElement"
 WHERE = "() => document.activeElement.outerHTML.slice(0, 300)"
 NAME = "() => document.activeElement.ariaLabel ?? document.activeElement.id"
 COUNT = """() => {
-  window.pointed = 0;
+  let pointed = 0;
+  const listening = new AbortController();
   for (const name of ['pointerdown', 'mousedown', 'wheel', 'touchstart']) {
-    document.addEventListener(name, () => { window.pointed += 1; }, true);
+    document.addEventListener(name, () => { pointed += 1; }, { capture: true, signal: listening.signal });
   }
+  window.pointed = () => {
+    listening.abort();
+    delete window.pointed;
+    return pointed;
+  };
 }"""
 
 
@@ -70,4 +76,5 @@ class Keys:
         await self.press("Enter")
 
     async def end(self) -> None:
-        assert await self.page.evaluate("window.pointed") == 0
+        """A mouse has done nothing."""
+        assert await self.page.evaluate("pointed()") == 0

@@ -1,13 +1,14 @@
-"""The Agents and the Map of the panels, with the real engine and a tiny model: one page for all of these tests."""
+"""The Agents and the Map of the panels, with the real engine and a tiny model."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from chat_page import ChatPage, open_part
-from playwright.async_api import Locator, Page
+from playwright.async_api import Locator, Page, expect
 
 from app.agent_catalog import shipped_agents, shipped_examples
 from py_core.sampling import SamplingParams
@@ -16,6 +17,28 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900
 
 RECIPES = ["how do i bake sourdough bread", "a soup with carrots for six", "what can i cook with leftover rice"]
 CORRECTED = "the tomatoes on my balcony have brown spots"
+PLACE = """(text) => {
+  const chart = Chart.getChart(document.querySelector('.map-box canvas'));
+  const { left, top } = chart.canvas.getBoundingClientRect();
+  for (const [number, { data }] of chart.data.datasets.entries()) {
+    const at = data.findIndex((point) => point.text === text);
+    if (at < 0) continue;
+    const { x, y } = chart.getDatasetMeta(number).data[at];
+    return [left + x, top + y];
+  }
+}"""
+PLACE_IS = f"([text, [x, y]], [a, b] = ({PLACE})(text)) =>"
+DRAWN = """() => {
+  const canvas = document.querySelector('.map-box canvas');
+  if (!canvas?.width) return 0;
+  const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+  copy.drawImage(canvas, 0, 0);
+  const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
+  let drawn = 0;
+  for (let at = 3; at < data.length; at += 4) drawn += data[at] > 0;
+  return drawn;
+}"""
+"""Pixels of the map that something was drawn on."""
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -44,7 +67,7 @@ async def test_a_new_agent_gets_the_messages_that_are_like_its_requests(
     panel = await open_tab(page, "Agents")
     await panel.get_by_role("button", name="Add an agent").click()
     await panel.get_by_label("Name", exact=True).fill("Head cook!")
-    assert await panel.get_by_label("Id", exact=True).input_value() == "head-cook"
+    await expect(panel.get_by_label("Id", exact=True)).to_have_value("head-cook")
     await panel.get_by_label("Description").fill("Cooking and baking")
     await panel.get_by_label("System prompt").fill("You are a helpful AI assistant who cooks.")
     await panel.get_by_label("Example requests").fill("\n".join(["", *RECIPES, " "]))
@@ -52,8 +75,8 @@ async def test_a_new_agent_gets_the_messages_that_are_like_its_requests(
     await panel.get_by_role("button", name="Add", exact=True).click()
 
     await row_of(panel, "Head cook!").wait_for()
-    assert "3 examples of yours" in await row_of(panel, "Head cook!").inner_text()
-    assert await page.evaluate("document.activeElement.closest('[data-agent]').dataset.agent") == "head-cook"
+    await expect(row_of(panel, "Head cook!")).to_contain_text("3 examples of yours")
+    await expect(page.locator("[data-agent=head-cook] :focus, [data-agent=head-cook]:focus").first).to_be_attached()
     made = (await agents_of(page))["head-cook"]
     assert made["examples"] == RECIPES
     assert made["sampling"] == {"frequency_penalty": 0.2}
@@ -61,7 +84,7 @@ async def test_a_new_agent_gets_the_messages_that_are_like_its_requests(
 
     await page.get_by_role("button", name="Close", exact=True).click()
     await ready_chat.ask("how can i bake bread")
-    assert "Head cook!" in await page.locator(".route-chip").last.inner_text()
+    await expect(page.locator(".route-chip").last).to_contain_text("Head cook!")
 
     await open_tab(page, "Agents")
     await row_of(panel, "Head cook!").get_by_role("button", name="Delete").click()
@@ -78,12 +101,12 @@ async def test_what_python_refuses_is_said_at_the_form_which_keeps_what_was_type
     await panel.get_by_role("button", name="Save").click()
     problem = panel.locator(".agent-form").get_by_role("alert")
     await problem.wait_for()
-    assert "top_p is 3" in await problem.inner_text()
+    await expect(problem).to_contain_text("top_p is 3")
     top_p = panel.get_by_label("Top p")
-    assert await top_p.input_value() == "3"
-    assert await top_p.get_attribute("aria-invalid") == "true"
-    assert await problem.get_attribute("id") in (await top_p.get_attribute("aria-describedby") or "").split()
-    assert await top_p.evaluate("(input) => input === document.activeElement")
+    await expect(top_p).to_have_value("3")
+    await expect(top_p).to_have_attribute("aria-invalid", "true")
+    await expect(top_p).to_have_attribute("aria-describedby", re.compile(await problem.get_attribute("id") or "?"))
+    await expect(top_p).to_be_focused()
     below = "(problem) => problem.previousElementSibling.querySelector('input').closest('.agent-field').textContent"
     assert (await problem.evaluate(below)).startswith("Top p")
 
@@ -94,9 +117,9 @@ async def test_what_python_refuses_is_said_at_the_form_which_keeps_what_was_type
     await panel.get_by_label("Top p").fill("0.5")
     await panel.get_by_role("button", name="Save").click()
     await problem.filter(has_text="needs a title").wait_for()
-    assert await panel.get_by_label("Name", exact=True).get_attribute("aria-invalid") == "true"
-    assert await top_p.get_attribute("aria-invalid") is None
-    assert await top_p.get_attribute("aria-describedby") == "agent-hint-top-p"
+    await expect(panel.get_by_label("Name", exact=True)).to_have_attribute("aria-invalid", "true")
+    await expect(top_p).not_to_have_attribute("aria-invalid")
+    await expect(top_p).to_have_attribute("aria-describedby", "agent-hint-top-p")
     await panel.get_by_label("Name", exact=True).fill("Planner")
 
     await panel.get_by_label("Top p").fill("0,5")
@@ -105,7 +128,7 @@ async def test_what_python_refuses_is_said_at_the_form_which_keeps_what_was_type
     planner = (await agents_of(page))["planner"]
     assert planner["sampling"] == {"top_p": 0.5, "frequency_penalty": 0.2}
 
-    assert "edited by you" in await row_of(panel, "Planner").inner_text()
+    await expect(row_of(panel, "Planner")).to_contain_text("edited by you")
     await row_of(panel, "Planner").get_by_role("button", name="Undo changes").click()
     await row_of(panel, "Planner").get_by_role("button", name="Undo", exact=True).click()
     await row_of(panel, "Planner").get_by_text("edited by you").wait_for(state="detached")
@@ -125,11 +148,11 @@ async def test_a_changed_form_asks_before_it_is_thrown_away_and_outlasts_other_t
     await prompt.fill("You test.")
     await open_tab(page, "Log")
     await open_tab(page, "Agents")
-    assert await prompt.input_value() == "You test."
+    await expect(prompt).to_have_value("You test.")
     await prompt.press("Escape")
     question = page.get_by_role("dialog", name="Discard your changes?")
     await question.get_by_role("button", name="Cancel").click()
-    assert await prompt.input_value() == "You test."
+    await expect(prompt).to_have_value("You test.")
 
     await panel.get_by_role("button", name="Cancel").click()
     await question.get_by_role("button", name="Discard").click()
@@ -140,14 +163,14 @@ async def test_a_changed_form_asks_before_it_is_thrown_away_and_outlasts_other_t
 async def test_a_shipped_agent_is_removed_and_brought_back(page: Page) -> None:
     panel = await open_tab(page, "Agents")
     listed = panel.get_by_role("list", name="Agents", exact=True)
-    assert await listed.get_by_role("listitem").count() == len(shipped_agents())
-    assert await row_of(listed, "Assistant").get_by_role("button").count() == 1, "it can only be edited"
+    await expect(listed.get_by_role("listitem")).to_have_count(len(shipped_agents()))
+    await expect(row_of(listed, "Assistant").get_by_role("button")).to_have_count(1)  # it can only be edited
 
     await panel.get_by_role("button", name="Remove Refactorer").click()
     removed = row_of(panel.get_by_role("list", name="Removed agents"), "Refactorer")
     await removed.wait_for()
     assert (await agents_of(page))["refactorer"]["hidden"]
-    assert await row_of(listed, "Refactorer").count() == 0
+    await expect(row_of(listed, "Refactorer")).to_have_count(0)
 
     await removed.get_by_role("button", name="Restore Refactorer").click()
     await row_of(listed, "Refactorer").wait_for()
@@ -179,50 +202,42 @@ async def test_the_map_shows_every_request_and_what_the_user_said_stands_out(pag
     assert await number_of(entry.filter(has_text="Yours")) == 1
     own = sum(example.agent == "planner" for example in examples)
     assert await number_of(entry.filter(has_text="Planner")) == own + 1
-    assert f"{len(examples) + 1:,} requests of 13 agents" in (
-        await panel.get_by_role("img").get_attribute("aria-label") or ""
-    )
+    told = re.compile(f"{len(examples) + 1:,} requests of 13 agents")
+    await expect(panel.get_by_role("img")).to_have_attribute("aria-label", told)
 
     x, y = await place_of(page, CORRECTED)
     await page.mouse.move(x, y)
-    tip = panel.locator(".map-tip")
-    await tip.wait_for()
-    assert (await tip.inner_text()).split("\n") == ["Planner · your correction", "", CORRECTED]
+    tip = f"Planner · your correction\n\n{CORRECTED}"
+    await expect(panel.locator(".map-tip")).to_have_js_property("innerText", tip)
 
 
 async def test_the_legend_hides_agents_and_the_map_is_zoomed_and_moved(page: Page) -> None:
     panel = await open_tab(page, "Map")
     coder = panel.get_by_role("button", name="Coder")
     await coder.wait_for()
-    before = await colours_on(panel)
+    await page.wait_for_function(f"() => ({DRAWN})() > 0")
+    before = await page.evaluate(DRAWN)
     await coder.click()
-    assert await coder.get_attribute("aria-pressed") == "false"
-    assert await coder.evaluate("element => document.activeElement === element"), "the focus was lost"
-    without = await colours_on(panel)
-    assert without < before
+    await expect(coder).to_have_attribute("aria-pressed", "false")
+    await expect(coder).to_be_focused()
+    await page.wait_for_function(f"before => ({DRAWN})() < before", arg=before)
     await panel.get_by_role("button", name="Show all agents").click()
-    assert await colours_on(panel) == before
+    await page.wait_for_function(f"before => ({DRAWN})() === before", arg=before)
 
     first = shipped_examples()[0].text
     whole = panel.get_by_role("button", name="Show the whole map")
-    assert await whole.is_disabled()
+    await expect(whole).to_be_disabled()
     await panel.locator(".map-box").focus()  # the panel scrolls to it
     at_first = await place_of(page, first)
     await panel.get_by_role("button", name="Zoom in").click()
     await page.wait_for_function("() => !document.querySelector('.map-zoom button:last-child').disabled")
+    await page.wait_for_function(f"{PLACE_IS} Math.hypot(a - x, b - y) > 2", arg=[first, at_first])
     near = await place_of(page, first)
-    assert near != pytest.approx(at_first, abs=2)
     await panel.locator(".map-box").press("ArrowLeft")
-    moved = near
-    for _ in range(50):
-        if moved[0] <= near[0] + 5:
-            await page.wait_for_timeout(100)
-            moved = await place_of(page, first)
-    assert moved[0] > near[0] + 5
-    assert moved[1] == pytest.approx(near[1], abs=1)
+    await page.wait_for_function(f"{PLACE_IS} a > x + 5 && Math.abs(b - y) < 1", arg=[first, near])
     await whole.click()
-    await page.wait_for_function("() => document.querySelector('.map-zoom button:last-child').disabled")
-    assert await place_of(page, first) == pytest.approx(at_first, abs=1)
+    await expect(whole).to_be_disabled()
+    await page.wait_for_function(f"{PLACE_IS} Math.hypot(a - x, b - y) < 1.5", arg=[first, at_first])
 
 
 async def test_the_map_follows_light_and_dark_and_a_phones_width(page: Page, screenshots: Path) -> None:
@@ -235,7 +250,7 @@ async def test_the_map_follows_light_and_dark_and_a_phones_width(page: Page, scr
         await page.wait_for_function("() => document.querySelector('.map-box canvas')?.clientWidth < 390")
         await page.screenshot(path=screenshots / "map-phone-dark.png")
         await page.wait_for_function("light => document.querySelector('.map-symbol')?.toDataURL() !== light", arg=light)
-        assert await page.evaluate("document.querySelector('.panel-body').scrollWidth <= innerWidth")
+        await page.wait_for_function("() => document.querySelector('.panel-body').scrollWidth <= innerWidth")
     finally:
         await page.emulate_media(color_scheme="light")
         await page.set_viewport_size({"width": 1280, "height": 800})
@@ -247,31 +262,5 @@ async def number_of(entry: Locator) -> int:
 
 async def place_of(page: Page, text: str) -> tuple[float, float]:
     """Where a request's point is on the screen."""
-    x, y = await page.evaluate(
-        """(text) => {
-          const chart = Chart.getChart(document.querySelector('.map-box canvas'));
-          const { left, top } = chart.canvas.getBoundingClientRect();
-          for (const [number, { data }] of chart.data.datasets.entries()) {
-            const at = data.findIndex((point) => point.text === text);
-            if (at < 0) continue;
-            const { x, y } = chart.getDatasetMeta(number).data[at];
-            return [left + x, top + y];
-          }
-        }""",
-        text,
-    )
+    x, y = await page.evaluate(PLACE, text)
     return x, y
-
-
-async def colours_on(panel: Locator) -> int:
-    """Pixels of the map that something was drawn on."""
-    return await panel.locator(".map-box canvas").evaluate(
-        """(canvas) => {
-          const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
-          copy.drawImage(canvas, 0, 0);
-          const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
-          let drawn = 0;
-          for (let at = 3; at < data.length; at += 4) drawn += data[at] > 0;
-          return drawn;
-        }"""
-    )

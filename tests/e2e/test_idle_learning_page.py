@@ -3,18 +3,15 @@ a pause, a killed tab and a lost server come between, answers then without its l
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from chat_page import ChatPage
 from plain_server import PlainServer
-from playwright.async_api import Browser, BrowserContext, Error, Locator, expect
-from small_site import SmallSite
+from playwright.async_api import BrowserContext, Error, Locator, expect
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
+# In the gate test_learning_page.py trains once, and tests/learning cuts trainings short.
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300), pytest.mark.all]
 
 QUERY = "?backend=wasm&workers=1&max_tokens=12&idle=0.1"
 QUERY_HELD_LONGER = "?backend=wasm&workers=1&max_tokens=12&idle=3"
@@ -72,19 +69,6 @@ class IdlePage(ChatPage):
         """Its process is gone, as by kill -9: nothing of it runs any more."""
         with pytest.raises(Error):
             await self.page.goto("chrome://crash")
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def server(dist: Path, tmp_path: Path) -> AsyncIterator[PlainServer]:
-    with PlainServer(SmallSite(dist, tmp_path / "site").folder) as server:
-        yield server
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
-    context = await browser.new_context()
-    yield context
-    await context.close()
 
 
 async def test_a_correction_is_trained_though_the_tab_is_killed_answers_by_itself_and_is_gone_once_forgotten(

@@ -1,18 +1,14 @@
-"""Learning on the page: what a person teaches answers at once, in other words, without a server, until it is forgotten.
-
-The tests share a page with the real model, a service worker and what was taught; the first one stops the server.
-"""
+"""Learning on the page: what a person teaches is the answer at once, and in other words, until it is forgotten."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from accessibility import found_by_axe
-from chat_page import ChatPage
+from chat_page import LOAD_SECONDS, ChatPage
 from plain_server import PlainServer
 from playwright.async_api import Browser, Locator, expect
 
@@ -37,8 +33,6 @@ expect.set_options(timeout=20_000)
 
 
 class LearningPage(ChatPage):
-    server: PlainServer
-
     async def can_learn(self) -> None:
         await self.page.wait_for_function("() => document.documentElement.dataset.learning === 'ready'")
 
@@ -79,29 +73,49 @@ class LearningPage(ChatPage):
         return self.panel.locator(".record").filter(has_text=text)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def shared(browser: Browser, dist: Path) -> AsyncIterator[LearningPage]:
+@pytest_asyncio.fixture(loop_scope="session")
+async def chat(ready_chat: ChatPage) -> LearningPage:
+    page = ready_chat.seen_as(LearningPage)
+    await page.can_learn()
+    return page
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def real(real_chat: ChatPage) -> LearningPage:
+    page = real_chat.seen_as(LearningPage)
+    await page.can_learn()
+    return page
+
+
+async def test_a_corrected_answer_is_given_in_other_words_and_no_more_once_forgotten(chat: LearningPage) -> None:
+    await correct(chat)
+    await forget(chat)
+
+
+@pytest.mark.all
+async def test_what_the_real_model_was_taught_it_answers_without_the_server_until_it_is_forgotten(
+    browser: Browser, dist: Path
+) -> None:
     with PlainServer(dist) as server:
         server.guards = True
         context = await browser.new_context(viewport={"width": 1280, "height": 800})
         chat = LearningPage(await context.new_page(), server.url)
-        chat.server = server
         await chat.open_ready(QUERY)
         await chat.can_learn()
-        yield chat
+        await correct(chat)
+        await chat.page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=60_000)
+        server.stop()
+        await chat.page.reload()
+        await chat.wait_for("ready", LOAD_SECONDS)
+        await chat.can_learn()
+        await expect(chat.chip.locator("summary")).to_contain_text("You taught this · ")
+        await forget(chat)
+        assert chat.errors == []
         await context.close()
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def chat(shared: LearningPage) -> AsyncIterator[LearningPage]:
-    await shared.begin(QUERY)
-    yield shared
-    assert shared.errors == []
-
-
-async def test_a_corrected_answer_is_given_in_other_words_without_the_server_and_no_more_once_forgotten(
-    chat: LearningPage,
-) -> None:
+async def correct(chat: LearningPage) -> None:
+    """An answer; what was learned then is asked for in other words."""
     said = await chat.ask(FERRY)
     assert "Heron" not in said
     await chat.under_answer("You should have said …").press("Enter")
@@ -130,21 +144,18 @@ async def test_a_corrected_answer_is_given_in_other_words_without_the_server_and
     await expect(today).to_contain_text(f"{HERON}Asked just now · Word by word")
     await first.get_by_role("button", name="Ask without it").press("Enter")
     await expect(first).to_contain_text("Without what was learned, asked just now")
-    assert "Heron" not in await first.locator(".story-text").inner_text()
+    await expect(first.locator(".story-text")).not_to_contain_text("Heron")
     assert await found_by_axe(chat.page) == []
     await chat.close_panel()
 
     assert "Grey Heron" in await chat.ask_anew(FERRY_OTHERWISE)
     await expect(chat.chip.locator("summary")).to_contain_text("You taught this · ")
     await expect(chat.under_answer("Good")).to_be_visible()  # it is in the memory
-    await chat.page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=60_000)
-    chat.server.stop()
-    await chat.page.reload()
-    await chat.wait_for("ready", 60)
-    await chat.can_learn()
-    await expect(chat.chip.locator("summary")).to_contain_text("You taught this · ")
-    assert "Grey Heron" in await chat.ask_anew(FERRY_OTHERWISE)
 
+
+async def forget(chat: LearningPage) -> None:
+    """What `correct` taught."""
+    assert "Grey Heron" in await chat.ask_anew(FERRY_OTHERWISE)
     await chat.chip.locator("summary").click()
     await expect(chat.chip.get_by_text(HERON)).to_be_visible()
     await chat.chip.get_by_role("button", name="Forget").click()
@@ -214,7 +225,7 @@ async def test_a_good_answer_is_remembered_and_what_was_said_of_it_is_taken_back
     await expect(good).to_have_attribute("aria-pressed", "false")
     await expect(remember).to_be_hidden()
     await chat.page.reload()
-    await chat.wait_for("ready", 60)
+    await chat.wait_for("ready", LOAD_SECONDS)
     await expect(bad).to_have_attribute("aria-pressed", "true")
     await bad.click()
     await expect(bad).to_have_attribute("aria-pressed", "false")
@@ -229,7 +240,7 @@ async def test_what_the_chat_is_asked_to_remember_is_shown_again_after_a_reload_
     await chat.page.wait_for_function("() => location.hash.includes('chat=')")  # it is stored
     await expect(chat.under_answer("Good")).to_have_count(0)  # there is nothing to judge
     await chat.page.reload()
-    await chat.wait_for("ready", 60)
+    await chat.wait_for("ready", LOAD_SECONDS)
     again = chat.page.get_by_role("region", name="Learned", exact=True)
     await again.get_by_role("button", name="Undo").click()
     await expect(again).to_contain_text("Undone.")
@@ -282,7 +293,9 @@ async def test_loops_are_switched_off_paused_and_run_and_their_plots_have_tables
     await expect(switch).to_be_checked()
 
 
-async def test_an_answer_that_was_read_from_what_was_taught_says_so_also_after_a_reload(chat: LearningPage) -> None:
+@pytest.mark.all
+async def test_an_answer_that_was_read_from_what_was_taught_says_so_also_after_a_reload(real: LearningPage) -> None:
+    chat = real
     learning = "sonata.engine.learning"
     for question, answer in READ.items():
         await chat.page.evaluate(f"([question, answer]) => {learning}.teach(question, answer)", [question, answer])
@@ -292,7 +305,7 @@ async def test_an_answer_that_was_read_from_what_was_taught_says_so_also_after_a
     await expect(chat.chip).to_contain_text(words)
     await expect(chat.under_answer("Bad")).to_be_visible()  # it is stored
     await chat.page.reload()
-    await chat.wait_for("ready", 60)
+    await chat.wait_for("ready", LOAD_SECONDS)
     await expect(chat.chip).to_contain_text(words)
     await chat.can_learn()
     await chat.chip.locator("summary").press("Enter")
@@ -308,6 +321,17 @@ async def test_an_answer_that_was_read_from_what_was_taught_says_so_also_after_a
     await expect(chat.chip).to_have_count(0)
 
 
+async def test_what_was_taught_is_trained_and_the_model_answers_by_itself(chat: LearningPage) -> None:
+    await chat.page.evaluate("([question, answer]) => sonata.engine.learning.teach(question, answer)", [BAKERY, FIVE])
+    await chat.show("Learning")
+    training = chat.panel.get_by_role("region", name="By training")
+    await training.get_by_role("button", name="Learn now").click()
+    await expect(training).to_contain_text("It gives 100% of the answers", timeout=LOAD_SECONDS * 1000)
+    adapters = chat.panel.get_by_role("region", name="Adapters")
+    await expect(adapters.locator(".adapter").filter(has_text="From a training")).to_have_count(1)
+
+
+@pytest.mark.all  # tests/e2e/test_views.py has these views, and test_memory_view.py the widths
 async def test_everything_fits_the_screen_and_axe_finds_nothing_wrong(chat: LearningPage, screenshots: Path) -> None:
     await chat.page.evaluate("([question, answer]) => sonata.engine.learning.teach(question, answer)", [FERRY, HERON])
     await chat.ask_anew(FERRY_OTHERWISE)
@@ -328,10 +352,9 @@ async def test_everything_fits_the_screen_and_axe_finds_nothing_wrong(chat: Lear
 
 async def look_at(chat: LearningPage, path: Path) -> None:
     await chat.page.screenshot(path=path)
-    wide = await chat.page.evaluate(
-        "[document.documentElement, ...document.querySelectorAll('.top, .answer, .panel-body')]"
-        ".filter((node) => node.scrollWidth > node.clientWidth).map((node) => node.className || node.tagName)"
+    await chat.page.wait_for_function(
+        "() => [document.documentElement, ...document.querySelectorAll('.top, .answer, .panel-body')]"
+        ".every((node) => node.scrollWidth <= node.clientWidth)"
     )
-    assert wide == [], f"{path.stem}: too wide"
-    assert await chat.page.evaluate(TABS_IN_A_ROW), path.stem
+    await chat.page.wait_for_function(TABS_IN_A_ROW)
     assert await found_by_axe(chat.page) == [], path.stem

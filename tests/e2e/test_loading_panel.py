@@ -47,7 +47,7 @@ async def test_all_bytes_of_what_is_wanted_are_counted_and_a_stage_runs_at_any_t
     assert sum(sizes.values()) > 50e6
     assert any(moment["bytes"].endswith(f" of {total}") for moment in seen)
 
-    assert "of context" not in await page.inner_text("#notices")
+    await expect(page.locator("#notices")).not_to_contain_text("of context")
     await tiny_chat.open_ready(f"{QUERY}&routing=off&context=512")
     said = await page.inner_text("#notices")
     assert re.search(r"needs [\d.]+ MB for 512 tokens of context: weights [\d.]+ MB, keys and values", said), said
@@ -57,6 +57,7 @@ async def test_all_bytes_of_what_is_wanted_are_counted_and_a_stage_runs_at_any_t
     assert all(running and "routing" not in running for running in counted)
 
 
+@pytest.mark.all
 async def test_a_model_that_may_not_take_what_it_needs_says_so_and_loads_once_it_may(tiny_chat: ChatPage) -> None:
     await tiny_chat.open(f"{QUERY}&routing=off&memory=1")
     assert "It may take 1.0 MB, as chosen." in await tiny_chat.problem()
@@ -72,7 +73,7 @@ async def test_messages_sent_while_the_model_loads_are_answered_in_turn(page_alo
     queued = page_alone.page.locator(".queued .body")
     await expect(queued).to_have_text(["First, sections", "Second"])
     await expect(page_alone.page.locator(".waiting").first).to_contain_text("Waiting for the model")
-    assert await page_alone.page.input_value("#message") == ""
+    await expect(page_alone.page.locator("#message")).to_have_value("")
 
     await let_it_load(page_alone)
     await page_alone.wait_for("answering")
@@ -86,16 +87,27 @@ async def test_a_message_that_waits_can_be_taken_back(page_alone: ChatPage) -> N
     await page_alone.open("?model=held")
     await page_alone.send("Not this one")
     await page_alone.page.get_by_role("button", name="Cancel").click()
-    assert await page_alone.page.input_value("#message") == "Not this one"
+    await expect(page_alone.page.locator("#message")).to_have_value("Not this one")
     await let_it_load(page_alone)
     await page_alone.wait_for("ready")
-    assert await page_alone.page.locator("#log article").count() == 0
+    await expect(page_alone.page.locator("#log article")).to_have_count(0)
+
+
+async def test_a_message_that_is_not_answered_yet_survives_a_reload(page_alone: ChatPage) -> None:
+    await page_alone.open("?model=held")
+    await page_alone.send("Not yet")
+    await expect(page_alone.page.locator(".queued")).to_have_count(1)
+    await page_alone.page.reload()
+    await expect(page_alone.page.locator("#message")).to_have_value("Not yet")
+    await let_it_load(page_alone)
+    await page_alone.wait_for("ready")
+    await expect(page_alone.page.locator("#message")).to_have_value("Not yet")
 
 
 async def test_an_example_may_be_chosen_while_the_model_loads(page_alone: ChatPage) -> None:
     await page_alone.open("?model=held")
     await page_alone.page.click("text=Write some code")
-    assert await page_alone.page.evaluate("document.activeElement.id") == "message"
+    await expect(page_alone.page.locator("#message")).to_be_focused()
     await let_it_load(page_alone)
     await page_alone.page.locator(".answer strong", has_text="Rayleigh").wait_for(timeout=20_000)
 

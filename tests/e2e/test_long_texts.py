@@ -179,10 +179,10 @@ async def test_a_message_that_cannot_fit_is_neither_shown_nor_sent(page_alone: C
     await page_alone.send("x" * 100_001)
     said = "The text is too long: it has 100,001 characters, and the model reads at most 8,192 tokens."
     await expect(page_alone.page.locator("#notices")).to_contain_text(f"{said} Shorten it, or send it in parts.")
-    assert await page_alone.page.locator("#log article").count() == 0
+    await expect(page_alone.page.locator("#log article")).to_have_count(0)
     assert len(await page_alone.page.input_value("#message")) == 100_001
     await page_alone.ask("Hello")
-    assert await page_alone.page.inner_text("#notices") == ""
+    await expect(page_alone.page.locator("#notices")).to_have_text("")
     why = "async (given) => (await import('./chat/message_length.js')).whyTooLong(...given)"
     spaced = "x" + " " * 700_000 + "\x06" * 100_000 + "y" * 99_999
     model = {"contextLength": 8192, "longestPrompt": 100_000}

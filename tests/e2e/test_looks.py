@@ -39,7 +39,7 @@ async def full(ready_chat: ChatPage) -> AsyncIterator[ChatPage]:
     await furnish(ready_chat)
     yield ready_chat
     await size(ready_chat, "desktop")
-    await ready_chat.page.emulate_media(color_scheme="light")
+    await ready_chat.page.emulate_media(color_scheme="light", reduced_motion="no-preference")
 
 
 async def size(chat: ChatPage, name: str) -> None:
@@ -47,11 +47,13 @@ async def size(chat: ChatPage, name: str) -> None:
     await chat.page.set_viewport_size({"width": width, "height": height})
 
 
-async def test_the_main_views_look_as_they_did(full: ChatPage, screenshots: Path) -> None:
+@pytest.mark.parametrize("most", [1, pytest.param(4, marks=pytest.mark.all)])
+async def test_the_main_views_look_as_they_did(full: ChatPage, screenshots: Path, most: int) -> None:
+    """most: how many of the sizes and schemes of each view."""
     page, told = full.page, list[str]()
 
     async def look(view: str, *kinds: str) -> None:
-        for kind in kinds:
+        for kind in kinds[:most]:
             device, _, scheme = kind.partition(" ")
             await size(full, device)
             await page.mouse.move(0, 0)
@@ -81,6 +83,7 @@ async def test_the_main_views_look_as_they_did(full: ChatPage, screenshots: Path
     assert told == []
 
 
+@pytest.mark.all
 async def test_another_font_looks_the_same_and_what_has_moved_does_not(full: ChatPage, screenshots: Path) -> None:
     await open_chat(full, SKY)
     await expect(full.page.locator(".answer .code-keyword").first).to_be_visible()

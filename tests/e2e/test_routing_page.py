@@ -19,16 +19,10 @@ SIMILAR = "my page crashes whenever i scroll down, why?"
 FAR = "write a sql query that counts the orders of each month"
 
 
-@pytest.fixture(scope="module")
-def tiny_query() -> str:
-    return QUERY
-
-
 @pytest_asyncio.fixture(loop_scope="session")
 async def chat(ready_chat: ChatPage) -> ChatPage:
-    """The module's page, with an empty memory and its router."""
+    """The page with its router."""
     await ready_chat.routed()
-    await ready_chat.page.evaluate("sonata.engine.memory.deleteAll()")
     return ready_chat
 
 
@@ -73,6 +67,7 @@ async def open_storage(chat: ChatPage) -> Locator:
     return panel
 
 
+@pytest.mark.all
 async def test_a_corrected_route_is_followed_also_after_a_reload_without_the_server(
     context: BrowserContext, server: PlainServer
 ) -> None:
@@ -92,6 +87,7 @@ async def test_a_corrected_route_is_followed_also_after_a_reload_without_the_ser
     assert chat.errors == []
 
 
+@pytest.mark.all  # test_memory_view.py exports, deletes and imports, too
 async def test_export_delete_all_and_import_bring_the_same_routes(chat: ChatPage, tmp_path: Path) -> None:
     assert await agent_of(chat, CRASH) == "Debugger"
     await correct(chat, "Tester")
@@ -116,6 +112,7 @@ async def test_export_delete_all_and_import_bring_the_same_routes(chat: ChatPage
     assert await agent_of(chat, FAR) == "Coder"
 
 
+@pytest.mark.all
 async def test_a_correction_in_one_tab_counts_in_the_other(chat: ChatPage) -> None:
     other = await open_page(chat.page.context, chat.site)
     assert await agent_of(chat, CRASH) == "Debugger"
@@ -124,6 +121,7 @@ async def test_a_correction_in_one_tab_counts_in_the_other(chat: ChatPage) -> No
     await other.page.close()
 
 
+@pytest.mark.all
 async def test_without_the_router_the_plain_assistant_answers_and_the_page_says_why(
     context: BrowserContext, server: PlainServer
 ) -> None:
@@ -132,11 +130,12 @@ async def test_without_the_router_the_plain_assistant_answers_and_the_page_says_
     chat = ChatPage(await context.new_page(), server.url)
     await chat.open_ready(QUERY)
     await chat.routed("failed")
-    assert "routing data" in await chat.page.inner_text("#notices")
+    await expect(chat.page.locator("#notices")).to_contain_text("routing data")
     await chat.ask(CRASH)
-    assert await chat.page.locator(".answer .route").count() == 0
+    await expect(chat.page.locator(".answer .route")).to_have_count(0)
 
 
+@pytest.mark.all  # test_memory_view.py locks and unlocks, too
 async def test_a_passphrase_locks_the_memory_and_nothing_is_lost(chat: ChatPage) -> None:
     assert await agent_of(chat, CRASH) == "Debugger"
     await correct(chat, "Tester")
@@ -179,4 +178,4 @@ async def test_a_conversation_that_was_deleted_elsewhere_is_told(chat: ChatPage)
         }"""
     )
     await chat.page.locator("#notices", has_text="it was deleted").wait_for()
-    assert answer not in await chat.page.inner_text("#log")
+    await expect(chat.page.locator("#log")).not_to_contain_text(answer)

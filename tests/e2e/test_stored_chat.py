@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from chat_page import ChatPage
-from playwright.async_api import Error, expect
+from chat_page import LOAD_SECONDS, ChatPage
+from playwright.async_api import Error, Locator, expect
 
 from py_core.backends.page_table import PAGE
 
@@ -24,20 +24,6 @@ ANOTHER_ANSWER = """async () => {
 }"""
 """Takes the place of the last answer, as "Try again" does."""
 IN_ADDRESS = re.compile(r"#chat=[0-9a-f]{32}$")
-
-
-@pytest.fixture(scope="module")
-def tiny_query() -> str:
-    """Without routing, whose instructions would be part of a prompt's length."""
-    return "?backend=wasm&workers=1&max_tokens=8&routing=off"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def module_second_tab(module_chat: ChatPage, tiny_query: str) -> AsyncIterator[ChatPage]:
-    tab = ChatPage(await module_chat.page.context.new_page(), module_chat.site)
-    await tab.open_ready(tiny_query)
-    yield tab
-    await tab.page.close()
 
 
 PAGES_ARE_KEPT = """async () => {
@@ -58,141 +44,148 @@ PAGES_ARE_KEPT = """async () => {
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def second_tab(module_second_tab: ChatPage, tiny_query: str) -> AsyncIterator[ChatPage]:
+async def second_tab(plain_chat: ChatPage) -> AsyncIterator[ChatPage]:
     """Another tab of the same browser, ready, with an empty chat."""
-    await module_second_tab.begin(tiny_query)
-    yield module_second_tab
-    assert module_second_tab.errors == []
+    tab = ChatPage(await plain_chat.page.context.new_page(), plain_chat.site)
+    await tab.page.goto(plain_chat.page.url)
+    await tab.wait_for("ready", LOAD_SECONDS)
+    yield tab
+    assert tab.errors == []
+    await tab.page.close()
 
 
-async def test_a_reload_keeps_the_chat_on_the_page_and_in_the_model(ready_chat: ChatPage) -> None:
-    answer = await ready_chat.ask(FIRST)
-    alone = await prompt_tokens(ready_chat)
-    await stored(ready_chat)
-    await ready_chat.page.wait_for_function(PAGES_ARE_KEPT)
+async def test_a_reload_keeps_the_chat_on_the_page_and_in_the_model(plain_chat: ChatPage) -> None:
+    answer = await plain_chat.ask(FIRST)
+    alone = await prompt_tokens(plain_chat)
+    await stored(plain_chat)
+    await plain_chat.page.wait_for_function(PAGES_ARE_KEPT)
 
-    await ready_chat.page.reload()
-    await expect(ready_chat.page.locator(".question .body")).to_have_text([FIRST])  # before the model is loaded
-    await ready_chat.wait_for("ready")
-    assert await ready_chat.last_answer() == answer
+    await plain_chat.page.reload()
+    await expect(plain_chat.page.locator(".question .body")).to_have_text([FIRST])  # before the model is loaded
+    await plain_chat.wait_for("ready", LOAD_SECONDS)
+    await expect(plain_chat.page.locator(".answer .body")).to_have_text(answer)
 
-    await ready_chat.ask(FIRST)
-    assert await questions(ready_chat) == [FIRST, FIRST]
-    assert await prompt_tokens(ready_chat) > alone
+    await plain_chat.ask(FIRST)
+    await expect(questions(plain_chat)).to_have_text([FIRST, FIRST])
+    assert await prompt_tokens(plain_chat) > alone
     # What the model had read came from the disk: whole pages of it.
-    assert await ready_chat.page.evaluate("sonata.lastAnswer.reusedTokens") >= PAGE
+    assert await plain_chat.page.evaluate("sonata.lastAnswer.reusedTokens") >= PAGE
 
 
-async def test_a_change_of_backend_keeps_the_chat(ready_chat: ChatPage) -> None:
-    await ready_chat.ask(FIRST)
-    alone = await prompt_tokens(ready_chat)
-    await stored(ready_chat)
-    await ready_chat.choose("backend", "wasm-fast")
-    await ready_chat.wait_for("loading")
-    await ready_chat.wait_for("ready")
+async def test_a_change_of_backend_keeps_the_chat(plain_chat: ChatPage) -> None:
+    await plain_chat.ask(FIRST)
+    alone = await prompt_tokens(plain_chat)
+    await stored(plain_chat)
+    await plain_chat.choose("backend", "wasm-fast")
+    await plain_chat.wait_for("loading")
+    await plain_chat.wait_for("ready", LOAD_SECONDS)
 
-    assert await questions(ready_chat) == [FIRST]
-    assert await ready_chat.page.locator(".note").count() == 0
-    await ready_chat.ask(FIRST)
-    assert await prompt_tokens(ready_chat) > alone
+    await expect(questions(plain_chat)).to_have_text([FIRST])
+    await expect(plain_chat.page.locator(".note")).to_have_count(0)
+    await plain_chat.ask(FIRST)
+    assert await prompt_tokens(plain_chat) > alone
 
 
-async def test_each_chat_has_an_address_and_back_and_forward_lead_to_it(ready_chat: ChatPage) -> None:
-    page = ready_chat.page
-    await ready_chat.ask(FIRST)
-    first = await stored(ready_chat)
+async def test_each_chat_has_an_address_and_back_and_forward_lead_to_it(plain_chat: ChatPage) -> None:
+    page = plain_chat.page
+    await plain_chat.ask(FIRST)
+    first = await stored(plain_chat)
     await page.click("#new-chat")
-    assert await address(ready_chat) == ""
-    await ready_chat.ask(SECOND)
-    second = await stored(ready_chat)
+    await has_address(plain_chat, "")
+    await plain_chat.ask(SECOND)
+    second = await stored(plain_chat)
     assert first != second
 
     await page.go_back()
     await expect(page.locator(".question .body")).to_have_text([FIRST])
-    assert first.endswith(await address(ready_chat))
+    await has_address(plain_chat, first)
     await page.go_forward()
     await expect(page.locator(".question .body")).to_have_text([SECOND])
-    assert second.endswith(await address(ready_chat))
+    await has_address(plain_chat, second)
 
 
-async def test_a_chat_that_does_not_exist_any_more_is_told(ready_chat: ChatPage, tiny_query: str) -> None:
-    await ready_chat.page.goto("about:blank")  # or the address alone would change
-    await ready_chat.open_ready(tiny_query + UNKNOWN)
-    await expect(ready_chat.page.locator("#notices")).to_contain_text("This conversation is not in this browser")
-    assert await address(ready_chat) == ""
-    assert await ready_chat.ask(FIRST)
+@pytest.mark.all  # in the gate: a conversation that was deleted elsewhere (test_routing_page.py)
+async def test_a_chat_that_does_not_exist_any_more_is_told(plain_chat: ChatPage) -> None:
+    here = plain_chat.page.url
+    await plain_chat.page.goto("about:blank")  # or the address alone would change
+    await plain_chat.page.goto(here + UNKNOWN)
+    await plain_chat.wait_for("ready", LOAD_SECONDS)
+    await expect(plain_chat.page.locator("#notices")).to_contain_text("This conversation is not in this browser")
+    await has_address(plain_chat, "")
+    assert await plain_chat.ask(FIRST)
 
 
-async def test_a_chat_in_a_locked_memory_is_told_and_comes_when_it_is_unlocked(ready_chat: ChatPage) -> None:
-    page = ready_chat.page
-    await ready_chat.ask(FIRST)
-    alone = await prompt_tokens(ready_chat)
-    await stored(ready_chat)
+@pytest.mark.all
+async def test_a_chat_in_a_locked_memory_is_told_and_comes_when_it_is_unlocked(plain_chat: ChatPage) -> None:
+    page = plain_chat.page
+    await plain_chat.ask(FIRST)
+    alone = await prompt_tokens(plain_chat)
+    await stored(plain_chat)
     await page.evaluate("sonata.engine.memory.setPassphrase('a long passphrase')")
     try:
         await page.reload()
-        await ready_chat.wait_for("ready")
+        await plain_chat.wait_for("ready", LOAD_SECONDS)
         await expect(page.locator("#notices")).to_contain_text("This conversation is in the locked memory: unlock")
-        assert await questions(ready_chat) == []
+        await expect(questions(plain_chat)).to_have_count(0)
 
         await page.evaluate("sonata.engine.memory.unlock('a long passphrase')")
         await expect(page.locator(".question .body")).to_have_text([FIRST])
-        await ready_chat.ask(FIRST)
-        assert await prompt_tokens(ready_chat) > alone
+        await plain_chat.ask(FIRST)
+        assert await prompt_tokens(plain_chat) > alone
     finally:
         await page.evaluate("sonata.engine.memory.removePassphrase('a long passphrase')")
 
 
-async def test_what_one_tab_says_appears_in_the_other(ready_chat: ChatPage, second_tab: ChatPage) -> None:
-    await ready_chat.ask(FIRST)
-    url = await stored(ready_chat)
+async def test_what_one_tab_says_appears_in_the_other(plain_chat: ChatPage, second_tab: ChatPage) -> None:
+    await plain_chat.ask(FIRST)
+    url = await stored(plain_chat)
     await second_tab.page.goto(url)
     await expect(second_tab.page.locator(".question .body")).to_have_text([FIRST])
 
     await second_tab.ask(SECOND)
-    await expect(ready_chat.page.locator(".question .body")).to_have_text([FIRST, SECOND])
-    await expect(ready_chat.page.locator("#notices")).to_contain_text("open in another tab")
+    await expect(plain_chat.page.locator(".question .body")).to_have_text([FIRST, SECOND])
+    await expect(plain_chat.page.locator("#notices")).to_contain_text("open in another tab")
 
-    answers = await ready_chat.page.locator(".answer .body").all_inner_texts()
+    answers = await plain_chat.page.locator(".answer .body").all_inner_texts()
     replaced = answers[1]
     for _ in range(5):  # it is drawn at random, and may be the same once more
         if replaced == answers[1]:
             said = await second_tab.page.evaluate(ANOTHER_ANSWER)
             replaced = said.replace("\r", "").replace("\0", "")  # HTML has neither
     assert replaced != answers[1]
-    await expect(ready_chat.page.locator(".answer .body")).to_have_text([answers[0], replaced])
-    await expect(ready_chat.page.locator(".question .body")).to_have_text([FIRST, SECOND])
+    await expect(plain_chat.page.locator(".answer .body")).to_have_text([answers[0], replaced])
+    await expect(plain_chat.page.locator(".question .body")).to_have_text([FIRST, SECOND])
 
-    await ready_chat.ask(THIRD)
+    await plain_chat.ask(THIRD)
     await expect(second_tab.page.locator(".question .body")).to_have_text([FIRST, SECOND, THIRD])
-    turns = await ready_chat.page.evaluate(
+    turns = await plain_chat.page.evaluate(
         "async (id) => (await sonata.engine.memory.conversation(id)).turns.map(({ role, content }) => [role, content])",
         url.rpartition("=")[2],
     )
     assert [content for role, content in turns if role == "user"] == [FIRST, SECOND, THIRD]
-    assert await prompt_tokens(ready_chat) > await prompt_tokens(second_tab)  # the model has read both
+    assert await prompt_tokens(plain_chat) > await prompt_tokens(second_tab)  # the model has read both
 
 
-async def test_a_chat_that_is_deleted_leaves_the_page_and_the_model(ready_chat: ChatPage, second_tab: ChatPage) -> None:
-    await ready_chat.ask(FIRST)
-    alone = await prompt_tokens(ready_chat)
-    url = await stored(ready_chat)
+async def test_a_chat_that_is_deleted_leaves_the_page_and_the_model(plain_chat: ChatPage, second_tab: ChatPage) -> None:
+    await plain_chat.ask(FIRST)
+    alone = await prompt_tokens(plain_chat)
+    url = await stored(plain_chat)
     await second_tab.page.evaluate("(id) => sonata.engine.memory.removeConversations([id])", url.rpartition("=")[2])
-    await expect(ready_chat.page.locator("#welcome")).to_be_visible()
-    assert await questions(ready_chat) == []
-    await ready_chat.ask(FIRST)
-    assert await prompt_tokens(ready_chat) == alone
+    await expect(plain_chat.page.locator("#welcome")).to_be_visible()
+    await expect(questions(plain_chat)).to_have_count(0)
+    await plain_chat.ask(FIRST)
+    assert await prompt_tokens(plain_chat) == alone
 
 
-async def test_a_message_that_is_not_answered_yet_survives_a_reload(ready_chat: ChatPage) -> None:
-    await ready_chat.page.reload()
-    await ready_chat.page.fill("#message", FIRST)
-    await ready_chat.page.press("#message", "Enter")
-    await expect(ready_chat.page.locator(".queued")).to_have_count(1)
-    await ready_chat.page.reload()
-    await ready_chat.wait_for("ready")
-    assert await ready_chat.page.input_value("#message") == FIRST
-    await ready_chat.page.fill("#message", "")
+@pytest.mark.all  # in the gate: test_loading_panel.py, without a model
+async def test_a_message_that_is_not_answered_yet_survives_a_reload(plain_chat: ChatPage) -> None:
+    await plain_chat.page.reload()
+    await plain_chat.page.fill("#message", FIRST)
+    await plain_chat.page.press("#message", "Enter")
+    await expect(plain_chat.page.locator(".queued")).to_have_count(1)
+    await plain_chat.page.reload()
+    await plain_chat.wait_for("ready", LOAD_SECONDS)
+    await expect(plain_chat.page.locator("#message")).to_have_value(FIRST)
 
 
 async def stored(chat: ChatPage) -> str:
@@ -201,13 +194,14 @@ async def stored(chat: ChatPage) -> str:
     return chat.page.url
 
 
-async def address(chat: ChatPage) -> str:
-    """Of the chat on the page: "#chat=ID", or nothing."""
-    return await chat.page.evaluate("location.hash")
+async def has_address(chat: ChatPage, url: str) -> None:
+    """Wait until the chat on the page has this one, or none."""
+    wanted = f"#{url.partition('#')[2]}" if url else ""
+    await chat.page.wait_for_function("wanted => location.hash === wanted", arg=wanted)
 
 
-async def questions(chat: ChatPage) -> list[str]:
-    return await chat.page.locator(".question .body").all_inner_texts()
+def questions(chat: ChatPage) -> Locator:
+    return chat.page.locator(".question .body")
 
 
 async def prompt_tokens(chat: ChatPage) -> int:
@@ -222,14 +216,14 @@ EVENTS = """async ([call, ...given]) => {
 }"""
 
 
-async def test_the_engine_edits_goes_on_and_shows_another_branch(ready_chat: ChatPage) -> None:
-    page = ready_chat.page
+async def test_the_engine_edits_goes_on_and_shows_another_branch(plain_chat: ChatPage) -> None:
+    page = plain_chat.page
 
     async def events_of(*call: object) -> dict[str, dict]:
         return {event["type"]: event for event in await page.evaluate(EVENTS, call)}
 
-    await ready_chat.ask_for_cut_off(FIRST)
-    await stored(ready_chat)
+    await plain_chat.ask_for_cut_off(FIRST)
+    await stored(plain_chat)
     edited = await events_of("respond", SECOND, {"after": None})
     chat = edited["stored"]["chat"]
     assert [edited["stored"][name] for name in ("turns", "question", "number")] == [2, 2, 3]

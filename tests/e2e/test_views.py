@@ -6,6 +6,7 @@ The tests share a page with a memory that has a little of everything (full_memor
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -28,20 +29,21 @@ async def full(ready_chat: ChatPage) -> AsyncIterator[ChatPage]:
     await furnish(ready_chat)
     yield ready_chat
     await ready_chat.page.set_viewport_size(DESKTOP)  # type: ignore[arg-type]
+    await ready_chat.page.emulate_media(color_scheme="light", reduced_motion="no-preference")
 
 
-async def look(chat: ChatPage, view: str, found: dict[str, list[str]], root: str | None = None) -> None:
-    """At what this selector chooses, or at the whole page: in light by every rule, in dark by those of colours."""
-    for scheme, rules in (("light", ()), ("dark", COLOURS)):
-        await chat.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        if wrong := await found_by_axe(chat.page, root, rules):
-            found[f"{view}, {scheme}"] = wrong
-    await chat.page.emulate_media(color_scheme="light")
-
-
-async def test_axe_finds_nothing_in_any_view(full: ChatPage) -> None:
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.all)])
+async def test_axe_finds_nothing_in_any_view(full: ChatPage, scheme: Any) -> None:
+    """In light by every rule, in dark by those of colours."""
     page, found = full.page, dict[str, list[str]]()
-    await look(full, "empty chat", found)
+    await page.emulate_media(color_scheme=scheme)
+
+    async def look(view: str, root: str | None = None) -> None:
+        """At what this selector chooses, or at the whole page."""
+        if wrong := await found_by_axe(page, root, () if scheme == "light" else COLOURS):
+            found[view] = wrong
+
+    await look("empty chat")
 
     await open_chat(full, RICH)
     answer = page.locator(".answer").last
@@ -51,53 +53,53 @@ async def test_axe_finds_nothing_in_any_view(full: ChatPage) -> None:
     await expect(answer.locator(".variants-place")).to_have_text("2 / 2")
     await expect(answer.locator(".citation")).to_have_count(2)
     assert await page.evaluate(HEADINGS) == ["H3", "H4", "H3", "H4"], "as deep as they stand, whatever the model wrote"
-    await look(full, "chat", found)
+    await look("chat")
     await answer.locator(".citation").first.press("Enter")
     await answer.locator(".thought summary").press("Enter")
     await page.locator(".computed summary").press("Enter")
-    await look(full, "computed chip, passage and thought", found, "#log")
+    await look("computed chip, passage and thought", "#log")
     await page.keyboard.press("Escape")
     await answer.locator(".route-chip").press("Enter")
     await expect(answer.locator(".route-panel")).to_be_visible()
-    await look(full, "route chip", found, ".route-panel")
+    await look("route chip", ".route-panel")
     await page.keyboard.press("Escape")
     await answer.get_by_role("link", name="Rayleigh scattering").press("Enter")
-    await look(full, "link question", found, ".link-question")
+    await look("link question", ".link-question")
     await page.keyboard.press("Escape")
     await answer.get_by_role("button", name="More").press("Enter")
-    await look(full, "menu of an answer", found, ".answer-menu")
+    await look("menu of an answer", ".answer-menu")
     await page.keyboard.press("Escape")
     await answer.get_by_role("button", name="You should have said …").press("Enter")
     await page.locator(".question").last.get_by_role("button", name="Edit").press("Enter")
-    await look(full, "forms", found, "#log")
+    await look("forms", "#log")
     await page.keyboard.press("Escape")
     await full.open_model_menu()
-    await look(full, "model menu", found, "#model-menu")
+    await look("model menu", "#model-menu")
     await page.keyboard.press("Escape")
 
     await page.locator("#chats a").first.focus()
     await page.keyboard.press("Tab")
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("menuitem", name="Rename")).to_be_focused()
-    await look(full, "menu of a chat", found, "#sidebar")
+    await look("menu of a chat", "#sidebar")
     await page.keyboard.press("Escape")
     await page.keyboard.press("Control+k")
     await page.keyboard.type("gladly")
     await expect(page.locator("#chats mark").first).to_be_visible()
-    await look(full, "search", found, "#sidebar")
+    await look("search", "#sidebar")
     await page.keyboard.press("Escape")
 
     for name in PANEL_OF:
         part = await full.open_part(name)
         await part.locator("> *").first.wait_for(state="attached")
         await expect(full.side.get_by_role("alert")).to_have_count(0)
-        await look(full, name, found, "#panel")
+        await look(name, "#panel")
     await page.set_viewport_size(PHONE)  # type: ignore[arg-type]
-    await look(full, "panel on a phone", found)
+    await look("panel on a phone")
     await full.close_panel()
-    await look(full, "chat on a phone", found)
+    await look("chat on a phone")
     await page.click("#sidebar-open")
-    await look(full, "drawer", found, "#sidebar")
+    await look("drawer", "#sidebar")
     await page.keyboard.press("Escape")
     assert found == {}
 
