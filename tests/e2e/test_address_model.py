@@ -3,14 +3,15 @@ stand-in, which tells what it was given; that nothing is fetched before is in te
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from chat_page import ChatPage
+from joined_stand_in import joined_stand_in_tab
 from plain_server import PlainServer
-from playwright.async_api import Locator, expect
-from small_site import SmallSite
+from playwright.async_api import Browser, Locator, expect
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
@@ -18,12 +19,19 @@ THEIRS = "https://huggingface.co/somebody/Strange-GGUF/resolve/main/Strange%E2%8
 GIVEN = "sonata.info.given"
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def module_chat(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
+    async with joined_stand_in_tab(browser, site) as chat:
+        await chat.page.goto(f"{site}/THIRD_PARTY.txt")
+        yield chat
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def chat(page_alone: ChatPage) -> ChatPage:
-    """The page of the module, in a tab where no model of another site was agreed to."""
-    await page_alone.page.evaluate("sessionStorage.clear()")
-    await page_alone.page.set_viewport_size({"width": 1280, "height": 800})
-    return page_alone
+async def chat(module_chat: ChatPage) -> ChatPage:
+    """A tab in which no model of another site was agreed to; the test opens the page. All tests here share it."""
+    await module_chat.page.evaluate("sessionStorage.clear()")
+    await module_chat.page.set_viewport_size({"width": 1280, "height": 800})
+    return module_chat
 
 
 def question(chat: ChatPage) -> Locator:
@@ -56,19 +64,20 @@ async def test_a_model_of_another_site_is_named_and_opened_only_where_the_user_a
     await other.close()
 
 
-@pytest.mark.parametrize("how", ["Enter", "Space", "Escape", "click"])
 async def test_without_a_yes_the_usual_model_is_opened_and_the_address_is_as_if_there_were_no_link(
-    chat: ChatPage, how: str
+    chat: ChatPage,
 ) -> None:
-    await chat.open(f"?routing=off&model={THEIRS}")
-    await expect(question(chat)).to_be_visible()
-    if how == "click":
-        await question(chat).get_by_role("button", name="Use my usual model").click()
-    else:
-        await chat.page.keyboard.press(how)  # whatever somebody is typing when the page opens
-    assert (await until_ready(chat)).startswith(f"{chat.site}/models/")
-    assert chat.page.url == f"{chat.site}/?routing=off"
-    await expect(chat.page.locator("#notices")).to_contain_text("the model from huggingface.co")
+    for key in ("Enter", "Space", "Escape", None):  # whatever somebody is typing when the page opens
+        await chat.page.evaluate("sessionStorage.clear()")
+        await chat.open(f"?routing=off&model={THEIRS}")
+        await expect(question(chat)).to_be_visible()
+        if key:
+            await chat.page.keyboard.press(key)
+        else:
+            await question(chat).get_by_role("button", name="Use my usual model").click()
+        assert (await until_ready(chat)).startswith(f"{chat.site}/models/"), key
+        assert chat.page.url == f"{chat.site}/?routing=off", key
+        await expect(chat.page.locator("#notices")).to_contain_text("the model from huggingface.co")
     await chat.page.reload()
     assert (await until_ready(chat)).startswith(f"{chat.site}/models/")
 
@@ -83,55 +92,53 @@ async def test_the_button_that_agrees_waits_until_the_window_has_had_the_focus_f
     await expect(agree).to_be_enabled()
 
 
-async def test_in_a_frame_no_model_of_another_site_is_opened(chat: ChatPage, tiny_files: SmallSite) -> None:
+async def test_in_a_frame_no_model_of_another_site_is_opened(chat: ChatPage, dist: Path) -> None:
     """On a server that does not send the header which forbids frames."""
     frame = "(src) => document.body.append(Object.assign(document.createElement('iframe'), { src }))"
-    with PlainServer(tiny_files.folder) as server:
+    with PlainServer(dist) as server:
         await chat.page.goto(f"{server.url}/THIRD_PARTY.txt")
         await chat.page.evaluate(frame, f"{server.url}/?model={THEIRS}")
         inside = chat.page.frame_locator("iframe")
         await expect(inside.locator("#notices")).to_contain_text("the model from huggingface.co")
         await expect(inside.locator("html[data-state=ready]")).to_be_attached()
         await expect(inside.get_by_role("dialog")).to_have_count(0)
+    await chat.page.goto(f"{chat.site}/THIRD_PARTY.txt")
 
 
-@pytest.mark.parametrize(
-    ("address", "model"),
-    [("models/mine.gguf", "/models/mine.gguf"), ("/a/b.gguf", "/a/b.gguf"), ("{site}/c.gguf", "/c.gguf")],
-)
-async def test_a_model_of_the_same_site_needs_no_question(chat: ChatPage, address: str, model: str) -> None:
-    await chat.open(f"?model={address.format(site=chat.site)}")
-    assert await until_ready(chat) == f"{chat.site}{model}"
+async def test_a_model_of_the_same_site_or_of_a_host_that_is_not_allowed_needs_no_question(chat: ChatPage) -> None:
+    """The worker, which a stand-in replaces here, refuses the other host by name."""
+    elsewhere = "https://huggingface.co@evil.example/x.gguf"
+    for address, model in (
+        ("models/mine.gguf", f"{chat.site}/models/mine.gguf"),
+        ("/a/b.gguf", f"{chat.site}/a/b.gguf"),
+        (f"{chat.site}/c.gguf", f"{chat.site}/c.gguf"),
+        (elsewhere, elsewhere),
+    ):
+        await chat.open(f"?model={address}")
+        assert await until_ready(chat) == model
 
 
-@pytest.mark.parametrize("address", ["http://[::", "https://"])
-async def test_what_is_no_address_is_a_sentence_with_a_way_out(chat: ChatPage, address: str) -> None:
-    await chat.open(f"?model={address}")
-    said = await chat.problem()
-    assert said.startswith(f'The page\'s address asks for the model "{address}", which is no address of a file.')
-    assert await chat.way_out("Load again").is_visible()
+async def test_what_is_no_address_is_a_sentence_with_a_way_out(chat: ChatPage) -> None:
+    for address in ("http://[::", "https://"):
+        await chat.open(f"?model={address}")
+        said = await chat.problem()
+        assert said.startswith(f'The page\'s address asks for the model "{address}", which is no address of a file.')
+    await expect(chat.way_out("Load again")).to_be_visible()
     await chat.way_out("Use my usual model").click()
     assert (await until_ready(chat)).startswith(f"{chat.site}/models/")
 
 
-async def test_a_host_that_is_not_allowed_is_not_asked_about(chat: ChatPage) -> None:
-    """The worker, which a stand-in replaces here, refuses it by name."""
-    await chat.open("?model=https://huggingface.co@evil.example/x.gguf")
-    assert await until_ready(chat) == "https://huggingface.co@evil.example/x.gguf"
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-async def test_the_question_fits_on_every_screen(chat: ChatPage, screenshots: Path, width: int, scheme: str) -> None:
-    await chat.page.set_viewport_size({"width": width, "height": 800})
-    await chat.page.emulate_media(color_scheme=scheme)
-    name = "A" * 3000 if width == 390 else "Qwen2.5-3B-Instruct-Q4_K_M"
-    await chat.open(f"?model={THEIRS.replace('Strange%E2%80%AEQ4', name)}")
-    agree = question(chat).get_by_role("button", name="Open this model")
-    await expect(agree).to_be_enabled()
-    await chat.page.screenshot(path=screenshots / f"ask-model-{width}-{scheme}.png")
-    for found in (question(chat), agree, question(chat).get_by_role("button", name="Use my usual model")):
-        box = await found.bounding_box() or {}
-        assert min(box["x"], box["y"]) >= 0
-        assert box["x"] + box["width"] <= width
-        assert box["y"] + box["height"] <= 800
+async def test_the_question_fits_on_every_screen(chat: ChatPage, screenshots: Path) -> None:
+    for width, name in ((1280, "Qwen2.5-3B-Instruct-Q4_K_M"), (390, "A" * 3000)):
+        await chat.page.set_viewport_size({"width": width, "height": 800})
+        await chat.open(f"?model={THEIRS.replace('Strange%E2%80%AEQ4', name)}")
+        agree = question(chat).get_by_role("button", name="Open this model")
+        await expect(agree).to_be_enabled()
+        for scheme in ("light", "dark"):
+            await chat.page.emulate_media(color_scheme=scheme)
+            await chat.page.screenshot(path=screenshots / f"ask-model-{width}-{scheme}.png")
+            for found in (question(chat), agree, question(chat).get_by_role("button", name="Use my usual model")):
+                box = await found.bounding_box() or {}
+                assert min(box["x"], box["y"]) >= 0
+                assert box["x"] + box["width"] <= width
+                assert box["y"] + box["height"] <= 800

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from chat_page import NO_SERVICE_WORKER, ChatPage
 from plain_server import PlainServer
-from playwright.async_api import BrowserContext, Error, Page, async_playwright
+from playwright.async_api import BrowserContext, Error, Page, async_playwright, expect
 from small_site import MODEL, PIECE_BYTES, SmallSite
 
 from app.building.system import CHROMIUM_FLAGS
@@ -40,6 +40,14 @@ BEGIN = """async (model) => {
   worker.postMessage(model ?? await chooseModel(null));
 }"""
 STORE = "async ([call, ...args]) => (await import('./storage/model_store.js'))[call](...args)"
+UNTIL_STORED = """async (nbytes) => {
+  const { storedModels } = await import('./storage/model_store.js');
+  for (;;) {
+    const [model, ...others] = await storedModels();
+    if (model?.bytes === nbytes && !others.length) return;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}"""
 FLIP = """async ([sha256, name, offset]) => {
   const root = await navigator.storage.getDirectory();
   const folder = await (await root.getDirectoryHandle('models')).getDirectoryHandle(sha256);
@@ -113,11 +121,7 @@ class ModelTab:
 
     async def until_stored(self, nbytes: int) -> None:
         """Until so much of the model is kept."""
-        for _ in range(300):
-            if [model["bytes"] for model in await self.stored()] == [nbytes]:
-                return
-            await asyncio.sleep(0.05)
-        pytest.fail(f"{await self.stored()} are kept, not {nbytes} bytes")
+        await self.page.evaluate(UNTIL_STORED, nbytes)
 
     async def break_off(self, server: PlainServer, nbytes: int) -> None:
         """Load until the connection breaks after so many bytes."""
@@ -141,11 +145,18 @@ async def open_tab(context: BrowserContext, server: PlainServer) -> ModelTab:
     return ModelTab(page)
 
 
+@pytest.fixture(scope="module")
+def small(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> SmallSite:
+    """The site with a tiny model, which no test here changes. Each has its own server, and so its own store."""
+    made = SmallSite(dist, tmp_path_factory.mktemp("store") / "site")
+    shutil.copyfile(Path(__file__).with_name("try_model_worker.js"), made.folder / "try_model_worker.js")
+    made.write("hold.js", HOLD_JS)
+    return made
+
+
 @pytest.fixture
 def server(small: SmallSite) -> Any:
     """It isolates the page, which needs no service worker."""
-    shutil.copyfile(Path(__file__).with_name("try_model_worker.js"), small.folder / "try_model_worker.js")
-    small.write("hold.js", HOLD_JS)
     with PlainServer(small.folder) as running:
         running.guards = True
         yield running
@@ -204,6 +215,7 @@ async def test_the_page_downloads_a_model_once_and_goes_on_where_it_broke_off(
     assert await chat.page.evaluate("sonata.storedModels()") == []
 
 
+@pytest.mark.all
 async def test_the_page_tells_that_there_is_no_room_and_keeps_no_model_that_it_has_by_its_address_alone(
     context: BrowserContext, server: PlainServer, tab: ModelTab
 ) -> None:
@@ -211,7 +223,7 @@ async def test_the_page_tells_that_there_is_no_room_and_keeps_no_model_that_it_h
     await context.add_init_script(NO_SERVICE_WORKER)
     chat = ChatPage(await context.new_page(), server.url)
     await chat.open_ready(QUERY)
-    assert NO_ROOM in await chat.page.inner_text("#notices")
+    await expect(chat.page.locator("#notices")).to_contain_text(NO_ROOM)
     assert await chat.page.evaluate(TOKENS)
     await tab.allow(server, None)
     await chat.open_ready(f"{QUERY}&model={MODEL}")
@@ -222,8 +234,15 @@ async def test_the_page_tells_that_there_is_no_room_and_keeps_no_model_that_it_h
 # --- interruptions ---
 
 
-@pytest.mark.parametrize("ranges", [True, False])
-@pytest.mark.parametrize("nbytes", [3 * PIECE_BYTES + 100, 1 * PIECE_BYTES])
+@pytest.mark.parametrize(
+    ("ranges", "nbytes"),
+    [
+        (True, 3 * PIECE_BYTES + 100),
+        (False, PIECE_BYTES),
+        pytest.param(False, 3 * PIECE_BYTES + 100, marks=pytest.mark.all),
+        pytest.param(True, PIECE_BYTES, marks=pytest.mark.all),
+    ],
+)
 async def test_a_download_goes_on_where_it_broke_off(
     tab: ModelTab, server: PlainServer, whole, good, asked, ranges: bool, nbytes: int
 ) -> None:
@@ -240,6 +259,7 @@ async def test_a_download_goes_on_where_it_broke_off(
     assert len(asked()) == 2
 
 
+@pytest.mark.all
 async def test_a_browser_that_was_killed_goes_on_where_it_was(
     chromium_path: Path, server: PlainServer, good, whole, asked, tmp_path: Path
 ) -> None:
@@ -299,7 +319,7 @@ async def test_a_model_whose_name_only_is_missing_needs_no_network(
 # --- damage ---
 
 
-@pytest.mark.parametrize("piece", [0, 2])
+@pytest.mark.parametrize("piece", [pytest.param(0, marks=pytest.mark.all), 2])
 async def test_a_wrong_checksum_is_refused_and_nothing_wrong_is_kept(
     tab: ModelTab, server: PlainServer, small: SmallSite, good, whole, piece: int
 ) -> None:
@@ -334,7 +354,7 @@ async def test_a_file_that_changed_between_the_halves_is_downloaded_from_its_beg
     assert asked() == [0, 3 * PIECE_BYTES, 0]
 
 
-@pytest.mark.parametrize("loads", [1, 2])
+@pytest.mark.parametrize("loads", [pytest.param(1, marks=pytest.mark.all), 2])
 async def test_a_kept_model_that_is_damaged_is_replaced(
     tab: ModelTab, small: SmallSite, good, whole, asked, loads: int
 ) -> None:
@@ -363,7 +383,9 @@ async def test_a_kept_model_is_hashed_once_and_then_checked_by_sums_that_cost_le
     assert await tab.stored() == [whole], "the sums are no model"
 
 
-@pytest.mark.parametrize("at", [0, 8 + 2 * 8])  # their own sum, that of the third piece
+@pytest.mark.parametrize(
+    "at", [pytest.param(0, marks=pytest.mark.all), 8 + 2 * 8]
+)  # their own sum, that of the third piece
 async def test_sums_that_are_damaged_are_made_again_and_the_model_stays(
     tab: ModelTab, small: SmallSite, good, whole, asked, at: int
 ) -> None:
@@ -453,7 +475,7 @@ async def test_a_tab_shows_how_far_the_other_is_and_takes_over_when_that_is_clos
     assert await other.stored() == [whole]
 
 
-@pytest.mark.parametrize("before", [0, PIECE_BYTES])
+@pytest.mark.parametrize("before", [pytest.param(0, marks=pytest.mark.all), PIECE_BYTES])
 async def test_without_room_it_comes_from_the_network_and_nothing_is_left(
     tab: ModelTab, server: PlainServer, good, whole, asked, before: int
 ) -> None:

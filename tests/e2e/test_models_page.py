@@ -9,11 +9,13 @@ import re
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 from accessibility import found_by_axe
 from chat_page import ChatPage, choose_files, fresh_tab
+from joined_stand_in import joined_stand_in_tab
 from local_hub import LocalHub, running_hub
 from plain_server import PlainServer
 from playwright.async_api import Browser, Locator, expect
@@ -117,8 +119,7 @@ async def chat(real_page: ChatPage, hub: LocalHub) -> ChatPage:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def stand_in_page(browser: Browser, address: str) -> AsyncIterator[ChatPage]:
-    async with fresh_tab(browser, address) as chat:
-        await chat.use_stand_in()
+    async with joined_stand_in_tab(browser, address) as chat:
         await chat.open_ready()
         yield chat
 
@@ -127,6 +128,7 @@ async def stand_in_page(browser: Browser, address: str) -> AsyncIterator[ChatPag
 async def page_alone(stand_in_page: ChatPage, hub: LocalHub) -> ChatPage:
     """The page with the stand-in worker, which runs any model: for the list, and what the browser keeps."""
     await stand_in_page.page.evaluate(FORGET)
+    await stand_in_page.page.set_viewport_size({"width": 1280, "height": 800})
     await stand_in_page.open_ready()
     return stand_in_page
 
@@ -198,14 +200,14 @@ async def test_a_model_of_the_list_is_stopped_continued_used_and_deleted_in_one_
     assert hub.asked[-1][1] not in (None, "bytes=0-")
 
     await until_ready_again(chat)
-    assert "Other" in await chat.page.inner_text(".status-line")
+    await expect(chat.page.locator(".status-line")).to_contain_text("Other")
     second = await chat.page.evaluate(TOKENS)
     assert second != first
-    assert await chat.page.inner_text(".question .body") == "Hello there"
+    await expect(chat.page.locator(".question .body")).to_have_text("Hello there")
     assert await chat.page.locator(".note").count() == 0  # the model has read what was said
     await chat.ask("And now?")
     assert await chat.page.evaluate("sonata.lastAnswer.promptTokens") > 20
-    assert [len(turns) for turns in [await chat.page.query_selector_all(".question")]] == [2]
+    await expect(chat.page.locator(".question")).to_have_count(2)
 
     await chat.page.reload()
     await chat.wait_for("ready", 60)
@@ -224,6 +226,7 @@ async def test_a_model_of_the_list_is_stopped_continued_used_and_deleted_in_one_
     assert [model["name"] for model in await chat.page.evaluate("sonata.storedModels()")] == ["tiny.gguf"]
 
 
+@pytest.mark.all
 async def test_a_model_in_several_files_is_one_model(chat: ChatPage, hub: LocalHub, part_paths: list[Path]) -> None:
     second, third = (path.name for path in part_paths[1:])
     data = part_paths[1].read_bytes()
@@ -264,6 +267,7 @@ async def test_a_model_in_several_files_is_one_model(chat: ChatPage, hub: LocalH
     assert await chat.page.evaluate(TOKENS) == in_parts
 
 
+@pytest.mark.all
 async def test_a_redirect_to_a_host_that_is_not_listed_is_refused_until_the_user_allows_it(
     chat: ChatPage, hub: LocalHub
 ) -> None:
@@ -328,6 +332,7 @@ async def test_files_that_are_no_models_are_refused_and_the_model_stays(
     assert await chat.page.evaluate(TOKENS) == first
 
 
+@pytest.mark.all
 async def test_a_dropped_file_is_read_as_it_is_where_there_is_no_room_and_one_that_fails_has_a_way_back(
     chat: ChatPage, other: bytes
 ) -> None:
@@ -379,6 +384,29 @@ async def test_a_download_survives_broken_connections_and_a_reload(
     assert min(starts[1:]) >= 300_000
 
 
+async def test_a_host_that_is_not_listed_is_refused_until_the_user_allows_it(
+    page_alone: ChatPage, hub: LocalHub
+) -> None:
+    chat = page_alone
+    with running_hub() as stranger:
+        stranger.files = hub.files
+        hub.redirect_to = host = stranger.files_url
+        await open_list(chat)
+        await press(chat, "Download Other")
+        assert f"sends on to {host[7:]}, which is not on the list of hosts" in await problem(chat)
+        stranger.asked.clear()
+        assert not await chat.page.evaluate(EMPTY_MODEL)
+        await models(chat).get_by_text("Hosts that models may come from").click()
+        await models(chat).get_by_label("Another host").fill(host)
+        await press(chat, "Allow")
+        await press(chat, "Download Other")
+        await expect(row(chat, "Other").get_by_role("button", name="Use Other")).to_be_visible(timeout=60_000)
+        assert {name for name, _ in stranger.asked} == {FILE}
+        await press(chat, f"Remove {host}")
+        await expect(models(chat).get_by_text(host)).to_be_hidden()
+        assert await chat.page.evaluate("localStorage.getItem('sonata.hosts')") == "[]"
+
+
 async def test_what_the_hub_did_not_list_is_thrown_away(page_alone: ChatPage, hub: LocalHub) -> None:
     hub.listed[FILE] = {"lfs": {"oid": "ab" * 32}}
     await open_list(page_alone)
@@ -396,7 +424,7 @@ async def test_a_file_is_opened_by_the_picker_and_kept_until_it_is_deleted(
     await chat.wait_for("ready")
     await chat.page.reload()
     await chat.wait_for("ready")
-    assert "My Model" in await chat.page.inner_text(".status-line")
+    await expect(chat.page.locator(".status-line")).to_contain_text("My Model")
     await chat.open_models()
     await expect(row(chat, "My Model")).to_contain_text("In use")
     await expect(models(chat).locator(".models-room")).to_contain_text("left")
@@ -405,47 +433,52 @@ async def test_a_file_is_opened_by_the_picker_and_kept_until_it_is_deleted(
     assert await chat.page.evaluate("sonata.removeModel(localStorage.getItem('sonata.model'))")  # as in another tab
     await chat.page.reload()
     await chat.wait_for("ready")
-    assert "not in this browser any more" in await chat.page.inner_text("#notices")
-    assert "Tiny" in await chat.page.inner_text(".status-line")
+    await expect(chat.page.locator("#notices")).to_contain_text("not in this browser any more")
+    await expect(chat.page.locator(".status-line")).to_contain_text("Tiny")
 
 
-@pytest.mark.parametrize(
-    ("measured", "said"),
-    [
+async def test_one_model_is_recommended_by_what_was_measured(page_alone: ChatPage) -> None:
+    models = [("Small", 4e8), ("Middle", 1e9), ("Huge", 9e9)]
+    offered = [{"name": title, "title": title, "bytes": size} for title, size in models]
+    advise = "async (given) => (await import('./models_view/advice.js')).advise(...given)"
+    for measured, said in (
         ({"tokS": 400, "bytes": 1e8}, "Middle: 1.0 GB, about 30 words a second"),
         ({"tokS": 60, "bytes": 1e8}, "Small: 400.0 MB, about 11 words a second"),
         ({"tokS": 10, "bytes": 1e8}, None),
         ({"tokS": 400, "bytes": 9e8}, None),
         (None, None),
-    ],
-)
-async def test_one_model_is_recommended_by_what_was_measured(
-    page_alone: ChatPage, measured: dict[str, float] | None, said: str | None
-) -> None:
-    models = [("Small", 4e8), ("Middle", 1e9), ("Huge", 9e9)]
-    offered = [{"name": title, "title": title, "bytes": size} for title, size in models]
-    advise = "async (given) => (await import('./models_view/advice.js')).advise(...given)"
-    sentence = f"Your computer can run {said}, much better answers." if said else None
-    assert await page_alone.page.evaluate(advise, [measured, offered, 8e9]) == sentence
+    ):
+        sentence = f"Your computer can run {said}, much better answers." if said else None
+        assert await page_alone.page.evaluate(advise, [measured, offered, 8e9]) == sentence, measured
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-async def test_it_fits_on_every_screen(page_alone: ChatPage, screenshots: Path, width: int, scheme: str) -> None:
+async def test_it_fits_on_every_screen(page_alone: ChatPage, screenshots: Path) -> None:
     chat = page_alone
-    await chat.page.set_viewport_size({"width": width, "height": 800})
-    await chat.page.emulate_media(color_scheme=scheme)
-    await open_list(chat)
-    await chat.page.screenshot(path=screenshots / f"models-{width}-{scheme}.png")
-    for name in ("Open a file", "Add an adapter", "Download Other"):
-        button = models(chat).get_by_role("button", name=name, exact=True)
-        await button.scroll_into_view_if_needed()
-        box = await button.bounding_box() or {}
-        assert min(box["x"], box["y"]) >= 0
-        assert box["x"] + box["width"] <= width
-        assert box["y"] + box["height"] <= 800
-    assert await found_by_axe(chat.page) == []
-    await chat.close_panel()
-    overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    assert await chat.page.evaluate(overflow) == 0
-    await chat.page.screenshot(path=screenshots / f"models-closed-{width}-{scheme}.png")
+    for width, schemes in ((1280, ("dark", "light")), (390, ("light", "dark"))):
+        await chat.page.set_viewport_size({"width": width, "height": 800})
+        await open_list(chat)
+        for scheme in schemes:
+            await chat.page.emulate_media(color_scheme=scheme)
+            await chat.page.screenshot(path=screenshots / f"models-{width}-{scheme}.png")
+        for name in ("Open a file", "Add an adapter", "Download Other"):
+            button = models(chat).get_by_role("button", name=name, exact=True)
+            await button.scroll_into_view_if_needed()
+            box = await button.bounding_box() or {}
+            assert min(box["x"], box["y"]) >= 0
+            assert box["x"] + box["width"] <= width
+            assert box["y"] + box["height"] <= 800
+        assert await found_by_axe(chat.page) == []  # light in the wide window, dark in the narrow one
+        await chat.page.evaluate(CLOSE_LISTS)
+        await chat.close_panel()
+        overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert await chat.page.evaluate(overflow) == 0
+        await chat.page.screenshot(path=screenshots / f"models-closed-{width}.png")
+
+
+@pytest.mark.all
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (390, "light")])
+async def test_axe_finds_nothing_in_the_other_colours(page_alone: ChatPage, width: int, scheme: Any) -> None:
+    await page_alone.page.set_viewport_size({"width": width, "height": 800})
+    await page_alone.page.emulate_media(color_scheme=scheme)
+    await open_list(page_alone)
+    assert await found_by_axe(page_alone.page) == []

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 from chat_page import ChatPage
 from plain_server import PlainServer
-from playwright.async_api import BrowserContext
+from playwright.async_api import Browser, BrowserContext, expect
 from small_site import SmallSite
-
-from app.building.system import CHROMIUM_FLAGS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 
@@ -30,13 +28,23 @@ WITHOUT_HEADERS = b"self.oninstall = () => skipWaiting(); self.onactivate = () =
 GONE_AT_ONCE = b"""self.oninstall = () => skipWaiting();
 self.onactivate = () => clients.claim().then(() => registration.unregister());"""
 NEW = "rgb(1, 2, 3)"
-NEWBORN_MS = 3000
+TAKEN_OVER = """() => new Promise((resolve) => {
+  navigator.serviceWorker.addEventListener('controllerchange', resolve, { once: true });
+  navigator.serviceWorker.getRegistration().then((registration) => registration.update());
+})"""
 
 
 @pytest.fixture
 def no_engine(small: SmallSite) -> None:
     """The page's worker is a stand-in, where a test is of the files and not of the answers: it needs no large ones."""
     small.use_stand_in()
+
+
+def loads_of(chat: ChatPage) -> list[str]:
+    """The addresses that the tab loads from now on."""
+    loads: list[str] = []
+    chat.page.on("domcontentloaded", lambda page: loads.append(page.url))
+    return loads
 
 
 async def open_page(context: BrowserContext, url: str, more: str = "") -> ChatPage:
@@ -74,7 +82,35 @@ async def notice(chat: ChatPage) -> str:
 # --- without a server ---
 
 
-async def test_the_page_starts_and_answers_when_the_server_is_gone(
+async def test_a_page_that_its_service_worker_isolates_starts_and_answers_when_the_server_is_gone(
+    context: BrowserContext, server: PlainServer
+) -> None:
+    """The server sends no headers: the first visit loads the page twice, and downloads each file once."""
+    first = ChatPage(await context.new_page(), server.url)
+    loads = loads_of(first)
+    await first.open_ready(QUERY)
+    assert len(loads) == 2
+    await kept(first)
+    large = [path for path in server.paths() if path.startswith(("pyodide/", "sonata.packed", "models/", "kernels/"))]
+    assert sorted(large) == sorted(set(large))
+    tokens = await first.page.evaluate(GENERATE)
+    server.stop()
+    await first.page.close()
+
+    chat = ChatPage(await context.new_page(), server.url)
+    loads = loads_of(chat)
+    await chat.open_ready(QUERY)
+    assert len(loads) == 1
+    assert await chat.page.evaluate(GENERATE) == tokens
+    await chat.ask("Hello.")
+    assert await chat.page.evaluate("sonata.lastAnswer.newTokens") > 0
+    assert await chat.page.evaluate("crossOriginIsolated")
+    await expect(chat.page.locator(".status-reason")).to_contain_text("2 workers")
+    assert (first.errors, chat.errors) == ([], [])
+
+
+@pytest.mark.all
+async def test_the_same_with_the_server_that_people_run(
     context: BrowserContext, small: SmallSite, start_server
 ) -> None:
     process, address = start_server(small.folder)
@@ -90,19 +126,8 @@ async def test_the_page_starts_and_answers_when_the_server_is_gone(
     await chat.ask("Hello.")
     assert await chat.page.evaluate("sonata.lastAnswer.newTokens") > 0
     assert await chat.page.evaluate("crossOriginIsolated")
-    assert "2 workers" in await chat.page.inner_text(".status-reason")
+    await expect(chat.page.locator(".status-reason")).to_contain_text("2 workers")
     assert chat.errors == []
-
-
-@pytest.mark.usefixtures("no_engine")
-async def test_a_second_visit_asks_only_whether_there_is_something_new(
-    context: BrowserContext, server: PlainServer
-) -> None:
-    chat = await open_page(context, server.url)
-    server.paths()
-    await reload(chat)
-    await checked(chat)
-    assert set(server.paths()) <= {"precache.json", "sw.js"}
 
 
 @pytest.mark.usefixtures("no_engine")
@@ -130,89 +155,106 @@ async def test_what_is_needed_later_is_kept_from_when_it_is_asked_for_and_a_new_
 # --- isolation ---
 
 
-async def test_a_server_without_the_headers_gets_them_from_the_service_worker(
-    context: BrowserContext, server: PlainServer
-) -> None:
-    chat = ChatPage(await context.new_page(), server.url)
-    loads: list[str] = []
-    chat.page.on("domcontentloaded", lambda page: loads.append(page.url))
-    await chat.open_ready(QUERY)
-
-    assert await chat.page.evaluate("crossOriginIsolated")
-    assert "2 workers" in await chat.page.inner_text(".status-reason")
-    assert len(loads) == 2
-    await kept(chat)
-    asked = server.paths()
-    async with chat.page.expect_event("worker"):  # of the engine: the page starts it once it is isolated, or cannot be
-        await chat.page.reload()
-    assert len(loads) == 3
-    assert await chat.page.evaluate("crossOriginIsolated")
-    assert chat.errors == []
-    # What the first visit reloaded for was downloaded once.
-    large = [path for path in asked if path.startswith(("pyodide/", "sonata.packed", "models/", "kernels/"))]
-    assert sorted(large) == sorted(set(large))
-
-
-async def test_without_a_service_worker_the_page_goes_on_with_one_worker(
-    context: BrowserContext, server: PlainServer, small: SmallSite
-) -> None:
-    (small.folder / "sw.js").unlink()
-    assert await loads_without_isolation(context, server) == 1
-    (page,) = context.pages
-    assert "(1 worker)" in await page.inner_text(".status-reason")
-
-
 @pytest.mark.usefixtures("no_engine")
-@pytest.mark.parametrize("script", [WITHOUT_HEADERS, GONE_AT_ONCE])
-async def test_where_the_service_worker_cannot_isolate_it_the_page_goes_on(
-    context: BrowserContext, server: PlainServer, script: bytes
+async def test_where_no_service_worker_can_isolate_it_the_page_goes_on(
+    browser: Browser, server: PlainServer, small: SmallSite
 ) -> None:
-    server.instead["sw.js"] = script
-    assert await loads_without_isolation(context, server) == 2
+    """What it does with one worker is in test_wasm.py."""
 
+    async def loads_without_isolation() -> int:
+        """How often the page was loaded until it was ready."""
+        context = await browser.new_context()
+        chat = ChatPage(await context.new_page(), server.url)
+        loads = loads_of(chat)
+        await chat.open_ready(QUERY)
+        assert not await chat.page.evaluate("crossOriginIsolated")
+        await context.close()
+        return len(loads)
 
-async def loads_without_isolation(context: BrowserContext, server: PlainServer) -> int:
-    """How often the page was loaded until it was ready, which it is without being isolated."""
-    chat = ChatPage(await context.new_page(), server.url)
-    loads: list[str] = []
-    chat.page.on("domcontentloaded", lambda page: loads.append(page.url))
-    await chat.open_ready(QUERY)
-
-    assert not await chat.page.evaluate("crossOriginIsolated")
-    return len(loads)
+    for script in (WITHOUT_HEADERS, GONE_AT_ONCE):
+        server.instead["sw.js"] = script
+        assert await loads_without_isolation() == 2, script
+    server.instead.clear()
+    (small.folder / "sw.js").unlink()
+    assert await loads_without_isolation() == 1
 
 
 # --- updates ---
 
 
 @pytest.mark.usefixtures("no_engine")
-async def test_on_localhost_a_changed_file_is_there_at_the_next_load_and_fetched_alone(
+async def test_on_localhost_each_load_brings_what_changed_and_an_update_that_fails_leaves_the_version_before(
     context: BrowserContext, server: PlainServer, small: SmallSite
 ) -> None:
+    def files_asked() -> list[str]:
+        return [path for path in server.paths() if path not in ("precache.json", "sw.js")]
+
+    async def accent() -> str:
+        return await chat.page.evaluate(ACCENT)
+
     chat = await open_page(context, server.url)
     server.paths()
-    small.publish_new_style()
-
     await reload(chat)
     await checked(chat)
+    assert files_asked() == [], "it asks only whether there is something new"
 
-    assert await chat.page.evaluate(ACCENT) == NEW
-    asked = [path for path in server.paths() if path not in ("precache.json", "sw.js")]
-    assert asked == ["page/style.css"]
+    small.publish_new_style()
+    await reload(chat)
+    await checked(chat)
+    assert await accent() == NEW
+    assert files_asked() == ["page/style.css"]
     assert await chat.page.locator("#notices p").count() == 0
+
+    # The connection breaks in the middle of one of two files; the other one is not fetched again.
+    newer = "rgb(4, 5, 6)"
+    small.write("bundle/main.js", small.read("bundle/main.js") + "\n// new")
+    small.publish_new_style(newer)
+    server.breaks["bundle/main.js"] = 1000
+    await reload(chat)
+    assert await accent() == NEW
+    assert newer not in await chat.page.evaluate(FETCHED_STYLE)
+    assert "// new" not in await chat.page.evaluate(FETCHED, "bundle/main.js")
+    assert set(files_asked()) == {"page/style.css", "bundle/main.js"}
+    server.breaks.clear()
+    await reload(chat)
+    assert await accent() == newer
+    assert set(files_asked()) == {"bundle/main.js"}
+
+    # A file is not what the list says.
+    small.publish_new_style("rgb(7, 8, 9)")
+    server.instead["page/style.css"] = b"body { display: none }"
+    await reload(chat)
+    await checked(chat)
+    await expect(chat.page.locator("#message")).to_be_visible()
+    assert await accent() == newer
+    assert "display: none }" not in (await chat.page.evaluate(FETCHED_STYLE))[:30]
+    assert "page/style.css on the server is not the file that its list tells of" in await notice(chat)
+    server.instead.clear()
+
+    # The server goes in the middle.
+    server.breaks["page/style.css"] = 10
+    await reload(chat)
+    server.stop()
+    await reload(chat)
+    assert await accent() == newer
+    await chat.ask("Hello.")
+    assert await chat.page.evaluate("sonata.lastAnswer.newTokens") > 0
 
 
 @pytest.mark.usefixtures("no_engine")
-async def test_a_new_version_is_told_of_and_taken_by_a_click(
+async def test_elsewhere_a_page_starts_with_what_is_there_and_takes_the_new_version_by_a_click(
     context: BrowserContext, far_server: PlainServer, small: SmallSite
 ) -> None:
     chat = await open_page(context, far_server.url)
     small.publish_new_style()
+    far_server.holds["precache.json"] = 0
+    await reload(chat)
     await chat.page.evaluate("window.sameDocument = true")
-    await checked(chat)
+    assert await chat.page.evaluate(ACCENT) != NEW
+    far_server.holds.clear()
 
     assert "A new version is ready: reload" in (await notice(chat)).replace("\n", " ")
-    await chat.page.wait_for_timeout(500)
+    await checked(chat)  # also when it hears of it again
     assert await chat.page.evaluate("window.sameDocument")
     assert await chat.page.evaluate(ACCENT) != NEW
     await chat.page.click("#notices button.link")
@@ -221,19 +263,6 @@ async def test_a_new_version_is_told_of_and_taken_by_a_click(
     assert await chat.page.evaluate(ACCENT) == NEW
     await checked(chat)
     assert await chat.page.locator("#notices p").count() == 0
-
-
-@pytest.mark.usefixtures("no_engine")
-async def test_elsewhere_a_page_starts_with_what_is_there_and_hears_of_the_new_version(
-    context: BrowserContext, far_server: PlainServer, small: SmallSite
-) -> None:
-    chat = await open_page(context, far_server.url)
-    small.publish_new_style()
-    far_server.holds["precache.json"] = 0
-    await reload(chat)
-    assert await chat.page.evaluate(ACCENT) != NEW
-    far_server.holds.clear()
-    assert "new version" in await notice(chat)
 
 
 @pytest.mark.usefixtures("no_engine")
@@ -265,70 +294,9 @@ async def test_a_page_that_is_open_keeps_its_version_beside_one_with_the_new(
 
 
 @pytest.mark.usefixtures("no_engine")
-async def test_an_interrupted_update_leaves_the_old_version_and_is_taken_up_again(
-    context: BrowserContext, server: PlainServer, small: SmallSite
-) -> None:
-    chat = await open_page(context, server.url)
-    small.write("bundle/main.js", small.read("bundle/main.js") + "\n// new")
-    small.publish_new_style()
-    server.breaks["bundle/main.js"] = 1000
-    server.paths()
-
-    await reload(chat)
-    assert await chat.page.evaluate(ACCENT) != NEW
-    assert NEW not in await chat.page.evaluate(FETCHED_STYLE)
-    assert "// new" not in await chat.page.evaluate("fetch('bundle/main.js').then((response) => response.text())")
-    assert {"page/style.css", "bundle/main.js"} <= set(server.paths())
-
-    server.breaks.clear()
-    await reload(chat)
-    assert await chat.page.evaluate(ACCENT) == NEW
-    asked = [path for path in server.paths() if path not in ("precache.json", "sw.js")]
-    assert set(asked) == {"bundle/main.js"}
-
-
-@pytest.mark.usefixtures("no_engine")
-async def test_a_file_that_is_not_what_the_list_says_is_refused(
-    context: BrowserContext, server: PlainServer, small: SmallSite
-) -> None:
-    chat = await open_page(context, server.url)
-    small.publish_new_style()
-    server.instead["page/style.css"] = b"body { display: none }"
-
-    await reload(chat)
-    await checked(chat)
-
-    assert await chat.page.is_visible("#message")
-    assert "display: none }" not in (await chat.page.evaluate(FETCHED_STYLE))[:30]
-    said = await notice(chat)
-    assert "page/style.css on the server is not the file that its list tells of" in said
-    server.stop()
-    await reload(chat)
-    assert await chat.page.is_visible("#message")
-
-
-@pytest.mark.usefixtures("no_engine")
-async def test_when_the_server_goes_in_the_middle_of_an_update_the_old_version_stays(
-    context: BrowserContext, server: PlainServer, small: SmallSite
-) -> None:
-    chat = await open_page(context, server.url)
-    small.publish_new_style()
-    server.breaks["page/style.css"] = 10
-    await reload(chat)
-    server.stop()
-    await reload(chat)
-    assert await chat.page.evaluate(ACCENT) != NEW
-    await chat.ask("Hello.")
-    assert await chat.page.evaluate("sonata.lastAnswer.newTokens") > 0
-
-
-@pytest.mark.usefixtures("no_engine")
 async def test_files_of_versions_that_nobody_uses_are_deleted(
     context: BrowserContext, server: PlainServer, small: SmallSite
 ) -> None:
-    patient = small.read("sw.js")
-    small.write("sw.js", patient.replace("NEWBORN_MS = 60_000", f"NEWBORN_MS = {NEWBORN_MS}"))
-    assert small.read("sw.js") != patient
     chat = await open_page(context, server.url)
     before = await chat.page.evaluate(KEPT_FILES)
     await chat.page.close()
@@ -337,31 +305,37 @@ async def test_files_of_versions_that_nobody_uses_are_deleted(
         small.publish_new_style(f"rgb(1, {green}, 3)")
         await page.goto(f"{server.url}/THIRD_PARTY.txt")
     assert await page.evaluate(KEPT_FILES) >= before + 3, "a page that may still be on its way keeps its version"
-    await page.wait_for_timeout(NEWBORN_MS)
+    patient = small.read("sw.js")  # for a minute
+    small.write("sw.js", patient.replace("NEWBORN_MS = 60_000", "NEWBORN_MS = 0"))
+    assert small.read("sw.js") != patient
+    small.publish()
+    await page.evaluate(TAKEN_OVER)
     await page.goto(f"{server.url}/THIRD_PARTY.txt")
     await checked(ChatPage(page, server.url))
     assert await page.evaluate(KEPT_FILES) == before
 
 
 @pytest.mark.usefixtures("no_engine")
-@pytest.mark.parametrize("has_a_page_for_everything", [False, True])
 async def test_another_site_at_the_same_address_is_not_shadowed(
-    context: BrowserContext, server: PlainServer, tmp_path: Path, has_a_page_for_everything: bool
+    browser: Browser, small: SmallSite, tmp_path: Path
 ) -> None:
-    chat = await open_page(context, server.url)
-    server.stop()
     other = tmp_path / "other"
     other.mkdir()
     (other / "index.html").write_text("<title>Another site</title>")
-    with PlainServer(other, port=server.port) as its_server:
-        if has_a_page_for_everything:
-            its_server.instead |= dict.fromkeys(("precache.json", "sw.js"), b"<title>Another site</title>")
-        await chat.page.goto(server.url)
-        assert await chat.page.title() == "Another site"
-        registered = "navigator.serviceWorker.getRegistrations().then((all) => all.length)"
-        await chat.page.goto(server.url)
-        assert await chat.page.evaluate(registered) == 0
-        assert await chat.page.evaluate("caches.keys()") == []
+    for has_a_page_for_everything in (False, True):
+        context = await browser.new_context()
+        with PlainServer(small.folder) as server:
+            chat = await open_page(context, server.url)
+        with PlainServer(other, port=server.port) as its_server:
+            if has_a_page_for_everything:
+                its_server.instead |= dict.fromkeys(("precache.json", "sw.js"), b"<title>Another site</title>")
+            await chat.page.goto(server.url)
+            assert await chat.page.title() == "Another site"
+            registered = "navigator.serviceWorker.getRegistrations().then((all) => all.length)"
+            await chat.page.goto(server.url)
+            assert await chat.page.evaluate(registered) == 0
+            assert await chat.page.evaluate("caches.keys()") == []
+        await context.close()
 
 
 @pytest.mark.usefixtures("no_engine")
@@ -422,24 +396,3 @@ async def test_what_is_damaged_in_the_browser_is_found_when_the_page_is_quiet_an
     server.paths()
     assert await chat.page.evaluate(FETCHED, "THIRD_PARTY.txt") == small.read("THIRD_PARTY.txt")
     assert server.paths() == []
-
-
-# --- an app ---
-
-
-@pytest.mark.usefixtures("no_engine")
-async def test_chromium_can_install_it(chromium_path: Path, server: PlainServer, tmp_path: Path) -> None:
-    from playwright.async_api import async_playwright
-
-    async with async_playwright() as playwright:
-        context = await playwright.chromium.launch_persistent_context(
-            tmp_path / "profile", executable_path=chromium_path, args=list(CHROMIUM_FLAGS)
-        )
-        chat = await open_page(context, server.url)
-        session = await context.new_cdp_session(chat.page)
-        manifest = await session.send("Page.getAppManifest")
-        errors = await session.send("Page.getInstallabilityErrors")
-        await context.close()
-    assert manifest["errors"] == []
-    assert errors["installabilityErrors"] == []
-    assert chat.errors == []

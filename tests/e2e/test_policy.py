@@ -7,6 +7,7 @@ on the console, of which they want none.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,9 +64,10 @@ RUN_WORKER = """async (holding) => {
 }"""
 
 
-@pytest.fixture
-def light(small: SmallSite) -> SmallSite:
+@pytest.fixture(scope="module")
+def light(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> SmallSite:
     """Without the engine and its large files, with scripts that try what their policies forbid."""
+    small = SmallSite(dist, tmp_path_factory.mktemp("policy") / "site")
     small.write("hostile.js", HOSTILE_PAGE)
     small.write("routing/embedder_worker.js", HOSTILE_WORKER)
     small.use_stand_in()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -38,6 +39,9 @@ async def kept(context: BrowserContext, light: SmallSite, server: PlainServer) -
 async def test_what_another_app_shares_comes_into_the_message_box_also_without_the_server(
     kept: ChatPage, context: BrowserContext, server: PlainServer
 ) -> None:
+    await kept.open("?shared=yes")  # a link to something that nobody shared
+    await expect(kept.page.locator("#notices")).to_contain_text("What was shared did not arrive. Share it again.")
+
     server.stop()
     page = await context.new_page()
     await share(page, server.url, title="A page", text="Look at this: https://a.example/b", url="https://a.example/b")
@@ -45,16 +49,11 @@ async def test_what_another_app_shares_comes_into_the_message_box_also_without_t
     wanted = "A page\nLook at this: https://a.example/b"
     await expect(page.locator("#message")).to_have_value(wanted)
     assert await page.locator("#log article").count() == 0, "nobody but the user sends it"
-    assert "shared" not in page.url
+    await expect(page).not_to_have_url(re.compile("shared"))
     assert "sonata-shared" not in await page.evaluate("caches.keys()")
     await page.wait_for_function("() => sessionStorage.getItem('sonata.draft')")
     await page.reload()
     await expect(page.locator("#message")).to_have_value(wanted)  # once: it is a draft now
-
-
-async def test_a_link_to_something_shared_that_is_not_there_says_so(kept: ChatPage) -> None:
-    await kept.open("?shared=yes")
-    await expect(kept.page.locator("#notices")).to_contain_text("What was shared did not arrive. Share it again.")
 
 
 async def test_an_open_page_goes_on_under_a_new_service_worker_and_loads_late_modules_of_its_version(
@@ -86,7 +85,7 @@ async def test_an_open_page_goes_on_under_a_new_service_worker_and_loads_late_mo
     assert kept.errors == []
 
 
-async def test_the_install_button_is_there_while_the_browser_offers_it(
+async def test_chromium_can_install_it_and_the_button_is_there_while_it_offers_to(
     chromium_path: Path, light: SmallSite, server: PlainServer, tmp_path: Path
 ) -> None:
     flags = [*CHROMIUM_FLAGS, "--bypass-app-banner-engagement-checks"]
@@ -99,5 +98,10 @@ async def test_the_install_button_is_there_while_the_browser_offers_it(
         await chat.page.wait_for_selector("#install:not([hidden])")
         await chat.page.click("#install")
         await expect(chat.page.locator("#install")).to_be_hidden()
-        assert chat.errors == []
+        session = await context.new_cdp_session(chat.page)
+        manifest = await session.send("Page.getAppManifest")
+        errors = await session.send("Page.getInstallabilityErrors")
         await context.close()
+    assert manifest["errors"] == []
+    assert errors["installabilityErrors"] == []
+    assert chat.errors == []
