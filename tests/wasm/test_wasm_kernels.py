@@ -7,7 +7,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from py_core.backends import numpy as reference
@@ -128,10 +128,15 @@ rules_of_a_row = st.builds(
 )  # fmt: skip
 
 
+FEW_OF_FEW = SamplingParams(seed=3, temperature=3.0, top_k=3, top_p=0.6)
+"""Top-p of what top-k leaves."""
+
+
 @given(
     size=st.integers(2, 900), seed=st.integers(0, 9999),
     rows=st.lists(st.tuples(st.integers(0, 5000), rules_of_a_row), min_size=1, max_size=4),
 )  # fmt: skip
+@example(size=50, seed=1, rows=[(at, FEW_OF_FEW) for at in range(4)])
 @few
 def test_samplers_draw_by_the_rules_of_each_row(host, size, seed, rows) -> None:
     """Both in turn: argmax draws for the rows without a temperature, sample for the others."""
