@@ -106,7 +106,7 @@ def _check(mistake: Mistake) -> None:
 
 
 def copy_code(to: Path) -> None:
-    """The checkout without what git ignores; .venv and node_modules are linked, dist is copied."""
+    """The checkout without what git ignores; what is in .venv and node_modules is linked, dist is copied."""
     names = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, check=True
     )
@@ -115,9 +115,22 @@ def copy_code(to: Path) -> None:
             (to / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, to / name)
     for name in (".venv", "node_modules"):
-        (to / name).symlink_to(ROOT / name)
+        link_contents(ROOT / name, to / name)
+    for stamp in (to / ".venv").glob(".*.stamp"):  # its first line says which checkout it was made for
+        stamp.write_text(f"{to.resolve()}\n{stamp.read_text(encoding='utf-8').partition(chr(10))[2]}", encoding="utf-8")
     if (ROOT / "dist").is_dir():
         shutil.copytree(ROOT / "dist", to / "dist")
+
+
+def link_contents(folder: Path, to: Path) -> None:
+    """A folder of links to another one's folders, with copies of its files. No link to the folder itself: a build in
+    the copy that makes .venv anew clears it, and would clear the original."""
+    to.mkdir()
+    for path in folder.iterdir():
+        if path.is_dir():
+            (to / path.name).symlink_to(path.resolve())
+        elif path.name != ".installing":
+            shutil.copy2(path, to / path.name)
 
 
 class Worker:

@@ -13,12 +13,12 @@ import os
 import sys
 from pathlib import Path
 
-import hypothesis  # noqa: F401
 import numpy as np  # noqa: F401
 import playwright.async_api  # noqa: F401
 import pytest
 import wasmtime  # noqa: F401
 import wgpu.backends.wgpu_native  # noqa: F401
+from hypothesis import Phase, settings
 
 RESULTS, SAID = Path("results.json"), Path("said.txt")
 
@@ -31,6 +31,11 @@ class Recorder:
 
     def __init__(self) -> None:
         self.tests: dict[str, tuple[str, float, str]] = {}
+
+    def pytest_sessionstart(self) -> None:
+        """The first example that fails is enough: a smaller one may take minutes to find."""
+        settings.register_profile("first", settings.default, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+        settings.load_profile("first")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
