@@ -74,24 +74,24 @@ async def test_what_runs_the_model_is_chosen_and_kept(ready_chat: ChatPage, scre
     await expect(part).to_contain_text(f"Now {lengths[0]:,} tokens")
     await part.locator("#workers").focus()
     await part.locator("#workers").select_option("1")
-    await ready_chat.wait_for("ready", 60)
+    await ready_chat.wait_for("ready")
     await expect(part.locator("#workers")).to_be_focused()  # also while the model is loaded again
     await expect(part).not_to_contain_text("workers=1")
     await page.reload()
-    await ready_chat.wait_for("ready", 60)
+    await ready_chat.wait_for("ready")
     await page.wait_for_function(f"() => sonata.info?.contextLength === {lengths[0]}")
     await expect(part.locator("#workers")).to_have_value("1")
     await expect(page.locator("#notices")).to_have_text("")  # what was chosen is told in Settings only
 
     await part.locator("#context").select_option("")
-    await ready_chat.wait_for("ready", 60)
+    await ready_chat.wait_for("ready")
     await page.wait_for_function(f"() => sonata.info?.contextLength === {lengths[-1]}")
     await page.wait_for_function("() => localStorage.getItem('sonata.context') === null")
 
     sizes = await part.locator("#memory option").evaluate_all("(all) => all.map(({ value }) => Number(value))")
     assert min(sizes[1:]) * 1e6 >= fit["weights"] + fit["pages"] + fit["scratch"]  # what is offered fits
     await part.locator("#memory").select_option("1000")
-    await ready_chat.wait_for("ready", 60)
+    await ready_chat.wait_for("ready")
     await page.wait_for_function("async () => (await sonata.engine.memoryUse()).limit === 1e9")
     await part.locator("#memory").scroll_into_view_if_needed()
     await page.screenshot(path=screenshots / "settings-memory.png")
@@ -119,11 +119,11 @@ async def test_the_looks_are_chosen_and_kept(page_alone: ChatPage, screenshots: 
     await expect(page.get_by_role("button", name="Neues Gespräch").first).to_be_visible()
     assert await page.evaluate(ground) != light, "what was chosen counts before the page is ready"
     await expect(page.locator("html")).to_have_attribute("lang", "de")
-    await page_alone.wait_for("ready", 60)
+    await page_alone.wait_for("ready")
     await page.locator("#panel").get_by_role("tab", name="Aussehen").click()
     await page.get_by_label("Wie das System").check(force=True)
     await page.get_by_label("Üblich").check(force=True)
     await page.get_by_label("Sprache").select_option("en")
     await expect(page.get_by_role("button", name="New chat").first).to_be_visible()
     await page.wait_for_function(f"light => {ground} === light", arg=light)
-    await page_alone.wait_for("ready", 60)
+    await page_alone.wait_for("ready")
