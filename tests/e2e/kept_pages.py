@@ -94,6 +94,7 @@ CLOSE = """async () => {
     box.value = '';
     box.dispatchEvent(new Event('input', { bubbles: true }));
   }
+  document.querySelector('#announcer').replaceChildren();
   sessionStorage.removeItem('sonata.draft'); // which the box writes a moment later
   for (const close of document.querySelectorAll('.notice-close')) close.click();
   document.activeElement?.blur();

@@ -54,7 +54,33 @@ async def test_how_answers_are_made_is_chosen_and_kept(ready_chat: ChatPage, scr
     )
 
 
-async def test_what_runs_the_model_is_chosen_and_kept(ready_chat: ChatPage, screenshots: Path) -> None:
+async def test_what_runs_the_model_is_chosen_and_kept(page_alone: ChatPage) -> None:
+    page = page_alone.page
+    part = await page_alone.open_part("Model")
+    await page_alone.choose("backend", "wasm")
+    await page.wait_for_function("() => sonata.info?.backend === 'wasm'")
+    lengths = [length for length, _ in (await page.evaluate("sonata.info.fit"))["contexts"]]
+    await expect(part.locator("#context option")).to_have_count(len(lengths) + 1)
+    await page_alone.choose("context", str(lengths[0]))
+    await page.wait_for_function(f"() => sonata.info?.contextLength === {lengths[0]}")
+    await expect(part).to_contain_text(f"Now {lengths[0]:,} tokens")
+    await part.locator("#workers").focus()
+    await part.locator("#workers").select_option("1")
+    await page_alone.wait_for("ready")
+    await expect(part.locator("#workers")).to_be_focused()  # also while the model is loaded again
+    assert await found_by_axe(page) == []
+
+    await page.reload()
+    await page.wait_for_function(f"() => sonata.info?.contextLength === {lengths[0]}")
+    await expect(part.locator("#workers")).to_have_value("1")
+    await expect(part.locator("#backend")).to_have_value("wasm")
+    await part.locator("#context").select_option("")
+    await page.wait_for_function(f"() => sonata.info?.contextLength === {lengths[-1]}")
+    await page.wait_for_function("() => localStorage.getItem('sonata.context') === null")
+
+
+@pytest.mark.all
+async def test_what_runs_the_real_engine_is_what_was_chosen(ready_chat: ChatPage, screenshots: Path) -> None:
     page = ready_chat.page
     await ready_chat.open_part("Answers")
     part = await ready_chat.open_part("Model")
