@@ -12,6 +12,8 @@ from small_site import STAND_IN
 
 LOAD_SECONDS = 180.0
 ANSWER_SECONDS = 180.0
+PATIENCE_SECONDS = 60.0
+"""Of assertions and clicks: whatever they wait for comes, or never does, and a machine may be busy."""
 NO_SERVICE_WORKER = "delete Navigator.prototype.serviceWorker"
 """Makes a page like one in a browser without service workers: it gets each file from the server, as a test wants it."""
 
@@ -176,7 +178,7 @@ class ChatPage:
         """After `open`: to a model of another site in the address."""
         await self.page.get_by_role("button", name="Open this model").click()
 
-    async def wait_for(self, state: str, seconds: float = 30.0) -> None:
+    async def wait_for(self, state: str, seconds: float = LOAD_SECONDS) -> None:
         """state: loading, ready, answering or failed. Fails at once, with the banner's words, when it is failed."""
         await self.page.wait_for_function(
             "wanted => [wanted, 'failed'].includes(document.documentElement.dataset.state)",
@@ -253,6 +255,7 @@ class ChatPage:
 async def fresh_tab(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
     """A tab without a service worker, of a browser that knows nothing yet; the caller opens the page."""
     context = await browser.new_context(viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(PATIENCE_SECONDS * 1000)
     await context.add_init_script(NO_SERVICE_WORKER)
     yield ChatPage(await context.new_page(), site)
     await context.close()

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from chat_page import ChatPage, fresh_tab
+from chat_page import PATIENCE_SECONDS, ChatPage, fresh_tab
 from damaged_server import DamagedServer
 from kept_pages import FAILED, KeptPages, Kind
 from plain_server import PlainServer
-from playwright.async_api import Browser, BrowserContext, Page, Route, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, Route, async_playwright, expect
 from small_site import MODEL, SmallSite
 
 from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG
@@ -48,6 +48,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser(chromium_path: Path) -> AsyncIterator[Browser]:
     """Chromium with WebGPU."""
+    expect.set_options(timeout=PATIENCE_SECONDS * 1000)  # a machine may be busy: what is awaited comes, or never does
     async with async_playwright() as playwright:
         running = await playwright.chromium.launch(executable_path=chromium_path, args=[*CHROMIUM_FLAGS, WEBGPU_FLAG])
         yield running

@@ -14,16 +14,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from chat_page import LOAD_SECONDS, NO_SERVICE_WORKER, ChatPage
+from chat_page import LOAD_SECONDS, NO_SERVICE_WORKER, PATIENCE_SECONDS, ChatPage
 from playwright.async_api import Browser, Download, Error
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 VIEWPORT = {"width": 1280, "height": 800}
 TIME_ZONE = "Pacific/Kiritimati"
 """Fourteen hours ahead of UTC: the time that an answer tells is that of the page, or it is wrong by a day."""
-PUT_BACK_SECONDS = 60.0
 DOWNLOAD_SECONDS = 10.0
-MOST_SECONDS = LOAD_SECONDS + 2 * PUT_BACK_SECONDS
+MOST_SECONDS = LOAD_SECONDS + 2 * PATIENCE_SECONDS
 ALLOWED = ("axe", "katex", "Chart", "pdfjsLib", "sonata", "renderMathInElement")
 """Globals of libraries that the page, or a test of any view, loads when it first needs them."""
 
@@ -95,6 +94,7 @@ CLOSE = """async () => {
     box.value = '';
     box.dispatchEvent(new Event('input', { bubbles: true }));
   }
+  document.querySelector('#announcer').replaceChildren();
   sessionStorage.removeItem('sonata.draft'); // which the box writes a moment later
   for (const close of document.querySelectorAll('.notice-close')) close.click();
   document.activeElement?.blur();
@@ -198,7 +198,7 @@ class KeptPage:
             await page.reload()
         await chat.wait_for("ready", LOAD_SECONDS)
         try:
-            await page.wait_for_function(FORGET, arg=self.first, timeout=PUT_BACK_SECONDS * 1000, polling=50)
+            await page.wait_for_function(FORGET, arg=self.first, timeout=PATIENCE_SECONDS * 1000, polling=50)
         except PlaywrightTimeout:
             now = await page.evaluate(LOOK)
             left += [f"{name}: {now[name]}" for name in self.first if now[name] != self.first[name]]
@@ -278,6 +278,7 @@ class KeptPages:
             if other.kind.is_large and kind.is_large:
                 await self._close(other)
         context = await self._browser.new_context(viewport=VIEWPORT, timezone_id=TIME_ZONE)  # type: ignore[arg-type]
+        context.set_default_timeout(PATIENCE_SECONDS * 1000)
         await context.add_init_script(NO_SERVICE_WORKER)
         kept = KeptPage(ChatPage(await context.new_page(), kind.site), kind)
         try:

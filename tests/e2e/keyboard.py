@@ -52,7 +52,7 @@ class Keys:
 
     async def is_seen(self, when: str) -> None:
         try:
-            await self.page.wait_for_function(SEEN, timeout=10_000)
+            await self.page.wait_for_function(SEEN, timeout=60_000)
         except Exception as error:
             raise AssertionError(f"{when} the focus cannot be seen: {await self.page.evaluate(WHERE)}") from error
 

@@ -71,7 +71,7 @@ let report;
 let stopped = false;
 
 Comlink.expose({
-  async start({ model, backend, precision }, onProgress) {
+  async start({ model, backend, precision, context }, onProgress) {
     report = onProgress;
     const { url = '' } = model; // none where the browser keeps it
     if (url.includes('silent')) await new Promise(() => {});
@@ -96,7 +96,7 @@ Comlink.expose({
       features: onTheCpu ? [precision] : [],
       reason: onTheCpu ? 'This browser has no WebGPU, so Sonata runs on the CPU (2 workers). Current Chrome, Edge and Safari have WebGPU when hardware acceleration is turned on, Firefox on Windows and macOS.' : null,
       model: 'SmolLM2 135M Instruct',
-      contextLength: 8192,
+      contextLength: context ?? 8192,
       fit: {
         trained: 8192, weights: 98_000_000, pages: 377_000_000, scratch: 21_000_000,
         contexts: [[1024, 166_000_000], [4096, 308_000_000], [8192, 496_000_000]],

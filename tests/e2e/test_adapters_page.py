@@ -164,7 +164,7 @@ async def test_an_adapter_is_added_answers_survives_a_reload_and_is_deleted(
     await press(chat, "Use pirate-talk")
     await expect(model_line(chat)).to_contain_text("with pirate-talk")
     await chat.page.reload()
-    await chat.wait_for("ready", 60)
+    await chat.wait_for("ready")
     assert await answer(chat) == changed
     await open_list(chat)
     async with chat.page.expect_download() as download:

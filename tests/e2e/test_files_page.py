@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 from accessibility import found_by_axe
-from chat_page import ANSWER_SECONDS, LOAD_SECONDS, ChatPage, choose_files
+from chat_page import ANSWER_SECONDS, ChatPage, choose_files
 from playwright.async_api import FilePayload, Locator, expect
 from small_pdf import small_pdf
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-expect.set_options(timeout=20_000)
 
 FILLER = "The weather was mild, the paths were dry, and visitors walked from one bed to the next without any hurry."
 GARDEN = small_pdf([[FILLER] * 20, ["The head gardener of the park", "is called Ottilie Brandt."], [FILLER] * 20])
@@ -56,7 +54,7 @@ async def test_a_pdf_is_read_by_its_pages_and_the_answer_cites_the_right_one(cha
     await chat.page.reload()
     await expect(chips(chat)).to_have_count(2)
     await expect(citation.first).to_contain_text("page 2")
-    await chat.wait_for("ready", LOAD_SECONDS)
+    await chat.wait_for("ready")
 
 
 @pytest.mark.all

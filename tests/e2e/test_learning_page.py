@@ -29,7 +29,6 @@ TABS_IN_A_ROW = """() => {
   const [row, tab] = [box('.panel-tabs'), box('[role=tab][aria-selected=true]')];
   return !tab || (row.height < 2 * tab.height && row.left <= tab.left && tab.right <= row.right);
 }"""
-expect.set_options(timeout=20_000)
 
 
 class LearningPage(ChatPage):
@@ -103,10 +102,10 @@ async def test_what_the_real_model_was_taught_it_answers_without_the_server_unti
         await chat.open_ready(QUERY)
         await chat.can_learn()
         await correct(chat)
-        await chat.page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=60_000)
+        await chat.page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'")
         server.stop()
         await chat.page.reload()
-        await chat.wait_for("ready", LOAD_SECONDS)
+        await chat.wait_for("ready")
         await chat.can_learn()
         await expect(chat.chip.locator("summary")).to_contain_text("You taught this · ")
         await forget(chat)
@@ -225,7 +224,7 @@ async def test_a_good_answer_is_remembered_and_what_was_said_of_it_is_taken_back
     await expect(good).to_have_attribute("aria-pressed", "false")
     await expect(remember).to_be_hidden()
     await chat.page.reload()
-    await chat.wait_for("ready", LOAD_SECONDS)
+    await chat.wait_for("ready")
     await expect(bad).to_have_attribute("aria-pressed", "true")
     await bad.click()
     await expect(bad).to_have_attribute("aria-pressed", "false")
@@ -240,7 +239,7 @@ async def test_what_the_chat_is_asked_to_remember_is_shown_again_after_a_reload_
     await chat.page.wait_for_function("() => location.hash.includes('chat=')")  # it is stored
     await expect(chat.under_answer("Good")).to_have_count(0)  # there is nothing to judge
     await chat.page.reload()
-    await chat.wait_for("ready", LOAD_SECONDS)
+    await chat.wait_for("ready")
     again = chat.page.get_by_role("region", name="Learned", exact=True)
     await again.get_by_role("button", name="Undo").click()
     await expect(again).to_contain_text("Undone.")
@@ -305,7 +304,7 @@ async def test_an_answer_that_was_read_from_what_was_taught_says_so_also_after_a
     await expect(chat.chip).to_contain_text(words)
     await expect(chat.under_answer("Bad")).to_be_visible()  # it is stored
     await chat.page.reload()
-    await chat.wait_for("ready", LOAD_SECONDS)
+    await chat.wait_for("ready")
     await expect(chat.chip).to_contain_text(words)
     await chat.can_learn()
     await chat.chip.locator("summary").press("Enter")

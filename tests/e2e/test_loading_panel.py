@@ -62,7 +62,7 @@ async def test_a_model_that_may_not_take_what_it_needs_says_so_and_loads_once_it
     await tiny_chat.open(f"{QUERY}&routing=off&memory=1")
     assert "It may take 1.0 MB, as chosen." in await tiny_chat.problem()
     await tiny_chat.way_out("Let it take more memory").click()
-    await tiny_chat.wait_for("ready", 60)
+    await tiny_chat.wait_for("ready")
     assert "memory=" not in tiny_chat.page.url
 
 
@@ -77,7 +77,7 @@ async def test_messages_sent_while_the_model_loads_are_answered_in_turn(page_alo
 
     await let_it_load(page_alone)
     await page_alone.wait_for("answering")
-    await expect(page_alone.page.locator(".answer[aria-busy]")).to_have_count(0, timeout=20_000)
+    await expect(page_alone.page.locator(".answer[aria-busy]")).to_have_count(0)
     answers = page_alone.page.locator(".answer .body")
     assert [text.split()[0] for text in await answers.all_inner_texts()] == ["Part", "The"]
     await expect(queued).to_have_count(0)
@@ -109,7 +109,7 @@ async def test_an_example_may_be_chosen_while_the_model_loads(page_alone: ChatPa
     await page_alone.page.click("text=Write some code")
     await expect(page_alone.page.locator("#message")).to_be_focused()
     await let_it_load(page_alone)
-    await page_alone.page.locator(".answer strong", has_text="Rayleigh").wait_for(timeout=20_000)
+    await page_alone.page.locator(".answer strong", has_text="Rayleigh").wait_for()
 
 
 async def let_it_load(chat: ChatPage) -> None:

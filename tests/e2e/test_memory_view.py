@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from chat_page import LOAD_SECONDS, ChatPage
+from chat_page import ChatPage
 from playwright.async_api import Locator, expect
 from small_site import SmallSite
 
@@ -28,8 +28,6 @@ QUESTION = "the login page takes for ever, what can i do"
 ALIKE = "our login page takes for ever, what can we do about it"
 MANY = 1000
 SIZES = ((1280, 800), (390, 844), (320, 568))
-expect.set_options(timeout=20_000)
-
 
 DELETE_A_PATTERN = """(id) => new Promise((resolve, reject) => {
   const request = indexedDB.open('sonata-memory');
@@ -124,7 +122,7 @@ def big_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 async def test_the_view_is_loaded_when_it_is_opened_and_worked_by_keyboard(chat: MemoryPage) -> None:
     await chat.page.reload()
-    await chat.wait_for("ready", LOAD_SECONDS)
+    await chat.wait_for("ready")
     await chat.routed()
     assert not [url for url in chat.requests if "memory_view" in url]
 
@@ -461,7 +459,7 @@ async def test_bad_records_are_told_left_out_and_deleted(chat: MemoryPage, tmp_p
 
     await chat.page.evaluate(DAMAGE)
     await chat.page.reload()
-    await chat.wait_for("ready", LOAD_SECONDS)
+    await chat.wait_for("ready")
     await chat.routed()
     await expect(chat.page.locator("#notices")).to_contain_text("cannot be read, and are left out")
     await chat.show("Storage")
@@ -530,7 +528,7 @@ async def test_a_passphrase_locks_every_panel_until_it_is_typed(chat: MemoryPage
     await expect(chat.panel.get_by_text("The memory is now encrypted.")).to_be_visible(timeout=60_000)
 
     await chat.page.reload()
-    await chat.wait_for("ready", LOAD_SECONDS)
+    await chat.wait_for("ready")
     await chat.routed()
     await chat.page.get_by_role("button", name="unlock", exact=True).click()
     passphrase = chat.view.get_by_label("Passphrase", exact=True)
@@ -568,7 +566,7 @@ async def test_a_memory_whose_passphrase_is_lost_can_be_deleted(chat: MemoryPage
     await chat.memory("correct", "", "nobody can read this any more", "planner")
     await chat.memory("setPassphrase", "lost for ever", None)
     await chat.page.reload()
-    await chat.wait_for("ready", LOAD_SECONDS)
+    await chat.wait_for("ready")
     await chat.routed()
     await chat.show("Storage")
     await expect(chat.view.get_by_role("heading", name="Unlock the memory")).to_be_visible()

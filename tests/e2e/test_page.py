@@ -302,14 +302,14 @@ async def test_a_button_leads_back_to_the_newest_words(page_alone: ChatPage) -> 
 
 async def test_a_worker_that_never_answers_is_noticed_while_loading(page_alone: ChatPage) -> None:
     await page_alone.open("?model=silent&patience=1")
-    assert "no progress" in await page_alone.problem(10)
+    assert "no progress" in await page_alone.problem()
     await expect(page_alone.way_out("Load again")).to_be_visible()
 
 
 async def test_a_worker_that_falls_silent_in_an_answer_is_noticed(page_alone: ChatPage) -> None:
     await page_alone.open_ready("?patience=1")
     await page_alone.send("silent")
-    assert "said nothing" in await page_alone.problem(10)
+    assert "said nothing" in await page_alone.problem()
     await page_alone.load_again()
     await expect(page_alone.page.locator("#message")).to_have_value("silent")
 
@@ -332,19 +332,19 @@ async def test_the_status_line_tells_of_a_lost_device_until_the_answer_goes_on(p
 async def test_a_worker_that_does_not_start(chat: ChatPage) -> None:
     await chat.page.route("**/worker.js", lambda route: route.fulfill(status=404))
     await chat.open()
-    assert "Check your connection, then load again." in await chat.problem(10)
+    assert "Check your connection, then load again." in await chat.problem()
 
 
 async def test_a_missing_list_of_models(chat: ChatPage) -> None:
     await chat.use_stand_in()
     await chat.page.route("**/models.json", lambda route: route.fulfill(status=500))
     await chat.open()
-    assert "list of models" in await chat.problem(10)
+    assert "list of models" in await chat.problem()
 
 
 async def test_a_bug_is_shown_with_its_details_and_the_question_is_given_back(page_alone: ChatPage) -> None:
     await page_alone.send("be broken")
-    problem = await page_alone.problem(10)
+    problem = await page_alone.problem()
     assert problem == "Something went wrong in the engine: a bug. Reload the page to start again."
     await expect(page_alone.page.locator("#banner pre")).to_contain_text("RangeError")
     await expect(page_alone.page.locator("#message")).to_have_value("be broken")
@@ -352,7 +352,7 @@ async def test_a_bug_is_shown_with_its_details_and_the_question_is_given_back(pa
 
 async def test_a_message_that_is_too_long_is_given_back_to_be_shortened(page_alone: ChatPage) -> None:
     await page_alone.send("this is too long")
-    assert (await page_alone.problem(10)).endswith("Shorten the message.")
+    assert (await page_alone.problem()).endswith("Shorten the message.")
     await expect(page_alone.page.locator("#message")).to_have_value("this is too long")
     await expect(page_alone.page.locator("#message")).to_be_focused()
     assert await page_alone.state() == "ready"
@@ -428,6 +428,6 @@ async def test_screenshots(browser: Browser, site: str, screenshots: Path, devic
     await chat.ask("Why is the sky blue?")
     await shoot("finished")
     await chat.open("?model=missing")
-    await chat.problem(10)
+    await chat.problem()
     await shoot("error")
     await context.close()

@@ -35,13 +35,13 @@ async def open_page(context: BrowserContext, url: str, query: str = QUERY) -> Ch
 
 
 async def kept(chat: ChatPage) -> None:
-    await chat.page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=60_000)
+    await chat.page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'")
 
 
 async def stored(chat: ChatPage, wanted: str) -> None:
     """Wait until the conversations are as `wanted`: an answer is stored a moment after it ends."""
     conversations = "async () => (await sonata.engine.memory.conversations()).items"
-    await chat.page.wait_for_function(f"async () => ({wanted})(await ({conversations})())", timeout=20_000)
+    await chat.page.wait_for_function(f"async () => ({wanted})(await ({conversations})())")
 
 
 async def agent_of(chat: ChatPage, text: str) -> str:
@@ -79,7 +79,7 @@ async def test_a_corrected_route_is_followed_also_after_a_reload_without_the_ser
     server.stop()
 
     await chat.page.reload()
-    await chat.wait_for("ready", 60)
+    await chat.wait_for("ready")
     await chat.routed()
 
     assert await agent_of(chat, SIMILAR) == "Tester"
@@ -141,7 +141,7 @@ async def test_a_passphrase_locks_the_memory_and_nothing_is_lost(chat: ChatPage)
     await correct(chat, "Tester")
     await chat.page.evaluate("sonata.engine.memory.setPassphrase('a long way')")
     await chat.page.reload()
-    await chat.wait_for("ready", 60)
+    await chat.wait_for("ready")
     await chat.routed()
     assert await agent_of(chat, SIMILAR) == "Debugger"
     await chat.page.get_by_role("button", name="unlock").click()

@@ -54,7 +54,33 @@ async def test_how_answers_are_made_is_chosen_and_kept(ready_chat: ChatPage, scr
     )
 
 
-async def test_what_runs_the_model_is_chosen_and_kept(ready_chat: ChatPage, screenshots: Path) -> None:
+async def test_what_runs_the_model_is_chosen_and_kept(page_alone: ChatPage) -> None:
+    page = page_alone.page
+    part = await page_alone.open_part("Model")
+    await page_alone.choose("backend", "wasm")
+    await page.wait_for_function("() => sonata.info?.backend === 'wasm'")
+    lengths = [length for length, _ in (await page.evaluate("sonata.info.fit"))["contexts"]]
+    await expect(part.locator("#context option")).to_have_count(len(lengths) + 1)
+    await page_alone.choose("context", str(lengths[0]))
+    await page.wait_for_function(f"() => sonata.info?.contextLength === {lengths[0]}")
+    await expect(part).to_contain_text(f"Now {lengths[0]:,} tokens")
+    await part.locator("#workers").focus()
+    await part.locator("#workers").select_option("1")
+    await page_alone.wait_for("ready")
+    await expect(part.locator("#workers")).to_be_focused()  # also while the model is loaded again
+    assert await found_by_axe(page) == []
+
+    await page.reload()
+    await page.wait_for_function(f"() => sonata.info?.contextLength === {lengths[0]}")
+    await expect(part.locator("#workers")).to_have_value("1")
+    await expect(part.locator("#backend")).to_have_value("wasm")
+    await part.locator("#context").select_option("")
+    await page.wait_for_function(f"() => sonata.info?.contextLength === {lengths[-1]}")
+    await page.wait_for_function("() => localStorage.getItem('sonata.context') === null")
+
+
+@pytest.mark.all
+async def test_what_runs_the_real_engine_is_what_was_chosen(ready_chat: ChatPage, screenshots: Path) -> None:
     page = ready_chat.page
     await ready_chat.open_part("Answers")
     part = await ready_chat.open_part("Model")
@@ -74,24 +100,24 @@ async def test_what_runs_the_model_is_chosen_and_kept(ready_chat: ChatPage, scre
     await expect(part).to_contain_text(f"Now {lengths[0]:,} tokens")
     await part.locator("#workers").focus()
     await part.locator("#workers").select_option("1")
-    await ready_chat.wait_for("ready", 60)
+    await ready_chat.wait_for("ready")
     await expect(part.locator("#workers")).to_be_focused()  # also while the model is loaded again
     await expect(part).not_to_contain_text("workers=1")
     await page.reload()
-    await ready_chat.wait_for("ready", 60)
+    await ready_chat.wait_for("ready")
     await page.wait_for_function(f"() => sonata.info?.contextLength === {lengths[0]}")
     await expect(part.locator("#workers")).to_have_value("1")
     await expect(page.locator("#notices")).to_have_text("")  # what was chosen is told in Settings only
 
     await part.locator("#context").select_option("")
-    await ready_chat.wait_for("ready", 60)
+    await ready_chat.wait_for("ready")
     await page.wait_for_function(f"() => sonata.info?.contextLength === {lengths[-1]}")
     await page.wait_for_function("() => localStorage.getItem('sonata.context') === null")
 
     sizes = await part.locator("#memory option").evaluate_all("(all) => all.map(({ value }) => Number(value))")
     assert min(sizes[1:]) * 1e6 >= fit["weights"] + fit["pages"] + fit["scratch"]  # what is offered fits
     await part.locator("#memory").select_option("1000")
-    await ready_chat.wait_for("ready", 60)
+    await ready_chat.wait_for("ready")
     await page.wait_for_function("async () => (await sonata.engine.memoryUse()).limit === 1e9")
     await part.locator("#memory").scroll_into_view_if_needed()
     await page.screenshot(path=screenshots / "settings-memory.png")
@@ -119,11 +145,11 @@ async def test_the_looks_are_chosen_and_kept(page_alone: ChatPage, screenshots: 
     await expect(page.get_by_role("button", name="Neues Gespräch").first).to_be_visible()
     assert await page.evaluate(ground) != light, "what was chosen counts before the page is ready"
     await expect(page.locator("html")).to_have_attribute("lang", "de")
-    await page_alone.wait_for("ready", 60)
+    await page_alone.wait_for("ready")
     await page.locator("#panel").get_by_role("tab", name="Aussehen").click()
     await page.get_by_label("Wie das System").check(force=True)
     await page.get_by_label("Üblich").check(force=True)
     await page.get_by_label("Sprache").select_option("en")
     await expect(page.get_by_role("button", name="New chat").first).to_be_visible()
     await page.wait_for_function(f"light => {ground} === light", arg=light)
-    await page_alone.wait_for("ready", 60)
+    await page_alone.wait_for("ready")

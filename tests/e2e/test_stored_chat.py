@@ -7,14 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from chat_page import LOAD_SECONDS, ChatPage
+from chat_page import ChatPage
 from playwright.async_api import Error, Locator, expect
 
 from py_core.backends.page_table import PAGE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-expect.set_options(timeout=60_000)  # Python starts before a stored chat is shown
 
 FIRST, SECOND, THIRD = "The first question.", "The second question.", "The third question."
 UNKNOWN = "#chat=0123456789abcdef0123456789abcdef"
@@ -48,7 +46,7 @@ async def second_tab(plain_chat: ChatPage) -> AsyncIterator[ChatPage]:
     """Another tab of the same browser, ready, with an empty chat."""
     tab = ChatPage(await plain_chat.page.context.new_page(), plain_chat.site)
     await tab.page.goto(plain_chat.page.url)
-    await tab.wait_for("ready", LOAD_SECONDS)
+    await tab.wait_for("ready")
     yield tab
     assert tab.errors == []
     await tab.page.close()
@@ -62,7 +60,7 @@ async def test_a_reload_keeps_the_chat_on_the_page_and_in_the_model(plain_chat: 
 
     await plain_chat.page.reload()
     await expect(plain_chat.page.locator(".question .body")).to_have_text([FIRST])  # before the model is loaded
-    await plain_chat.wait_for("ready", LOAD_SECONDS)
+    await plain_chat.wait_for("ready")
     await expect(plain_chat.page.locator(".answer .body")).to_have_text(answer)
 
     await plain_chat.ask(FIRST)
@@ -78,7 +76,7 @@ async def test_a_change_of_backend_keeps_the_chat(plain_chat: ChatPage) -> None:
     await stored(plain_chat)
     await plain_chat.choose("backend", "wasm-fast")
     await plain_chat.wait_for("loading")
-    await plain_chat.wait_for("ready", LOAD_SECONDS)
+    await plain_chat.wait_for("ready")
 
     await expect(questions(plain_chat)).to_have_text([FIRST])
     await expect(plain_chat.page.locator(".note")).to_have_count(0)
@@ -109,7 +107,7 @@ async def test_a_chat_that_does_not_exist_any_more_is_told(plain_chat: ChatPage)
     here = plain_chat.page.url
     await plain_chat.page.goto("about:blank")  # or the address alone would change
     await plain_chat.page.goto(here + UNKNOWN)
-    await plain_chat.wait_for("ready", LOAD_SECONDS)
+    await plain_chat.wait_for("ready")
     await expect(plain_chat.page.locator("#notices")).to_contain_text("This conversation is not in this browser")
     await has_address(plain_chat, "")
     assert await plain_chat.ask(FIRST)
@@ -124,7 +122,7 @@ async def test_a_chat_in_a_locked_memory_is_told_and_comes_when_it_is_unlocked(p
     await page.evaluate("sonata.engine.memory.setPassphrase('a long passphrase')")
     try:
         await page.reload()
-        await plain_chat.wait_for("ready", LOAD_SECONDS)
+        await plain_chat.wait_for("ready")
         await expect(page.locator("#notices")).to_contain_text("This conversation is in the locked memory: unlock")
         await expect(questions(plain_chat)).to_have_count(0)
 
@@ -184,7 +182,7 @@ async def test_a_message_that_is_not_answered_yet_survives_a_reload(plain_chat: 
     await plain_chat.page.press("#message", "Enter")
     await expect(plain_chat.page.locator(".queued")).to_have_count(1)
     await plain_chat.page.reload()
-    await plain_chat.wait_for("ready", LOAD_SECONDS)
+    await plain_chat.wait_for("ready")
     await expect(plain_chat.page.locator("#message")).to_have_value(FIRST)
 
 

@@ -9,8 +9,6 @@ from playwright.async_api import Locator, expect
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-expect.set_options(timeout=60_000)  # Python starts before a stored chat is shown
-
 FIRST, SECOND, OTHER = "The first question.", "The second question.", "Another question."
 
 
