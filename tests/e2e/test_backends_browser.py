@@ -119,7 +119,7 @@ await drawn_tokens(*json.loads('ARGUMENTS'))
 """
 
 
-@pytest.mark.parametrize("model", ["gemma2", "gemma3"])
+@pytest.mark.parametrize("model", [pytest.param("gemma2", marks=pytest.mark.all), "gemma3"])
 async def test_every_kind_of_operation_gives_the_same_tokens_with_any_number_of_workers(
     python_page: Page, tmp_path: Path, model: str
 ) -> None:

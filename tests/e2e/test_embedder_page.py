@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,22 +74,27 @@ async def failure(page: Page, script: str, argument: Any = None) -> str:
     )
 
 
-async def test_vectors_are_the_native_ones(page: Page) -> None:
+def fulfilling(answer: dict[str, Any]) -> Callable[[Route], Awaitable[None]]:
+    """For page.route: each request is answered so."""
+
+    async def fulfill(route: Route) -> None:
+        await route.fulfill(**answer)
+
+    return fulfill
+
+
+async def test_vectors_and_meanings_are_the_native_ones(page: Page) -> None:
     await page.evaluate(PYTHON)
+    native = open_embedder()
     shape, content = await page.evaluate(EMBED, TEXTS)
     assert shape == [len(TEXTS), 384]
     vectors = np.frombuffer(bytes(content), np.float32).reshape(shape)
-    native = open_embedder()
     expected = await native.embed(TEXTS)
     # a number that falls just beside the edge between two bytes moves all that follows
     assert (vectors * expected).sum(1).min() > 0.998
     assert await page.evaluate("ofPython.fingerprint") == native.fingerprint
 
-
-async def test_meanings_are_the_native_ones(page: Page) -> None:
-    await page.evaluate(PYTHON)
     found = await page.evaluate(MEANINGS, TEXTS)
-    native = open_embedder()
     for text, expected, (ids, states, vector) in zip(TEXTS, await native.meanings(TEXTS), found, strict=True):
         assert np.frombuffer(bytes(ids), np.int32).tolist() == expected.ids.tolist()
         rows = np.frombuffer(bytes(states), np.float32).reshape(-1, 384)
@@ -132,40 +139,22 @@ async def test_calls_are_answered_each_with_its_own_vectors(page: Page) -> None:
     assert answers == [384] * 12
 
 
-@pytest.mark.parametrize(
-    ("pattern", "answer", "said"),
-    [
+async def test_files_that_cannot_be_had_or_are_damaged_are_a_sentence(page: Page, dist: Path) -> None:
+    about = json.loads((dist / "embedder/embedder.json").read_text("utf-8"))
+    other = json.dumps(about | {"sha256": about["sha256"][::-1]}).encode()  # the model is not the one that it tells of
+    for pattern, answer, said in (
         ("**/*.onnx", {"status": 404}, "DownloadError: .*HTTP 404.*load again"),
         ("**/*.onnx", {"body": b"too short"}, "DownloadError: .*9 bytes instead of"),
         ("**/embedder.json", {"status": 500}, "DownloadError: .*HTTP 500.*load again"),
+        ("**/embedder.json", {"body": other}, "damaged on its way"),
         ("**/*.tokenizer.json", {"status": 404}, "DownloadError: .*HTTP 404.*load again"),
         ("**/ort-wasm-simd-threaded.wasm", {"status": 404}, "EmbedderError: .*Reload the page"),
-    ],
-)
-async def test_files_that_cannot_be_had_are_a_sentence(page: Page, pattern: str, answer: dict, said: str) -> None:
-    async def fulfill(route: Route) -> None:
-        await route.fulfill(**answer)
-
-    await page.context.route(pattern, fulfill)
-    try:
-        assert re.search(said, await failure(page, OPEN))
-    finally:
-        await page.context.unroute(pattern)
-
-
-async def test_a_damaged_model_is_refused(page: Page, dist) -> None:
-    (model,) = (dist / "embedder").glob("*.onnx")
-    content = bytearray(model.read_bytes())
-    content[len(content) // 2] ^= 1
-
-    async def fulfill(route: Route) -> None:
-        await route.fulfill(body=bytes(content))
-
-    await page.context.route("**/*.onnx", fulfill)
-    try:
-        assert "damaged on its way" in await failure(page, OPEN)
-    finally:
-        await page.context.unroute("**/*.onnx")
+    ):
+        await page.context.route(pattern, fulfilling(answer))
+        try:
+            assert re.search(said, await failure(page, OPEN)), (pattern, answer)
+        finally:
+            await page.context.unroute(pattern)
 
 
 async def test_after_closing_every_call_fails_with_a_sentence(browser: Browser, site: str) -> None:

@@ -9,11 +9,13 @@ from typing import Literal
 import pytest
 import pytest_asyncio
 from chat_page import ChatPage
+from joined_stand_in import joined_stand_in_tab
 from playwright.async_api import Browser, Locator, Page, expect
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 QUESTION = "How fast is my GPU?"
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 def fold_out(page: Page) -> Locator:
@@ -29,12 +31,10 @@ async def measure(chat: ChatPage) -> Locator:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def module_answered(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
     """With the stand-in worker, ready and with an answer."""
-    chat = ChatPage(await browser.new_page(), site)
-    await chat.use_stand_in()
-    await chat.open_ready()
-    await chat.ask("Why is the sky blue?")
-    yield chat
-    await chat.page.close()
+    async with joined_stand_in_tab(browser, site) as chat:
+        await chat.open_ready()
+        await chat.ask("Why is the sky blue?")
+        yield chat
 
 
 @pytest.fixture
@@ -43,39 +43,39 @@ def answered(module_answered: ChatPage) -> ChatPage:
     return module_answered
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844), (320, 568), (844, 390)])
-async def test_the_table_fits_the_screen(
-    answered: ChatPage, screenshots: Path, scheme: Literal["light", "dark"], width: int, height: int
-) -> None:
+async def test_the_table_fits_the_screen(answered: ChatPage, screenshots: Path) -> None:
     page = answered.page
-    await page.set_viewport_size({"width": width, "height": height})
-    await page.emulate_media(color_scheme=scheme)
     shown = await measure(answered)
     await shown.get_by_role("row", name="attention").wait_for()
-    await page.screenshot(path=screenshots / f"gpu-{width}-{scheme}.png")
-    for locator in (page.locator(".panel-body"), shown.locator(".gpu-result")):
-        assert await locator.evaluate("(node) => node.scrollWidth <= node.clientWidth")
     again = shown.get_by_role("button", name="Measure again")
     await expect(again).to_be_enabled()
-    await again.scroll_into_view_if_needed()
-    await page.screenshot(path=screenshots / f"gpu-{width}-{scheme}-end.png")
-    box = await again.bounding_box() or {}
-    assert min(box["x"], box["y"]) >= 0
-    assert box["x"] + box["width"] <= width
-    assert box["y"] + box["height"] <= height
+    for width, height in ((1280, 800), (390, 844), (320, 568), (844, 390)):
+        await page.set_viewport_size({"width": width, "height": height})
+        await shown.scroll_into_view_if_needed()
+        for scheme in SCHEMES:
+            await page.emulate_media(color_scheme=scheme)
+            await page.screenshot(path=screenshots / f"gpu-{width}-{scheme}.png")
+        for locator in (page.locator(".panel-body"), shown.locator(".gpu-result")):
+            assert await locator.evaluate("(node) => node.scrollWidth <= node.clientWidth")
+        await again.scroll_into_view_if_needed()
+        await page.screenshot(path=screenshots / f"gpu-{width}-end.png")
+        box = await again.bounding_box() or {}
+        assert min(box["x"], box["y"]) >= 0
+        assert box["x"] + box["width"] <= width
+        assert box["y"] + box["height"] <= height
+    await page.set_viewport_size({"width": 1280, "height": 800})
     await answered.close_panel()
     assert answered.errors == []
 
 
 async def test_rows_say_what_was_measured_and_closing_the_panel_folds_it_up(answered: ChatPage) -> None:
     shown = await measure(answered)
-    assert await shown.get_by_role("progressbar").is_visible()
+    await expect(shown.get_by_role("progressbar")).to_be_visible()
     row = shown.get_by_role("row", name="linear 576x49152 Q8_0")
     said = " ".join((await row.inner_text()).split())
     assert said == "linear 576x49152 Q8_0 1 \N{MULTIPLICATION SIGN} 22.7 µs 22.7 µs 2% 1.3 TB/s 50% of memory"
-    assert await shown.get_by_role("row").count() == 8
-    assert "Waiting" in await shown.get_by_role("row").last.inner_text()
+    await expect(shown.get_by_role("row")).to_have_count(8)
+    await expect(shown.get_by_role("row").last).to_contain_text("Waiting")
     figures = await shown.locator("dl").inner_text()
     assert [
         words
@@ -87,16 +87,16 @@ async def test_rows_say_what_was_measured_and_closing_the_panel_folds_it_up(answ
     await expect(shown).to_have_js_property("open", False)
 
 
-async def test_it_is_offered_only_while_a_gpu_runs_the_model(page_alone: ChatPage) -> None:
-    await page_alone.open_ready("?backend=wasm")
-    part = await page_alone.open_part("Model")
+async def test_it_is_offered_only_while_a_gpu_runs_the_model(answered: ChatPage) -> None:
+    await answered.open_ready("?backend=wasm")
+    part = await answered.open_part("Model")
     await expect(part.locator("#backend")).to_be_visible()
-    await expect(fold_out(page_alone.page)).to_be_hidden()
-    await page_alone.open_ready()
-    await page_alone.send("slowly broken")
-    shown = await measure(page_alone)
-    assert await shown.is_visible()
-    await page_alone.problem()
+    await expect(fold_out(answered.page)).to_be_hidden()
+    await answered.open_ready()
+    shown = await measure(answered)
+    await expect(shown.get_by_role("row", name="attention")).to_be_visible()
+    await answered.send("slowly broken")
+    await answered.problem()
     await expect(shown).to_be_hidden()
     await expect(shown).to_have_js_property("open", False)
 
@@ -126,6 +126,7 @@ NOTE_HOW_FAR = """() => {
 """`measured` becomes the part of a measurement that is done."""
 
 
+@pytest.mark.all
 @pytest.mark.timeout(600)
 async def test_the_real_gpu_is_measured_between_two_answers(tiny_chat: ChatPage, screenshots: Path) -> None:
     chat = tiny_chat

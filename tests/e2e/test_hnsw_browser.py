@@ -13,7 +13,6 @@ from playwright.async_api import Browser, Page
 
 from app.building.kernels import hnsw_kernel_path
 from py_core.hnsw.hnsw_kernel import HnswKernel
-from py_core.hnsw.numpy_kernel import NumpyHnswKernel
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -68,8 +67,9 @@ def natively(kernel: HnswKernel, vectors: np.ndarray, metric: str) -> Any:
     return json.loads(SimpleNamespace(**space).story(kernel, vectors, metric))
 
 
-@pytest.mark.parametrize("metric", ["cosine", "dot", "l2"])
+@pytest.mark.parametrize("metric", ["cosine", *(pytest.param(one, marks=pytest.mark.all) for one in ("dot", "l2"))])
 async def test_the_page_finds_the_same_ids_as_natively(python_page: Page, metric: str) -> None:
+    """With the kernel that is compiled; that numpy's makes the same index is in tests/hnsw."""
     rng = np.random.default_rng(3)
     centres = rng.standard_normal((12, 20))
     vectors = (centres[rng.integers(0, 12, 900)] + 0.5 * rng.standard_normal((900, 20))).astype(np.float32)
@@ -78,9 +78,9 @@ async def test_the_page_finds_the_same_ids_as_natively(python_page: Page, metric
     in_page = json.loads(await python_page.evaluate("(source) => runPython(source)", source))
 
     assert in_page == natively(WasmtimeHnswKernel(hnsw_kernel_path()), vectors, metric)
-    assert in_page == natively(NumpyHnswKernel(), vectors, metric)
 
 
+@pytest.mark.all
 async def test_indexes_that_are_dropped_give_the_page_its_memory_back(python_page: Page) -> None:
     source = """
 import gc

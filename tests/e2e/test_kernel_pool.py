@@ -87,15 +87,10 @@ RUN_THREE = f"""
 """
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
-async def test_every_worker_takes_part_in_every_step(pool: PoolPage, workers: int) -> None:
-    sum_of_a_step = workers * (workers + 1) // 2
-    assert await pool.run(RUN_THREE, workers=workers) == [
-        workers,
-        True,
-        True,
-        *(sum_of_a_step * step for step in (1, 2, 3)),
-    ]
+async def test_every_worker_takes_part_in_every_step(pool: PoolPage) -> None:
+    for workers in (1, 2, 3):
+        sums = [workers * (workers + 1) // 2 * step for step in (1, 2, 3)]
+        assert await pool.run(RUN_THREE, workers=workers) == [workers, True, True, *sums]
 
 
 async def test_workers_try_again_now_and_then_to_wait_awake(pool: PoolPage) -> None:
@@ -160,9 +155,9 @@ UPLOAD = """
 """
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-async def test_pieces_of_a_file_end_where_they_belong(pool: PoolPage, workers: int) -> None:
-    assert await pool.run(UPLOAD, workers=workers)
+async def test_pieces_of_a_file_end_where_they_belong(pool: PoolPage) -> None:
+    for workers in (1, 3):
+        assert await pool.run(UPLOAD, workers=workers), workers
 
 
 async def test_pieces_of_a_file_without_isolation(pool_without_isolation: PoolPage) -> None:
@@ -219,11 +214,11 @@ RESTART = """
     ("operation", "before", "patience"),
     [
         (TRAP, "", 10_000),
-        (HANG, "", 800),
-        (ADD, "pool.kill(0);", 800),
+        pytest.param(HANG, "", 800, marks=pytest.mark.all),
+        pytest.param(ADD, "pool.kill(0);", 800, marks=pytest.mark.all),
         (ADD, "pool.kill(1);", 800),
         (ADD, "pool.hang(1);", 800),
-        (SLOWLY, "setTimeout(() => pool.kill(1), 10);", 800),
+        pytest.param(SLOWLY, "setTimeout(() => pool.kill(1), 10);", 800, marks=pytest.mark.all),
     ],
     ids=["trap", "endless kernel", "first killed", "second killed", "endless script", "killed in a run"],
 )
@@ -236,7 +231,7 @@ async def test_workers_that_stop_are_replaced_and_the_memory_is_kept(
     assert after == [2, 43, 46]
 
 
-@pytest.mark.parametrize(("workers", "sum_of_a_step"), [(1, 1), (2, 3)])
+@pytest.mark.parametrize(("workers", "sum_of_a_step"), [(1, 1), pytest.param(2, 3, marks=pytest.mark.all)])
 async def test_a_slow_run_is_not_taken_for_a_silent_one(pool: PoolPage, workers: int, sum_of_a_step: int) -> None:
     patience = 1500  # ms, so that a busy machine does not make a worker silent
     steps, last = await pool.run(

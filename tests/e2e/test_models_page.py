@@ -396,7 +396,7 @@ async def test_a_host_that_is_not_listed_is_refused_until_the_user_allows_it(
         assert f"sends on to {host[7:]}, which is not on the list of hosts" in await problem(chat)
         stranger.asked.clear()
         assert not await chat.page.evaluate(EMPTY_MODEL)
-        await models(chat).get_by_text("Hosts that models may come from").click()
+        await models(chat).get_by_text("Hosts that models may come from", exact=True).click()
         await models(chat).get_by_label("Another host").fill(host)
         await press(chat, "Allow")
         await press(chat, "Download Other")

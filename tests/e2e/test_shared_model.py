@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from chat_page import LOAD_SECONDS, NO_SERVICE_WORKER, ChatPage
 from plain_server import PlainServer
-from playwright.async_api import Browser, BrowserContext, Page
+from playwright.async_api import Browser, BrowserContext, Page, expect
 from small_site import SmallSite
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -52,8 +52,10 @@ def has_engine(page: Page) -> bool:
     return any(worker.url.endswith("/engine/worker.js") for worker in page.workers)
 
 
-async def says_elsewhere(tab: ChatPage) -> bool:
-    return await tab.page.evaluate("!document.querySelector('.status-tabs').hidden")
+async def say_elsewhere(*expected: tuple[ChatPage, bool]) -> None:
+    """The tabs come to say that another one runs the model, or not."""
+    for tab, wanted in expected:
+        await expect(tab.page.locator(".status-tabs")).to_have_js_property("hidden", not wanted)
 
 
 async def takes_over(tab: ChatPage) -> None:
@@ -69,7 +71,7 @@ async def test_tabs_share_a_worker_and_another_takes_over_with_the_question_that
     first = await new_tab(browser_tabs, tiny_site, SLOW)
     second, third = await new_tab(browser_tabs, tiny_site, SLOW), await new_tab(browser_tabs, tiny_site, SLOW)
     assert [has_engine(tab.page) for tab in (first, second, third)] == [True, False, False]
-    assert [await says_elsewhere(tab) for tab in (first, second, third)] == [False, True, True]
+    await say_elsewhere((first, False), (second, True), (third, True))
     assert not any("/pyodide/" in url or url.endswith(".gguf") for url in second.requests)
 
     # The same conversation, and what is said in one tab is known in the other.
@@ -104,6 +106,7 @@ async def test_answers_at_once_are_those_of_each_tab_alone(browser_tabs: Browser
     assert list(at_once) == alone
 
 
+@pytest.mark.all
 async def test_a_leader_that_crashes_or_falls_silent_is_replaced_also_when_the_server_is_gone(
     tabs_alone: BrowserContext, tiny_files: SmallSite
 ) -> None:
@@ -123,7 +126,7 @@ async def test_a_leader_that_crashes_or_falls_silent_is_replaced_also_when_the_s
     assert await second.last_answer() == answer
     assert await second.page.evaluate("location.hash") == address
     third = await new_tab(tabs_alone, server.url, query)
-    assert await says_elsewhere(third)
+    await say_elsewhere((third, True))
     crashing.cancel()
 
     # The leader is there and says nothing: its worker has no end of something else to do.
@@ -137,13 +140,14 @@ async def test_a_leader_that_crashes_or_falls_silent_is_replaced_also_when_the_s
     stuck.cancel()
 
 
+@pytest.mark.all
 async def test_other_options_have_a_worker_of_their_own_and_a_menu_counts_for_all_tabs(
     browser_tabs: BrowserContext, tiny_site: str
 ) -> None:
     options = QUERY.replace("backend=wasm&", "")
     first, second = await new_tab(browser_tabs, tiny_site, options), await new_tab(browser_tabs, tiny_site, options)
     other = await new_tab(browser_tabs, tiny_site, f"{options}&context=128")
-    assert (await says_elsewhere(second), await says_elsewhere(other)) == (True, False)
+    await say_elsewhere((second, True), (other, False))
     await second.choose("backend", "wasm-fast")
     await takes_over(second)
     assert has_engine(second.page)
