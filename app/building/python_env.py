@@ -93,6 +93,11 @@ def _venv_version() -> str:
 
 
 def _make_venv() -> None:
+    if VENV.is_symlink():
+        raise BuildError(
+            f"{VENV} is a link to {VENV.resolve()}, and making it anew would empty that folder: remove the link and "
+            "run this command again."
+        )
     heading(f"Making {VENV}")
     if importlib.util.find_spec("ensurepip") is None:
         if not (is_debian() and is_root()):

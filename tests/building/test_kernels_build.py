@@ -13,7 +13,7 @@ from wasmtime import _ffi as ffi
 
 from app import build_outputs
 from app.building import kernels
-from app.building.common import VENV, VENV_PYTHON, BuildError, one_build_at_a_time
+from app.building.common import BuildError, one_build_at_a_time
 from app.building.download import Downloader
 from app.building.python_env import pypi_address
 from app.paths import cache_dir
@@ -72,10 +72,7 @@ def small(tmp_path: Path) -> build_outputs.KernelModule:
 
 @pytest.fixture(scope="module")
 def compiler() -> kernels.Compiler:
-    """The real one, installed if need be. A .venv that is a link belongs to another checkout: to install there would
-    empty it, because it was made for another place."""
-    if VENV.is_symlink():
-        return lambda: (VENV_PYTHON, "-m", "ziglang", "cc")
+    """The real one, installed if need be."""
     cache = cache_dir()
     with one_build_at_a_time(cache):
         command = kernels.install_zig(cache, Downloader(cache, pypi_address))
