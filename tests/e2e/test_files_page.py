@@ -46,34 +46,24 @@ async def attach(chat: ChatPage, *files: FilePayload) -> None:
     await chat.page.locator("#composer input[type=file]").set_input_files(files)
 
 
-async def test_a_pdf_is_read_by_its_pages_and_the_answer_cites_the_right_one(chat: ChatPage) -> None:
-    await ask_the_garden(chat)
-    assert await found_by_axe(chat.page) == []
-
-    citation = chat.page.locator(".citation", has_text="garden.pdf")
-    await chat.page.reload()
-    await expect(chips(chat)).to_have_count(2)
-    await expect(citation.first).to_contain_text("page 2")
-    await chat.wait_for("ready")
-
-
-@pytest.mark.all
-async def test_the_real_model_answers_from_the_page_that_it_cites(real_chat: ChatPage) -> None:
-    assert "Ottilie" in await ask_the_garden(real_chat)
-
-
-async def ask_the_garden(chat: ChatPage) -> str:
+async def test_a_pdf_is_read_by_its_pages_and_the_answer_cites_the_right_one(real_chat: ChatPage) -> None:
+    chat = real_chat
     await attach(chat, payload("garden.pdf", GARDEN, "application/pdf"), payload("key.txt", KEY))
     await expect(chips(chat)).to_have_count(2)
     await expect(chat.page.locator(".file-chip[data-state=ready]")).to_have_count(2)
     await chat.page.wait_for_url("**#chat=*")
 
-    answer = await chat.ask("What is the head gardener called?")
+    assert "Ottilie" in await chat.ask("What is the head gardener called?")
     citation = chat.page.locator(".citation", has_text="garden.pdf")
     await expect(citation.first).to_contain_text("page 2")
     await citation.first.click()
     await expect(chat.page.locator(".citation-text")).to_contain_text("is called Ottilie Brandt.")
-    return answer
+    assert await found_by_axe(chat.page) == []
+
+    await chat.page.reload()
+    await expect(chips(chat)).to_have_count(2)
+    await expect(citation.first).to_contain_text("page 2")
+    await chat.wait_for("ready")
 
 
 async def test_a_file_is_attached_asked_about_and_removed_with_the_keyboard_alone(chat: ChatPage) -> None:
