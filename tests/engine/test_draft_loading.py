@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_cli import assert_sentence, printed, sonata
 
 from py_core.draft_loading import DraftError, DraftFile, check_draft, read_draft
 from py_core.formats.source import FileSource
+from tests.command_line import assert_sentence, printed, sonata
 from tests.tiny_llama import TinyLlama
 
 

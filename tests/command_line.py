@@ -1,0 +1,65 @@
+"""`sonata` for the tests: in this process, or the installed program in one of its own."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from app import cli
+
+SONATA = Path(sys.executable).with_name("sonata")
+
+Result = subprocess.CompletedProcess[str]
+
+
+class Keyboard(io.TextIOWrapper):
+    """Standard input of a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def sonata(*arguments: str | Path, stdin: str = "", terminal: bool = False) -> Result:
+    """What the program does with these arguments, in this process: the same `main`, without the second of a start.
+
+    terminal: `stdin` is typed there.
+    """
+    command = ["sonata", *map(str, arguments)]
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", command)
+        patch.setattr(sys, "stdin", (Keyboard if terminal else io.TextIOWrapper)(io.BytesIO(stdin.encode()), "utf-8"))
+        patch.setenv("COLUMNS", "80")  # else tables are as wide as the terminal that the tests run in
+        try:
+            cli.main()
+            status = 0
+        except SystemExit as ended:
+            status = ended.code
+    return Result(command, status, out.getvalue(), err.getvalue())
+
+
+def sonata_process(*arguments: str | Path, stdin: str | None = None) -> Result:
+    """Run the installed program to its end. Its standard input is closed unless there is text for it."""
+    command = [str(SONATA), *map(str, arguments)]
+    given = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
+    return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=300, **given)
+
+
+def printed(result: Result) -> str:
+    assert (result.returncode, "Error" in result.stderr) == (0, False), result.stderr
+    return result.stdout
+
+
+def assert_sentence(result: Result, *words: str) -> None:
+    """Exit status 1, nothing printed, and one sentence that holds these words."""
+    assert result.returncode == 1
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("Error: ")
+    assert all(word in lines[0] for word in words), lines[0]
