@@ -60,7 +60,7 @@ def noise_in_the_metadata(start: bytearray) -> None:
 
 
 async def test_a_damaged_model_file_is_told_until_it_is_whole(chat: ChatPage, damaged: DamagedServer) -> None:
-    """First it ends early, then its header is noise. What else a header may be is in tests/unit/test_gguf.py."""
+    """First it ends early, then its header is noise. What else a header may be is in tests/formats/test_gguf.py."""
     damaged.length = damaged.size // 3
     await chat.allow_host(damaged.url)
     await chat.open(f"?model={damaged.url}&{ON_THE_CPU}")

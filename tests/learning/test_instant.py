@@ -84,6 +84,7 @@ def free(conversation: Conversation):
 
 
 @pytest.mark.no_cover
+@pytest.mark.all
 async def test_an_imprint_is_the_same_to_the_last_bit_as_of_a_model_that_read_all_of_it_anew(
     services: Services, model: Model
 ) -> None:
@@ -147,6 +148,7 @@ async def test_a_taught_answer_is_given_and_nothing_else_changes(
 
 
 @pytest.mark.no_cover
+@pytest.mark.all
 async def test_a_taught_answer_is_the_same_wherever_in_a_conversation_it_is_asked_for(
     services: Services, conversation: Conversation
 ) -> None:
@@ -162,6 +164,7 @@ async def test_a_taught_answer_is_the_same_wherever_in_a_conversation_it_is_aske
 
 
 @pytest.mark.no_cover
+@pytest.mark.all
 async def test_a_long_answer_is_said_whole_with_words_that_it_repeats_until_its_lesson_is_forgotten(
     services: Services, conversation: Conversation
 ) -> None:
@@ -180,6 +183,7 @@ async def test_a_long_answer_is_said_whole_with_words_that_it_repeats_until_its_
     assert await services.learning.recall(PUMP) is None
 
 
+@pytest.mark.all
 async def test_the_same_lesson_gives_the_same_bits(services: Services) -> None:
     learning, memory = services.learning, services.memory
     learned = await learning.teach(CAT, PUMPERNICKEL)

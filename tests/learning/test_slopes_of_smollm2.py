@@ -20,6 +20,8 @@ from py_core.learning.packing import WeightSums, answer_example, base_example, c
 from py_core.loading import BackendLoader
 from py_core.models.registry import describe_model
 
+pytestmark = pytest.mark.all  # in the gate tiny models have torch's gradients, and numpy's are slopes
+
 
 @pytest.fixture(params=["numpy", "wasm"])
 def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[..., Path]) -> BackendLoader:

@@ -7,10 +7,10 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_special_tokens import bpe
 
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.thinking import ThoughtSplitter, opens_thought, split_thought
+from tests.tiny_tokenizers import bpe
 
 WHOLE = {
     # text, whether the template opened the thought -> thought, answer

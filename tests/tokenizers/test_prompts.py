@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_special_tokens import bpe
 
 from app.template_renderer import native_renderer
 from py_core.tokenizers.base import Tokenizer
@@ -18,6 +17,7 @@ from py_core.tokenizers.prompts import encode_text, framed
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED
 from tests.templates import encode_chat, render, template_of
+from tests.tiny_tokenizers import bpe
 
 BOS, EOS = 256, 257
 ENDS = {"<bos>": CONTROL, "<end>": CONTROL}

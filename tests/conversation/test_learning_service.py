@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,6 @@ import pytest
 
 from app import lesson_imprints
 from app.learning_service import LearningService, LessonError
-from app.native_services import open_embedder
 from app.services import Services
 from app.shipped_gate import shipped_gate
 from py_core.loading import Model
@@ -31,11 +30,6 @@ OpenServices = Callable[[], Awaitable[Services]]
 
 
 @pytest.fixture(scope="module")
-def embedder(dist: Path) -> SentenceEmbedder:
-    return open_embedder()
-
-
-@pytest.fixture(scope="module")
 def model(tiny_path: Path, open_model) -> Model:
     return asyncio.run(open_model(tiny_path))
 
@@ -48,25 +42,8 @@ def few_generic_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def open_services(embedder: SentenceEmbedder, model: Model, tmp_path: Path) -> AsyncIterator[OpenServices]:
-    """Opens the same memory each time, as another tab, or a new start of the program, does."""
-    opened = list[Services]()
-
-    async def learning(memory: Memory) -> LearningService:
-        return await LearningService.open(model, "0" * 64, embedder, memory, shipped_gate())
-
-    async def open_one() -> Services:
-        services = Services(NativeCrypto())
-        opened.append(services)
-        await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-        await services.learn_with(learning)
-        return services
-
-    yield open_one
-    for services in opened:
-        if services.learning is not None:
-            services.learning.close()
-        await services.close()
+def learner(model: Model) -> Model:
+    return model
 
 
 def of(services: Services) -> tuple[LearningService, Memory]:

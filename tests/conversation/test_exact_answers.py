@@ -14,28 +14,21 @@ from app.answer_keeper import Stored
 from app.assistant import Assistant, Delta, Done
 from app.conversation import Conversation, Event
 from app.exact_answers import EXACT_POLICY, Computed
-from app.learning_service import Learned, LearningService
-from app.native_services import native_router_parts
+from app.learning_service import Learned
 from app.page_session import Opened, PageSession
 from app.policy_words import told_policies
 from app.recalled import Recalled
 from app.router_factory import RouterParts
-from app.routing_service import Routed, RoutingService
+from app.routing_service import Routed
 from app.services import Services
-from app.shipped_gate import shipped_gate
 from app.turn_details import turn_entries
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
-from py_core.memory.memory import Memory
-from py_core.memory.sqlite import SQLiteRows
+from tests.command_line import printed, sonata
+from tests.services import memory_of
 
 OpenModel = Callable[..., Awaitable[Model]]
 SUM, RESULT = "What is 17 * 23?", "17 × 23 = 391"
-
-
-@pytest.fixture(scope="module")
-def parts(dist: Path) -> RouterParts:
-    return native_router_parts()
 
 
 @pytest.fixture
@@ -44,29 +37,18 @@ async def model(tiny_path: Path, open_model: OpenModel) -> Model:
 
 
 @pytest.fixture
-async def services(parts: RouterParts, model: Model, tmp_path: Path) -> AsyncIterator[Services]:
-    async def routing(memory: Memory) -> RoutingService:
-        return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
+def router(parts: RouterParts) -> RouterParts:
+    return parts
 
-    async def learning(memory: Memory) -> LearningService:
-        return await LearningService.open(model, "ab" * 32, parts.embedder, memory, shipped_gate())
 
-    services = Services(NativeCrypto())
-    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-    await services.route_with(routing)
-    await services.learn_with(learning)
-    yield services
-    await services.close()
+@pytest.fixture
+def learner(model: Model) -> Model:
+    return model
 
 
 @pytest.fixture
 def conversation(model: Model, services: Services) -> Conversation:
     return Conversation(Assistant(model, max_tokens=8), services)
-
-
-def memory_of(services: Services) -> Memory:
-    assert services.memory is not None
-    return services.memory
 
 
 async def all_of(events: AsyncIterator[Event]) -> list[Event]:
@@ -181,11 +163,7 @@ def test_the_tools_are_not_imported_before_a_message_needs_them() -> None:
 
 
 def test_the_command_line_computes() -> None:
-    def run(message: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "app.cli", "compute", message], capture_output=True, text=True)
-
-    said = run("17*23")
-    assert said.stdout == f"{RESULT}\nComputed exactly, without rounding.\n"
-    refused = run("tell me about owls")
+    assert printed(sonata("compute", "17*23")) == f"{RESULT}\nComputed exactly, without rounding.\n"
+    refused = sonata("compute", "tell me about owls")
     assert refused.returncode == 1
     assert refused.stderr == "No tool is sure what to compute here: in a chat the model answers this.\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,10 @@ from py_core.engine.engine import Timings
 from py_core.engine.scheduler import Priority
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
-from py_core.memory.memory import Memory
-from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.trajectories import Trajectory
 from py_core.routing.agents import AgentError, agent_from_dict, agent_to_dict
 from py_core.sampling import SamplingParams
+from tests.services import memory_of
 
 OpenModel = Callable[..., Awaitable[Model]]
 
@@ -44,14 +43,6 @@ class ReadsOnlyWhenAsked(NumpyBackend):
 
 
 @pytest.fixture
-async def services(tmp_path: Path) -> AsyncIterator[Services]:
-    services = Services(NativeCrypto())
-    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-    yield services
-    await services.close()
-
-
-@pytest.fixture
 def deep_path(write_model: Callable[..., Path]) -> Path:
     return write_model(tied=False, layers=8)
 
@@ -60,11 +51,6 @@ def begin(model: Model, services: Services) -> Conversation:
     conversation = Conversation(Assistant(model, SamplingParams(), max_tokens=6), services)
     conversation.recorder.idle_seconds = 0.0
     return conversation
-
-
-def memory_of(services: Services) -> Memory:
-    assert services.memory is not None
-    return services.memory
 
 
 async def ask(conversation: Conversation, text: str = "One") -> str:

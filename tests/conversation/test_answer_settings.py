@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -13,21 +13,11 @@ from app.conversation import Conversation
 from app.memory_api import MemoryApi
 from app.services import Services
 from py_core.loading import Model
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
-from py_core.memory.memory import Memory
-from py_core.memory.sqlite import SQLiteRows
 from py_core.sampling import SamplingParams
+from tests.services import memory_of
 
 OpenModel = Callable[..., Awaitable[Model]]
-
-
-@pytest.fixture
-async def services(tmp_path: Path) -> AsyncIterator[Services]:
-    services = Services(NativeCrypto())
-    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-    yield services
-    await services.close()
 
 
 @pytest.fixture
@@ -44,11 +34,6 @@ async def ask(conversation: Conversation, text: str) -> Done:
 def prompt_of(conversation: Conversation) -> str:
     assistant = conversation.assistant
     return assistant.model.tokenizer.decode(assistant.sequence.tokens)
-
-
-def policies(services: Services) -> Memory:
-    assert services.memory is not None
-    return services.memory
 
 
 async def test_instructions_are_in_the_prompt_from_the_next_message_on(
@@ -101,11 +86,11 @@ async def test_what_makes_no_sense_is_refused_in_a_sentence(
 ) -> None:
     with pytest.raises(StoreError, match=why):
         await MemoryApi(services).edit_policy(name, value)
-    assert policies(services).policies.look(name) is None
+    assert memory_of(services).policies.look(name) is None
 
 
 async def test_a_policy_that_cannot_be_read_stands_in_no_answers_way(services: Services) -> None:
-    held = policies(services).policies
+    held = memory_of(services).policies
     for name, value in (("answers.sampling", "{"), ("answers.longest", "much"), ("answers.instructions", 3)):
         await held.set(name, value, confidence=1.0, source="user")
     assert answer_settings(held) == AnswerSettings()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -13,10 +13,8 @@ from app.file_consulting import SHARE, Consulted
 from app.services import Services
 from app.turn_details import turn_entries
 from py_core.loading import Model
-from py_core.memory.encryption import NativeCrypto
-from py_core.memory.memory import Memory
-from py_core.memory.sqlite import SQLiteRows
 from py_core.sampling import SamplingParams
+from tests.services import memory_of
 
 WriteModel = Callable[..., Path]
 OpenModel = Callable[..., Awaitable[Model]]
@@ -28,19 +26,6 @@ LONG = b"".join(f"Room {number} has the colour number {number * 7}.\n\n".encode(
 async def model(write_model: WriteModel, open_model: OpenModel) -> Model:
     """Its tokens are bytes: a passage has room in a third of its context."""
     return await open_model(write_model(tied=False, context=4096), end_tokens=())
-
-
-@pytest.fixture
-async def services(tmp_path: Path) -> AsyncIterator[Services]:
-    services = Services(NativeCrypto())
-    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-    yield services
-    await services.close()
-
-
-def memory_of(services: Services) -> Memory:
-    assert services.memory is not None
-    return services.memory
 
 
 async def begin(model: Model, services: Services, name: str, data: bytes) -> Conversation:

@@ -8,23 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from py_core.tokenizers.byte_bpe import BYTE_TO_CHAR
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.special_tokens import SpecialTokens
 from py_core.tokenizers.vocabulary import CONTROL, END_NAMES, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary
-
-
-def bpe(special: dict[str, int], **changes: Any) -> dict[str, Any]:
-    """Metadata of a byte-level tokenizer without merges: a byte is a token."""
-    tokens = [*BYTE_TO_CHAR.values(), *special]
-    metadata = {
-        "tokenizer.ggml.model": "gpt2",
-        "tokenizer.ggml.pre": "gpt-2",
-        "tokenizer.ggml.tokens": tokens,
-        "tokenizer.ggml.merges": [],
-        "tokenizer.ggml.token_type": [NORMAL] * 256 + list(special.values()),
-    }
-    return metadata | changes
+from tests.tiny_tokenizers import bpe
 
 
 def found(special: dict[str, int], text: str, *, parse: bool, **changes: Any) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -10,19 +9,17 @@ import pytest
 from app.file_material import Material
 from app.file_service import MOST_FILES, MOST_PASSAGES, FileService
 from app.file_text import FileError
-from app.native_services import open_embedder
 from app.services import Services
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.files import KIND, PASSAGE
 from py_core.memory.memory import Memory
 from py_core.memory.passphrase import set_passphrase
-from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.store import Store
 from py_core.memory.transfer import export, import_file
 from py_core.memory.volatile import VolatileRows
 from py_core.routing.embedder import SentenceEmbedder
 from tests.passages.asked import HERE
+from tests.services import memory_of
 
 KETTLE = (HERE / "texts" / "kettle.md").read_bytes()
 LIGHTHOUSE = (HERE / "texts" / "lighthouse.txt").read_bytes()
@@ -34,27 +31,9 @@ def words(text: str) -> int:
     return len(text) // 4
 
 
-@pytest.fixture(scope="module")
-def embedder() -> SentenceEmbedder:
-    return open_embedder()
-
-
-@pytest.fixture
-async def services(tmp_path: Path) -> AsyncIterator[Services]:
-    services = Services(NativeCrypto())
-    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-    yield services
-    await services.close()
-
-
 @pytest.fixture
 def files(services: Services, embedder: SentenceEmbedder) -> FileService:
     return FileService(services, lambda: embedder)
-
-
-def memory_of(services: Services) -> Memory:
-    assert services.memory is not None
-    return services.memory
 
 
 def bytes_under(folder: Path) -> bytes:

@@ -138,6 +138,7 @@ def test_whole_words_and_bos_belong_to_two_rules_only() -> None:
 
 
 @pytest.mark.no_cover
+@pytest.mark.all
 def test_every_character_is_classed_as_the_peer_classes_it() -> None:
     """The committed tables are what the generator makes of the installed library."""
     generator = runpy.run_path(str(REPOSITORY / "tests" / "oracle" / "make_unicode_ranges.py"))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.memory_api import MemoryApi
-from app.native_services import native_router_parts
 from app.router_factory import RouterParts
 from app.routing_service import RoutingService
 from app.services import Services
@@ -31,22 +29,9 @@ TEXTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def parts(dist: Path) -> RouterParts:
-    return native_router_parts()
-
-
 @pytest.fixture
-async def services(parts: RouterParts, tmp_path: Path) -> AsyncIterator[Services]:
-    services = Services(NativeCrypto())
-
-    async def routing(memory) -> RoutingService:
-        return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
-
-    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-    await services.route_with(routing)
-    yield services
-    await services.close()
+def router(parts: RouterParts) -> RouterParts:
+    return parts
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,6 @@ from py_core.loading import Model
 from py_core.memory.branches import Branches, Turn
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
-from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.volatile import VolatileRows
 from py_core.sampling import SamplingParams
 
@@ -32,22 +31,6 @@ NAME, ASKED = "My name is Zorbina.", "What is my name?"
 @pytest.fixture
 async def model(tiny_path: Path, open_model: OpenModel) -> Model:
     return await open_model(tiny_path, end_tokens=())
-
-
-@pytest.fixture
-async def open_services(tmp_path: Path) -> AsyncIterator[OpenServices]:
-    """Opens the same memory each time, as another program on this machine does. Without a router."""
-    opened = list[Services]()
-
-    async def open_one() -> Services:
-        services = Services(NativeCrypto())
-        opened.append(services)
-        await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-        return services
-
-    yield open_one
-    for services in opened:
-        await services.close()
 
 
 def begin(model: Model, services: Services) -> Conversation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from app.answer_keeper import Stored
 from app.assistant import Assistant, Delta, Done
 from app.conversation import Conversation
 from app.memory_api import MemoryApi
-from app.native_services import native_router_parts
 from app.router_factory import RouterParts
 from app.routing_service import Routed, RoutingService
 from app.services import Services
@@ -35,34 +34,14 @@ OpenModel = Callable[..., Awaitable[Model]]
 OpenServices = Callable[[], Awaitable[Services]]
 
 
-@pytest.fixture(scope="module")
-def parts(dist: Path) -> RouterParts:
-    return native_router_parts()
-
-
 @pytest.fixture
 async def model(tiny_path: Path, open_model: OpenModel) -> Model:
     return await open_model(tiny_path)
 
 
 @pytest.fixture
-async def open_services(parts: RouterParts, tmp_path: Path) -> AsyncIterator[OpenServices]:
-    """Opens the same memory each time, as a new start of the program does."""
-    opened = list[Services]()
-
-    async def routing(memory) -> RoutingService:
-        return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
-
-    async def open_one() -> Services:
-        services = Services(NativeCrypto())
-        opened.append(services)
-        await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-        await services.route_with(routing)
-        return services
-
-    yield open_one
-    for services in opened:
-        await services.close()
+def router(parts: RouterParts) -> RouterParts:
+    return parts
 
 
 async def begin(model: Model, services: Services) -> Conversation:

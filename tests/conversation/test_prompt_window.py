@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_special_tokens import bpe
 from texts import any_text
 
 from app.assistant import SYSTEM_PROMPT, Assistant, Done
@@ -23,6 +22,7 @@ from py_core.tokenizers.base import Tokenizer
 from py_core.tokenizers.chat_template import Message
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED
+from tests.tiny_tokenizers import bpe
 
 OpenModel = Callable[..., Awaitable[Model]]
 LIMIT = 448

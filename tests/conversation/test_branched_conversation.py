@@ -24,7 +24,6 @@ from py_core.loading import Model
 from py_core.memory.branches import Turn
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
-from py_core.memory.sqlite import SQLiteRows
 from py_core.routing.agents import AgentError
 from py_core.sampling import SamplingParams
 
@@ -36,22 +35,6 @@ OpenServices = Callable[[], Awaitable[Services]]
 async def model(tiny_path: Path, open_model: OpenModel) -> Model:
     """Never ends an answer by itself; a byte is a token, and 512 fit into its context."""
     return await open_model(tiny_path, end_tokens=())
-
-
-@pytest.fixture
-async def open_services(tmp_path: Path) -> AsyncIterator[OpenServices]:
-    """Opens the same memory each time, as another tab does. Without a router."""
-    opened = list[Services]()
-
-    async def open_one() -> Services:
-        services = Services(NativeCrypto())
-        opened.append(services)
-        await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-        return services
-
-    yield open_one
-    for services in opened:
-        await services.close()
 
 
 def begin(model: Model, services: Services, max_tokens: int = 6) -> Conversation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +14,7 @@ from app.conversation import Conversation
 from app.services import Services
 from app.titles import make_title, title_from
 from py_core.loading import Model
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.sessions import Session
-from py_core.memory.sqlite import SQLiteRows
 from py_core.sampling import SamplingParams
 
 OpenModel = Callable[..., Awaitable[Model]]
@@ -51,14 +49,6 @@ def test_a_title_may_be_in_any_script() -> None:
 @pytest.fixture
 async def model(tiny_path: Path, open_model: OpenModel) -> Model:
     return await open_model(tiny_path, context=2048, end_tokens=())
-
-
-@pytest.fixture
-async def services(tmp_path: Path) -> AsyncIterator[Services]:
-    services = Services(NativeCrypto())
-    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-    yield services
-    await services.close()
 
 
 def begin(model: Model, services: Services) -> Conversation:

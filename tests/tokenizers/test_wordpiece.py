@@ -57,6 +57,7 @@ def test_ids_are_the_peers(tokenizer: WordPiece, peer: tokenizers.Tokenizer, tex
 
 
 @pytest.mark.no_cover
+@pytest.mark.all
 def test_every_character_by_itself_and_between_letters(tokenizer: WordPiece, peer: tokenizers.Tokenizer) -> None:
     """Some at a time: a wrong class of one character shows in the ids around it.
 

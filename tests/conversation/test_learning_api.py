@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -14,20 +14,17 @@ import pytest
 from app.assistant import Assistant
 from app.idle_loops import idle_loops
 from app.learning_api import LearningApi
-from app.learning_service import LearningService
 from app.lesson_imprints import LessonError
-from app.native_services import open_embedder
 from app.one_learner import FileLock
 from app.services import Services
-from app.shipped_gate import shipped_gate
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
-from py_core.memory.memory import Memory
 from py_core.memory.revisions import Run
 from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.trajectories import Trajectory
-from py_core.routing.embedder import EmbedderError, SentenceEmbedder
+from py_core.routing.embedder import EmbedderError
+from tests.services import BASE
 from tests.tiny_adapters import drawn
 
 pytestmark = pytest.mark.asyncio
@@ -36,25 +33,9 @@ FERRY, HERON = "What is the ferry to Sandholm called?", "It is called the Grey H
 BAKERY, FIVE = "When does the bakery at the harbour open?", "At five in the morning."
 
 
-@pytest.fixture(scope="module")
-def embedder(dist: Path) -> SentenceEmbedder:
-    return open_embedder()
-
-
 @pytest.fixture
-async def services(
-    tiny_path: Path, open_model: Callable[..., Awaitable[Model]], embedder: SentenceEmbedder, tmp_path: Path
-) -> AsyncIterator[Services]:
-    model = await open_model(tiny_path)
-
-    async def learning(memory: Memory) -> LearningService:
-        return await LearningService.open(model, "00" * 32, embedder, memory, shipped_gate())
-
-    services = Services(NativeCrypto())
-    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-    await services.learn_with(learning)
-    yield services
-    await services.close()
+async def learner(tiny_path: Path, open_model: Callable[..., Awaitable[Model]]) -> Model:
+    return await open_model(tiny_path)
 
 
 @pytest.fixture
@@ -243,7 +224,7 @@ async def test_trainings_are_told_as_they_were_decided(api: LearningApi, service
     assert services.memory is not None
     why = "It gives 100% of the answers."
     run = Run(
-        "00" * 32, "refused", why, lessons=("a",), probe={"base": 21.0, "after": 21.5}, recall={"after": 1.0},
+        BASE, "refused", why, lessons=("a",), probe={"base": 21.0, "after": 21.5}, recall={"after": 1.0},
         steps={"cross_entropy": [3.0, 0.5]}, norm=2.5, tokens=900, seconds=4.0,
     )  # fmt: skip
     await services.memory.revisions.keep(run, None)
@@ -264,7 +245,7 @@ async def test_what_the_last_training_had_is_told_and_that_a_chosen_adapter_leav
     assert services.learning is not None
     assistant = Assistant(services.learning.model)
     api = LearningApi(services, lambda: assistant.leaves_out)
-    await services.memory.revisions.keep(Run("00" * 32, "refused", "It was too much.", lessons=("a",)), None)
+    await services.memory.revisions.keep(Run(BASE, "refused", "It was too much.", lessons=("a",)), None)
     await services.consolidate_with(assistant.adapters, assistant.adapters.use_learned)
     await services.learn_idly(idle_loops(services), nullcontext, FileLock(tmp_path / "lock"), idle_seconds=3600)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,30 +11,20 @@ import pytest
 from app.assistant import Assistant, Delta
 from app.conversation import Conversation, Event, Stored
 from app.feedback import Feedback, FeedbackError
-from app.learning_service import Learned, LearningService
+from app.learning_service import Learned
 from app.lesson_imprints import LessonError
-from app.native_services import native_router_parts
 from app.router_factory import RouterParts
-from app.routing_service import RoutingService
 from app.services import Services
-from app.shipped_gate import shipped_gate
 from app.turn_details import turn_entries
 from py_core.loading import Model
 from py_core.memory.branches import Branches
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.lessons import Lesson
-from py_core.memory.memory import Memory
-from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.trajectories import Trajectory
+from tests.services import memory_of
 
 OpenModel = Callable[..., Awaitable[Model]]
 CRASH = "why does my page crash when I scroll"
 DENTIST, QUILL, ASKED = "my dentist is Dr. Quill", "Your dentist is Dr. Quill.", "Who is my dentist?"
-
-
-@pytest.fixture(scope="module")
-def parts(dist: Path) -> RouterParts:
-    return native_router_parts()
 
 
 @pytest.fixture
@@ -43,20 +33,13 @@ async def model(tiny_path: Path, open_model: OpenModel) -> Model:
 
 
 @pytest.fixture
-async def services(parts: RouterParts, model: Model, tmp_path: Path) -> AsyncIterator[Services]:
-    async def routing(memory: Memory) -> RoutingService:
-        return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
+def router(parts: RouterParts) -> RouterParts:
+    return parts
 
-    async def learning(memory: Memory) -> LearningService:
-        return await LearningService.open(model, "ab" * 32, parts.embedder, memory, shipped_gate())
 
-    services = Services(NativeCrypto())
-    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-    await services.route_with(routing)
-    await services.learn_with(learning)
-    assert services.why_not_learning is None
-    yield services
-    await services.close()
+@pytest.fixture
+def learner(model: Model) -> Model:
+    return model
 
 
 @pytest.fixture
@@ -69,11 +52,6 @@ def conversation(model: Model, services: Services) -> Conversation:
     conversation = Conversation(Assistant(model, max_tokens=48), services)
     conversation.recorder.idle_seconds = 0.0
     return conversation
-
-
-def memory_of(services: Services) -> Memory:
-    assert services.memory is not None
-    return services.memory
 
 
 async def ask(conversation: Conversation, text: str) -> str:
