@@ -16,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +176,7 @@ def dist(made_files: dict[str, Path]) -> Path:
 def kernel_wasm() -> Callable[..., Path]:
     """kernel_wasm(build) -> one of the builds of web/kernels, where none is named the one that runs natively"""
 
+    @cache  # to look whether it is up to date waits for whatever is built at the time
     def compiled(build: str = build_outputs.MODEL_BUILDS[0]) -> Path:
         try:
             return kernels.kernel_path(build)
