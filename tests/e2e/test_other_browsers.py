@@ -42,7 +42,7 @@ def missing(what: str) -> None:
     pytest.skip(f"{what} is not installed, and only on Debian does the build install it.")
 
 
-def test_firefox_answers_with_several_workers_also_when_the_server_is_gone(files: PlainServer) -> None:
+def test_firefox_answers_with_several_workers(files: PlainServer) -> None:
     program = find_firefox()
     if program is None:
         return missing("Firefox")
@@ -51,6 +51,17 @@ def test_firefox_answers_with_several_workers_also_when_the_server_is_gone(files
         assert answer(tab) > 0
         assert tab.evaluate("() => sonata.info.adapter") == "CPU, 2 workers, relaxed SIMD"
         assert tab.evaluate("() => sonata.info.notice") is None, "the model is kept"
+        assert tab.console_errors() == []
+
+
+@pytest.mark.all
+def test_firefox_answers_also_when_the_server_is_gone(files: PlainServer) -> None:
+    program = find_firefox()
+    if program is None:
+        return missing("Firefox")
+    with firefox(program) as tab:
+        tab.open(f"{files.url}/{QUERY}")
+        assert answer(tab) > 0
         tab.wait_for("() => document.documentElement.dataset.offline === 'ready'")
         files.stop()
         tab.open(f"{files.url}/{QUERY}")
