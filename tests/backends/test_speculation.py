@@ -170,6 +170,7 @@ async def test_two_answers_at_once_keep_their_own_guesses(
 async def test_workers_that_die_in_a_guess_cost_time_only(
     tmp_path: Path, kernel_wasm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(step_times, "MAX_BATCH", 2)  # many runs to die in, however fast a step is
     host = DyingHost(kernel_wasm())
     backend = (await open_pair(written(tmp_path), host)).other
     assert isinstance(backend, PipelinedBackend)

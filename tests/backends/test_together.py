@@ -132,7 +132,10 @@ async def test_what_cannot_be_decoded_together_is_refused(backend: Backend) -> N
         await together(backend, [sequences[0], backend.new_sequence()], 5, [GREEDY] * 2)
 
 
-async def test_workers_that_die_cost_time_only(tmp_path: Path, kernel_wasm) -> None:
+async def test_workers_that_die_cost_time_only(tmp_path: Path, kernel_wasm, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Many runs to die in, however fast a step is, and never more lost ones in a row than a backend bears.
+    monkeypatch.setattr(step_times, "MAX_BATCH", 8)
+    monkeypatch.setattr(step_times, "MOST_BATCHES", 1)
     host = DyingHost(kernel_wasm())
     backend = (await open_pair(written(tmp_path), host)).other
     texts = [prompt(30 + at, seed=at) for at in range(4)]

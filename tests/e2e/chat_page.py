@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -187,6 +188,12 @@ class ChatPage:
         )
         now = await self.state()
         assert now == state, f"{now}: {await self.page.inner_text('#banner')}"
+
+    async def until(self, script: str) -> None:
+        """Wait until a promise has a true value: `wait_for_function` takes the promise itself for true."""
+        pause = "await new Promise((again) => setTimeout(again, 20))"
+        waiting = self.page.evaluate(f"async () => {{ while (!(await ({script}))) {pause}; }}")
+        await asyncio.wait_for(waiting, LOAD_SECONDS)
 
     async def routed(self, state: str = "ready") -> None:
         """Wait until the router is ready, or in another state of the memory's info."""

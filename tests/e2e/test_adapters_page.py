@@ -309,4 +309,4 @@ async def test_delete_everything_counts_adapters_and_deletes_them(chat: ChatPage
     await expect(question).to_contain_text("save the adapters in Settings, Model")
     await question.get_by_role("button", name="Delete everything").click()
     await expect(model_line(chat)).not_to_contain_text(" with ")
-    await chat.page.wait_for_function(f"async () => !(await {STORED}).length")
+    await chat.until(f"{STORED}.then((all) => !all.length)")

@@ -40,8 +40,7 @@ async def kept(chat: ChatPage) -> None:
 
 async def stored(chat: ChatPage, wanted: str) -> None:
     """Wait until the conversations are as `wanted`: an answer is stored a moment after it ends."""
-    conversations = "async () => (await sonata.engine.memory.conversations()).items"
-    await chat.page.wait_for_function(f"async () => ({wanted})(await ({conversations})())")
+    await chat.until(f"sonata.engine.memory.conversations().then(({{ items }}) => ({wanted})(items))")
 
 
 async def agent_of(chat: ChatPage, text: str) -> str:

@@ -49,8 +49,8 @@ async def test_how_answers_are_made_is_chosen_and_kept(ready_chat: ChatPage, scr
     await part.get_by_label("As the agent says").check()
     await part.get_by_label("Your instructions").fill("")
     await part.get_by_label("Your instructions").blur()
-    await ready_chat.page.wait_for_function(
-        "async () => !(await sonata.engine.memory.policies()).some(({ name }) => name.startsWith('answers.'))"
+    await ready_chat.until(
+        "sonata.engine.memory.policies().then((all) => !all.some(({ name }) => name.startsWith('answers.')))"
     )
 
 
@@ -118,7 +118,7 @@ async def test_what_runs_the_real_engine_is_what_was_chosen(ready_chat: ChatPage
     assert min(sizes[1:]) * 1e6 >= fit["weights"] + fit["pages"] + fit["scratch"]  # what is offered fits
     await part.locator("#memory").select_option("1000")
     await ready_chat.wait_for("ready")
-    await page.wait_for_function("async () => (await sonata.engine.memoryUse()).limit === 1e9")
+    await ready_chat.until("sonata.engine.memoryUse().then(({ limit }) => limit === 1e9)")
     await part.locator("#memory").scroll_into_view_if_needed()
     await page.screenshot(path=screenshots / "settings-memory.png")
     await ready_chat.close_panel()
