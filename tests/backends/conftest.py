@@ -15,10 +15,6 @@ ON_THE_GPU = {"webgpu", "device"}
 """How the parameters of fixtures name it."""
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "every_backend: in the gate on the GPU, too")
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:

@@ -33,6 +33,12 @@ SET = """(text) => {
 }"""
 
 
+@pytest.fixture(scope="module")
+def tiny_query() -> str:
+    """A page of its own: another test's choices in a panel would show."""
+    return "?backend=wasm&workers=1&max_tokens=8&looks"
+
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def full(ready_chat: ChatPage) -> AsyncIterator[ChatPage]:
     await ready_chat.page.emulate_media(color_scheme="light", reduced_motion="reduce")

@@ -80,19 +80,13 @@ async def open_tab(tabs: Tabs) -> AsyncIterator[Callable[[], Awaitable[Tab]]]:
     await tabs.end_test()
 
 
-@pytest.fixture(scope="session")
-def limited_tab(browser_thread: BrowserThread, chromium: Browser, site: str) -> Iterator[LimitedTab]:
+@pytest.fixture
+def limited(browser_thread: BrowserThread, chromium: Browser, site: str) -> Iterator[LimitedTab]:
+    """A tab of a window of its own, whose origin may store no more than the test says."""
     context = browser_thread.wait(chromium.new_context())
     tab = Tab.open(browser_thread, context, site)
     yield LimitedTab(tab, site, browser_thread.wait(context.new_cdp_session(tab.page)))
     browser_thread.wait(context.close())
-
-
-@pytest_asyncio.fixture
-async def limited(limited_tab: LimitedTab) -> AsyncIterator[LimitedTab]:
-    """A tab of a window of its own, whose origin may store no more than the test says; empty, and without a limit."""
-    yield limited_tab
-    await limited_tab.end_test()
 
 
 @pytest.fixture

@@ -55,17 +55,6 @@ START = """async (source) => {
 }"""
 
 
-DELETE_ALL = """async () => {
-  for (const { name } of await indexedDB.databases()) {
-    await new Promise((resolve, reject) => {
-      const request = indexedDB.deleteDatabase(name);
-      request.onsuccess = resolve;
-      request.onerror = () => reject(request.error);
-    });
-  }
-}"""
-
-
 class BrowserThread:
     """Playwright on an event loop of its own, in a thread."""
 
@@ -171,10 +160,6 @@ class LimitedTab:
         """While there is no database: a later one counts for new databases only. None: as much as there is."""
         size = {} if nbytes is None else {"quotaSize": nbytes}
         await self.tab.thread.do(self.session.send("Storage.overrideQuotaForOrigin", {"origin": self.site, **size}))
-
-    async def end_test(self) -> None:
-        await self.set_quota(None)
-        await self.tab.evaluate(DELETE_ALL)
 
 
 async def _worker(route: Route) -> None:
