@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,12 @@ from chat_page import ChatPage
 from playwright.async_api import expect
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
-POLICY = """async ([name, part]) => (await sonata.engine.memory.policies())
-  .some((one) => one.name === name && String(one.value).includes(part))"""
+
+
+def policy_is(name: str, part: str) -> str:
+    """A promise: whether the memory has this policy, with `part` in its value."""
+    wanted = f"one.name === {json.dumps(name)} && String(one.value).includes({json.dumps(part)})"
+    return f"sonata.engine.memory.policies().then((all) => all.some((one) => {wanted}))"
 
 
 async def test_how_answers_are_made_is_chosen_and_kept(ready_chat: ChatPage, screenshots: Path) -> None:
@@ -21,11 +26,11 @@ async def test_how_answers_are_made_is_chosen_and_kept(ready_chat: ChatPage, scr
     await part.get_by_label("Your instructions").fill("Call me Zorbina.")
     await part.get_by_label("Your instructions").blur()
     await expect(part.get_by_role("status")).to_contain_text("Saved")
-    await ready_chat.page.wait_for_function(POLICY, arg=["answers.instructions", "Call me Zorbina."])
+    await ready_chat.until(policy_is("answers.instructions", "Call me Zorbina."))
 
     await part.get_by_label("Balanced").check()
     await expect(part.get_by_label("Balanced")).to_be_checked()
-    await ready_chat.page.wait_for_function(POLICY, arg=["answers.sampling", "balanced"])
+    await ready_chat.until(policy_is("answers.sampling", "balanced"))
     await part.get_by_label("Your own settings").check()
     temperature = part.get_by_label("Temperature")
     await temperature.fill("-2")
@@ -34,7 +39,7 @@ async def test_how_answers_are_made_is_chosen_and_kept(ready_chat: ChatPage, scr
     await temperature.fill("0.3")
     await temperature.press("Tab")
     await expect(part.get_by_role("alert")).to_be_hidden()
-    await ready_chat.page.wait_for_function(POLICY, arg=["answers.sampling", '"temperature":0.3'])
+    await ready_chat.until(policy_is("answers.sampling", '"temperature":0.3'))
     await ready_chat.page.screenshot(path=screenshots / "settings-answers.png")
     assert await found_by_axe(ready_chat.page) == []
 
