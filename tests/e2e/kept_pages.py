@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from chat_page import LOAD_SECONDS, NO_SERVICE_WORKER, PATIENCE_SECONDS, ChatPage
 from playwright.async_api import Browser, Download, Error
-from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 VIEWPORT = {"width": 1280, "height": 800}
 TIME_ZONE = "Pacific/Kiritimati"
@@ -116,7 +115,7 @@ RESTORE = """async (first) => {
   }
   return same;
 }"""
-FORGET = f"""async (first) => {{
+FORGET_ONCE = f"""async (first) => {{
   const now = await ({LOOK})();
   const differs = (name) => JSON.stringify(now[name]) !== JSON.stringify(first[name]);
   if (differs('adapters')) await import('/storage/adapter_store.js').then((store) => store.removeAdapters());
@@ -127,6 +126,14 @@ FORGET = f"""async (first) => {{
   if (differs('notices')) for (const close of document.querySelectorAll('.notice-close')) close.click();
   return Object.keys(first).every((name) => !differs(name));
 }}"""
+FORGET = f"""async ([first, patience]) => {{
+  for (const end = performance.now() + patience; performance.now() < end;) {{
+    if (await ({FORGET_ONCE})(first)) return true;
+    await new Promise((again) => setTimeout(again, 50));
+  }}
+  return false;
+}}"""
+"""Whether all is as at first, in the end: what a test said last may be stored a moment later."""
 
 
 @dataclass(frozen=True)
@@ -197,9 +204,7 @@ class KeptPage:
         elif own or not same or await chat.state() != "ready":
             await page.reload()
         await chat.wait_for("ready", LOAD_SECONDS)
-        try:
-            await page.wait_for_function(FORGET, arg=self.first, timeout=PATIENCE_SECONDS * 1000, polling=50)
-        except PlaywrightTimeout:
+        if not await page.evaluate(FORGET, [self.first, PATIENCE_SECONDS * 1000]):
             now = await page.evaluate(LOOK)
             left += [f"{name}: {now[name]}" for name in self.first if now[name] != self.first[name]]
             self.is_spoilt = True

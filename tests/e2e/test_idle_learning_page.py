@@ -126,7 +126,7 @@ async def test_a_correction_is_trained_though_the_tab_is_killed_answers_by_itsel
     await facts.press("Enter")
     for on in (False, True):
         await used.press("Space")
-        await chat.page.wait_for_function(IN_USE, arg=on, timeout=PATIENCE)
+        await chat.until(f"({IN_USE})({str(on).lower()})")
         await expect(used).to_be_checked(checked=on)
         await expect(used).to_be_focused()
         await expect(adapter.get_by_role("listitem")).to_be_visible()  # what was opened stays open

@@ -56,7 +56,7 @@ async def test_a_reload_keeps_the_chat_on_the_page_and_in_the_model(plain_chat: 
     answer = await plain_chat.ask(FIRST)
     alone = await prompt_tokens(plain_chat)
     await stored(plain_chat)
-    await plain_chat.page.wait_for_function(PAGES_ARE_KEPT)
+    await plain_chat.until(f"({PAGES_ARE_KEPT})()")
 
     await plain_chat.page.reload()
     await expect(plain_chat.page.locator(".question .body")).to_have_text([FIRST])  # before the model is loaded
