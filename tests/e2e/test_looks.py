@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from chat_page import ChatPage
+from chat_page import ChatPage, fresh_tab
 from full_memory import SKY, furnish, open_chat
 from looks import MOST_DIFFERENT, check_look, difference, small_picture
-from playwright.async_api import expect
+from playwright.async_api import Browser, expect
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
@@ -33,19 +33,14 @@ SET = """(text) => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def tiny_query() -> str:
-    """A page of its own: another test's choices in a panel would show."""
-    return "?backend=wasm&workers=1&max_tokens=8&looks"
-
-
 @pytest_asyncio.fixture(loop_scope="session")
-async def full(ready_chat: ChatPage) -> AsyncIterator[ChatPage]:
-    await ready_chat.page.emulate_media(color_scheme="light", reduced_motion="reduce")
-    await furnish(ready_chat)
-    yield ready_chat
-    await size(ready_chat, "desktop")
-    await ready_chat.page.emulate_media(color_scheme="light", reduced_motion="no-preference")
+async def full(browser: Browser, tiny_site: str) -> AsyncIterator[ChatPage]:
+    """A page of its own: another test's choices in a panel would show."""
+    async with fresh_tab(browser, tiny_site) as chat:
+        await chat.page.emulate_media(color_scheme="light", reduced_motion="reduce")
+        await chat.open_ready("?backend=wasm&workers=1&max_tokens=8")
+        await furnish(chat)
+        yield chat
 
 
 async def size(chat: ChatPage, name: str) -> None:
