@@ -18,9 +18,11 @@ SHOW = """async ([text, piece]) => {
     if (piece < text.length) await new Promise(requestAnimationFrame);
   }
   view.finish();
-  for (let before = -1; before !== draws;) {
-    before = draws;
-    for (let turn = 0; turn < 5; turn += 1) await new Promise((resolve) => setTimeout(resolve));
+  // All of it is drawn once nothing waits in the tail; a busy machine may take many turns to come to a slice.
+  const waiting = () => parent.children[1].childNodes.length > 0;
+  for (let before = -1, still = 0; still < (waiting() ? 500 : 20); before = draws) {
+    await new Promise((resolve) => setTimeout(resolve));
+    still = before === draws ? still + 1 : 0;
   }
   const count = (selector) => parent.querySelectorAll(selector).length;
   const [settled, tail] = parent.children;
