@@ -21,8 +21,6 @@ VIEWPORT = {"width": 1280, "height": 800}
 TIME_ZONE = "Pacific/Kiritimati"
 """Fourteen hours ahead of UTC: the time that an answer tells is that of the page, or it is wrong by a day."""
 DOWNLOAD_SECONDS = 10.0
-FORGETTING_SECONDS = 20.0
-"""After that the page is given up, and the next test gets another one."""
 MOST_SECONDS = LOAD_SECONDS + 2 * PATIENCE_SECONDS
 ALLOWED = ("axe", "katex", "Chart", "pdfjsLib", "sonata", "renderMathInElement")
 """Globals of libraries that the page, or a test of any view, loads when it first needs them."""
@@ -64,6 +62,7 @@ LOOK = """async () => {
     'style sheets': document.adoptedStyleSheets.length,
   };
 }"""
+SETTLED = "() => !['opening', undefined].includes(document.documentElement.dataset.routing)"
 GLOBALS = """(known) => Object.keys(window).filter((name) => !known.includes(name) && !/^(_|\\d+$)/.test(name))"""
 CARELESS = """() => ({
   dialogs: [...document.querySelectorAll('dialog[open]')].map((dialog) => dialog.innerText.slice(0, 40)),
@@ -171,6 +170,8 @@ class KeptPage:
             await chat.use_stand_in()
         page.on("download", lambda download: self.downloads.append(download))
         await chat.open_ready(self.kind.query)
+        if not self.kind.stand_in:  # the router notes in the memory which embedder it has
+            await page.wait_for_function(SETTLED)
         self.first = await page.evaluate(LOOK)
         self.known = [*await page.evaluate("Object.keys(window)"), *ALLOWED]
         self.listeners, self.routes = self._listeners(), self._routes()
@@ -206,12 +207,9 @@ class KeptPage:
         elif own or not same or await chat.state() != "ready":
             await page.reload()
         await chat.wait_for("ready", LOAD_SECONDS)
-        if not await page.evaluate(FORGET, [self.first, FORGETTING_SECONDS * 1000]):
+        if not await page.evaluate(FORGET, [self.first, PATIENCE_SECONDS * 1000]):
             now = await page.evaluate(LOOK)
-            # The page writes records of its own accord, too: if it goes on, the next test gets another page.
-            taken_back = ("what was put into the memory",)
-            differing = [name for name in self.first if now[name] != self.first[name] and name not in taken_back]
-            left += [f"{name}: {now[name]}" for name in differing]
+            left += [f"{name}: {now[name]}" for name in self.first if now[name] != self.first[name]]
             self.is_spoilt = True
         chat.errors.clear()
         chat.requests.clear()
