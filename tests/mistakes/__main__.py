@@ -252,10 +252,13 @@ def main() -> int:
         for one in read_mistakes()
         if not options.names or any(name == one.room or name in one.what for name in options.names)
     ]
+    if not mistakes:
+        rooms = ", ".join(path.stem for path in sorted(HERE.glob("*.toml")))
+        parser.error(f"no mistake has {' or '.join(options.names)} in its name; the files are {rooms}")
     rows = []
     with tempfile.TemporaryDirectory(prefix="sonata-mistakes-") as place, ExitStack() as stack:
         workers = [stack.enter_context(Worker(Path(place) / str(number))) for number in range(options.workers)]
-        good = bool(mistakes) and (bool(options.find) or do_pass(mistakes, workers[0]))
+        good = bool(options.find) or do_pass(mistakes, workers[0])
         for outcome in try_all(mistakes, options.find, workers):
             good &= show(outcome, bool(options.find))
             caught = [{"test": test, "seconds": result.seconds} for test, result in outcome.caught.items()]
