@@ -52,7 +52,7 @@ def ways() -> Iterator[ParameterSet]:
             yield pytest.param(backend, variant, id=f"{backend}-{name}", marks=marks)
 
 
-@pytest.mark.parametrize(("load_backend", "variant"), ways(), indirect=["load_backend"])
+@pytest.mark.parametrize(("load_backend", "variant"), list(ways()), indirect=["load_backend"])
 async def test_every_position_has_the_logits_of_transformers(
     variant: Variant, load_backend: BackendLoader, tmp_path: Path
 ) -> None:

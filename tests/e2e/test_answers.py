@@ -72,6 +72,7 @@ async def test_code_of_no_or_an_unknown_language_is_plain(page_alone: ChatPage) 
 async def test_code_is_copied_as_it_was_written(page_alone: ChatPage) -> None:
     code = "\n".join(f"let answer{number} = '<42>';" for number in range(800))
     body = await show(page_alone, f"```js\n{code}\n```", piece=5000)
+    await expect(body.locator("pre > code").last).to_contain_text("answer799 = '<42>';")  # all of it is drawn
     copied = """async () => {
       let text;
       navigator.clipboard.writeText = async (given) => { text = given; };

@@ -240,11 +240,11 @@ async def test_what_the_chat_is_asked_to_remember_is_shown_again_after_a_reload_
     await expect(chat.under_answer("Good")).to_have_count(0)  # there is nothing to judge
     await chat.page.reload()
     await chat.wait_for("ready")
+    await chat.can_learn()  # before that Undo asks to be tried again
     again = chat.page.get_by_role("region", name="Learned", exact=True)
     await again.get_by_role("button", name="Undo").click()
     await expect(again).to_contain_text("Undone.")
     assert (await chat.page.evaluate("sonata.engine.learning.lessons({ search: 'dentist' })"))["items"] == []
-    await chat.can_learn()
 
 
 async def test_loops_are_switched_off_paused_and_run_and_their_plots_have_tables(chat: LearningPage) -> None:
