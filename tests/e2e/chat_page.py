@@ -157,18 +157,21 @@ class ChatPage:
         await self.page.click("#models-button")
         await self.page.wait_for_selector("#models")
 
-    async def use_stand_in(self) -> None:
-        """Before `open`: a worker without a model (stand_in_worker.js), and the site's modules in place of those that
-        the build joined, so that a test can import one."""
+    async def use_stand_in(self, apart: bool = False) -> None:
+        """Before `open`: a worker without a model (stand_in_worker.js).
+
+        apart: the page's modules come one by one, so that a test can import one; it starts three times slower.
+        """
 
         async def fulfill(route: Route) -> None:
             headers = {"Cross-Origin-Embedder-Policy": "require-corp", "Cross-Origin-Resource-Policy": "same-origin"}
             await route.fulfill(body=STAND_IN.read_text("utf-8"), content_type="text/javascript", headers=headers)
 
         await self.page.add_init_script(NO_SERVICE_WORKER)  # which would fetch the real one
-        await self.page.route("**/worker.js", fulfill)
-        apart = "import '../main.js';"
-        await self.page.route("**/bundle/main.js", lambda to: to.fulfill(body=apart, content_type="text/javascript"))
+        await self.page.route("**/engine/worker.js", fulfill)
+        if apart:
+            main = "import '../main.js';"
+            await self.page.route("**/bundle/main.js", lambda to: to.fulfill(body=main, content_type="text/javascript"))
 
     async def allow_host(self, url: str) -> None:
         """Before `open`: models may come from this server, as if the user had allowed it in Settings, Model."""

@@ -18,9 +18,10 @@ from playwright.async_api import Browser, BrowserContext, Page, Route, async_pla
 from small_site import MODEL, SmallSite
 
 from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG
+from tests.chromium import TEST_FLAGS
 
 TINY_QUERY = "?backend=wasm&workers=1&max_tokens=8"
-SHARED = ("page_alone", "plain_chat", "ready_chat", "real_chat")
+SHARED = ("page_alone", "page_apart", "plain_chat", "ready_chat", "real_chat")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -50,13 +51,14 @@ async def browser(chromium_path: Path) -> AsyncIterator[Browser]:
     """Chromium with WebGPU."""
     expect.set_options(timeout=PATIENCE_SECONDS * 1000)  # a machine may be busy: what is awaited comes, or never does
     async with async_playwright() as playwright:
-        running = await playwright.chromium.launch(executable_path=chromium_path, args=[*CHROMIUM_FLAGS, WEBGPU_FLAG])
+        running = await playwright.chromium.launch(executable_path=chromium_path, args=[*TEST_FLAGS, WEBGPU_FLAG])
         yield running
         await running.close()
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser_without_webgpu(chromium_path: Path) -> AsyncIterator[Browser]:
+    """With WebAssembly that V8 optimizes, as users have it."""
     async with async_playwright() as playwright:
         running = await playwright.chromium.launch(executable_path=chromium_path, args=CHROMIUM_FLAGS)
         yield running
@@ -88,17 +90,27 @@ async def python_page(browser: Browser, site: str) -> AsyncIterator[Page]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def kept_pages(browser: Browser) -> AsyncIterator[KeptPages]:
-    """The pages that tests share; `page_alone`, `ready_chat`, `plain_chat` and `real_chat` lend them."""
-    pages = KeptPages(browser)
+async def kept_pages(browser: Browser, chromium_path: Path) -> AsyncIterator[KeptPages]:
+    """The pages that tests share; `page_alone`, `page_apart`, `ready_chat`, `plain_chat` and `real_chat` lend them."""
+    flags = [*CHROMIUM_FLAGS, WEBGPU_FLAG]  # they run long enough for optimized WebAssembly
+    running = await browser.browser_type.launch(executable_path=chromium_path, args=flags)
+    pages = KeptPages(running)
     yield pages
     await pages.close()
+    await running.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def page_alone(kept_pages: KeptPages, site: str, request: pytest.FixtureRequest) -> AsyncIterator[ChatPage]:
     """The page with the stand-in worker, ready, as it is when it is first opened. See `kept_pages.py`."""
     async with kept_pages.lend(Kind(site, "", stand_in=True), request.node) as chat:
+        yield chat
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page_apart(kept_pages: KeptPages, site: str, request: pytest.FixtureRequest) -> AsyncIterator[ChatPage]:
+    """As `page_alone`, with its modules one by one: for a test that imports one of them."""
+    async with kept_pages.lend(Kind(site, "", stand_in=True, apart=True), request.node) as chat:
         yield chat
 
 

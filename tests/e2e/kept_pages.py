@@ -139,11 +139,15 @@ FORGET = f"""async ([first, patience]) => {{
 
 @dataclass(frozen=True)
 class Kind:
-    """stand_in: a worker without a model (stand_in_worker.js). is_large: the model is; only one such page is open."""
+    """stand_in: a worker without a model. apart: see `ChatPage.use_stand_in`.
+
+    is_large: the model is; only one such page is open.
+    """
 
     site: str
     query: str
     stand_in: bool = False
+    apart: bool = False
     is_large: bool = False
 
     @property
@@ -167,7 +171,7 @@ class KeptPage:
     async def begin(self) -> None:
         chat, page = self.chat, self.chat.page
         if self.kind.stand_in:
-            await chat.use_stand_in()
+            await chat.use_stand_in(self.kind.apart)
         page.on("download", lambda download: self.downloads.append(download))
         await chat.open_ready(self.kind.query)
         if not self.kind.stand_in:  # the router notes in the memory which embedder it has

@@ -167,6 +167,10 @@ async function answer(text, events, again) {
   let newTokens = 0;
   for (const word of words) {
     if (stopped) break;
+    if (newTokens === 3 && text.includes('no device')) {
+      events.push({ type: 'error', kind: 'DeviceLostError', details: null, message: 'The connection to the graphics card was lost.' });
+      return;
+    }
     events.push({ type: 'delta', text: word });
     newTokens += 1;
     await sleep(text.includes('slowly') ? 50 : 1);

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from chat_page import ChatPage
-from joined_stand_in import joined_stand_in_tab
+from chat_page import ChatPage, fresh_tab
 from plain_server import PlainServer
 from playwright.async_api import Browser, Locator, expect
 
@@ -21,7 +20,8 @@ GIVEN = "sonata.info.given"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def module_chat(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
-    async with joined_stand_in_tab(browser, site) as chat:
+    async with fresh_tab(browser, site) as chat:
+        await chat.use_stand_in()
         await chat.page.goto(f"{site}/THIRD_PARTY.txt")
         yield chat
 

@@ -42,8 +42,8 @@ CODE = 'def area(r):\n    # of a circle\n    return 3.14 * r ** 2, "m²"'
 
 
 @pytest.mark.parametrize("piece", [10**9, 9])
-async def test_code_has_its_language_and_colours(page_alone: ChatPage, piece: int) -> None:
-    body = await show(page_alone, f"Look:\n\n```py\n{CODE}\n```\n\nThat is it.", piece=piece)
+async def test_code_has_its_language_and_colours(page_apart: ChatPage, piece: int) -> None:
+    body = await show(page_apart, f"Look:\n\n```py\n{CODE}\n```\n\nThat is it.", piece=piece)
 
     await expect(body.locator(".code-language")).to_have_text("Python")
     await expect(body.locator(".code-comment")).to_have_text("# of a circle")
@@ -53,8 +53,8 @@ async def test_code_has_its_language_and_colours(page_alone: ChatPage, piece: in
     await expect(body.locator(".code-title")).to_have_text("area")
 
 
-async def test_a_string_that_began_in_an_earlier_part_of_long_code_is_still_one(page_alone: ChatPage) -> None:
-    body = await show(page_alone, '```python\ntext = """\n' + "x = 1\n" * 2000 + '"""\nx = 1\n```')
+async def test_a_string_that_began_in_an_earlier_part_of_long_code_is_still_one(page_apart: ChatPage) -> None:
+    body = await show(page_apart, '```python\ntext = """\n' + "x = 1\n" * 2000 + '"""\nx = 1\n```')
     last = body.locator("pre > code").last
     await last.scroll_into_view_if_needed()
     await expect(last.locator(".code-number")).to_have_text("1")
@@ -62,16 +62,16 @@ async def test_a_string_that_began_in_an_earlier_part_of_long_code_is_still_one(
     await expect(body.locator("pre > code").first.locator(".code-number")).to_have_count(0)
 
 
-async def test_code_of_no_or_an_unknown_language_is_plain(page_alone: ChatPage) -> None:
-    body = await show(page_alone, "```\nlet a\n```\n\n```brainrot x\n+-<b>\n```\n\n    indented")
+async def test_code_of_no_or_an_unknown_language_is_plain(page_apart: ChatPage) -> None:
+    body = await show(page_apart, "```\nlet a\n```\n\n```brainrot x\n+-<b>\n```\n\n    indented")
     await expect(body.locator(".code-language")).to_have_text(["Code", "brainrot", "Code"])
     assert await body.locator("pre").all_text_contents() == ["let a", "+-<b>", "indented"]
     await expect(body.locator("pre span")).to_have_count(0)
 
 
-async def test_code_is_copied_as_it_was_written(page_alone: ChatPage) -> None:
+async def test_code_is_copied_as_it_was_written(page_apart: ChatPage) -> None:
     code = "\n".join(f"let answer{number} = '<42>';" for number in range(800))
-    body = await show(page_alone, f"```js\n{code}\n```", piece=5000)
+    body = await show(page_apart, f"```js\n{code}\n```", piece=5000)
     await expect(body.locator("pre > code").last).to_contain_text("answer799 = '<42>';")  # all of it is drawn
     copied = """async () => {
       let text;
@@ -81,13 +81,13 @@ async def test_code_is_copied_as_it_was_written(page_alone: ChatPage) -> None:
       delete navigator.clipboard.writeText;
       return text;
     }"""
-    assert await page_alone.page.evaluate(copied) == code
+    assert await page_apart.page.evaluate(copied) == code
     await expect(body.get_by_role("button", name="Copy the code")).to_have_text("Copied")
 
 
-async def test_growing_code_keeps_its_elements_and_the_focus(page_alone: ChatPage) -> None:
-    await show(page_alone, "x")
-    kept = await page_alone.page.evaluate(
+async def test_growing_code_keeps_its_elements_and_the_focus(page_apart: ChatPage) -> None:
+    await show(page_apart, "x")
+    kept = await page_apart.page.evaluate(
         """async (code) => {
           const { AnswerView } = await import('./chat/answer_view.js');
           const body = document.querySelector('.answer .body');
@@ -116,14 +116,14 @@ BUSY = """addEventListener('message', ({ data }) => {
 postMessage('ready');"""
 
 
-async def test_code_that_takes_too_long_stays_plain_and_the_next_one_is_highlighted(page_alone: ChatPage) -> None:
+async def test_code_that_takes_too_long_stays_plain_and_the_next_one_is_highlighted(page_apart: ChatPage) -> None:
     async def fulfill(route: Route) -> None:
         headers = {"Cross-Origin-Embedder-Policy": "require-corp", "Cross-Origin-Resource-Policy": "same-origin"}
         await route.fulfill(body=BUSY, content_type="text/javascript", headers=headers)
 
-    page = await page_alone.page.context.new_page()
+    page = await page_apart.page.context.new_page()
     await page.route("**/highlight_worker.js", fulfill)
-    await page.goto(f"{page_alone.site}/THIRD_PARTY.txt")
+    await page.goto(f"{page_apart.site}/THIRD_PARTY.txt")
     runs = await page.evaluate(
         """async () => {
           const { highlight } = await import('./chat/highlighter.js');
@@ -134,32 +134,32 @@ async def test_code_that_takes_too_long_stays_plain_and_the_next_one_is_highligh
     assert runs == [None, [["keyword", 1]]]
 
 
-async def test_nothing_is_loaded_for_code_and_formulas_before_there_are_any(page_alone: ChatPage) -> None:
-    await page_alone.open_ready()
-    page_alone.requests.clear()
-    await page_alone.ask("list")
+async def test_nothing_is_loaded_for_code_and_formulas_before_there_are_any(page_apart: ChatPage) -> None:
+    await page_apart.open_ready()
+    page_apart.requests.clear()
+    await page_apart.ask("list")
     late = ("highlight", "katex", "code.css")
-    assert not [url for url in page_alone.requests if any(name in url for name in late)]
-    await page_alone.ask("formula")
-    await expect(page_alone.page.locator(".katex")).to_have_count(2)
-    assert [url for url in page_alone.requests if "katex.min.js" in url]
-    assert not [url for url in page_alone.requests if "highlight" in url]
-    assert not [url for url in page_alone.requests if not url.startswith(page_alone.site)]
+    assert not [url for url in page_apart.requests if any(name in url for name in late)]
+    await page_apart.ask("formula")
+    await expect(page_apart.page.locator(".katex")).to_have_count(2)
+    assert [url for url in page_apart.requests if "katex.min.js" in url]
+    assert not [url for url in page_apart.requests if "highlight" in url]
+    assert not [url for url in page_apart.requests if not url.startswith(page_apart.site)]
 
 
-async def test_a_wide_table_scrolls_by_itself_and_can_be_reached_by_keyboard(page_alone: ChatPage) -> None:
+async def test_a_wide_table_scrolls_by_itself_and_can_be_reached_by_keyboard(page_apart: ChatPage) -> None:
     row = "| " + " | ".join("a_long_word_without_a_break" for _ in range(12)) + " |"
-    body = await show(page_alone, f"{row}\n{'|---' * 12}|\n{row}")
+    body = await show(page_apart, f"{row}\n{'|---' * 12}|\n{row}")
     box = body.locator(".table-box")
     assert await box.evaluate("(box) => box.scrollWidth > box.clientWidth")
-    assert await page_alone.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert await page_apart.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     await box.focus()
     await expect(box).to_be_focused()
 
 
-async def test_tasks_have_boxes_with_labels_that_cannot_be_changed(page_alone: ChatPage) -> None:
+async def test_tasks_have_boxes_with_labels_that_cannot_be_changed(page_apart: ChatPage) -> None:
     body = await show(
-        page_alone, "- [x] Buy **milk**\n- [ ] Call Anna\n  - [x] Find her number\n\n1. [ ] one\n\n2. [x] two"
+        page_apart, "- [x] Buy **milk**\n- [ ] Call Anna\n  - [x] Find her number\n\n1. [ ] one\n\n2. [x] two"
     )
     boxes = body.get_by_role("checkbox")
     names = ["Buy milk", "Call Anna", "Find her number", "one", "two"]
@@ -170,9 +170,9 @@ async def test_tasks_have_boxes_with_labels_that_cannot_be_changed(page_alone: C
     await expect(boxes).to_have_count(5)
 
 
-async def test_formulas_are_set_and_prices_are_not(page_alone: ChatPage) -> None:
+async def test_formulas_are_set_and_prices_are_not(page_apart: ChatPage) -> None:
     body = await show(
-        page_alone,
+        page_apart,
         "The area $a_1 * b_2$ or \\(c_1 * d_2\\), US$5 and $10, $5-$10, `$x$`, $20k or 30k$ and $HOME and $PATH.\n"
         "$$\nE = mc^2\n=\n\\boxed{\\sqrt{x}}\n$$\n\n\\[ \\frac{1}{2} \\]\n\n"
         "An \\( alone, $\\nosuchcommand{$ and $$ too.",
@@ -188,26 +188,26 @@ async def test_formulas_are_set_and_prices_are_not(page_alone: ChatPage) -> None
     text = await body.inner_text()
     assert "US$5 and $10, $5-$10, $x$, $20k or 30k$ and $HOME and $PATH." in text
     assert "An ( alone, $\\nosuchcommand{$ and $$ too." in text or "An \\( alone" in text
-    assert page_alone.errors == []  # no style attribute that the policy forbids
+    assert page_apart.errors == []  # no style attribute that the policy forbids
 
 
-async def test_a_formula_that_still_comes_is_not_taken_for_something_else(page_alone: ChatPage) -> None:
-    body = await show(page_alone, "So:\n\n$$\na + b\n=\n- c\n$$\n\nThat is **all**.", piece=1)
+async def test_a_formula_that_still_comes_is_not_taken_for_something_else(page_apart: ChatPage) -> None:
+    body = await show(page_apart, "So:\n\n$$\na + b\n=\n- c\n$$\n\nThat is **all**.", piece=1)
     await expect(body.locator("math")).to_have_count(1)
     await expect(body.locator("h3, h4, li")).to_have_count(0)
     await expect(body.locator("strong")).to_have_count(1)
 
 
-async def test_each_block_reads_in_the_direction_of_its_script(page_alone: ChatPage) -> None:
-    body = await show(page_alone, "An English one.\n\nمرحبا\n\n1. مرحبا\n2. مرحبا\n\n```js\nlet a\n```")  # noqa: RUF001
+async def test_each_block_reads_in_the_direction_of_its_script(page_apart: ChatPage) -> None:
+    body = await show(page_apart, "An English one.\n\nمرحبا\n\n1. مرحبا\n2. مرحبا\n\n```js\nlet a\n```")  # noqa: RUF001
     direction = "(all) => all.map((block) => getComputedStyle(block).direction)"
     assert await body.locator("p, ol, pre").evaluate_all(direction) == ["ltr", "rtl", "rtl", "ltr"]
 
 
-async def test_a_link_asks_before_it_opens_another_site(page_alone: ChatPage) -> None:
-    await show(page_alone, "See [your bank](https://example.org/a?b=1) and ![a cat](https://tracker.invalid/cat.png).")
-    page = page_alone.page
-    page_alone.requests.clear()
+async def test_a_link_asks_before_it_opens_another_site(page_apart: ChatPage) -> None:
+    await show(page_apart, "See [your bank](https://example.org/a?b=1) and ![a cat](https://tracker.invalid/cat.png).")
+    page = page_apart.page
+    page_apart.requests.clear()
     opened: list[str] = []
 
     def note(tab: Page) -> None:
@@ -239,7 +239,7 @@ async def test_a_link_asks_before_it_opens_another_site(page_alone: ChatPage) ->
     await page.keyboard.press("Escape")
     page.context.remove_listener("page", note)
     assert opened == []
-    assert [url for url in page_alone.requests if not url.startswith(page_alone.site)] == []
+    assert [url for url in page_apart.requests if not url.startswith(page_apart.site)] == []
 
 
 PIECES = r"""
@@ -326,17 +326,17 @@ LIVE = """() => {
 
 
 @pytest.mark.parametrize("piece", [10**9, 7])
-async def test_no_markdown_becomes_live_html_or_a_request(page_alone: ChatPage, piece: int) -> None:
+async def test_no_markdown_becomes_live_html_or_a_request(page_apart: ChatPage, piece: int) -> None:
     drawn = random.Random(20)
     count = 250 if piece > 100 else 12
     texts = ["".join(drawn.choices(PIECES, k=drawn.randint(2, 24))) for _ in range(count)]
-    page_alone.requests.clear()
-    await show(page_alone, *texts, piece=piece)
+    page_apart.requests.clear()
+    await show(page_apart, *texts, piece=piece)
     settled = "() => document.querySelectorAll('.answer').length && !document.querySelector('.tail')?.childNodes.length"
-    await page_alone.page.wait_for_function(settled)
-    await page_alone.page.evaluate(
+    await page_apart.page.wait_for_function(settled)
+    await page_apart.page.evaluate(
         "async () => { for (let n = 0; n < 30; n += 1) await new Promise(requestAnimationFrame); }"
     )
-    assert await page_alone.page.evaluate(LIVE) == []
-    assert await page_alone.page.evaluate("window.harmed") is None
-    assert [url for url in page_alone.requests if not url.startswith(f"{page_alone.site}/")] == []
+    assert await page_apart.page.evaluate(LIVE) == []
+    assert await page_apart.page.evaluate("window.harmed") is None
+    assert [url for url in page_apart.requests if not url.startswith(f"{page_apart.site}/")] == []

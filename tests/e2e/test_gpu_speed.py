@@ -8,8 +8,7 @@ from typing import Literal
 
 import pytest
 import pytest_asyncio
-from chat_page import ChatPage
-from joined_stand_in import joined_stand_in_tab
+from chat_page import ChatPage, fresh_tab
 from playwright.async_api import Browser, Locator, Page, expect
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -31,7 +30,8 @@ async def measure(chat: ChatPage) -> Locator:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def module_answered(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
     """With the stand-in worker, ready and with an answer."""
-    async with joined_stand_in_tab(browser, site) as chat:
+    async with fresh_tab(browser, site) as chat:
+        await chat.use_stand_in()
         await chat.open_ready()
         await chat.ask("Why is the sky blue?")
         yield chat

@@ -237,11 +237,13 @@ async def test_a_slow_run_is_not_taken_for_a_silent_one(pool: PoolPage, workers:
     steps, last = await pool.run(
         f"""
         pool.write(program, words({SLOWLY}, 0));
-        for (let steps = 600, all = 0; ; steps *= 2) {{ // until a run takes longer than the patience
+        for (let steps = 200, all = 0; ;) {{ // until a run takes longer than the patience
           const begin = performance.now();
           const returned = await pool.run(program, steps);
+          const took = performance.now() - begin;
           all += steps;
-          if (performance.now() - begin > {patience}) return [all, returned.at(-1)];
+          if (took > {patience}) return [all, returned.at(-1)];
+          steps = Math.ceil(steps * Math.max(1.2 * {patience} / took, 2));
         }}
         """,
         workers=workers,

@@ -15,7 +15,6 @@ import pytest
 import pytest_asyncio
 from accessibility import found_by_axe
 from chat_page import ChatPage, choose_files, fresh_tab
-from joined_stand_in import joined_stand_in_tab
 from local_hub import LocalHub, running_hub
 from plain_server import PlainServer
 from playwright.async_api import Browser, Locator, expect
@@ -119,7 +118,8 @@ async def chat(real_page: ChatPage, hub: LocalHub) -> ChatPage:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def stand_in_page(browser: Browser, address: str) -> AsyncIterator[ChatPage]:
-    async with joined_stand_in_tab(browser, address) as chat:
+    async with fresh_tab(browser, address) as chat:
+        await chat.use_stand_in()
         await chat.open_ready()
         yield chat
 

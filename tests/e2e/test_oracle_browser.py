@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from browser_variants import KernelVariant, kernel_variants
 from chat_page import ChatPage
-from small_site import MODEL, SmallSite
 
 from app.template_renderer import native_renderer
 from py_core.backends.numpy import load_numpy
@@ -86,25 +85,6 @@ async def test_logits_and_greedy_tokens_equal_llama_cpp(chat: ChatPage, oracle, 
     assert answer["prompt_tokens"] == expected.prompt_ids + expected.greedy_ids[:first]
     assert answer["tokens"] == certain
     assert chat.errors == []
-
-
-async def test_on_webgpu_a_tiny_model_says_what_numpy_says(tiny_chat: ChatPage, tiny_files: SmallSite) -> None:
-    """Over passes of many rows and pages of keys and values."""
-    model = await load_model(FileSource(tiny_files.folder / MODEL), load_numpy, native_renderer())
-    await tiny_chat.open_ready("?backend=webgpu&routing=off")
-    for prompt, count in (("Once upon a time", 60), ("Tell me a very long story about a lighthouse. " * 5, 20)):
-        answer = await tiny_chat.page.evaluate(GENERATE, [prompt, count])
-        assert len(answer["tokens"]) == count
-        sequence = model.backend.new_sequence()
-        await model.backend.prefill(sequence, answer["prompt_tokens"])
-        expected = await model.backend.logits(sequence)
-        got = np.array(await tiny_chat.page.evaluate(LOGITS, prompt), np.float32)
-        np.testing.assert_allclose(got, expected, atol=0.01)
-        for token in answer["tokens"]:
-            logits = await model.backend.logits(sequence)
-            assert logits[token] > logits.max() - 0.02
-            await model.backend.prefill(sequence, [token])
-        model.backend.free(sequence)
 
 
 @pytest.mark.parametrize("names", [("p1",), pytest.param(("p0", "p3"), marks=pytest.mark.all)], ids=["p1", "p0 and p3"])

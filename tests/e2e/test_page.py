@@ -223,8 +223,8 @@ async def test_a_thought_can_be_stopped(page_alone: ChatPage) -> None:
     await expect(page_alone.page.locator(".answer-footer")).to_contain_text("Stopped")
 
 
-async def test_a_stored_thought_is_folded_away_too(page_alone: ChatPage) -> None:
-    shown = await page_alone.page.evaluate(
+async def test_a_stored_thought_is_folded_away_too(page_apart: ChatPage) -> None:
+    shown = await page_apart.page.evaluate(
         """async () => {
           const { ChatView } = await import('./chat/chat_view.js');
           const [scroller, welcome, log] = ['div', 'div', 'div'].map((name) => document.createElement(name));
@@ -327,6 +327,23 @@ async def test_the_status_line_tells_of_a_lost_device_until_the_answer_goes_on(p
     await page_alone.page.evaluate("sonata.loseDevice()")  # resolves once the page was told
     await expect(page_alone.page.locator(".status-line")).to_have_text(before)
     assert await page_alone.state() == "ready"
+
+
+async def test_an_answer_whose_device_is_gone_is_kept_and_the_cpu_is_offered(page_alone: ChatPage) -> None:
+    """test_webgpu_page.py has it with a GPU, in `--all`."""
+    await page_alone.send("no device")
+    assert await page_alone.problem() == (
+        "The connection to the graphics card was lost. Load the model again to continue. Your message is kept."
+    )
+    await expect(page_alone.page.locator(".answer-footer")).to_contain_text("Interrupted")
+    await expect(page_alone.page.locator("#message")).to_have_value("no device")
+    await expect(page_alone.way_out("Load again")).to_be_visible()
+    await page_alone.way_out("Use the CPU instead").click()
+    await page_alone.wait_for("loading")
+    await page_alone.wait_for("ready")
+    await expect(page_alone.page.locator(".status-line")).to_contain_text("on the CPU")
+    await expect(page_alone.page.locator("#log")).to_contain_text("Interrupted")
+    await page_alone.page.fill("#message", "")
 
 
 async def test_a_worker_that_does_not_start(chat: ChatPage) -> None:

@@ -59,10 +59,9 @@ async def test_a_snapshot_holds_no_chance_no_secret_and_no_time(browser: Browser
     assert york["offset"] in (-4 * 3600, -5 * 3600)
 
 
-async def test_the_page_answers_with_a_python_out_of_the_snapshot(tiny_chat: ChatPage) -> None:
-    await tiny_chat.open_ready(QUERY)
-    assert await restored(tiny_chat) == 1
-    await tiny_chat.ask("Hello")
+async def test_the_page_answers_with_a_python_out_of_the_snapshot(ready_chat: ChatPage) -> None:
+    assert await restored(ready_chat) == 1
+    await ready_chat.ask("Hello")
 
 
 async def test_elsewhere_a_page_takes_the_snapshot_from_its_second_visit_on(

@@ -41,6 +41,11 @@ CHOOSE_AT_THE_FIRST_WORDS = """(choice) => {
 
 
 @pytest.fixture(scope="module")
+def tiny_query() -> str:
+    return f"{WASM}&workers=2"
+
+
+@pytest.fixture(scope="module")
 def real_query() -> str:
     return f"{WASM}&workers=2"
 
@@ -117,18 +122,24 @@ async def test_without_isolation_one_worker_answers_and_when_it_stops_the_page_t
     "trouble",
     [("killWorker", 1), *(pytest.param(one, marks=pytest.mark.all) for one in (("killWorker", 0), ("hangWorker", 1)))],
 )
-async def test_an_answer_goes_on_when_a_worker_stops(real_chat: ChatPage, trouble: Trouble) -> None:
-    undisturbed = await tokens(real_chat)
+async def test_an_answer_goes_on_when_a_worker_stops(ready_chat: ChatPage, trouble: Trouble) -> None:
+    undisturbed = await tokens(ready_chat)
 
-    assert await tokens(real_chat, trouble) == undisturbed
+    assert await tokens(ready_chat, trouble) == undisturbed
     # Idle, between two questions:
-    await real_chat.page.evaluate("([what, number]) => sonata.engine[what](number)", list(trouble))
-    assert await tokens(real_chat) == undisturbed
+    await ready_chat.page.evaluate("([what, number]) => sonata.engine[what](number)", list(trouble))
+    assert await tokens(ready_chat) == undisturbed
+
+
+@pytest.mark.all
+async def test_the_real_model_answers_when_a_worker_has_stopped(real_chat: ChatPage) -> None:
+    undisturbed = await tokens(real_chat)
+    assert await tokens(real_chat, ("killWorker", 1)) == undisturbed
     assert await real_chat.ask(QUESTION) == "The capital of France is Paris."
 
 
-async def test_the_reader_sees_nothing_of_a_worker_that_is_replaced(real_chat: ChatPage) -> None:
-    chat = real_chat
+async def test_the_reader_sees_nothing_of_a_worker_that_is_replaced(ready_chat: ChatPage) -> None:
+    chat = ready_chat
     await chat.send(STORY)
     said = await chat.wait_for_words()
     await chat.page.evaluate("sonata.engine.killWorker(1)")
@@ -139,16 +150,16 @@ async def test_the_reader_sees_nothing_of_a_worker_that_is_replaced(real_chat: C
     assert (await chat.page.evaluate("sonata.lastAnswer.reason")) in ("end", "length", "loop")
 
 
-async def test_the_number_of_workers_changes_in_the_middle_of_an_answer(real_chat: ChatPage) -> None:
-    assert await real_chat.page.evaluate("sonata.engine.setWorkers(1)") == 1
-    undisturbed = await tokens(real_chat)
+async def test_the_number_of_workers_changes_in_the_middle_of_an_answer(ready_chat: ChatPage) -> None:
+    assert await ready_chat.page.evaluate("sonata.engine.setWorkers(1)") == 1
+    undisturbed = await tokens(ready_chat)
 
     assert len(undisturbed) == 120
-    assert await tokens(real_chat, *(("setWorkers", count) for count in (2, 3, 1, 2))) == undisturbed
-    assert await real_chat.page.evaluate("sonata.engine.setWorkers(3)") == 3
-    assert await tokens(real_chat) == undisturbed
-    await real_chat.page.evaluate("sonata.engine.setWorkers(2)")
-    assert await tokens(real_chat) == undisturbed
+    assert await tokens(ready_chat, *(("setWorkers", count) for count in (2, 3, 1, 2))) == undisturbed
+    assert await ready_chat.page.evaluate("sonata.engine.setWorkers(3)") == 3
+    assert await tokens(ready_chat) == undisturbed
+    await ready_chat.page.evaluate("sonata.engine.setWorkers(2)")
+    assert await tokens(ready_chat) == undisturbed
 
 
 @pytest.mark.all
@@ -201,7 +212,7 @@ async def test_kernels_that_cannot_be_had_are_a_sentence(tiny_chat: ChatPage) ->
     await chat.load_again()
 
 
-async def test_ten_questions_at_once_are_answered_in_turn(real_chat: ChatPage) -> None:
-    expected = await tokens(real_chat, count=20)
-    answers = await asyncio.gather(*(tokens(real_chat, count=20) for _ in range(10)))
+async def test_ten_questions_at_once_are_answered_in_turn(ready_chat: ChatPage) -> None:
+    expected = await tokens(ready_chat, count=20)
+    answers = await asyncio.gather(*(tokens(ready_chat, count=20) for _ in range(10)))
     assert answers == [expected] * 10
