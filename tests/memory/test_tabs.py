@@ -102,7 +102,8 @@ async def test_when_the_writer_goes_another_takes_over_and_nothing_is_lost_or_do
     assert counter.body == {"n": 60}
 
 
-async def test_a_writer_that_does_not_answer_is_not_waited_for(open_tab: OpenTab, name: str) -> None:
+@pytest.mark.all
+async def test_a_writer_that_hangs_is_not_waited_for(open_tab: OpenTab, name: str) -> None:
     writer, other = await open_tab(), await open_tab()
     first, second = await opened(writer, name), await opened(other, name)
     await first.put(record("a"))
@@ -144,6 +145,35 @@ async def test_a_batch_that_was_done_before_its_writer_died_is_not_done_again(
         name,
     )
     assert twice == [1, 1, "conflict"]
+
+
+async def test_a_writer_that_does_not_answer_is_not_waited_for(get_tab: Callable[[], Tab], name: str) -> None:
+    """Its patience, which is seconds, is over at once here."""
+    done = await get_tab().evaluate(
+        """async (name) => {
+          const { TabWriter } = await import('/memory/tab_writer.js');
+          const silent = new TabWriter(name, { apply: () => new Promise(() => {}), heard() {} });
+          while (!silent.writes) await new Promise((resolve) => setTimeout(resolve, 5));
+          const done = [], setTimeout_ = window.setTimeout;
+          window.setTimeout = (over) => setTimeout_(over, 5);
+          try {
+            const next = new TabWriter(name, {
+              apply: async ({ head }) => ({ revision: done.push(head), change: {} }),
+              heard() {},
+            });
+            const limit = new Promise((resolve) => setTimeout_(() => resolve('hangs'), 60_000));
+            const both = async () => [await next.apply({ head: 'a' }), await next.apply({ head: 'b' })];
+            const revisions = await Promise.race([both(), limit]);
+            next.close();
+            return [revisions, done];
+          } finally {
+            window.setTimeout = setTimeout_;
+            silent.close();
+          }
+        }""",
+        name,
+    )
+    assert done == [[1, 2], ["a", "b"]]
 
 
 async def test_what_waits_for_a_writer_that_closes_is_done_at_once(get_tab: Callable[[], Tab], name: str) -> None:
