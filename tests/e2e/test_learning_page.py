@@ -295,6 +295,18 @@ async def test_loops_are_switched_off_paused_and_run_and_their_plots_have_tables
     await expect(switch).to_be_checked()
 
 
+async def test_the_table_of_quality_has_the_parts_that_are_known(page_apart: ChatPage) -> None:
+    shown = await page_apart.page.evaluate(
+        """async () => {
+          const { qualityPlot } = await import('./learning_view/progress_plots.js');
+          const day = { created: 0, days: 1, good: 1, corrected: 0, bad: 0, helped: 0, quality: 0.5 };
+          const { series } = qualityPlot([{ ...day, parts: { fits: 0.25, coherent: null } }, { ...day, parts: {} }]);
+          return series.filter(({ onlyInTable }) => onlyInTable).map(({ name, values }) => [name, values]);
+        }"""
+    )
+    assert shown == [["fits the question", [0.25, None]]]
+
+
 @pytest.mark.all
 async def test_an_answer_that_was_read_from_what_was_taught_says_so_also_after_a_reload(real: LearningPage) -> None:
     chat = real
