@@ -64,12 +64,18 @@ settings.register_profile("random", deadline=None)
 settings.register_profile("same", deadline=None, derandomize=True, database=None, print_blob=True)
 settings.load_profile("same" if os.environ.get("CI") else "random")
 
+# The gate draws fewer: see tests/random_examples.py.
+GATE, GATE_EXAMPLES = "not all", 25
+
 # A shell that runs the tests in the background has them ignore Ctrl-C, and with them every process that they start.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.option.markexpr == GATE:
+        settings.register_profile("gate", settings.default, max_examples=GATE_EXAMPLES)
+        settings.load_profile("gate")
     if not hasattr(config, "workerinput"):  # pytest-xdist's workers report to this process
         config.pluginmanager.register(Times())
 
