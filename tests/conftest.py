@@ -30,6 +30,7 @@ from app.building.common import BuildError, one_build_at_a_time
 from app.building.download import Downloader
 from app.building.system import find_chromium
 from app.downloads import default_model_path
+from app.native_services import native_router_parts
 from app.paths import cache_dir
 from app.template_renderer import native_renderer
 from py_core.backends.base import Backend, Progress
@@ -48,6 +49,7 @@ from py_core.models.registry import describe_model
 from py_core.tokenizers.chat_template import ChatTemplate
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from tests.budgets import Times
+from tests.few_examples import few_parts, use_few_examples
 from tests.tiny_llama import TinyLlama
 
 ORACLES = Path(__file__).parent / "oracle"
@@ -190,6 +192,14 @@ def kernel_wasm() -> Callable[..., Path]:
             pytest.fail(str(error))
 
     return compiled
+
+
+@pytest.fixture(scope="module")
+def fast_routing(made_files: dict[str, Path]) -> Iterator[None]:
+    """What opens a router in this process gets one with few examples, and one embedder for all: it works the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        use_few_examples(patch, few_parts(native_router_parts()))
+        yield
 
 
 StartServer = Callable[[Path], tuple[subprocess.Popen[str], str]]
