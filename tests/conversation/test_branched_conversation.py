@@ -38,7 +38,9 @@ async def model(tiny_path: Path, open_model: OpenModel) -> Model:
 
 
 def begin(model: Model, services: Services, max_tokens: int = 6) -> Conversation:
-    return Conversation(Assistant(model, SamplingParams(), max_tokens), services)
+    conversation = Conversation(Assistant(model, SamplingParams(), max_tokens), services)
+    conversation.recorder.idle_seconds = 0.0  # what waits for the background need not wait for a pause
+    return conversation
 
 
 async def all_of(events: AsyncIterator[Event]) -> list[Event]:

@@ -68,7 +68,7 @@ async def opened(name: str, folder: Path, load_backend: BackendLoader) -> AsyncI
 
 
 def each_on_each_backend() -> list[Any]:
-    """One on the GPU in the gate: tests/gpu has what differs in the others, their matrices, activations and soft caps."""
+    """One on the GPU in the gate: tests/gpu has what the others have else, as their matrices and soft caps."""
     return [
         pytest.param(backend, name, marks=[pytest.mark.all] if backend == "webgpu" and name != "llama" else [])
         for backend, name in product(("numpy", "webgpu", "wasm"), cases.CASES)
