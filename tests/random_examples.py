@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import settings
 
 ALL = 100
-"""What a test draws that asks for no number."""
+"""What a test without a number draws outside of the gate: the default of Hypothesis."""
 
 
 def examples(number: int) -> settings:
-    """@examples(500): so many, and as many less in the gate as `settings.default` has less than ALL there."""
+    """@examples(500): the test draws so many; in the gate a quarter, as tests without a number do."""
     return settings(max_examples=max(1, number * settings.default.max_examples // ALL))

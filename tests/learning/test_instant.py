@@ -65,13 +65,8 @@ async def services(model: Model, base_sha256: str, tmp_path: Path) -> AsyncItera
 
 
 @pytest.fixture
-def max_tokens() -> int:
-    return 64
-
-
-@pytest.fixture
-def conversation(model: Model, services: Services, max_tokens: int) -> Conversation:
-    return Conversation(Assistant(model, max_tokens=max_tokens), services)
+def conversation(model: Model, services: Services) -> Conversation:
+    return Conversation(Assistant(model, max_tokens=64), services)
 
 
 async def ask(conversation: Conversation, text: str | None) -> Said:
@@ -120,7 +115,6 @@ async def test_an_imprint_is_the_same_to_the_last_bit_as_of_a_model_that_read_al
     assert made.to_bytes() == replace(expected, made_of=made.made_of, **numbers).to_bytes()
 
 
-@pytest.mark.parametrize("max_tokens", [16])  # enough to compare; the taught answer has fewer
 async def test_a_taught_answer_is_given_and_nothing_else_changes(
     services: Services, conversation: Conversation, model: Model
 ) -> None:
