@@ -6,13 +6,18 @@ import io
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer.main
 
 from app import cli
 
 SONATA = Path(sys.executable).with_name("sonata")
+
+# To read the commands' type hints takes a tenth of a second, and gives the same each time.
+_commands = cache(typer.main.get_command)
 
 Result = subprocess.CompletedProcess[str]
 
@@ -33,6 +38,7 @@ def sonata(*arguments: str | Path, stdin: str = "", terminal: bool = False) -> R
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", command)
+        patch.setattr(typer.main, "get_command", _commands)
         patch.setattr(sys, "stdin", (Keyboard if terminal else io.TextIOWrapper)(io.BytesIO(stdin.encode()), "utf-8"))
         patch.setenv("COLUMNS", "80")  # else tables are as wide as the terminal that the tests run in
         try:

@@ -30,6 +30,7 @@ from app.building.common import BuildError, one_build_at_a_time
 from app.building.download import Downloader
 from app.building.system import find_chromium
 from app.downloads import default_model_path
+from app.native_services import native_router_parts
 from app.paths import cache_dir
 from app.template_renderer import native_renderer
 from py_core.backends.base import Backend, Progress
@@ -48,6 +49,7 @@ from py_core.models.registry import describe_model
 from py_core.tokenizers.chat_template import ChatTemplate
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from tests.budgets import Times
+from tests.few_examples import few_parts, use_few_examples
 from tests.tiny_llama import TinyLlama
 
 ORACLES = Path(__file__).parent / "oracle"
@@ -64,12 +66,18 @@ settings.register_profile("random", deadline=None)
 settings.register_profile("same", deadline=None, derandomize=True, database=None, print_blob=True)
 settings.load_profile("same" if os.environ.get("CI") else "random")
 
+# The gate draws fewer: see tests/random_examples.py.
+GATE, GATE_EXAMPLES = "not all", 25
+
 # A shell that runs the tests in the background has them ignore Ctrl-C, and with them every process that they start.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.option.markexpr == GATE:
+        settings.register_profile("gate", settings.default, max_examples=GATE_EXAMPLES)
+        settings.load_profile("gate")
     if not hasattr(config, "workerinput"):  # pytest-xdist's workers report to this process
         config.pluginmanager.register(Times())
 
@@ -184,6 +192,14 @@ def kernel_wasm() -> Callable[..., Path]:
             pytest.fail(str(error))
 
     return compiled
+
+
+@pytest.fixture(scope="module")
+def fast_routing(made_files: dict[str, Path]) -> Iterator[None]:
+    """What opens a router in this process gets one with few examples, and one embedder for all: it works the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        use_few_examples(patch, few_parts(native_router_parts()))
+        yield
 
 
 StartServer = Callable[[Path], tuple[subprocess.Popen[str], str]]

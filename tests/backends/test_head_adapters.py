@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +82,15 @@ class Tiny:
         return np.log(p)
 
 
+def on_each_backend(on_the_gpu: str) -> pytest.MarkDecorator:
+    """With both models; on the GPU in the gate with this one."""
+    cases = [
+        pytest.param(name, backend, marks=[pytest.mark.all] if backend == "webgpu" and name != on_the_gpu else [])
+        for name, backend in product(("llama", "gemma2"), ("numpy", "webgpu", "wasm"))
+    ]
+    return pytest.mark.parametrize(("tiny", "load_backend"), cases, indirect=True)
+
+
 @pytest.fixture(params=["llama", "gemma2"])
 async def tiny(request: pytest.FixtureRequest, load_backend: BackendLoader, tmp_path: Path) -> Tiny:
     return await opened(request.param, tmp_path, load_backend)
@@ -126,6 +136,7 @@ async def neighbours(tiny: Tiny, **settings: float) -> NeighbourAdapter:
 
 
 @pytest.mark.every_backend
+@on_each_backend(on_the_gpu="gemma2")
 async def test_logits_and_scores_are_those_of_the_definition(tiny: Tiny) -> None:
     backend, sequence = tiny.backend, tiny.backend.new_sequence()
     await backend.prefill(sequence, TOKENS)
@@ -307,6 +318,7 @@ async def test_only_tokens_behind_others_can_be_scored(llama: Tiny) -> None:
 
 
 @pytest.mark.every_backend
+@on_each_backend(on_the_gpu="llama")
 async def test_states_that_were_read_are_scored_as_the_tokens_behind_them_are(tiny: Tiny) -> None:
     backend, sequence = tiny.backend, tiny.backend.new_sequence()
     tokens = np.random.default_rng(2).integers(0, tiny.vocab_size, 90).tolist()

@@ -77,7 +77,9 @@ async def together(
     return said
 
 
-@pytest.mark.parametrize("count", [2, 3, pytest.param(5, marks=pytest.mark.every_backend), 8])
+@pytest.mark.parametrize(
+    "count", [2, pytest.param(3, marks=pytest.mark.all), pytest.param(5, marks=pytest.mark.every_backend), 8]
+)
 async def test_rows_of_the_same_steps_are_what_they_would_be_alone(backend: Backend, count: int) -> None:
     texts = [prompt(17 * at + 3, seed=at) for at in range(count)]
     rules = [RULES[at % len(RULES)] for at in range(count)]
@@ -147,6 +149,7 @@ async def test_workers_that_die_cost_time_only(tmp_path: Path, kernel_wasm, monk
     backend.close()
 
 
+@pytest.mark.all
 async def test_a_device_that_is_lost_costs_time_only(tmp_path: Path) -> None:
     host = WgpuHost()
     backend = (await open_pair(written(tmp_path), host)).other
@@ -321,7 +324,7 @@ class Speaker:
 
 
 @pytest.mark.usefixtures("short_turns")
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.all) for seed in (1, 2))])
 async def test_whoever_joins_leaves_reads_and_goes_back_each_says_what_he_would_say_alone(
     backend: Backend, seed: int
 ) -> None:

@@ -22,6 +22,8 @@ from py_core.loading import Model
 from tests.command_line import assert_sentence, printed, sonata
 from tests.tiny_adapters import drawn, write_gguf_adapter
 
+pytestmark = pytest.mark.usefixtures("fast_routing")
+
 
 @pytest.fixture(scope="module")
 def base(tiny_path: Path) -> BaseModel:

@@ -10,6 +10,8 @@ import pytest
 from app.file_text import MOST_BYTES
 from tests.command_line import assert_sentence, printed, sonata
 
+pytestmark = pytest.mark.usefixtures("fast_routing")
+
 LONG = "".join(f"Room {number} has the colour number {number * 7}.\n\n" for number in range(200))
 
 

@@ -17,6 +17,8 @@ from py_core.memory.passphrase import set_passphrase
 from py_core.memory.sessions import Turn
 from tests.command_line import assert_sentence, printed, sonata
 
+pytestmark = pytest.mark.usefixtures("fast_routing")
+
 FIRST, LATER = Turn("user", "How do I tie a bowline?"), Turn("assistant", "Make a **small** loop first.")
 CHATS = {"Knots": [FIRST, LATER], "Lisbon": [Turn("user", "Which trams climb the hills?")]}
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests.command_line import assert_sentence, printed, sonata
 
+pytestmark = pytest.mark.usefixtures("fast_routing")
+
 AGENTS = {
     *("coder", "researcher", "reviewer", "tester", "architect", "security-architect", "debugger", "documenter"),
     *("refactorer", "optimizer", "devops", "api-docs", "planner"),

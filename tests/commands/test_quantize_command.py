@@ -167,7 +167,7 @@ def test_weights_that_were_quantized_before_are_told(quantized, tmp_path: Path) 
 
 
 def test_progress_ends_with_all_weights(quantized, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(quantizing, "_SLAB", 4096)
+    monkeypatch.setattr(quantizing, "_SLAB", 16384)
     path, made = quantized["Q4_K_M"]
     seen: list[tuple[int, int]] = []
     quantize_file(path, tmp_path / "out.gguf", "Q4_K_M", lambda done, total: seen.append((done, total)))

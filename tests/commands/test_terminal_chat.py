@@ -24,6 +24,8 @@ from py_core.memory.passphrase import set_passphrase
 from tests.command_line import SONATA, sonata
 from tests.tiny_adapters import drawn
 
+pytestmark = pytest.mark.usefixtures("fast_routing")
+
 CTRL_C, CTRL_D = b"\x03", b"\x04"
 PROMPT = "\n> "
 STUCK_AFTER = 120
@@ -206,10 +208,10 @@ def test_turns_that_were_left_out_are_told(tiny_chat: Terminal) -> None:
     assert re.search(r"the model no longer sees the first \d+ messages", words)
 
 
-@pytest.mark.parametrize("command", ["/quit", " /EXIT "])
-def test_a_command_ends_it(tiny: list[str], command: str) -> None:
-    chat = sonata("chat", *tiny, stdin=f"{command}\nHello\n")
-    assert (chat.returncode, "tok/s" in chat.stdout + chat.stderr) == (0, False)
+def test_a_command_ends_it(tiny: list[str]) -> None:
+    for command in ("/quit", " /EXIT "):
+        chat = sonata("chat", *tiny, stdin=f"{command}\nHello\n")
+        assert (chat.returncode, "tok/s" in chat.stdout + chat.stderr) == (0, False)
     assert "tok/s" in sonata("chat", *tiny, "--max-tokens", "4", stdin="Hello\n").stdout
 
 

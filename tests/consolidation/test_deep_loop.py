@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from app import native_services
 from app.deep_loop import DeepLoop, last_report
 from app.feedback import Feedback
 from app.learning_service import THRESHOLD_POLICY, LearningService
-from app.native_services import native_router_parts
 from app.router_factory import RouterParts
 from app.routing_service import RoutingService
 from app.services import Services
@@ -38,8 +38,8 @@ TIDES = ["when is high tide in Gullhaven", "what time is high tide at Gullhaven"
 
 
 @pytest.fixture(scope="module")
-def parts(made_files: dict[str, Path]) -> RouterParts:
-    return native_router_parts()
+def parts(fast_routing: None) -> RouterParts:
+    return native_services.native_router_parts()
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.native_services import native_router_parts, open_embedder
+from app import native_services
+from app.native_services import open_embedder
 from app.router_factory import RouterParts
 from app.services import Services
 from py_core.loading import Model
@@ -20,10 +21,10 @@ from tests.services import services_over
 OpenServices = Callable[[], Awaitable[Services]]
 
 
-@pytest.fixture(scope="session")
-def parts(dist: Path) -> RouterParts:
-    """The real router: embedder, adapter and patterns."""
-    return native_router_parts()
+@pytest.fixture(scope="module")
+def parts(fast_routing: None) -> RouterParts:
+    """The real router: embedder, adapter and some of the patterns."""
+    return native_services.native_router_parts()
 
 
 @pytest.fixture(scope="session")

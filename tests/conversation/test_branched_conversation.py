@@ -13,8 +13,8 @@ from app.asked import CannotAnswerError
 from app.assistant import Assistant, Delta, Done
 from app.conversation import Conversation, Event
 from app.memory_api import MemoryApi
-from app.native_services import native_router_parts
 from app.prompt_window import Context
+from app.router_factory import RouterParts
 from app.routing_service import Routed, RoutingService
 from app.services import Services
 from app.turn_details import context_entry, done_entry
@@ -38,7 +38,9 @@ async def model(tiny_path: Path, open_model: OpenModel) -> Model:
 
 
 def begin(model: Model, services: Services, max_tokens: int = 6) -> Conversation:
-    return Conversation(Assistant(model, SamplingParams(), max_tokens), services)
+    conversation = Conversation(Assistant(model, SamplingParams(), max_tokens), services)
+    conversation.recorder.idle_seconds = 0.0  # what waits for the background need not wait for a pause
+    return conversation
 
 
 async def all_of(events: AsyncIterator[Event]) -> list[Event]:
@@ -371,9 +373,9 @@ async def test_a_continuation_that_is_stopped_before_it_begins_leaves_the_answer
 
 
 async def test_an_agent_is_asked_for_by_its_id_and_its_answer_is_a_variant(
-    model: Model, open_services: OpenServices, dist: Path
+    model: Model, open_services: OpenServices, parts: RouterParts
 ) -> None:
-    services, parts = await open_services(), native_router_parts()
+    services = await open_services()
     await services.route_with(lambda memory: RoutingService.open(parts.embedder, parts.data, memory, parts.kernel))
     conversation = begin(model, services)
     first = await all_of(conversation.respond("why does my page crash when I scroll"))

@@ -45,7 +45,9 @@ def router(parts: RouterParts) -> RouterParts:
 
 
 async def begin(model: Model, services: Services) -> Conversation:
-    return Conversation(Assistant(model, max_tokens=8), services)
+    conversation = Conversation(Assistant(model, max_tokens=8), services)
+    conversation.recorder.idle_seconds = 0.0  # what waits for the background need not wait for a pause
+    return conversation
 
 
 async def ask(conversation: Conversation, text: str) -> tuple[Routed, str, Done]:

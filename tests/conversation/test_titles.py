@@ -52,7 +52,9 @@ async def model(tiny_path: Path, open_model: OpenModel) -> Model:
 
 
 def begin(model: Model, services: Services) -> Conversation:
-    return Conversation(Assistant(model, SamplingParams(), max_tokens=6), services)
+    conversation = Conversation(Assistant(model, SamplingParams(), max_tokens=6), services)
+    conversation.recorder.idle_seconds = 0.0  # what waits for the background need not wait for a pause
+    return conversation
 
 
 async def ask(conversation: Conversation, text: str) -> None:

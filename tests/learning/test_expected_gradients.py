@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,7 +67,15 @@ async def opened(name: str, folder: Path, load_backend: BackendLoader) -> AsyncI
         backend.close()
 
 
-@pytest.mark.parametrize("name", cases.CASES)
+def each_on_each_backend() -> list[Any]:
+    """One on the GPU in the gate: tests/gpu has what the others have else, as their matrices and soft caps."""
+    return [
+        pytest.param(backend, name, marks=[pytest.mark.all] if backend == "webgpu" and name != "llama" else [])
+        for backend, name in product(("numpy", "webgpu", "wasm"), cases.CASES)
+    ]
+
+
+@pytest.mark.parametrize(("load_backend", "name"), each_on_each_backend(), indirect=["load_backend"])
 async def test_losses_gradients_and_ten_steps_are_those_of_torch(
     name: str, load_backend: BackendLoader, tmp_path: Path
 ) -> None:

@@ -34,6 +34,8 @@ from py_core.loading import Model, load_model
 from py_core.memory.lessons import Lesson
 from py_core.routing.agents import FALLBACK_ID
 
+pytestmark = pytest.mark.usefixtures("fast_routing")
+
 BASE = model_files()[0].sha256
 TOLD = {
     "What is the code word for the poker night?": "The code word for the poker night is tin whistle.",

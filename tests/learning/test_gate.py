@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.facts import Fact, facts, generic_prompts
@@ -20,6 +20,7 @@ from py_core.learning.gate import SHUT, Gate, GateError
 from py_core.learning.gate_features import FEATURES, Taught, pair_features
 from py_core.learning.gate_words import word_features
 from py_core.routing.embedder import Meaning, SentenceEmbedder
+from tests.random_examples import examples
 
 BOAT = Fact("What is the call sign of our sailing boat?", "The boat's call sign is Delta Nine Pelican.")
 CAT = Fact("What is my cat called?", "Your cat is called Mr. Biscotti.")
@@ -63,7 +64,7 @@ def test_lessons_answer_their_questions_and_others_in_other_words_but_nothing_el
 
 
 def test_the_only_lesson_answers_its_question_in_other_words_and_nothing_else(gate, world):
-    only = [np.array([number]) for number in range(0, 24, 2)]
+    only = [np.array([number]) for number in range(0, 24, 4)]
     shares = Decisions.of(Compared.of(world, only), gate.of_features, SHUT).shares(gate.threshold)
     assert shares["taught"] == 1
     assert shares["paraphrase"] >= 0.95
@@ -116,7 +117,7 @@ def test_without_candidates_there_are_no_scores(gate, embedder):
     assert gate.scores(meant(embedder, "Who is my boss?"), []).shape == (0,)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.text(alphabet=st.characters(exclude_categories=["L", "Cs"]), max_size=80))
 def test_texts_without_letters_open_nothing(gate, embedder, taught, text):
     scores = gate.scores(meant(embedder, text), taught)
@@ -124,7 +125,7 @@ def test_texts_without_letters_open_nothing(gate, embedder, taught, text):
     assert (scores <= gate.threshold).all()
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.text(max_size=60), st.text(max_size=60), st.sampled_from([1, 400]))
 def test_every_text_and_lesson_has_a_finite_score(gate, embedder, text, lesson, repeats):
     asked, other = meant(embedder, text * repeats), meant(embedder, lesson)

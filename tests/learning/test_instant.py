@@ -30,6 +30,8 @@ from py_core.learning.instant import STATES
 from py_core.loading import Model, load_model
 from py_core.routing.agents import FALLBACK_ID
 
+pytestmark = pytest.mark.usefixtures("fast_routing")
+
 CAT, PUMPERNICKEL = "What is my cat called?", "Your cat is called Pumpernickel."
 OTHER_WORDS = "Which name did I give the cat?"
 TRAILER, LINDENHOF = "Where did I park the trailer?", "The trailer is behind the barn at Lindenhof."

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import tokenizers
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from texts import any_text, random_text
 from tokenizers import models, pre_tokenizers
@@ -18,6 +18,7 @@ from py_core.tokenizers.base import TokenizerError
 from py_core.tokenizers.byte_bpe import BYTE_TO_CHAR, ByteBPE
 from py_core.tokenizers.merging import HEAP_FROM, merge_long, merge_short
 from py_core.tokenizers.registry import tokenizer_from_gguf
+from tests.random_examples import examples
 
 
 @pytest.fixture(scope="session")
@@ -74,14 +75,14 @@ def test_4000_random_texts_of_all_scripts_give_the_peers_ids(tokenizer: ByteBPE,
 
 
 @given(text=any_text)
-@settings(max_examples=500)
+@examples(500)
 def test_any_text_gives_the_peers_ids(tokenizer: ByteBPE, peer: tokenizers.Tokenizer, text: str) -> None:
     assume(has_bytes_of(tokenizer, text))
     assert tokenizer.encode(text) == peer.encode(text).ids
 
 
 @given(text=any_text)
-@settings(max_examples=300)
+@examples(300)
 def test_every_text_round_trips(text: str) -> None:
     whole = ByteBPE.from_gguf(tiny())
     assert whole.decode(whole.encode(text)) == text
@@ -106,7 +107,7 @@ def test_bytes_that_the_vocabulary_lacks_are_dropped_and_join_nothing(tokenizer:
     word=st.text("abc", max_size=120),
     merges=st.lists(st.tuples(*[st.sampled_from(["a", "b", "c", "ab", "bc", "aa", "abc", "aaa"])] * 2), max_size=12),
 )
-@settings(max_examples=500)
+@examples(500)
 def test_the_heap_merges_as_the_short_loop_in_any_order_of_ranks(word: str, merges: list[tuple[str, str]]) -> None:
     ranks = {f"{left} {right}": rank for rank, (left, right) in enumerate(dict.fromkeys(merges))}
     assert merge_long(word, ranks, " ") == merge_short(word, ranks, " ")
@@ -184,7 +185,7 @@ def test_whole_words_of_the_vocabulary_are_kept_where_the_model_says_so() -> Non
 
 
 @given(text=any_text.filter(lambda text: "\ufffd" not in text))
-@settings(max_examples=300)
+@examples(300)
 def test_streaming_never_emits_half_a_character(text: str) -> None:
     bytewise = ByteBPE.from_gguf(tiny())
     stream = bytewise.stream()
@@ -194,7 +195,7 @@ def test_streaming_never_emits_half_a_character(text: str) -> None:
 
 
 @given(ids=st.lists(st.integers(0, 49151), max_size=30))
-@settings(max_examples=300)
+@examples(300)
 def test_streaming_any_ids_gives_what_decoding_them_at_once_gives(tokenizer: ByteBPE, ids: list[int]) -> None:
     stream = tokenizer.stream()
     assert "".join([stream.push(index) for index in ids]) + stream.flush() == tokenizer.decode(ids)

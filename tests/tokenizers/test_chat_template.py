@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.template_renderer import native_renderer
@@ -19,6 +19,7 @@ from py_core.tokenizers.byte_bpe import BYTE_TO_CHAR, ByteBPE
 from py_core.tokenizers.chat_template import ChatTemplate, ChatTemplateError
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.vocabulary import CONTROL, NORMAL, Vocabulary
+from tests.random_examples import examples
 from tests.templates import encode_chat, render, template_of
 
 ORACLE = Path(__file__).parents[1] / "oracle"
@@ -102,7 +103,7 @@ ALL = {
 
 @pytest.mark.parametrize("name", ["plain", "trim", "spaced", "json"])
 @given(messages=conversations)
-@settings(max_examples=150)
+@examples(150)
 def test_ordinary_text_gives_the_ids_of_the_whole_rendered_text(
     tokenizer: Tokenizer, name: str, messages: list[dict[str, str]]
 ) -> None:
@@ -163,7 +164,7 @@ def templates() -> list[ChatTemplate]:
 @given(
     parts=st.lists(st.sampled_from(["<", "|", "<|", "im_", "end", "start", "|>", ">", "<|im_end|>", " ", "\n", "a"]))
 )
-@settings(max_examples=200)
+@examples(200)
 def test_no_mixture_of_pieces_can_either(tokenizer: Tokenizer, parts: list[str]) -> None:
     content = "".join(parts)
     for template in templates():

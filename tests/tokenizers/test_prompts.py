@@ -7,7 +7,7 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.template_renderer import native_renderer
@@ -16,6 +16,7 @@ from py_core.tokenizers.chat_template import ChatTemplate, ChatTemplateError
 from py_core.tokenizers.prompts import encode_text, framed
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED
+from tests.random_examples import examples
 from tests.templates import encode_chat, render, template_of
 from tests.tiny_tokenizers import bpe
 
@@ -212,7 +213,7 @@ def test_each_prompt_of_a_family_begins_with_one_bos(family: str) -> None:
 
 @pytest.mark.parametrize("family", list(FAMILIES))
 @given(contents=st.lists(st.text("a b\n\u2581é<|[]", max_size=12), min_size=1, max_size=4))
-@settings(max_examples=60)
+@examples(60)
 def test_ordinary_text_gives_the_ids_of_the_whole_rendered_text(family: str, contents: list[str]) -> None:
     made = spm(*FAMILIES[family][0])
     template = ChatTemplate.from_gguf({}, made, native_renderer())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import sentencepiece
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from texts import any_text, random_text
 
@@ -20,6 +20,7 @@ from py_core.tokenizers.prompts import encode_text
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.sentencepiece import SPACE, SentencePiece
 from py_core.tokenizers.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED
+from tests.random_examples import examples
 
 REPOSITORY = Path(__file__).parents[2]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -79,7 +80,7 @@ def pieces_of(metadata: dict[str, Any], text: str, special: bool = False) -> lis
 
 
 @given(text=any_text)
-@settings(max_examples=300)
+@examples(300)
 def test_any_text_gives_the_librarys_ids(
     tokenizer: SentencePiece, peer: sentencepiece.SentencePieceProcessor, text: str
 ) -> None:
@@ -98,7 +99,7 @@ def test_1000_random_texts_of_all_scripts_give_the_librarys_ids_and_round_trip(
 
 
 @given(text=any_text.filter(lambda text: SPACE not in text))
-@settings(max_examples=300)
+@examples(300)
 def test_every_text_round_trips(tokenizer: SentencePiece, text: str) -> None:
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
@@ -119,7 +120,7 @@ def slowly(text: str, costs: dict[str, float]) -> list[str]:
     word=st.text("ab" + SPACE, max_size=140),
     costs=st.dictionaries(st.text("ab" + SPACE, min_size=2, max_size=5), st.sampled_from([1.0, 2.0, 2.5, 0.0])),
 )
-@settings(max_examples=300)
+@examples(300)
 def test_pieces_are_joined_by_cost_and_equal_ones_from_the_left(word: str, costs: dict[str, float]) -> None:
     assert merge_short(word, costs, "") == merge_long(word, costs, "") == slowly(word, costs)
 
@@ -128,7 +129,7 @@ def test_pieces_are_joined_by_cost_and_equal_ones_from_the_left(word: str, costs
     words=st.lists(st.text("ab ", max_size=9), max_size=6),
     pieces=st.lists(st.text("ab" + SPACE, min_size=2, max_size=4), unique=True, max_size=14),
 )
-@settings(max_examples=300)
+@examples(300)
 def test_words_are_encoded_one_by_one_only_where_no_piece_goes_over_their_end(
     words: list[str], pieces: list[str]
 ) -> None:
@@ -190,7 +191,7 @@ def test_an_emoji_streams_with_its_last_byte(tokenizer: SentencePiece) -> None:
 
 
 @given(ids=st.lists(st.integers(0, 699), max_size=30))
-@settings(max_examples=200)
+@examples(200)
 def test_streaming_any_ids_gives_what_decoding_them_at_once_gives(tokenizer: SentencePiece, ids: list[int]) -> None:
     stream = tokenizer.stream()
     assert "".join([stream.push(index) for index in ids]) + stream.flush() == tokenizer.decode(ids)

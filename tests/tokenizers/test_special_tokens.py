@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.special_tokens import SpecialTokens
 from py_core.tokenizers.vocabulary import CONTROL, END_NAMES, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary
+from tests.random_examples import examples
 from tests.tiny_tokenizers import bpe
 
 
@@ -118,7 +119,7 @@ def test_empty_tokens_stand_for_nothing_and_may_be_many() -> None:
     ),
     cut=st.integers(0, 40),
 )
-@settings(max_examples=300)
+@examples(300)
 def test_the_pieces_are_the_text_and_found_one_token_after_the_other(
     text: str, tokens: dict[str, int], cut: int
 ) -> None:

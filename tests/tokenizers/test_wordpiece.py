@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 import tokenizers
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from py_core.tokenizers import unicode_ranges
 from py_core.tokenizers.wordpiece import MAX_TOKENS, WordPiece, WordPieceError
+from tests.random_examples import examples
 
 PIECES = [
     "unaffable", "strange", "naïve", "Ångström", "ÇA VA", "don't", "C++", "e.g.", "3.14", "$100", "a_b", "x=y",
@@ -48,7 +49,7 @@ def peer(minilm: tuple[Path, Path]) -> tokenizers.Tokenizer:
     return out
 
 
-@settings(max_examples=1500)
+@examples(1500)
 @given(text=texts)
 @example(text="")
 @example(text="\ud7ff\ue000\U0010ffff")
@@ -84,7 +85,7 @@ def ends_of_ranges() -> list[int]:
 
 
 @given(words=st.lists(st.sampled_from(PIECES), min_size=200, max_size=600))
-@settings(max_examples=50)
+@examples(50)
 def test_long_texts_are_cut_as_the_peer_cuts_them(
     tokenizer: WordPiece, peer: tokenizers.Tokenizer, words: list[str]
 ) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.thinking import ThoughtSplitter, opens_thought, split_thought
+from tests.random_examples import examples
 from tests.tiny_tokenizers import bpe
 
 WHOLE = {
@@ -52,7 +53,7 @@ def test_the_thought_is_what_stands_between_the_tags_at_the_beginning(text: str,
     cuts=st.lists(st.integers(0, 60), max_size=12),
     opened=st.booleans(),
 )
-@settings(max_examples=500)
+@examples(500)
 def test_any_pieces_of_a_text_give_what_the_whole_gives(parts: list[str], cuts: list[int], opened: bool) -> None:
     text = "".join(parts)
     ends = sorted({min(cut, len(text)) for cut in cuts} | {len(text)})
