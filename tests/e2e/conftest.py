@@ -25,7 +25,8 @@ SHARED = ("page_alone", "page_apart", "plain_chat", "ready_chat", "real_chat")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files whose tests share a page of one kind come one after the other: a worker seldom needs all of them."""
+    """Tests that share a page of one kind come one after the other, and those of the real model, which takes longest
+    to open, are one group: a worker seldom needs all pages."""
     here = Path(__file__).parent
     places = [place for place, item in enumerate(items) if item.path.parent == here]
     uses: dict[Path, Counter[int]] = defaultdict(Counter)
@@ -33,7 +34,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         names = getattr(items[place], "fixturenames", ())
         uses[items[place].path].update(number for number, name in enumerate(SHARED) if name in names)
     kind = {path: used.most_common(1)[0][0] if used else len(SHARED) for path, used in uses.items()}
-    ordered = sorted((items[place] for place in places), key=lambda item: kind[item.path])
+    real = SHARED.index("real_chat")
+
+    def group(item: pytest.Item) -> int:
+        return real if "real_chat" in getattr(item, "fixturenames", ()) else kind[item.path]
+
+    ordered = sorted((items[place] for place in places), key=group)
     for place, item in zip(places, ordered, strict=True):
         items[place] = item
 

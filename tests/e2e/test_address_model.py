@@ -128,17 +128,21 @@ async def test_what_is_no_address_is_a_sentence_with_a_way_out(chat: ChatPage) -
     assert (await until_ready(chat)).startswith(f"{chat.site}/models/")
 
 
-async def test_the_question_fits_on_every_screen(chat: ChatPage, screenshots: Path) -> None:
-    for width, name in ((1280, "Qwen2.5-3B-Instruct-Q4_K_M"), (390, "A" * 3000)):
-        await chat.page.set_viewport_size({"width": width, "height": 800})
-        await chat.open(f"?model={THEIRS.replace('Strange%E2%80%AEQ4', name)}")
-        agree = question(chat).get_by_role("button", name="Open this model")
-        await expect(agree).to_be_enabled()
-        for scheme in ("light", "dark"):
-            await chat.page.emulate_media(color_scheme=scheme)
-            await chat.page.screenshot(path=screenshots / f"ask-model-{width}-{scheme}.png")
-            for found in (question(chat), agree, question(chat).get_by_role("button", name="Use my usual model")):
-                box = await found.bounding_box() or {}
-                assert min(box["x"], box["y"]) >= 0
-                assert box["x"] + box["width"] <= width
-                assert box["y"] + box["height"] <= 800
+@pytest.mark.parametrize(
+    ("width", "name"),
+    [pytest.param(1280, "Qwen2.5-3B-Instruct-Q4_K_M", marks=pytest.mark.all), (390, "A" * 3000)],
+    ids=["wide", "narrow"],
+)
+async def test_the_question_fits_on_every_screen(chat: ChatPage, screenshots: Path, width: int, name: str) -> None:
+    await chat.page.set_viewport_size({"width": width, "height": 800})
+    await chat.open(f"?model={THEIRS.replace('Strange%E2%80%AEQ4', name)}")
+    agree = question(chat).get_by_role("button", name="Open this model")
+    await expect(agree).to_be_enabled()
+    for scheme in ("light", "dark"):
+        await chat.page.emulate_media(color_scheme=scheme)
+        await chat.page.screenshot(path=screenshots / f"ask-model-{width}-{scheme}.png")
+        for found in (question(chat), agree, question(chat).get_by_role("button", name="Use my usual model")):
+            box = await found.bounding_box() or {}
+            assert min(box["x"], box["y"]) >= 0
+            assert box["x"] + box["width"] <= width
+            assert box["y"] + box["height"] <= 800

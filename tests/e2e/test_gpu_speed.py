@@ -14,6 +14,7 @@ from playwright.async_api import Browser, Locator, Page, expect
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 QUESTION = "How fast is my GPU?"
+SIZES = ((1280, 800), (390, 844), (320, 568), (844, 390))
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
@@ -43,13 +44,16 @@ def answered(module_answered: ChatPage) -> ChatPage:
     return module_answered
 
 
-async def test_the_table_fits_the_screen(answered: ChatPage, screenshots: Path) -> None:
+@pytest.mark.parametrize("sizes", [SIZES[2:3], pytest.param(SIZES, marks=pytest.mark.all)], ids=["smallest", "each"])
+async def test_the_table_fits_the_screen(
+    answered: ChatPage, screenshots: Path, sizes: tuple[tuple[int, int], ...]
+) -> None:
     page = answered.page
     shown = await measure(answered)
     await shown.get_by_role("row", name="attention").wait_for()
     again = shown.get_by_role("button", name="Measure again")
     await expect(again).to_be_enabled()
-    for width, height in ((1280, 800), (390, 844), (320, 568), (844, 390)):
+    for width, height in sizes:
         await page.set_viewport_size({"width": width, "height": height})
         await shown.scroll_into_view_if_needed()
         for scheme in SCHEMES:

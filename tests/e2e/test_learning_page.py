@@ -223,17 +223,16 @@ async def test_a_good_answer_is_remembered_and_what_was_said_of_it_is_taken_back
     await expect(bad).to_have_attribute("aria-pressed", "true")
     await expect(good).to_have_attribute("aria-pressed", "false")
     await expect(remember).to_be_hidden()
-    await chat.page.reload()
-    await chat.wait_for("ready")
-    await expect(bad).to_have_attribute("aria-pressed", "true")
     await bad.click()
     await expect(bad).to_have_attribute("aria-pressed", "false")
-    await chat.can_learn()
 
 
-async def test_what_the_chat_is_asked_to_remember_is_shown_again_after_a_reload_and_undone_there(
+async def test_what_was_said_of_answers_and_what_the_chat_remembers_is_there_after_a_reload_and_undone_there(
     chat: LearningPage,
 ) -> None:
+    await chat.ask("Name a colour.")
+    await chat.under_answer("Bad").click()
+    await expect(chat.under_answer("Bad")).to_have_attribute("aria-pressed", "true")
     assert "Dr. Quill" in await chat.ask("remember that my dentist is Dr. Quill")
     await expect(chat.learned).to_contain_text("Who is my dentist?")
     await chat.page.wait_for_function("() => location.hash.includes('chat=')")  # it is stored
@@ -241,6 +240,10 @@ async def test_what_the_chat_is_asked_to_remember_is_shown_again_after_a_reload_
     await chat.page.reload()
     await chat.wait_for("ready")
     await chat.can_learn()  # before that Undo asks to be tried again
+    bad = chat.page.locator(".answer").first.get_by_role("button", name="Bad", exact=True)
+    await expect(bad).to_have_attribute("aria-pressed", "true")
+    await bad.click()
+    await expect(bad).to_have_attribute("aria-pressed", "false")
     again = chat.page.get_by_role("region", name="Learned", exact=True)
     await again.get_by_role("button", name="Undo").click()
     await expect(again).to_contain_text("Undone.")

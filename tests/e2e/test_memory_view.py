@@ -120,12 +120,19 @@ def big_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ---- the frame ----
 
 
-async def test_the_view_is_loaded_when_it_is_opened_and_worked_by_keyboard(chat: MemoryPage) -> None:
-    await chat.page.reload()
-    await chat.wait_for("ready")
-    await chat.routed()
-    assert not [url for url in chat.requests if "memory_view" in url]
+async def test_the_view_is_loaded_when_it_is_opened(page_apart: ChatPage) -> None:
+    def asked() -> bool:
+        return any("/memory_view/" in url for url in page_apart.requests)
 
+    await page_apart.page.reload()
+    await page_apart.wait_for("ready")
+    assert not asked()
+    async with page_apart.page.expect_request("**/memory_view/**"):
+        await page_apart.page.click("[data-panel=learned]")
+    assert asked()
+
+
+async def test_the_view_is_worked_by_keyboard(chat: MemoryPage) -> None:
     await chat.page.focus("[data-panel=learned]")
     await chat.page.keyboard.press("Enter")
     await expect(chat.panel).to_contain_text("What was learned stays until you forget it")

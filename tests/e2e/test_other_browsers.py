@@ -22,10 +22,17 @@ ANSWERED = """() => document.documentElement.dataset.state === 'ready'
 
 
 @pytest.fixture
-def files(tiny_files: SmallSite) -> Iterator[PlainServer]:
-    """A server that sends no headers of the site's: the service worker adds them."""
+def bare(tiny_files: SmallSite) -> Iterator[PlainServer]:
+    """A server that sends no headers of the site's: the service worker adds them, and loads the page again."""
     with PlainServer(tiny_files.folder) as server:
         yield server
+
+
+@pytest.fixture
+def files(bare: PlainServer) -> PlainServer:
+    """A server that isolates the page."""
+    bare.guards = True
+    return bare
 
 
 def answer(tab: Tab) -> int:
@@ -55,16 +62,17 @@ def test_firefox_answers_with_several_workers(files: PlainServer) -> None:
 
 
 @pytest.mark.all
-def test_firefox_answers_also_when_the_server_is_gone(files: PlainServer) -> None:
+def test_firefox_answers_also_when_the_server_is_gone(bare: PlainServer) -> None:
     program = find_firefox()
     if program is None:
         return missing("Firefox")
     with firefox(program) as tab:
-        tab.open(f"{files.url}/{QUERY}")
+        tab.open(f"{bare.url}/{QUERY}")
         assert answer(tab) > 0
+        assert tab.evaluate("() => sonata.info.adapter") == "CPU, 2 workers, relaxed SIMD"
         tab.wait_for("() => document.documentElement.dataset.offline === 'ready'")
-        files.stop()
-        tab.open(f"{files.url}/{QUERY}")
+        bare.stop()
+        tab.open(f"{bare.url}/{QUERY}")
         assert answer(tab) > 0
         assert tab.console_errors() == []
 

@@ -133,22 +133,23 @@ async def test_a_chat_goes_on_with_another_model_when_a_template_takes_for_ever(
     await expect(chat.page.locator(".answer .body")).to_have_count(3)
 
 
-async def test_without_webgpu_the_page_says_so_and_answers_on_the_cpu_also_when_the_gpu_was_asked_for(
-    chat_without_webgpu: ChatPage,
-) -> None:
+async def test_without_webgpu_the_page_says_so_and_answers_on_the_cpu(chat_without_webgpu: ChatPage) -> None:
     chat = chat_without_webgpu
-    status = chat.page.locator(".status-line")
     await chat.open_ready(f"?{SHORT}")
-    await expect(status).to_contain_text("on the CPU, precise")
+    await expect(chat.page.locator(".status-line")).to_contain_text("on the CPU, precise")
     await expect(chat.page.locator(".status-reason")).to_contain_text("no WebGPU")
     await expect(chat.page.locator(".status-reason")).to_contain_text("hardware acceleration")
     assert await chat.ask("Hello.")
     assert chat.errors == []
 
+
+@pytest.mark.all  # test_page.py has the button, with a GPU that is lost
+async def test_the_cpu_is_offered_if_a_gpu_was_asked_for_and_there_is_none(chat_without_webgpu: ChatPage) -> None:
+    chat = chat_without_webgpu
     await chat.open(f"?{SHORT}&backend=webgpu")
     assert "no WebGPU" in await chat.problem()
     await chat.way_out("Use the CPU instead").click()
     await chat.wait_for("loading")
     await chat.wait_for("ready", 180)
-    await expect(status).to_contain_text("on the CPU, precise")
+    await expect(chat.page.locator(".status-line")).to_contain_text("on the CPU, precise")
     await chat.shows("backend", "wasm")
