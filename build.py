@@ -162,6 +162,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments, for_pytest = arguments[:1], arguments[1:]  # whatever they are, pytest knows them
     options = parser.parse_args(arguments)
     options.pytest = for_pytest
+    # Else every process that is started here compiles whatever it imports: pip has compiled nothing of .venv.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     run: dict[str, Callable[[argparse.Namespace], int]] = {
         "serve": serve,
         "site": make_site,
