@@ -77,6 +77,7 @@ def test_firefox_answers_also_when_the_server_is_gone(bare: PlainServer) -> None
         assert tab.console_errors() == []
 
 
+@pytest.mark.all
 def test_webkit_answers_with_one_worker_and_says_what_it_lacks(files: PlainServer) -> None:
     programs = find_webkit()
     if programs is None:

@@ -64,6 +64,7 @@ async def test_the_page_answers_with_a_python_out_of_the_snapshot(ready_chat: Ch
     await ready_chat.ask("Hello")
 
 
+@pytest.mark.all
 async def test_elsewhere_a_page_takes_the_snapshot_from_its_second_visit_on(
     context: BrowserContext, far_server: PlainServer
 ) -> None:
