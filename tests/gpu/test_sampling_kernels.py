@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from py_core.backends.sampling_state import ROW_BYTES, STATE_HEADER, state_bytes
@@ -88,6 +88,10 @@ sampled = st.builds(
 @given(
     size=SIZES, seed=st.integers(0, 9999),
     rows=st.lists(st.tuples(st.integers(0, 5000), sampled), min_size=1, max_size=MAX_ROWS),
+)  # fmt: skip
+@example(  # the share of top-p is one of what top-k leaves
+    size=64, seed=1,
+    rows=[(n, SamplingParams(seed=n, temperature=2.0, top_k=2, top_p=0.5, min_p=0.0)) for n in range(MAX_ROWS)],
 )  # fmt: skip
 @few
 def test_sample_draws_by_the_rules_of_each_row(run_kernel, size, seed, rows) -> None:
