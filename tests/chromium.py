@@ -5,7 +5,4 @@ from __future__ import annotations
 from app.building.system import CHROMIUM_FLAGS
 
 TEST_FLAGS = (*CHROMIUM_FLAGS, "--js-flags=--liftoff-only")
-"""For pages that are soon closed: V8 does not optimize their WebAssembly, which takes longer than they live.
-
-A page with a tiny model starts in 3.3 s of CPU time in place of 4.7.
-"""
+"""For pages that are soon closed: V8 does not optimize their WebAssembly, which takes longer than they live."""

@@ -24,7 +24,8 @@ from app.http_range import SourceError, Unreachable
 LOCKS = ROOT / "requirements"
 _INSTALLING = VENV / ".installing"
 _MAKE_ANEW = "delete the folder .venv and run this command again"
-_PIP = ("--disable-pip-version-check", "--no-input")
+# Python compiles what it imports; pip would compile every file of every package, in three times the time.
+_PIP = ("--disable-pip-version-check", "--no-input", "--no-compile")
 _NO_NETWORK = re.compile(r"NewConnectionError|ConnectTimeout|ReadTimeout|Temporary failure|Name or service|unreachable")
 
 
@@ -44,17 +45,7 @@ def ensure_venv(cache: Path, downloader: Downloader, groups: tuple[str, ...] = (
         heading(f"Python packages ({group})")
         wheels = _ensure_wheels(lock, cache, downloader)
         _INSTALLING.touch()
-        # Python compiles what it imports; pip would compile every file of every package, in three times the time.
-        install: list[str | Path] = [
-            VENV_PYTHON,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-index",
-            "--no-compile",
-            *_PIP,
-        ]
+        install: list[str | Path] = [VENV_PYTHON, "-m", "pip", "install", "--quiet", "--no-index", *_PIP]
         # --find-links in the user's own configuration could point to servers; here only the cache may be used
         env = {"PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": ""}
         run_logged(

@@ -23,6 +23,7 @@ from py_core.sampling import SamplingParams
 from tests.architectures.variants import VARIANTS
 from tests.backend_pairs import collect
 from tests.tiny_adapters import drawn
+from tests.variants import gated
 
 TOKENS = [3, 17, 80, 5, 42, 9, 61, 8, 77, 30]
 
@@ -84,10 +85,8 @@ class Tiny:
 
 def on_each_backend(on_the_gpu: str) -> pytest.MarkDecorator:
     """With both models; on the GPU in the gate with this one."""
-    cases = [
-        pytest.param(name, backend, marks=[pytest.mark.all] if backend == "webgpu" and name != on_the_gpu else [])
-        for name, backend in product(("llama", "gemma2"), ("numpy", "webgpu", "wasm"))
-    ]
+    pairs = product(("llama", "gemma2"), ("numpy", "webgpu", "wasm"))
+    cases = gated(pairs, lambda case: case[1] != "webgpu" or case[0] == on_the_gpu)
     return pytest.mark.parametrize(("tiny", "load_backend"), cases, indirect=True)
 
 

@@ -21,6 +21,7 @@ from py_core.engine.together import LOOK_AHEAD
 from py_core.sampling import SamplingParams
 from tests.backend_pairs import GREEDY, open_pair, prompt
 from tests.tiny_llama import TinyLlama
+from tests.variants import gated
 
 RULES = [
     GREEDY,
@@ -33,7 +34,7 @@ PATIENCE = 300
 
 
 not_on_numpy = pytest.mark.parametrize(
-    "engine", ["wasm", "webgpu", pytest.param("numpy", marks=pytest.mark.all)], indirect=True
+    "engine", gated(("wasm", "webgpu", "numpy"), lambda name: name != "numpy"), indirect=True
 )
 """In the gate. Turns are the same there, and steps take longer."""
 

@@ -26,7 +26,7 @@ SIZES = [
     119,
     120,
     1000,
-    *(MIB + more for more in (-129, -120, -73, -72, -64, -9, -8, -1, 0, 1, 55, 56)),
+    *(MIB + more for more in (-129, -120, -73, -72, -64, -9, -1, 0, 1, 55, 56)),
 ]
 IN_PARTS = """
 const { Sha256 } = await import('./storage/sha256.js');

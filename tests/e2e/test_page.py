@@ -343,7 +343,6 @@ async def test_an_answer_whose_device_is_gone_is_kept_and_the_cpu_is_offered(pag
     await page_alone.wait_for("ready")
     await expect(page_alone.page.locator(".status-line")).to_contain_text("on the CPU")
     await expect(page_alone.page.locator("#log")).to_contain_text("Interrupted")
-    await page_alone.page.fill("#message", "")
 
 
 async def test_a_worker_that_does_not_start(chat: ChatPage) -> None:

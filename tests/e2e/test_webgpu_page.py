@@ -58,9 +58,14 @@ async def test_on_webgpu_a_tiny_model_says_what_numpy_says(ready_chat: ChatPage,
 LOSE = "window.sonata.loseDevice()"
 QUESTION = "What is the capital of France?"
 WATCH_STATUS = """() => {
-  window._said = [];
-  const line = document.querySelector('.status-line');
-  new MutationObserver(() => window._said.push(line.textContent)).observe(line, { childList: true });
+  const line = document.querySelector('.status-line'), said = [];
+  const watch = new MutationObserver(() => said.push(line.textContent));
+  watch.observe(line, { childList: true });
+  window.endWatch = () => {
+    watch.disconnect();
+    delete window.endWatch;
+    return said;
+  };
 }"""
 LOSE_AT_THE_FIRST_WORDS = """() => {
   const log = document.querySelector('#log');
@@ -118,7 +123,7 @@ async def test_an_answer_goes_on_when_the_device_is_lost_without_the_server(read
     await chat.page.evaluate(LOSE_AT_THE_FIRST_WORDS)
 
     assert await chat.ask(STORY) == undisturbed
-    assert await chat.page.evaluate("window._said") == [
+    assert await chat.page.evaluate("endWatch()") == [
         "The graphics card was reset. The answer continues in a moment.",
         before,
     ]
@@ -127,15 +132,19 @@ async def test_an_answer_goes_on_when_the_device_is_lost_without_the_server(read
 
 
 @pytest.mark.all
-async def test_a_device_lost_while_nothing_happens_is_replaced_at_the_next_question(ready_chat: ChatPage) -> None:
+async def test_a_device_lost_while_nothing_happens_is_replaced_at_the_next_question_without_the_server(
+    ready_chat: ChatPage,
+) -> None:
     chat = ready_chat
     first = await chat.ask(QUESTION)
+    await chat.page.route("**/models/*.gguf", lambda route: route.abort())
     await chat.page.evaluate(LOSE)
     assert await chat.state() == "ready"
 
     await chat.page.click("#new-chat")
     assert await chat.ask(QUESTION) == first
     await expect(chat.page.locator("#banner")).to_be_hidden()
+    await chat.page.unroute("**/models/*.gguf")
 
 
 @pytest.mark.all

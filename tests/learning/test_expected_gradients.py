@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader
 from py_core.models.registry import describe_model
 from tests.learning import cases
+from tests.variants import gated
 
 EXPECTED = Path(__file__).parent / "expected"
 
@@ -67,15 +67,13 @@ async def opened(name: str, folder: Path, load_backend: BackendLoader) -> AsyncI
         backend.close()
 
 
-def each_on_each_backend() -> list[Any]:
-    """One on the GPU in the gate: tests/gpu has what the others have else, as their matrices and soft caps."""
-    return [
-        pytest.param(backend, name, marks=[pytest.mark.all] if backend == "webgpu" and name != "llama" else [])
-        for backend, name in product(("numpy", "webgpu", "wasm"), cases.CASES)
-    ]
+# In the gate one is on the GPU: tests/gpu has what the others have else, as their matrices and soft caps.
+ON_EACH_BACKEND = gated(
+    product(("numpy", "webgpu", "wasm"), cases.CASES), lambda case: case[0] != "webgpu" or case[1] == "llama"
+)
 
 
-@pytest.mark.parametrize(("load_backend", "name"), each_on_each_backend(), indirect=["load_backend"])
+@pytest.mark.parametrize(("load_backend", "name"), ON_EACH_BACKEND, indirect=["load_backend"])
 async def test_losses_gradients_and_ten_steps_are_those_of_torch(
     name: str, load_backend: BackendLoader, tmp_path: Path
 ) -> None:

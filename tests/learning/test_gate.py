@@ -64,7 +64,7 @@ def test_lessons_answer_their_questions_and_others_in_other_words_but_nothing_el
 
 
 def test_the_only_lesson_answers_its_question_in_other_words_and_nothing_else(gate, world):
-    only = [np.array([number]) for number in range(0, 24, 4)]
+    only = [np.array([number]) for number in range(0, 24, 2)]
     shares = Decisions.of(Compared.of(world, only), gate.of_features, SHUT).shares(gate.threshold)
     assert shares["taught"] == 1
     assert shares["paraphrase"] >= 0.95

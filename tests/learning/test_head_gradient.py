@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader
 from py_core.models.registry import describe_model
 from tests.learning.cases import CASES, packs
+from tests.variants import gated
 
 WIDTH, ROWS = 64, 21
 
@@ -75,12 +77,9 @@ def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[..., Path
 
 @pytest.mark.parametrize(
     ("load_backend", "name"),
-    [
-        ("wasm", "qwen2"), ("wasm", "gemma2"), ("webgpu", "gemma2"),
-        pytest.param("webgpu", "qwen2", marks=pytest.mark.all),
-    ],
+    gated(product(("wasm", "webgpu"), ("qwen2", "gemma2")), lambda case: case != ("webgpu", "qwen2")),
     indirect=["load_backend"],
-)  # fmt: skip
+)
 async def test_kernels_give_the_reference_s(name: str, load_backend: BackendLoader, tmp_path: Path) -> None:
     path = CASES[name].write(tmp_path / "tiny.gguf")
     _, numpy = await session(path, load_numpy)
