@@ -1,9 +1,11 @@
-"""The services of a conversation, over a real memory in a file: with router and learning if a test wants them."""
+"""A conversation and its services, over a real memory in a file: with router and learning if a test wants them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from app.assistant import Assistant
+from app.conversation import Conversation
 from app.learning_service import LearningService
 from app.router_factory import RouterParts
 from app.routing_service import RoutingService
@@ -50,3 +52,10 @@ async def services_over(
 def memory_of(services: Services) -> Memory:
     assert services.memory is not None
     return services.memory
+
+
+def begin_conversation(assistant: Assistant, services: Services) -> Conversation:
+    """Its recorder works at once. Otherwise it waits for a pause, and whatever waits for the background with it."""
+    conversation = Conversation(assistant, services)
+    conversation.recorder.idle_seconds = 0.0
+    return conversation

@@ -26,6 +26,7 @@ from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
 from py_core.routing.agents import AgentError
 from py_core.sampling import SamplingParams
+from tests.services import begin_conversation
 
 OpenModel = Callable[..., Awaitable[Model]]
 OpenServices = Callable[[], Awaitable[Services]]
@@ -38,9 +39,7 @@ async def model(tiny_path: Path, open_model: OpenModel) -> Model:
 
 
 def begin(model: Model, services: Services, max_tokens: int = 6) -> Conversation:
-    conversation = Conversation(Assistant(model, SamplingParams(), max_tokens), services)
-    conversation.recorder.idle_seconds = 0.0  # what waits for the background need not wait for a pause
-    return conversation
+    return begin_conversation(Assistant(model, SamplingParams(), max_tokens), services)
 
 
 async def all_of(events: AsyncIterator[Event]) -> list[Event]:

@@ -25,6 +25,7 @@ from py_core.memory.errors import StoreError
 from py_core.memory.sqlite import SQLiteRows
 from py_core.routing.agents import AgentError
 from py_core.routing.pattern_store import EMBEDDER_POLICY
+from tests.services import begin_conversation
 
 CRASH = "why does my page crash when I scroll"
 SIMILAR = "my page crashes whenever i scroll down, why?"
@@ -45,9 +46,7 @@ def router(parts: RouterParts) -> RouterParts:
 
 
 async def begin(model: Model, services: Services) -> Conversation:
-    conversation = Conversation(Assistant(model, max_tokens=8), services)
-    conversation.recorder.idle_seconds = 0.0  # what waits for the background need not wait for a pause
-    return conversation
+    return begin_conversation(Assistant(model, max_tokens=8), services)
 
 
 async def ask(conversation: Conversation, text: str) -> tuple[Routed, str, Done]:

@@ -20,7 +20,7 @@ from py_core.loading import Model
 from py_core.memory.branches import Branches
 from py_core.memory.lessons import Lesson
 from py_core.memory.trajectories import Trajectory
-from tests.services import memory_of
+from tests.services import begin_conversation, memory_of
 
 OpenModel = Callable[..., Awaitable[Model]]
 CRASH = "why does my page crash when I scroll"
@@ -49,9 +49,7 @@ def feedback(services: Services) -> Feedback:
 
 @pytest.fixture
 def conversation(model: Model, services: Services) -> Conversation:
-    conversation = Conversation(Assistant(model, max_tokens=48), services)
-    conversation.recorder.idle_seconds = 0.0
-    return conversation
+    return begin_conversation(Assistant(model, max_tokens=48), services)
 
 
 async def ask(conversation: Conversation, text: str) -> str:

@@ -16,6 +16,7 @@ from app.titles import make_title, title_from
 from py_core.loading import Model
 from py_core.memory.sessions import Session
 from py_core.sampling import SamplingParams
+from tests.services import begin_conversation
 
 OpenModel = Callable[..., Awaitable[Model]]
 ASKED = "How do I keep basil alive on a windowsill?"
@@ -52,9 +53,7 @@ async def model(tiny_path: Path, open_model: OpenModel) -> Model:
 
 
 def begin(model: Model, services: Services) -> Conversation:
-    conversation = Conversation(Assistant(model, SamplingParams(), max_tokens=6), services)
-    conversation.recorder.idle_seconds = 0.0  # what waits for the background need not wait for a pause
-    return conversation
+    return begin_conversation(Assistant(model, SamplingParams(), max_tokens=6), services)
 
 
 async def ask(conversation: Conversation, text: str) -> None:

@@ -26,7 +26,7 @@ from py_core.memory.encryption import NativeCrypto
 from py_core.memory.trajectories import Trajectory
 from py_core.routing.agents import AgentError, agent_from_dict, agent_to_dict
 from py_core.sampling import SamplingParams
-from tests.services import memory_of
+from tests.services import begin_conversation, memory_of
 
 OpenModel = Callable[..., Awaitable[Model]]
 
@@ -48,9 +48,7 @@ def deep_path(write_model: Callable[..., Path]) -> Path:
 
 
 def begin(model: Model, services: Services) -> Conversation:
-    conversation = Conversation(Assistant(model, SamplingParams(), max_tokens=6), services)
-    conversation.recorder.idle_seconds = 0.0
-    return conversation
+    return begin_conversation(Assistant(model, SamplingParams(), max_tokens=6), services)
 
 
 async def ask(conversation: Conversation, text: str = "One") -> str:
