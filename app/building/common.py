@@ -105,8 +105,14 @@ def make_in_venv(made: Path, title: str, module: str, arguments: Sequence[str | 
 
 @contextlib.contextmanager
 def one_build_at_a_time(cache: Path) -> Iterator[None]:
-    """A lock: two builds would write the same files, so the second waits for the first (not on Windows)."""
-    cache.mkdir(parents=True, exist_ok=True)
+    """A lock: two builds would write the same files, so the second waits for the first (not on Windows).
+
+    Raises BuildError if there can be no folder at `cache`.
+    """
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError, FileNotFoundError) as error:
+        raise BuildError(f"{cache} is no folder and cannot be made one: set SONATA_CACHE to another folder.") from error
     try:
         import fcntl
     except ImportError:

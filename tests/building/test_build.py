@@ -21,7 +21,7 @@ import pytest
 
 from app.building import locks, site
 from app.building.bundle import MODULES
-from app.building.common import ROOT, BuildError, make_in_venv
+from app.building.common import ROOT, BuildError, make_in_venv, one_build_at_a_time
 from app.building.zips import members_of, zip_bytes
 from app.checksums import sha256_of
 from app.downloads import default_model_path, model_files
@@ -74,6 +74,16 @@ def unpacked(archive: Path) -> dict[str, bytes]:
     """The members of a packed archive of the site."""
     with zipfile.ZipFile(io.BytesIO(gzip.decompress(archive.read_bytes()))) as opened:
         return {name: opened.read(name) for name in opened.namelist()}
+
+
+@pytest.mark.parametrize("below", ["file", "file/cache"])
+def test_a_cache_that_can_be_no_folder_is_a_sentence(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with (
+        pytest.raises(BuildError, match="is no folder .* set SONATA_CACHE to another folder"),
+        one_build_at_a_time(tmp_path / below),
+    ):
+        pass
 
 
 def test_zips_are_the_same_bytes_each_time():
