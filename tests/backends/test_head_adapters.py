@@ -84,7 +84,7 @@ class Tiny:
 
 
 def on_each_backend(on_the_gpu: str) -> pytest.MarkDecorator:
-    """With both models; on the GPU in the gate with this one."""
+    """Runs with both models; in the gate the GPU runs only `on_the_gpu`."""
     pairs = product(("llama", "gemma2"), ("numpy", "webgpu", "wasm"))
     cases = gated(pairs, lambda case: case[1] != "webgpu" or case[0] == on_the_gpu)
     return pytest.mark.parametrize(("tiny", "load_backend"), cases, indirect=True)

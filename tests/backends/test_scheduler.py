@@ -36,7 +36,7 @@ PATIENCE = 300
 not_on_numpy = pytest.mark.parametrize(
     "engine", gated(("wasm", "webgpu", "numpy"), lambda name: name != "numpy"), indirect=True
 )
-"""In the gate. Turns are the same there, and steps take longer."""
+"""Skipped in the gate on numpy: turns work the same way there, and each step takes longer."""
 
 
 @pytest.fixture(params=["numpy", "wasm", "webgpu"])

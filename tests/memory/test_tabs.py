@@ -148,7 +148,7 @@ async def test_a_batch_that_was_done_before_its_writer_died_is_not_done_again(
 
 
 async def test_a_writer_that_does_not_answer_is_not_waited_for(get_tab: Callable[[], Tab], name: str) -> None:
-    """Its patience, which is seconds, is over at once here."""
+    """A tab gives up on a silent writer after seconds; here the timer fires at once."""
     done = await get_tab().evaluate(
         """async (name) => {
           const { TabWriter } = await import('/memory/tab_writer.js');
