@@ -25,23 +25,22 @@ SHARED = ("page_alone", "page_apart", "plain_chat", "ready_chat", "real_chat")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a page of one kind come one after the other, and those of the real model, which takes longest
-    to open, are one group: a worker seldom needs all pages."""
+    """The page's tests come first. Of two workers (`--dist=worksteal`) one then runs them while the other one runs the
+    rest: each page is opened once, and two browsers seldom compute at the same time. Tests that share a page of one
+    kind come one after the other, and those of the real model, which takes longest to open, are one group."""
     here = Path(__file__).parent
-    places = [place for place, item in enumerate(items) if item.path.parent == here]
+    own = [item for item in items if item.path.parent == here]
     uses: dict[Path, Counter[int]] = defaultdict(Counter)
-    for place in places:
-        names = getattr(items[place], "fixturenames", ())
-        uses[items[place].path].update(number for number, name in enumerate(SHARED) if name in names)
+    for item in own:
+        names = getattr(item, "fixturenames", ())
+        uses[item.path].update(number for number, name in enumerate(SHARED) if name in names)
     kind = {path: used.most_common(1)[0][0] if used else len(SHARED) for path, used in uses.items()}
     real = SHARED.index("real_chat")
 
     def group(item: pytest.Item) -> int:
         return real if "real_chat" in getattr(item, "fixturenames", ()) else kind[item.path]
 
-    ordered = sorted((items[place] for place in places), key=group)
-    for place, item in zip(places, ordered, strict=True):
-        items[place] = item
+    items[:] = sorted(own, key=group) + [item for item in items if item.path.parent != here]
 
 
 @pytest.hookimpl(wrapper=True)
