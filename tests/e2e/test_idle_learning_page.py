@@ -42,7 +42,7 @@ PATIENCE = 60_000
 
 
 class IdlePage(ChatPage):
-    async def until(self, state: str, done: float = 0.0, *, pause: bool = False) -> dict[str, Any]:
+    async def until_learning(self, state: str, done: float = 0.0, *, pause: bool = False) -> dict[str, Any]:
         """What learns in idle times, once it is in this state and has done this share of its tokens.
 
         pause: at that moment; what learns does not wait for the test.
@@ -77,7 +77,7 @@ async def test_a_correction_is_trained_though_the_tab_is_killed_answers_by_itsel
     chat = IdlePage(await context.new_page(), server.url)
     await chat.open_ready(QUERY)
     await chat.can_learn()
-    assert (await chat.until("learned"))["loop"] == "background"
+    assert (await chat.until_learning("learned"))["loop"] == "background"
     assert await chat.ask(QUESTION) != ANSWER
     await chat.page.locator(".answer").last.get_by_role("button", name="You should have said …").click()
     await chat.page.keyboard.type(ANSWER)
@@ -89,28 +89,28 @@ async def test_a_correction_is_trained_though_the_tab_is_killed_answers_by_itsel
     training = (await chat.show("Learning")).get_by_role("region", name="By training")
     await training.get_by_role("button", name="Learn now").click()
     # Past the preparations, whose end is kept, in the midst of the training.
-    reached = await chat.until("running", 0.5, pause=True)
+    reached = await chat.until_learning("running", 0.5, pause=True)
     assert reached["sentence"].startswith("Sonata is learning: it trains. ")
-    assert (await chat.until("paused"))["sentence"] == "Learning is paused. What was learned so far is kept."
+    assert (await chat.until_learning("paused"))["sentence"] == "Learning is paused. What was learned so far is kept."
     await chat.page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=PATIENCE)
     server.stop()
     await chat.page.evaluate("sonata.engine.learning.resume()")
-    await chat.until("running", 0.6)
+    await chat.until_learning("running", 0.6)
     assert chat.errors == []
     await chat.crash()
 
     chat = IdlePage(await context.new_page(), server.url)
     await chat.open_ready(QUERY_HELD_LONGER)
     await chat.can_learn()
-    again = await chat.until("running", 0.01)
+    again = await chat.until_learning("running", 0.01)
     assert again["what"] == "trains", "the preparations were kept"
     assert again["total"] == reached["total"]
-    later = await chat.until("running", (again["done"] + 1) / again["total"])
+    later = await chat.until_learning("running", (again["done"] + 1) / again["total"])
     assert later["done"] >= reached["done"], "the steps were kept"
     # A message holds it at once, and it goes on by itself.
     assert await chat.ask(OTHERWISE) == ANSWER
-    assert (await chat.until("held"))["sentence"].startswith("Learning waits while you use Sonata.")
-    await chat.until("learned")
+    assert (await chat.until_learning("held"))["sentence"].startswith("Learning waits while you use Sonata.")
+    await chat.until_learning("learned")
 
     panel = await chat.show("Learning")
     await expect(panel.get_by_role("region", name="By training")).to_contain_text("It gives 100% of the answers")
