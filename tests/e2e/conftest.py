@@ -18,7 +18,6 @@ from playwright.async_api import Browser, BrowserContext, Page, Route, async_pla
 from small_site import MODEL, SmallSite
 
 from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG
-from tests.chromium import TEST_FLAGS
 
 TINY_QUERY = "?backend=wasm&workers=1&max_tokens=8"
 SHARED = ("page_alone", "page_apart", "plain_chat", "ready_chat", "real_chat")
@@ -56,14 +55,13 @@ async def browser(chromium_path: Path) -> AsyncIterator[Browser]:
     """Chromium with WebGPU."""
     expect.set_options(timeout=PATIENCE_SECONDS * 1000)  # a machine may be busy: what is awaited comes, or never does
     async with async_playwright() as playwright:
-        running = await playwright.chromium.launch(executable_path=chromium_path, args=[*TEST_FLAGS, WEBGPU_FLAG])
+        running = await playwright.chromium.launch(executable_path=chromium_path, args=[*CHROMIUM_FLAGS, WEBGPU_FLAG])
         yield running
         await running.close()
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser_without_webgpu(chromium_path: Path) -> AsyncIterator[Browser]:
-    """With WebAssembly that V8 optimizes, as users have it."""
     async with async_playwright() as playwright:
         running = await playwright.chromium.launch(executable_path=chromium_path, args=CHROMIUM_FLAGS)
         yield running
@@ -95,14 +93,11 @@ async def python_page(browser: Browser, site: str) -> AsyncIterator[Page]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def kept_pages(browser: Browser, chromium_path: Path) -> AsyncIterator[KeptPages]:
+async def kept_pages(browser: Browser) -> AsyncIterator[KeptPages]:
     """The pages that tests share; `page_alone`, `page_apart`, `ready_chat`, `plain_chat` and `real_chat` lend them."""
-    flags = [*CHROMIUM_FLAGS, WEBGPU_FLAG]  # they run long enough for optimized WebAssembly
-    running = await browser.browser_type.launch(executable_path=chromium_path, args=flags)
-    pages = KeptPages(running)
+    pages = KeptPages(browser)
     yield pages
     await pages.close()
-    await running.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session")

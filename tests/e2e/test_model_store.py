@@ -17,7 +17,7 @@ from plain_server import PlainServer
 from playwright.async_api import BrowserContext, Error, Page, async_playwright, expect
 from small_site import MODEL, PIECE_BYTES, SmallSite
 
-from tests.chromium import TEST_FLAGS
+from app.building.system import CHROMIUM_FLAGS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 
@@ -268,7 +268,7 @@ async def test_a_browser_that_was_killed_goes_on_where_it_was(
     async with async_playwright() as playwright:
 
         async def launch() -> BrowserContext:
-            options = {"executable_path": chromium_path, "args": TEST_FLAGS}
+            options = {"executable_path": chromium_path, "args": CHROMIUM_FLAGS}
             return await playwright.chromium.launch_persistent_context(profile, **options)
 
         tab = await open_tab(await launch(), server)

@@ -13,7 +13,7 @@ from plain_server import PlainServer
 from playwright.async_api import BrowserContext, async_playwright, expect
 from small_site import SmallSite
 
-from tests.chromium import TEST_FLAGS
+from app.building.system import CHROMIUM_FLAGS
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -89,7 +89,7 @@ async def test_chromium_can_install_it_and_the_button_is_there_while_it_offers_t
     chromium_path: Path, light: SmallSite, server: PlainServer, tmp_path: Path
 ) -> None:
     server.guards = True  # else the page loads twice, and the icons of its first visit are not waited for
-    flags = [*TEST_FLAGS, "--bypass-app-banner-engagement-checks"]
+    flags = [*CHROMIUM_FLAGS, "--bypass-app-banner-engagement-checks"]
     async with async_playwright() as playwright:
         context = await playwright.chromium.launch_persistent_context(
             tmp_path / "profile", executable_path=chromium_path, args=flags

@@ -17,11 +17,11 @@ from typing import Any
 
 from playwright.async_api import Browser, BrowserContext, CDPSession, Page, Playwright, Route, async_playwright
 
+from app.building.system import CHROMIUM_FLAGS
 from py_core.memory.encryption import Cipher, WrongKeyError
 from py_core.memory.errors import StoreError
 from py_core.memory.packing import pack, unpack
 from py_core.memory.rows import Batch, Change, Key, OnChange, Query, Range, Row
-from tests.chromium import TEST_FLAGS
 
 HERE = Path(__file__).parent
 ISOLATED = {"Cross-Origin-Embedder-Policy": "require-corp", "Cross-Origin-Resource-Policy": "same-origin"}
@@ -73,7 +73,7 @@ class BrowserThread:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
 
     def launch(self, chromium: Path) -> Browser:
-        return self.wait(self.playwright.chromium.launch(executable_path=chromium, args=TEST_FLAGS))
+        return self.wait(self.playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS))
 
     def close(self) -> None:
         self.wait(self.playwright.stop())

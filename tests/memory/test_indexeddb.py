@@ -11,6 +11,7 @@ import pytest
 from page import BrowserThread, LimitedTab, PageCrypto, PageRows, Tab
 from playwright.async_api import BrowserContext
 
+from app.building.system import CHROMIUM_FLAGS
 from app.services import Services
 from py_core.memory.branches import Turn
 from py_core.memory.encryption import NativeCrypto
@@ -20,7 +21,6 @@ from py_core.memory.records import Record
 from py_core.memory.rows import LAYOUT
 from py_core.memory.sessions import Sessions
 from py_core.memory.store import Store
-from tests.chromium import TEST_FLAGS
 
 OpenTab = Callable[[], Awaitable[Tab]]
 RAW_OPEN = """([name, version]) => new Promise((resolve, reject) => {
@@ -211,7 +211,7 @@ async def test_a_window_without_storage_is_told(
 ) -> None:
     chromium = browser_thread.playwright.chromium
     context: BrowserContext = await browser_thread.do(
-        chromium.launch_persistent_context(no_storage, executable_path=chromium_path, args=TEST_FLAGS)
+        chromium.launch_persistent_context(no_storage, executable_path=chromium_path, args=CHROMIUM_FLAGS)
     )
     page = await browser_thread.do(context.new_page())
     await browser_thread.do(page.goto(f"{site}/THIRD_PARTY.txt"))
