@@ -16,6 +16,7 @@ from py_core.routing.router import Router
 
 TEST_SET = Path(__file__).with_name("bench_routing_data") / "routing_test.toml"
 FOLLOW_UPS = TEST_SET.with_name("follow_ups.toml")
+EVERYDAY = TEST_SET.with_name("everyday.toml")
 DIFFICULTIES = ("easy", "medium", "hard")
 
 
@@ -96,6 +97,34 @@ async def measure_follow_ups(router: Router, written: Mapping[str, Sequence[Mapp
                 if kind == "follow_up":
                     found["follow_ups_without"].append((await router.route(row["next"])).agent == row["wanted"])
         report[half] = {"rows": len(found["follow_ups"])} | {k: _share(np.array(v)) for k, v in found.items()}
+    return report
+
+
+def read_everyday(path: Path = EVERYDAY) -> list[dict[str, Any]]:
+    """Rows of text, language, half and also: bench_routing_data/README.md. Raises FileNotFoundError."""
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {path}.")
+    rows: list[dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8"))["request"]
+    return rows
+
+
+async def measure_everyday(router: Router, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Everyday requests by language and half: "a" was tuned on, "b" was not. Shares of 1.
+
+    `assistant`: those that stay with the plain assistant; `suits`: those that go to an agent that suits them as well.
+    `elsewhere`: texts of the others, with their agents.
+    """
+    report = list[dict[str, Any]]()
+    for language, half in sorted({(row["language"], row["half"]) for row in rows}):
+        group = [row for row in rows if (row["language"], row["half"]) == (language, half)]
+        made = [((await router.route(row["text"])).agent, row) for row in group]
+        plain = np.array([agent == FALLBACK_ID for agent, _ in made])
+        suits = np.array([agent in row["also"] for agent, row in made])
+        report.append({
+            "language": language, "half": half, "requests": len(group),
+            "assistant": _share(plain), "suits": _share(suits),
+            "elsewhere": [[agent, row["text"]] for agent, row in made if agent not in (FALLBACK_ID, *row["also"])],
+        })  # fmt: skip
     return report
 
 

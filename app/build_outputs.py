@@ -172,7 +172,7 @@ def embedder_files(cache: Path, adapter: Path = EMBEDDER_ADAPTER) -> EmbedderFil
 ROUTING_DATA = "routing.safetensors"
 _AGENTS = ROOT / "app" / "agents"
 _ROUTING_SOURCES = (
-    *("app/agents/more_requests.toml", "app/agents/out_of_scope.toml", "app/building/routing_export.py"),
+    *("app/agents/more_requests.toml", "app/building/routing_export.py"),
     *("py_core/routing/head.py", "py_core/routing/routing_data.py"),
 )
 

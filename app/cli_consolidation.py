@@ -169,7 +169,6 @@ def deep_table(report: DeepReport) -> Table:
     table.add_row(
         "strategies", f"{report.strategies:,} ({verdicts}), {report.merged:,} merged, {report.pruned:,} pruned"
     )
-    table.add_row("routing patterns that count more or less", f"{report.reweighed:,}")
     if report.threshold is not None and report.threshold != report.threshold_before:
         before = "that of the shipped gate" if report.threshold_before is None else f"{report.threshold_before:.2f}"
         table.add_row("the gate opens from a score of", f"{report.threshold:.2f}, before {before}")

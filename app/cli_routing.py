@@ -15,7 +15,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.bench_patterns import measure_patterns
-from app.bench_routing import TEST_SET, measure_follow_ups, measure_routing, read_follow_ups, read_test_set
+from app.bench_routing import (
+    TEST_SET,
+    measure_everyday,
+    measure_follow_ups,
+    measure_routing,
+    read_everyday,
+    read_follow_ups,
+    read_test_set,
+)
 from app.bench_routing_habits import measure_habits, read_habits
 from app.native_services import native_router_parts, open_router
 from app.terminal import console
@@ -91,6 +99,7 @@ def bench_routing(
     async def run() -> dict[str, Any]:
         router = await open_router()
         report = await measure_routing(router, rows)
+        report["everyday"] = await measure_everyday(router, read_everyday())
         report["conversations"] = await measure_follow_ups(router, read_follow_ups())
         if patterns:
             report["learned"] = await measure_patterns(native_router_parts(), patterns)
@@ -110,7 +119,13 @@ def routing_tables(report: dict[str, Any]) -> Group:
     learned = [_patterns_table(report["learned"])] if "learned" in report else []
     habits = [_habits_table(report["habits"])] if "habits" in report else []
     return Group(
-        _accuracy_table(report), _time_table(times), _conversation_table(halves), *learned, *habits, *_sentences(report)
+        _accuracy_table(report),
+        _everyday_table(report["everyday"]),
+        _time_table(times),
+        _conversation_table(halves),
+        *learned,
+        *habits,
+        *_sentences(report),
     )
 
 
@@ -125,6 +140,17 @@ def _accuracy_table(report: dict[str, Any]) -> Table:
         table.add_row(
             name, str(found["requests"]), *(f"{figure:.1%}" for figure in figures), end_section=name in ("all", "hard")
         )
+    return table
+
+
+def _everyday_table(groups: list[dict[str, Any]]) -> Table:
+    table = Table(title="Everyday requests (half a was tuned on, half b was not)")
+    table.add_column("language, half")
+    for heading in ("requests", "stay with the assistant", "go to an agent that suits them", "go elsewhere"):
+        table.add_column(heading, justify="right")
+    for one in groups:
+        shares = (one["assistant"], one["suits"], len(one["elsewhere"]) / one["requests"])
+        table.add_row(f"{one['language']}, {one['half']}", str(one["requests"]), *(f"{share:.1%}" for share in shares))
     return table
 
 

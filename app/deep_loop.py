@@ -2,10 +2,10 @@
 
     report = await DeepLoop(services).consolidate()
 
-It distils trajectories into strategies (learning/reasoning_bank.py), and uses their verdicts: the patterns that route
-messages to answers that are good again and again gain weight, those of bad ones lose; the gate of lessons opens
-earlier or later, as its answers were judged; questions that are answered badly again and again are suggested as
-lessons. Then old trajectories go, whose sums stay in their strategies, and the store is compacted.
+It distils trajectories into strategies (learning/reasoning_bank.py): questions that are answered badly again and again
+are suggested as lessons. The gate of lessons opens earlier or later, as its answers were judged. Then old trajectories
+go, whose sums stay in their strategies, and the store is compacted. Routes change by what the person says alone
+(feedback.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields
 
 from app.learning_service import THRESHOLD_POLICY
 from app.loop_runs import note_run
@@ -27,7 +27,7 @@ from py_core.memory.strategies import Strategy
 from py_core.memory.trajectories import Trajectory
 
 UNTIL_POLICY = "learning.deep.until"
-"""Answers up to this time have moved the weights of their routes: seconds since 1970."""
+"""A run has seen the answers up to this time: seconds since 1970."""
 REPORT_POLICY = "learning.deep.report"
 """What the last run did: a DeepReport as JSON."""
 KEPT_DAYS = 30.0
@@ -50,15 +50,14 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class DeepReport:
-    """What a run did. trajectories: how many it saw. verdicts: how many strategies are kept of each. reweighed: how
-    many routing patterns. deleted: trajectories."""
+    """What a run did. trajectories: how many it saw. verdicts: how many strategies are kept of each. deleted:
+    trajectories."""
 
     trajectories: int
     strategies: int
     verdicts: dict[str, int]
     merged: int
     pruned: int
-    reweighed: int
     threshold_before: float | None
     threshold: float | None
     suggestions: tuple[Suggestion, ...]
@@ -98,7 +97,6 @@ class DeepLoop:
             async with memory.background.step():
                 bank = distil(experiences, await self._earlier(memory, experiences), now, self._seed)
             report(2, 5)
-            reweighed = await self._reweigh(memory, bank, {one.id: one for one in trajectories})
             before, threshold = await self._fit_gate(memory, trajectories)
             report(3, 5)
             suggestions = await self._suggestions(bank)
@@ -109,11 +107,11 @@ class DeepLoop:
             for strategy in bank.strategies:
                 verdicts[strategy.verdict] = verdicts.get(strategy.verdict, 0) + 1
             done = DeepReport(
-                len(trajectories), len(bank.strategies), verdicts, bank.merged, len(bank.pruned), reweighed, before,
-                threshold, suggestions, deleted, time.perf_counter() - begin,
+                len(trajectories), len(bank.strategies), verdicts, bank.merged, len(bank.pruned), before, threshold,
+                suggestions, deleted, time.perf_counter() - begin,
             )  # fmt: skip
             newest = max((one.created for one in trajectories), default=_until(memory))
-            # A moment later, or the newest answer would count twice.
+            # A moment later, or the newest answer would be new again.
             await memory.policies.set(UNTIL_POLICY, math.nextafter(newest, math.inf), confidence=1.0, source="deep")
             await memory.policies.set(REPORT_POLICY, json.dumps(asdict(done)), confidence=1.0, source="deep")
             await note_run(memory.policies, "deep", now, "done", len(trajectories))
@@ -146,27 +144,6 @@ class DeepLoop:
         earlier = await memory.strategies.all()
         length = len(experiences[0].vector) if experiences else None
         return [one for one in earlier if length in (None, len(one.vector))]
-
-    async def _reweigh(self, memory: Memory, bank: Bank, trajectories: dict[str, Trajectory]) -> int:
-        """New answers of a success or failure whose own quality agrees move the patterns of their routes, each once.
-        Those that the person judged have moved them already."""
-        routing, until = self._services.routing, _until(memory)
-        outcomes: dict[str, bool] = {}
-        for strategy in bank.strategies:
-            if strategy.verdict not in ("success", "failure"):
-                continue
-            for one in (trajectories[member.id] for member in bank.members[strategy.id]):
-                good = one.quality is not None and one.quality >= GOOD
-                agrees = one.quality is not None and good == (strategy.verdict == "success")
-                if agrees and one.created >= until and not one.feedback and not one.lesson:
-                    outcomes |= dict.fromkeys(one.route.get("patterns", []), good)
-        if routing is None:
-            return 0
-        changed = 0
-        for id, good in outcomes.items():
-            async with memory.background.step():
-                changed += len(await routing.learn([id], good))
-        return changed
 
     async def _fit_gate(self, memory: Memory, trajectories: Sequence[Trajectory]) -> tuple[float | None, float | None]:
         """Before and after; None without learning. The user's own choice stays."""
@@ -248,7 +225,8 @@ def last_report(memory: Memory) -> DeepReport | None:
         return None
     try:
         values = json.loads(policy.value)
-        return replace(DeepReport(**values), suggestions=tuple(Suggestion(**one) for one in values["suggestions"]))
+        known = {field.name: values[field.name] for field in fields(DeepReport)}  # versions before told more
+        return DeepReport(**{**known, "suggestions": tuple(Suggestion(**one) for one in values["suggestions"])})
     except (ValueError, TypeError, KeyError):
         return None
 

@@ -18,7 +18,6 @@ from py_core.routing.routing_data import RoutingDataError, examples_digest, read
 
 PARAMETERS = Path(__file__).with_name("agents") / "router.toml"
 MORE_REQUESTS = Path(__file__).with_name("agents") / "more_requests.toml"
-OUT_OF_SCOPE = Path(__file__).with_name("agents") / "out_of_scope.toml"
 
 
 def router_parameters(path: Path = PARAMETERS) -> RouterParameters:
@@ -27,12 +26,6 @@ def router_parameters(path: Path = PARAMETERS) -> RouterParameters:
         return parameters_from_dict(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, TypeError, ParametersError) as error:
         raise ParametersError(f"{path}: {error}") from None
-
-
-def out_of_scope(path: Path = OUT_OF_SCOPE) -> list[str]:
-    """Requests that suit no agent: the head learns them as the fallback's, and the threshold is fitted on them."""
-    texts: list[str] = tomllib.loads(path.read_text(encoding="utf-8"))["texts"]
-    return texts
 
 
 def more_requests(path: Path = MORE_REQUESTS) -> list[Example]:

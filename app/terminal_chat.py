@@ -219,7 +219,7 @@ async def _answer(
                 last.append(event)
                 routed = event
             elif routed is not None and not isinstance(event, Recalled):
-                console.print(f"[dim]{escape(routed.agent.title)}, {routed.decision.confidence:.0%} sure[/dim]")
+                console.print(f"[dim]{escape(_who_answers(routed))}[/dim]")
                 routed = None
             if isinstance(event, Consulted):
                 material = event.material
@@ -251,6 +251,12 @@ async def _answer(
         status.stop()
         with contextlib.suppress(NotImplementedError):
             loop.remove_signal_handler(signal.SIGINT)
+
+
+def _who_answers(routed: Routed) -> str:
+    """How sure the router is of an agent says nothing of the plain assistant, or of one that was not decided anew."""
+    decided = routed.decision.reason in ("examples", "wording", "correction")
+    return f"{routed.agent.title}, {routed.decision.confidence:.0%} sure" if decided else routed.agent.title
 
 
 def _read(material: Material) -> str:

@@ -38,7 +38,7 @@ from app.build_outputs import EMBEDDER_ADAPTER, EMBEDDER_TOKENIZER
 from app.building.embedder import WEIGHTS
 from app.building.minilm import merge_adapter, sentence_vector, whitened, whitening
 from app.paths import ROOT, cache_dir
-from app.router_factory import more_requests, out_of_scope
+from app.router_factory import more_requests
 from app.training.general import GeneralSentences, graded_pairs, spearman
 from app.training.minilm_torch import AdaptedMiniLM
 from app.training.requests import Request, Templates, changed, folds, read_requests
@@ -320,7 +320,7 @@ def main() -> None:
     if options.fold_vectors:
         fold_vectors(
             requests,
-            out_of_scope() + [one.text for one in more_requests()],
+            [one.text for one in more_requests()],
             weights,
             tokenizer,
             recipe,

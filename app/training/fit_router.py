@@ -2,13 +2,13 @@
 
     python -m app.training.fit_router [--vectors FILE.npy] [--dry-run]
 
-The examples are split in five parts by meaning (their groups), with app/agents/out_of_scope.toml beside them: each part
-is routed by a router that has not seen it. Its answers decide everything here. The test set (app/bench_routing_data)
-is not read.
+The examples are split in five parts by meaning (their groups): each part is routed by a router that has not seen it.
+Its answers decide everything here but the threshold, which half of the everyday requests (app/bench_routing_data)
+decides. The other half and the test set are not read.
 
 An adapter of the embedder that was trained on all examples would make them look easier than requests are that nobody
 has seen. So with an adapter give --vectors, which `app.training.embedder_adapter --fold-vectors` writes: an array
-(parts, examples + out of scope + more requests, dimensions) whose part i is by an embedder trained without fold i. With
+(parts, examples + more requests, dimensions) whose part i is by an embedder trained without fold i. With
 fewer than five parts only these folds are measured.
 """
 
@@ -26,30 +26,34 @@ import numpy as np
 from rich.console import Console
 
 from app.agent_catalog import shipped_examples
-from app.bench_routing import calibration_error
+from app.bench_routing import calibration_error, read_everyday
+from app.building.routing_export import routing_data
 from app.native_services import open_embedder
-from app.router_factory import PARAMETERS, more_requests, out_of_scope
+from app.router_factory import PARAMETERS, more_requests
 from app.training.requests import Request, folds
 from py_core.routing.agents import FALLBACK_ID, Example
 from py_core.routing.embedder import Meaning
 from py_core.routing.head import Head, fit_head, word_matrix
+from py_core.routing.language import has_code, is_english
 from py_core.routing.parameters import RouterParameters
 from py_core.routing.router import Decision, Router, features
 
 FOLDS, SEED = 5, 7
-OUT_OF_SCOPE_SHARE = 0.1
-"""The share of people's requests that suit no agent. It is assumed: there is nothing to count."""
+EVERYDAY_SHARE = 0.5
+"""The share of people's requests that are the plain assistant's. It is assumed: there is nothing to count."""
+EVERYDAY_RIGHT = 0.97
+"""Of the everyday requests that the threshold is chosen on; 0.95 is wanted of those that nobody has seen."""
 CORRECTIONS, MOST_TURNED = 100, 0.05
 """When a user has made so many, at most this share of requests that mean something else may follow one of them."""
 START = RouterParameters(
     neighbours=20, temperature=0.1, head_words=0.5, head_ridge=1.0, head_scale=8.0, votes=0.2, learned_similarity=0.5,
-    learned_width=0.03, learned_lead=0.15, threshold=0.3, calibration=(0.0, 1.0, 0.0, 0.0, 0.0),
+    learned_width=0.03, learned_lead=0.15, threshold=0.3, calibration=(0.0, 1.0, 0.0, 0.0, 0.0, 0.0),
 )  # fmt: skip
 
 
 @dataclass
 class Material:
-    """`examples` and after them what is out of scope. vectors: (parts, all, dimensions). fold: (all,).
+    """vectors: (parts, examples, dimensions). fold: (examples,).
 
     Measured is on the folds that have a part; the others are always known. `more` is what heads learn from besides.
     more_vectors: (parts, more, dimensions).
@@ -83,18 +87,18 @@ class Material:
 
     @property
     def mass(self) -> np.ndarray:
-        """The weight of each measured row, so that requests out of scope have their share; the weights sum to 1."""
+        """The weight of each measured row, so that everyday requests have their share; the weights sum to 1."""
         inside = self.in_scope[self.measured]
-        return np.where(inside, (1 - OUT_OF_SCOPE_SHARE) / inside.sum(), OUT_OF_SCOPE_SHARE / (~inside).sum())
+        return np.where(inside, (1 - EVERYDAY_SHARE) / inside.sum(), EVERYDAY_SHARE / (~inside).sum())
 
 
 def read_material(vectors: Path | None) -> Material:
     examples = shipped_examples()
     fold = folds([Request(e.text, e.agent, e.group, e.hard) for e in examples], FOLDS, SEED)
-    others = [Example(text, FALLBACK_ID, number) for number, text in enumerate(out_of_scope(), 1)]
-    fold += [number % FOLDS for number in range(len(others))]
+    # What is not routed is not measured, and always known.
+    fold = [one if is_english(e.text) or has_code(e.text) else FOLDS for one, e in zip(fold, examples, strict=True)]
     more = more_requests()
-    every = examples + others + more
+    every = examples + more
     if vectors is None:
         embedder = open_embedder(threads=2)
         made = asyncio.run(embedder.embed([example.text for example in every]))
@@ -103,8 +107,8 @@ def read_material(vectors: Path | None) -> Material:
         array = np.load(vectors).astype(np.float32)
         if array.ndim != 3 or len(array) > FOLDS or array.shape[1] != len(every):
             raise SystemExit(f"{vectors} has the shape {array.shape}, but (1 to {FOLDS}, {len(every)}, ...) is wanted.")
-    asked = len(examples + others)
-    return Material(examples + others, array[:, :asked], np.array(fold), more, array[:, asked:])
+    asked = len(examples)
+    return Material(examples, array[:, :asked], np.array(fold), more, array[:, asked:])
 
 
 def head_scores(material: Material) -> dict[tuple[float, float], np.ndarray]:
@@ -135,7 +139,7 @@ def vote_shares(material: Material) -> dict[tuple[int, float], np.ndarray]:
     shares = {option: np.zeros((len(labels), len(agents))) for option in options}
     for part in range(material.parts):
         asked, vectors = material.fold == part, material.vectors[part]
-        seen = ~asked & material.in_scope
+        seen = ~asked
         similar = vectors[asked] @ vectors[seen].T
         for k, temperature in options:
             near = np.argpartition(-similar, k, 1)[:, :k]
@@ -214,8 +218,7 @@ def decisions(material: Material, parameters: RouterParameters) -> list[tuple[De
             words=parameters.head_words, ridge=parameters.head_ridge,
         )  # fmt: skip
         router = Router(NoEmbedder(vectors.shape[1]), parameters, agents=material.agents, head=head)
-        inside = [row for row in seen if material.examples[row].agent != FALLBACK_ID]
-        router.add_examples([material.examples[row] for row in inside], vectors[inside])
+        router.add_examples(known, vectors[seen])
         for row in np.flatnonzero(material.fold == part):
             text = material.examples[row].text
             made[int(row)] = router.decide(text, vectors[row]), _features(router, head, text, vectors[row])
@@ -244,7 +247,7 @@ def _features(router: Router, head: Head, text: str, vector: np.ndarray) -> tupl
     shares = dict(router.decide(text, vector).ranked)
     every = _softmax(router.parameters.head_scale * head.scores(text, vector)[None])[0]
     fallback = every[head.agents.index(FALLBACK_ID)]
-    nearest = router.examples.nearest(vector, 3)
+    nearest = router.examples.nearest(vector, router.parameters.neighbours)
     return features(shares, {FALLBACK_ID: float(fallback)}, nearest)
 
 
@@ -259,15 +262,30 @@ def fit_logistic(inputs: np.ndarray, right: np.ndarray, mass: np.ndarray, penalt
     return weights
 
 
-def best_threshold(confidence: np.ndarray, right: np.ndarray, inside: np.ndarray, mass: np.ndarray) -> float:
-    """The middle one of the thresholds with the most right answers; out of scope the fallback is the right answer."""
-    tried = np.arange(0.0, 0.9, 0.01)
-    gain = np.array([(mass * np.where(confidence >= one, right, ~inside)).sum() for one in tried])
-    return round(float(np.median(tried[gain >= gain.max() - 1e-9])), 3)
+def everyday_threshold(parameters: RouterParameters) -> float:
+    """The least threshold that leaves EVERYDAY_RIGHT of the English everyday requests (half "a" of everyday.toml) with
+    the plain assistant or an agent that suits them."""
+    embedder = open_embedder(threads=2)
+
+    async def routed() -> list[tuple[float, bool]]:
+        data = await routing_data(embedder, parameters)
+        router = Router(embedder, parameters, agents=data.head.agents, head=data.head)
+        router.add_examples(shipped_examples(), data.vectors)
+        rows = [row for row in read_everyday() if row["half"] == "a" and row["language"] == "en"]
+        made = [(await router.route(row["text"]), row["also"]) for row in rows]
+        return [(decision.confidence, decision.ranked[0][0] in also) for decision, also in made]
+
+    found = asyncio.run(routed())
+    tried = (number / 100 for number in range(100))
+    shares = ((one, np.mean([suits or confidence < one for confidence, suits in found])) for one in tried)
+    return next(one for one, share in shares if share >= EVERYDAY_RIGHT)
 
 
-def report(material: Material, parameters: RouterParameters) -> tuple[RouterParameters, dict[str, Any]]:
-    """Calibration and threshold, and how good all of it is: with calibrations that have not seen a part, either."""
+def report(
+    material: Material, parameters: RouterParameters, threshold: float | None
+) -> tuple[RouterParameters, dict[str, Any]]:
+    """Calibration and threshold, and how good all of it is: with calibrations that have not seen a part, either.
+    threshold: None for the one of `everyday_threshold`."""
     made = decisions(material, parameters)
     measured = [material.examples[row] for row in np.flatnonzero(material.measured)]
     inside, mass, fold = material.in_scope[material.measured], material.mass, material.fold[material.measured]
@@ -282,17 +300,17 @@ def report(material: Material, parameters: RouterParameters) -> tuple[RouterPara
         weights = fit_logistic(inputs[rows], right[rows], mass[rows] / mass[rows].sum())
         unseen[~rows] = 1 / (1 + np.exp(-inputs[~rows] @ weights))
     weights = fit_logistic(inputs, right, mass)
-    threshold = best_threshold(unseen, right, inside, mass)
+    a, b, c, d, e, f = (round(float(weight), 4) for weight in weights)
+    chosen = replace(parameters, calibration=(a, b, c, d, e, f))
+    threshold = everyday_threshold(chosen) if threshold is None else threshold
     hard = np.array([example.hard for example in measured])
     figures = {
         "top1": right[inside].mean(), "top1_hard": right[hard].mean(), "top3": in_three[inside].mean(),
         "calibration_error": calibration_error(unseen, right, mass),
-        "out_of_scope_to_fallback": (unseen < threshold)[~inside].mean(),
+        "everyday_to_fallback": (unseen < threshold)[~inside].mean(),
         "right_but_to_fallback": (right & (unseen < threshold))[inside].mean(),
     }  # fmt: skip
-    a, b, c, d, e = (round(float(weight), 4) for weight in weights)
-    chosen = replace(parameters, calibration=(a, b, c, d, e), threshold=threshold)
-    return chosen, {name: round(float(value), 4) for name, value in figures.items()}
+    return replace(chosen, threshold=threshold), {name: round(float(value), 4) for name, value in figures.items()}
 
 
 def toml(parameters: RouterParameters) -> str:
@@ -310,12 +328,13 @@ def _softmax(scores: np.ndarray) -> np.ndarray:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--vectors", type=Path, help="of embedders that have not seen the part, see above")
+    parser.add_argument("--threshold", type=float, help="keep to this one")
     parser.add_argument("--dry-run", action="store_true", help="write nothing")
     options = parser.parse_args()
     material = read_material(options.vectors)
     parameters = fit_shares(material, START)
     parameters, learned = fit_learned(material, parameters)
-    parameters, figures = report(material, parameters)
+    parameters, figures = report(material, parameters, options.threshold)
     if not options.dry_run:
         PARAMETERS.write_text(toml(parameters), encoding="utf-8")
     print(json.dumps(figures | learned))

@@ -14,7 +14,7 @@ from py_core.sampling import SamplingParams
 from py_core.showing import shown
 
 FALLBACK_ID = "assistant"
-"""The agent that answers when no other is likely enough. It has no examples and is always there."""
+"""The agent that answers when no other is likely enough. It is always there."""
 
 MAX_TOKENS_LIMIT = 1 << 20
 _LONGEST = {"title": 60, "definition": 1_000, "system_prompt": 8_000}

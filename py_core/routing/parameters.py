@@ -35,7 +35,7 @@ class RouterParameters:
     """It gets half of the weight even if an example is more similar by so much."""
     threshold: float
     """The least confidence: below it the fallback answers."""
-    calibration: tuple[float, float, float, float, float]
+    calibration: tuple[float, float, float, float, float, float]
     """Coefficients of the logistic regression: see Router._confidence."""
 
     def __post_init__(self) -> None:
@@ -58,8 +58,8 @@ class RouterParameters:
                 )
         if not isinstance(self.neighbours, int):
             raise ParametersError(f"The router's neighbours are {shown(self.neighbours)}: it must be a whole number.")
-        if len(self.calibration) != 5 or not all(math.isfinite(value) for value in self.calibration):
-            raise ParametersError("The router's calibration must be 5 numbers.")
+        if len(self.calibration) != 6 or not all(math.isfinite(value) for value in self.calibration):
+            raise ParametersError("The router's calibration must be 6 numbers.")
 
 
 def parameters_from_dict(data: Mapping[str, Any]) -> RouterParameters:

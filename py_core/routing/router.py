@@ -27,6 +27,7 @@ from py_core.routing.embedder import Embedder
 from py_core.routing.follow_up import is_follow_up
 from py_core.routing.head import Head
 from py_core.routing.head_training import Step
+from py_core.routing.language import has_code, is_english
 from py_core.routing.parameters import RouterParameters
 from py_core.routing.pattern_index import PatternIndex, pattern_id, same_text
 from py_core.showing import shown
@@ -51,10 +52,10 @@ class Neighbour:
     source: Source
 
 
-Reason = Literal["examples", "wording", "correction", "unsure", "follow-up", "empty", "chosen"]
+Reason = Literal["examples", "wording", "correction", "unsure", "language", "follow-up", "empty", "chosen"]
 """Why the agent was chosen: the most similar examples are for it; the linear head is for it, though they are not; a
-user's correction; no agent was likely enough (the fallback); it goes on with the conversation; nothing was said; the
-user wanted its answer."""
+user's correction; no agent was likely enough (the fallback); the message is not English, and the user has taught
+nothing like it (the fallback); it goes on with the conversation; nothing was said; the user wanted its answer."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,9 @@ class Router:
         examples = self.examples.nearest(vector, k)
         learned = self.learned.nearest(vector, k)
         searched = time.perf_counter()
-        head = self._head_shares(text, vector)
+        is_known = is_english(text) or has_code(text)  # what is shipped says nothing of other languages
+        examples = examples if is_known else []
+        head = self._head_shares(text, vector) if is_known else {}
         votes = _votes(examples, self.parameters.temperature, now)
         plain = self._shares(head, votes)
         confidence = self._confidence(plain, head, examples)
@@ -168,6 +171,8 @@ class Router:
         agreed = confidence if plain and best == _best(plain) else 0.0
         confidence = min(max(learned_weight * learned_votes.get(best, 0.0) + (1 - learned_weight) * agreed, 0.0), 1.0)
         agent, reason = self._choice(best, confidence, learned if learned_weight >= 0.5 else (), votes)
+        if reason == "unsure" and not is_known:
+            reason = "language"
         if (
             conversation_agent in self._agents
             and conversation_agent != agent
@@ -288,17 +293,22 @@ class Router:
 
 def features(
     shares: Mapping[str, float], head: Mapping[str, float], nearest: Found
-) -> tuple[float, float, float, float, float]:
-    """1, log odds of the best share, log of best to second, similarity of the nearest 3, the fallback's log share."""
+) -> tuple[float, float, float, float, float, float]:
+    """1, log odds of the best share, log of best to second, similarity of the agents' nearest 3, the fallback's log
+    share, similarity of the fallback's nearest. What is not among the nearest is as similar as the last of them."""
     ordered = sorted(shares.values(), reverse=True)
     best, second = ordered[0], ordered[1] if len(ordered) > 1 else 0.0
-    similar = [similarity for _, similarity in nearest[:3]]
+    last = nearest[-1][1] if nearest else 0.0
+    similar = [similarity for pattern, similarity in nearest if pattern.agent != FALLBACK_ID][:3]
+    similar += [last] * (3 - len(similar))
+    everyday = next((similarity for pattern, similarity in nearest if pattern.agent == FALLBACK_ID), last)
     return (
         1.0,
         math.log((best + 1e-4) / (1 - best + 1e-4)),
         math.log((best + 1e-4) / (second + 1e-4)),
-        sum(similar) / len(similar) if similar else 0.0,
+        sum(similar) / 3,
         math.log(head.get(FALLBACK_ID, 0.0) + 1e-4),
+        everyday,
     )
 
 

@@ -15,6 +15,7 @@ import pytest
 from test_texts import ALLOWED, texts_in_code
 
 from app import policy_words
+from app.agent_catalog import shipped_agents
 from app.building.common import ROOT
 from app.building.node import node_path
 from app.building.python_archives import NATIVE_ONLY
@@ -45,6 +46,7 @@ NOT_SAID = (
 """Modules whose sentences are not looked up."""
 NEVER_SAID = {
     "You are a helpful AI assistant named Sonata.",  # to the model
+    "DevOps",  # the same in German
     "start is {}, but must be one of the sequence's {} tokens, from 0 on.",  # mistakes in a program
     "end is {}, but must be from {} to {}.",
     "{} are asked for; hidden reads 1 to {} values, each once.",
@@ -99,6 +101,8 @@ def said_in_the_page() -> dict[str, str]:
         if not name.startswith((*NATIVE_ONLY, *NOT_SAID)):
             for text in said(ast.parse(path.read_text("utf-8"))):
                 found |= dict.fromkeys(PARTS.get(text, [text]), name)
+    for agent in shipped_agents():
+        found |= dict.fromkeys([agent["title"], agent["definition"]], "app/agents/agents.toml")
     for known in policy_words._KNOWN.values():
         found[known.title] = "app/policy_words.py"
     for title, _ in policy_words._FACTORS.values():

@@ -83,7 +83,9 @@ async def answered(services: Services, text: str, quality: float | None, days: f
     return routed.id
 
 
-async def test_verdicts_become_weights_once_and_failures_become_suggestions(services: Services, memory: Memory) -> None:
+async def test_failures_become_suggestions_and_no_route_changes_unless_it_was_judged(
+    services: Services, memory: Memory
+) -> None:
     assert services.routing is not None
     assert services.learning is not None
     router = services.routing.router
@@ -94,6 +96,7 @@ async def test_verdicts_become_weights_once_and_failures_become_suggestions(serv
     deep = DeepLoop(services)
     assert await deep.waiting() == 7
     deciding = {id for one in await memory.trajectories.all() for id in one.route["patterns"]}
+    assert deciding
     before = {id: router.weight(id) for id in deciding}
 
     progress: list[tuple[int, int]] = []
@@ -108,15 +111,11 @@ async def test_verdicts_become_weights_once_and_failures_become_suggestions(serv
     (suggestion,) = report.suggestions
     assert suggestion.question in TIDES
     assert suggestion.count == 3
-    crashes = {id for one in await memory.trajectories.all() if one.asked in CRASHES for id in one.route["patterns"]}
-    assert crashes
-    for id in crashes:
-        assert router.weight(id) == pytest.approx(1.05 * before[id])
+    assert {id: router.weight(id) for id in deciding} == before
     assert last_report(memory) == report
 
     assert await deep.waiting() == 0
-    again = await deep.consolidate()
-    assert again.reweighed == 0
+    await deep.consolidate()
     assert [one.id for one in await memory.strategies.all()] == [one.id for one in kept]
     await services.learning.teach("When is high tide in Gullhaven?", "High tide in Gullhaven is at 4:10.")
     assert (await deep.consolidate()).suggestions == ()

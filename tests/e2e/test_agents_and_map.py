@@ -202,7 +202,7 @@ async def test_the_map_shows_every_request_and_what_the_user_said_stands_out(pag
     assert await number_of(entry.filter(has_text="Yours")) == 1
     own = sum(example.agent == "planner" for example in examples)
     assert await number_of(entry.filter(has_text="Planner")) == own + 1
-    told = re.compile(f"{len(examples) + 1:,} requests of 13 agents")
+    told = re.compile(f"{len(examples) + 1:,} requests of 19 agents")
     await expect(panel.get_by_role("img")).to_have_attribute("aria-label", told)
 
     x, y = await place_of(page, CORRECTED)

@@ -32,7 +32,7 @@ from py_core.routing.routing_data import RoutingData, RoutingDataError, read_rou
 DIMENSIONS = 64
 PARAMETERS = RouterParameters(
     neighbours=5, temperature=0.1, head_words=0.5, head_ridge=1.0, head_scale=8.0, votes=0.5, learned_similarity=0.75,
-    learned_width=0.03, learned_lead=0.1, threshold=0.5, calibration=(-6.0, 0.0, 0.0, 10.0, 0.0),
+    learned_width=0.03, learned_lead=0.1, threshold=0.5, calibration=(-6.0, 0.0, 0.0, 10.0, 0.0, 0.0),
 )  # fmt: skip
 EXAMPLES = [
     Example(text, agent, number)
@@ -135,6 +135,30 @@ async def test_the_reason_is_the_correction_or_the_head_or_the_examples() -> Non
     own = [Example("open the window", "driver", 1)]
     router.add_examples(own, await router.embedder.embed(["open the window"]), "agent")
     assert (await router.route("open the window")).reason == "examples"
+
+
+async def test_an_everyday_example_that_is_near_keeps_a_request_with_the_plain_assistant() -> None:
+    router = await made(parameters=replace(PARAMETERS, calibration=(-3.0, 0.0, 0.0, 10.0, 0.0, -5.0)))
+    text = "how do i bake bread for six"
+    assert (await router.route(text)).agent == "cook"
+    everyday = [Example("how do i bake for six", FALLBACK_ID, 1)]
+    router.add_examples(everyday, await router.embedder.embed([everyday[0].text]))
+    decision = await router.route(text)
+    assert (decision.agent, decision.reason) == (FALLBACK_ID, "unsure")
+    assert (decision.neighbours[0].text, decision.ranked[0][0]) == (everyday[0].text, "cook")
+
+
+async def test_outside_english_only_what_the_user_said_counts_unless_there_is_code(router) -> None:
+    text = "wie backe ich mein brot"
+    router.add_examples([Example(text, "cook", 1)], await router.embedder.embed([text]))
+    decision = await router.route(text)
+    assert (decision.agent, decision.reason, decision.ranked, decision.neighbours) == (FALLBACK_ID, "language", (), ())
+    with_code = f"{text}: bread.bake()"
+    router.add_examples([Example(with_code, "driver", 1)], await router.embedder.embed([with_code]))
+    assert (await router.route(with_code)).agent == "driver"
+    await router.correct(text, "gardener")
+    decision = await router.route("wie backe ich mein brot?")
+    assert (decision.agent, decision.reason) == ("gardener", "correction")
 
 
 async def test_a_short_message_stays_with_the_conversations_agent_unless_another_is_clearly_meant(router) -> None:
@@ -429,7 +453,7 @@ def test_parameters_that_cannot_be_are_refused() -> None:
         ({"neighbours": 0}, "neighbours"),
         ({"neighbours": 2.5}, "whole"),
         ({"threshold": "much"}, "threshold"),
-        ({"calibration": [1.0]}, "5 numbers"),
+        ({"calibration": [1.0]}, "6 numbers"),
         ({"speed": 1}, "no parameter 'speed'"),
     ):
         with pytest.raises(ParametersError, match=word):

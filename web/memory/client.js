@@ -59,6 +59,7 @@ export class Memory {
   async info() {
     const info = await this.#ask('info');
     for (const name of ['problem', 'uncompacted', 'suspicion']) info[name] &&= told(info[name]);
+    for (const agent of info.agents) agent.title = told(agent.title);
     return info;
   }
 
@@ -161,7 +162,11 @@ export class Memory {
 
   removePolicies(names) { return this.#ask('remove_policies', names); }
 
-  agents() { return this.#ask('agents'); }
+  async agents() {
+    const agents = await this.#ask('agents');
+    for (const agent of agents) for (const name of ['title', 'definition']) agent[name] = told(agent[name]);
+    return agents;
+  }
 
   addAgent(fields) { return this.#ask('add_agent', fields); }
 

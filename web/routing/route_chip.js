@@ -6,6 +6,7 @@ import { floatPanel } from '../page/card.js';
 import { button, element, ProblemLine } from '../page/dom.js';
 import { formatMeasured, formatShare } from '../page/format.js';
 import { PLAIN } from '../memory/client.js';
+import { told } from '../i18n/engine_texts.js';
 import { t } from '../i18n/i18n.js';
 
 const NEIGHBOURS = 3;
@@ -37,10 +38,10 @@ export class RouteChip {
    */
   constructor(route, memory, onAgain) {
     this.#onAgain = onAgain;
-    this.#route = route;
+    this.#route = { ...route, title: told(route.title) };
     this.#memory = memory;
     this.#earlier = route.neighbours.find(({ source, text }) => source === 'user' && text === route.text);
-    this.#titles.set(route.agent, route.title);
+    this.#titles.set(route.agent, this.#route.title);
     this.#outcome.setAttribute('role', 'status');
     this.#details.append(this.#chip, this.#panel);
     this.#details.addEventListener('toggle', () => this.#details.open && this.#explain());
@@ -94,7 +95,7 @@ export class RouteChip {
 
   /** One sentence for the decision, with the numbers that the list below it shows. */
   #reason() {
-    const { agent, reason, confidence, threshold, ranked } = this.#route;
+    const { agent, reason, confidence, ranked } = this.#route;
     const title = this.#title(agent), sure = formatShare(confidence);
     switch (reason) {
       case 'follow-up':
@@ -107,9 +108,11 @@ export class RouteChip {
         return t('routing.whyWording', { agent: title, share: sure });
       case 'examples':
         return t('routing.whyExamples', { agent: title, share: sure });
+      case 'language':
+        return t('routing.whyLanguage');
       default: {
-        const limit = t('routing.whyNone', { share: formatShare(threshold) });
-        return ranked.length ? `${limit} ${t('routing.whyBest', { agent: this.#title(ranked[0][0]), share: sure })}` : limit;
+        const none = t('routing.whyNone');
+        return ranked.length ? `${none} ${t('routing.whyBest', { agent: this.#title(ranked[0][0]), share: sure })}` : none;
       }
     }
   }

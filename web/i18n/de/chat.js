@@ -137,7 +137,8 @@ export const routing = {
   whyCorrection: 'Du hast ähnliche Nachrichten an {agent} geschickt.',
   whyExamples: 'Die ähnlichsten Anfragen zusammen gehen an {agent} ({share}).',
   whyFollowUp: 'Das sieht nach einer Fortsetzung aus, darum macht {agent} weiter. Die Nachricht allein verlangt keinen anderen Agenten.',
-  whyNone: 'Kein Agent kam auf {share}, darum antwortete der einfache Assistent.',
+  whyLanguage: 'Die Agenten kennen Anfragen auf Englisch. Berichtige den Weg, und Sonata lernt ihn auch in dieser Sprache.',
+  whyNone: 'Kein Agent war wahrscheinlich genug, also hat der einfache Assistent geantwortet.',
   whyWording: 'Die Wortwahl passt am besten zu {agent} ({share}), obwohl die ähnlichsten Anfragen an andere Agenten gehen.',
   willGo: 'Ähnliche Nachrichten gehen an {agent}',
 };

@@ -137,7 +137,8 @@ export const routing = {
   whyCorrection: 'You sent similar messages to {agent}.',
   whyExamples: 'The most similar requests, taken together, are for {agent} ({share}).',
   whyFollowUp: 'This looks like a follow-up, so {agent} continues. The message alone does not clearly ask for another agent.',
-  whyNone: 'No agent reached {share}, so the plain assistant answered.',
+  whyLanguage: 'The agents know requests in English. Correct the route, and Sonata learns it in this language, too.',
+  whyNone: 'No agent was likely enough, so the plain assistant answered.',
   whyWording: 'The wording fits {agent} best ({share}), although the most similar requests are for other agents.',
   willGo: 'Similar messages will go to {agent}',
 };
