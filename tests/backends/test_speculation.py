@@ -167,21 +167,39 @@ async def test_two_answers_at_once_keep_their_own_guesses(
     assert got == alone
 
 
+class DyingAfterAnswers(DyingHost):
+    """Its workers die in one run after each answer. In each third one, say, they might die in every try of one step."""
+
+    dies, due, deaths = 1, False, 0
+
+    def _is_due(self) -> bool:
+        due, self.due = self.due, False
+        self.deaths += due
+        return due
+
+
 async def test_workers_that_die_in_a_guess_cost_time_only(
     tmp_path: Path, kernel_wasm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(step_times, "MAX_BATCH", 2)  # many runs to die in, however fast a step is
-    host = DyingHost(kernel_wasm())
+    host = DyingAfterAnswers(kernel_wasm())
     backend = (await open_pair(written(tmp_path), host)).other
     assert isinstance(backend, PipelinedBackend)
-    plain = await read(backend)
-    told = await decoded(backend, plain, GREEDY, TOKENS)
+    told = await decoded(backend, await read(backend), GREEDY, TOKENS)
     Always(backend, monkeypatch)
     sequence = await read(backend)
-    host.dies, host.runs = 3, 0
     sequence.guesses = told_before(sequence.tokens, told, 0.2)
-    assert await decoded(backend, sequence, GREEDY, TOKENS) == told
-    assert host.runs > 9
+    answer = list[int]()
+    async for ids in backend.decode(sequence, TOKENS, GREEDY):
+        answer += ids
+        host.due = True
+    assert host.deaths > 9
+    host.due = False
+    again = await read(backend)
+    for token in answer:  # some were read in other passes than without losses: rounding may decide a tie
+        logits = await backend.logits(again)
+        assert logits[token] > logits.max() - 0.05
+        await backend.prefill(again, [token])
 
 
 async def test_a_device_that_is_lost_in_a_guess_costs_time_only(
