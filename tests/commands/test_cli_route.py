@@ -14,6 +14,7 @@ pytestmark = pytest.mark.usefixtures("fast_routing")
 AGENTS = {
     *("coder", "researcher", "reviewer", "tester", "architect", "security-architect", "debugger", "documenter"),
     *("refactorer", "optimizer", "devops", "api-docs", "planner"),
+    *("writer", "translator", "summarizer", "explainer", "extractor"),
 }
 
 

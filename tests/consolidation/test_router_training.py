@@ -29,7 +29,7 @@ from tests.few_examples import few_parts, use_few_examples
 
 Opened = Callable[..., Awaitable[Services]]
 HABITS = {habit["name"]: habit for habit in read_habits()}
-LETTERS = HABITS["letters are documents"]
+PRIVACY = HABITS["privacy texts are security"]
 
 
 @pytest.fixture(scope="module")
@@ -100,31 +100,32 @@ async def test_corrections_teach_the_head_what_is_asked_in_other_words_and_it_st
 ) -> None:
     services = await opened()
     shipped = head_of(services)
-    ids = await corrected(services, LETTERS["told"], "documenter")
+    ids = await corrected(services, PRIVACY["told"], "security-architect")
     assert await RouterTraining(services).waiting() == 5
-    before = await right(services, LETTERS["other"], "documenter")
+    before = await right(services, PRIVACY["other"], "security-architect")
     made = await train(services)
     assert made is not None
     assert made.verdict == "accepted"
-    assert made.learned == dict.fromkeys(ids, "documenter")
+    assert made.learned == dict.fromkeys(ids, "security-architect")
     assert made.figures["held_after"] >= made.figures["held_before"]
+    assert made.figures["held_place_after"] > made.figures["held_place_before"]
     assert made.figures["probe"] > 400
-    after = await right(services, LETTERS["other"], "documenter")
-    assert after > before
+    after = await right(services, PRIVACY["other"], "security-architect")
+    assert after >= before
     assert await RouterTraining(services).waiting() < 4
     assert await train(services) is None  # nothing is new
 
     again = await opened()
     np.testing.assert_array_equal(head_of(again).words, head_of(services).words)
-    assert await right(again, LETTERS["other"], "documenter") == after
+    assert await right(again, PRIVACY["other"], "security-architect") == after
     other = await opened("other")
     await import_file(other.memory_now().store, await export(services.memory_now().store), "merge")
     await routing_of(other).refresh(everything=True)
-    assert await right(other, LETTERS["other"], "documenter") == after
+    assert await right(other, PRIVACY["other"], "security-architect") == after
 
     temporary = await opened("temporary")
     await routing_of(temporary).move(again.memory_now())  # as when a memory is unlocked
-    assert await right(temporary, LETTERS["other"], "documenter") == after
+    assert await right(temporary, PRIVACY["other"], "security-architect") == after
 
     policies = services.memory_now().policies
     await policies.edit("learning.background", False)
@@ -132,7 +133,7 @@ async def test_corrections_teach_the_head_what_is_asked_in_other_words_and_it_st
     assert head_of(services) is routing_of(services).shipped_head
     await policies.edit("learning.background", True)
     await routing_of(services).refresh()
-    assert await right(services, LETTERS["other"], "documenter") == after
+    assert await right(services, PRIVACY["other"], "security-architect") == after
 
     api = LearningApi(services)
     await services.learn_idly(idle_loops(services), nullcontext, FileLock(tmp_path / "lock"), idle_seconds=3600)
@@ -152,14 +153,14 @@ async def test_corrections_teach_the_head_what_is_asked_in_other_words_and_it_st
 @pytest.mark.usefixtures("quick")
 async def test_a_correction_that_is_taken_back_is_in_no_numbers_any_more(opened: Opened) -> None:
     services = await opened()
-    ids = await corrected(services, LETTERS["told"], "documenter")
+    ids = await corrected(services, PRIVACY["told"], "security-architect")
     await train(services)
     memory, routing = services.memory_now(), routing_of(services)
     # Said otherwise: the head that learned it as it was is not used, before anything is trained.
-    await routing.correct("", LETTERS["told"][0], "reviewer")
+    await routing.correct("", PRIVACY["told"][0], "tester")
     await routing.refresh()
     assert head_of(services) is routing.shipped_head
-    await routing.correct("", LETTERS["told"][0], "documenter")
+    await routing.correct("", PRIVACY["told"][0], "security-architect")
     await routing.refresh()
     assert head_of(services) is not routing.shipped_head
     await routing.forget(ids[:1])
@@ -193,7 +194,7 @@ async def test_where_examples_go_wrong_it_is_refused_and_corrections_count_half_
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = await opened()
-    await corrected(services, LETTERS["told"], "documenter")
+    await corrected(services, PRIVACY["told"], "security-architect")
     monkeypatch.setattr(router_training, "HARM", -1.0)  # as if any training went too far
     first = await train(services)
     policy = services.memory_now().policies.look(WEIGHT_POLICY)
@@ -219,10 +220,10 @@ async def test_the_same_corrections_and_seed_give_the_same_head_and_few_give_non
     heads = []
     for name in ("one", "two"):
         services = await opened(name)
-        await corrected(services, LETTERS["told"][:3], "documenter")
+        await corrected(services, PRIVACY["told"][:3], "security-architect")
         assert await train(services) is None
         assert await RouterTraining(services).waiting() == 0
-        await corrected(services, LETTERS["told"][3:], "documenter")
+        await corrected(services, PRIVACY["told"][3:], "security-architect")
         heads.append(await train(services, seed=3))
     one, two = heads
     assert one is not None
@@ -233,7 +234,7 @@ async def test_the_same_corrections_and_seed_give_the_same_head_and_few_give_non
 @pytest.mark.usefixtures("quick")
 async def test_what_a_person_does_meanwhile_is_not_lost(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     services = await opened()
-    ids = await corrected(services, LETTERS["told"], "documenter")
+    ids = await corrected(services, PRIVACY["told"], "security-architect")
     found = RouterTraining._held_out
 
     async def forgetting(*arguments):
@@ -252,7 +253,7 @@ async def test_it_learns_in_idle_times_with_the_switch_of_the_background_loop(op
     services.memory_now().background.share = 1.0  # nothing else wants its turn here
     (router,) = (loop for loop in idle_loops(services) if loop.name == "router")
     assert router.switch == "background"
-    await corrected(services, LETTERS["told"], "documenter")
+    await corrected(services, PRIVACY["told"], "security-architect")
     assert await router.work.waiting() >= router.enough
     told = list[tuple[int, int]]()
     await router.work.run(lambda done, total, what: told.append((done, total)))
