@@ -34,7 +34,7 @@ def read_test_set(path: Path = TEST_SET) -> list[dict[str, Any]]:
 async def measure_routing(router: Router, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Accuracies are shares of 1. `top1`, `top3`: the right agent is the best of those that are ranked, or among three.
     `decided`: the decision is right, where a low confidence sends it to the fallback."""
-    keywords = KeywordRouter(shipped_examples()).rank
+    keywords = KeywordRouter(one for one in shipped_examples() if one.agent != FALLBACK_ID).rank
     await router.route("the first text takes longer")
     made = [await router.route(row["text"]) for row in rows]
     wanted = [row["agent"] for row in rows]

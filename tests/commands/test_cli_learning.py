@@ -255,11 +255,11 @@ def test_the_benchmark_of_styles_tells_what_was_learned_of_one(tiny: list[str]) 
 
 async def correct_routes(home: Path) -> None:
     """As a person does on the page."""
-    (letters,) = (habit for habit in read_habits() if habit["name"] == "letters are documents")
+    (privacy,) = (habit for habit in read_habits() if habit["name"] == "privacy texts are security")
     services = await open_services(home / "memory.sqlite")
     assert services.routing is not None
-    for text in letters["told"]:
-        await services.routing.correct("", text, letters["agent"])
+    for text in privacy["told"]:
+        await services.routing.correct("", text, privacy["agent"])
     await services.close()
 
 
