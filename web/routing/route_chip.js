@@ -112,7 +112,7 @@ export class RouteChip {
         return t('routing.whyLanguage');
       default: {
         const none = t('routing.whyNone');
-        return ranked.length ? `${none} ${t('routing.whyBest', { agent: this.#title(ranked[0][0]), share: sure })}` : none;
+        return ranked.length && confidence >= LEAST_SHARE ? `${none} ${t('routing.whyBest', { agent: this.#title(ranked[0][0]), share: sure })}` : none;
       }
     }
   }
