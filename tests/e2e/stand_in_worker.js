@@ -175,6 +175,7 @@ async function answer(text, events, again) {
     newTokens += 1;
     await sleep(text.includes('slowly') ? 50 : 1);
   }
+  if (text.includes('held') && !again) await new Promise((goOn) => Object.assign(new BroadcastChannel('held'), { onmessage: goOn }));
   const decodeTokS = newTokens / (performance.now() - begin) * 1000;
   const ending = text.includes('loop') ? 'loop' : 'end';
   const rest = ending === 'loop' ? { text: 'The sky is **blue**.', thought: thinks ? 'First.' : '' } : {};

@@ -191,13 +191,15 @@ async def test_a_long_prompt_shows_how_much_was_read(page_alone: ChatPage) -> No
 
 
 async def test_an_answer_that_repeated_itself_says_so_and_can_be_tried_again(page_alone: ChatPage) -> None:
-    await page_alone.ask("loop, please")
+    await page_alone.send("loop, held")
+    await expect(page_alone.page.locator(".answer .settled > *").first).to_be_visible()
+    await page_alone.page.evaluate("new BroadcastChannel('held').postMessage('go on')")
     await expect(page_alone.page.locator(".answer .body")).to_have_text("The sky is blue.")  # without the repeats
     await expect(page_alone.page.locator(".answer-footer")).to_contain_text("repeated itself")
     await page_alone.page.locator(".answer-ending").get_by_role("button", name="Try again").click()
     await page_alone.page.wait_for_function("() => sonata.lastAnswer.again")
     await page_alone.wait_for("ready")
-    await expect(page_alone.page.locator(".question .body")).to_have_text(["loop, please"])
+    await expect(page_alone.page.locator(".question .body")).to_have_text(["loop, held"])
 
 
 async def test_a_thought_is_folded_away_above_the_answer(page_alone: ChatPage) -> None:
