@@ -216,14 +216,14 @@ async def test_the_plain_assistant_is_quiet_and_its_words_agree_with_its_numbers
     await expect(chat.chip.locator("summary")).to_have_text("Assistant")
     await chat.chip.locator("summary").click()
     reason = await chat.chip.locator(".route-reason").inner_text()
-    told = r"No agent was likely enough, so the plain assistant answered\. The most likely one is ([\w -]+) with (\d+)%\."
+    told = r"No agent was likely enough, so the plain assistant answered\. The most likely one is ([\w -]+) with ([\d.]+)%\."
     said = re.fullmatch(told, reason)
     assert said, reason
     await expect(chat.chip.get_by_role("heading", name="Most likely agents")).to_be_visible()
     first = chat.chip.locator(".route-ranked li").first
     await expect(first).to_contain_text(re.compile(rf"^\s*{said[1]}\s*{said[2]}%\s*$"))
-    shown = [int(share.removesuffix("%")) for share in await chat.chip.locator(".route-share").all_inner_texts()]
-    assert max(shown) == int(said[2])
+    shown = [float(share.removesuffix("%")) for share in await chat.chip.locator(".route-share").all_inner_texts()]
+    assert max(shown) == float(said[2])
 
 
 async def test_a_follow_up_says_so(chat: MemoryPage) -> None:
@@ -243,7 +243,7 @@ async def test_a_pattern_is_searched_by_meaning_edited_and_deleted(chat: MemoryP
     await chat.memory("correct", "", "translate this letter into danish", "documenter")
     await chat.memory("correct", "", "water the plants on the balcony", "devops")
     await chat.show("Routing")
-    await chat.panel.get_by_role("searchbox").fill("a text in another language")
+    await chat.panel.get_by_role("searchbox").fill("put this letter into another language")
     await expect(chat.rows.first).to_contain_text("translate this letter into danish")
     await expect(chat.rows.first).to_contain_text("similar")
     await expect(chat.row("water the plants")).to_have_count(0)
