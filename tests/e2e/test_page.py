@@ -190,10 +190,20 @@ async def test_a_long_prompt_shows_how_much_was_read(page_alone: ChatPage) -> No
     await expect(page_alone.page.locator(".reading")).to_have_count(0)
 
 
+GO_ON = """async () => {
+  const held = new BroadcastChannel('held');
+  while (document.documentElement.dataset.state !== 'ready') { // until it hears it
+    held.postMessage('go on');
+    await new Promise((again) => setTimeout(again, 20));
+  }
+  held.close();
+}"""
+
+
 async def test_an_answer_that_repeated_itself_says_so_and_can_be_tried_again(page_alone: ChatPage) -> None:
     await page_alone.send("loop, held")
     await expect(page_alone.page.locator(".answer .settled > *").first).to_be_visible()
-    await page_alone.page.evaluate("new BroadcastChannel('held').postMessage('go on')")
+    await page_alone.page.evaluate(GO_ON)
     await expect(page_alone.page.locator(".answer .body")).to_have_text("The sky is blue.")  # without the repeats
     await expect(page_alone.page.locator(".answer-footer")).to_contain_text("repeated itself")
     await page_alone.page.locator(".answer-ending").get_by_role("button", name="Try again").click()
