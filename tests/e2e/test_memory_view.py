@@ -216,7 +216,8 @@ async def test_the_plain_assistant_is_quiet_and_its_words_agree_with_its_numbers
     await expect(chat.chip.locator("summary")).to_have_text("Assistant")
     await chat.chip.locator("summary").click()
     reason = await chat.chip.locator(".route-reason").inner_text()
-    told = r"No agent was likely enough, so the plain assistant answered\. The most likely one is ([\w -]+) with ([\d.]+)%\."
+    none = r"No agent was likely enough, so the plain assistant answered\."
+    told = none + r" The most likely one is ([\w -]+) with ([\d.]+)%\."
     said = re.fullmatch(told, reason)
     assert said, reason
     await expect(chat.chip.get_by_role("heading", name="Most likely agents")).to_be_visible()
