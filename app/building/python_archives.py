@@ -55,6 +55,7 @@ STDLIB_NOT_RUN = (
     *("_pydecimal", "_pyio", "_pyrepl/", "curses/", "dbm/", "doctest.py", "ensurepip/", "idlelib/", "multiprocessing/"),
     *("pdb.py", "pydoc", "sqlite3/", "tkinter/", "turtle", "unittest/", "venv/", "wsgiref/", "xml/", "xmlrpc/"),
     *("ftplib.py", "imaplib.py", "mailbox.py", "pickletools.py", "poplib.py", "smtplib.py", "trace.py"),
+    *("bdb.py", "cProfile.py", "plistlib.py", "profile.py", "pstats.py", "pyclbr.py", "shelve.py", "zipapp.py"),
 )
 """What needs a terminal, a display, a disk, a socket or another process, what has a twin in C, and what
 developers look at code with."""

@@ -23,7 +23,7 @@ from py_core.memory.volatile import VolatileRows
 
 pytestmark = pytest.mark.asyncio
 BASE = "00" * 32
-REPORT = DeepReport(8, 2, {"success": 2}, 0, 0, 0, None, None, (), 0, 0.1)
+REPORT = DeepReport(8, 2, {"success": 2}, 0, 0, None, None, (), 0, 0.1)
 
 
 @pytest.fixture
