@@ -48,6 +48,8 @@ ROUTED = [
     "tester", "architect", "security-architect", "debugger", "documenter", "refactorer", "optimizer", "devops",
     "api-docs",
 ]  # fmt: skip
+FEWER = frozenset(ROUTED[:5])
+"""They have fewer examples than the others."""
 GARDENER: dict[str, Any] = {
     "id": "gardener",
     "title": "Gardener",
@@ -72,8 +74,8 @@ def test_every_agent_has_examples_and_no_one_else() -> None:
 @pytest.mark.parametrize("agent", ROUTED)
 def test_examples_are_many_and_of_many_meanings(agent: str) -> None:
     groups = Counter(example.group for example in EXAMPLES if example.agent == agent)
-    assert sum(groups.values()) >= 120
-    assert len(groups) >= 35
+    assert sum(groups.values()) >= (120 if agent in FEWER else 170)
+    assert len(groups) >= (35 if agent in FEWER else 40)
     assert max(groups.values()) <= 8, "a group is a few ways to say one thing"
 
 
@@ -94,7 +96,7 @@ def test_less_than_half_of_the_requests_hold_the_agents_obvious_keyword(agent: s
 def test_a_fifth_of_the_requests_is_hard_and_holds_no_obvious_keyword(agent: str) -> None:
     own = [example for example in EXAMPLES if example.agent == agent]
     hard = [example.text for example in own if example.hard]
-    assert len(hard) >= len(own) / 6.2
+    assert len(hard) >= len(own) / (6.2 if agent in FEWER else 5.5)
     assert [text for text in hard if names_agent(text, agent)] == []
 
 
