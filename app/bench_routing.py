@@ -22,13 +22,21 @@ DIFFICULTIES = ("easy", "medium", "hard")
 
 def read_test_set(path: Path = TEST_SET) -> list[dict[str, Any]]:
     """Rows of text, agent and difficulty. Raises FileNotFoundError, ValueError."""
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}.")
-    rows = tomllib.loads(path.read_text(encoding="utf-8")).get("request")
+    rows = _document(path).get("request")
     keys = {"text", "agent", "difficulty"}
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) and keys <= set(row) for row in rows):
         raise ValueError(f"{path} must hold [[request]] tables, each with a text, an agent and a difficulty.")
     return rows
+
+
+def _document(path: Path) -> dict[str, Any]:
+    """Raises FileNotFoundError, ValueError."""
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {path}.")
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ValueError(f"{path} is not TOML ({error}). Give a file like {TEST_SET.name}.") from error
 
 
 async def measure_routing(router: Router, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -77,9 +85,7 @@ async def measure_routing(router: Router, rows: Sequence[dict[str, Any]]) -> dic
 
 def read_follow_ups(path: Path = FOLLOW_UPS) -> dict[str, list[dict[str, str]]]:
     """Rows of `follow_up` and of `topic_change`: bench_routing_data/README.md. Raises FileNotFoundError."""
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}.")
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+    return _document(path)
 
 
 async def measure_follow_ups(router: Router, written: Mapping[str, Sequence[Mapping[str, str]]]) -> dict[str, Any]:
@@ -102,9 +108,7 @@ async def measure_follow_ups(router: Router, written: Mapping[str, Sequence[Mapp
 
 def read_everyday(path: Path = EVERYDAY) -> list[dict[str, Any]]:
     """Rows of text, language, half and also: bench_routing_data/README.md. Raises FileNotFoundError."""
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}.")
-    rows: list[dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8"))["request"]
+    rows: list[dict[str, Any]] = _document(path)["request"]
     return rows
 
 
