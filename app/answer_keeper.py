@@ -17,7 +17,7 @@ from app.turn_messages import agent_of
 from py_core.memory.branches import Turn
 from py_core.memory.memory import Memory
 
-_OF_ONE_ANSWER = ("adapter", "found", "lesson", "passages", "taught", "tool")
+_OF_ONE_ANSWER = ("adapter", "found", "lesson", "passages", "taught", "card", "tool")
 """Details that another answer to the same message does not take over."""
 
 
@@ -49,8 +49,10 @@ class AnswerKeeper:
         last: the route of the last message that had one. Raises StoreError; the answer is in the conversation then.
         """
         details = answer_details(answer.id, answer.routed, answer.done, answer.recalled, answer.material)
-        if answer.is_unread:
-            details["taught"] = taught_details(answer.taught) if answer.taught else None
+        if answer.talked is not None:
+            details["taught"] = [taught_details(one) for one in answer.talked.learned]
+            if answer.talked.card is not None:
+                details["card"] = answer.talked.card.entry()
         if answer.computed is not None:
             details["tool"] = answer.computed.entry()
         before = asked.replaced.details if asked.replaced else {}
@@ -64,7 +66,9 @@ class AnswerKeeper:
         memory.witness.record(answer.witness_entry(self._assistant.model.engine.capabilities.backend))
         if not answer.is_shown:
             return None
-        session = await self._kept.keep(memory, {"state": {"agent": answer.routed.agent.id}} if answer.routed else {})
+        known = self._kept.session.state if self._kept.session else {}
+        state = {**known, "agent": answer.routed.agent.id} if answer.routed else known
+        session = await self._kept.keep(memory, {"state": state})
         self._record(memory, answer, made, session.id, last if last is not None and last.text == answer.text else None)
         self.recorder.asked_again(memory, before.get("request", ""))
         if answer.routed is not None and self._services.routing is not None:
@@ -100,5 +104,5 @@ class AnswerKeeper:
         learning, routing = self._services.learning, self._services.routing
         model = learning.base_sha256[:16] if learning else self._assistant.model.config.name
         trajectory = answer.trajectory(session, model, made.details, routed)
-        if trajectory.prompt_tokens:  # the model made it
+        if trajectory.prompt_tokens or trajectory.lesson:  # the model made it, or it can be judged with its lesson
             self.recorder.answered(memory, trajectory, agent_of(made, routing.agents if routing else {}))

@@ -9,7 +9,7 @@ from typing import Any
 from app.assistant import Done
 from app.exact_answers import Computed
 from app.file_material import Material
-from app.learning_service import Learned
+from app.memory_talk import Talked
 from app.recalled import Recalled
 from app.routing_service import Routed
 from py_core.memory.records import LONGEST_NAME
@@ -27,8 +27,8 @@ class Answer:
     """An answer, as far as it came. id: the route's, where it is the first answer of that.
 
     text: the message. said: what was said in answer. routed: None where it was not routed, or is another try.
-    failure: what ended it, if it failed. recalled: the lesson that gave it, if one did. taught: what the message
-    taught, where it asked to remember something. computed: by which tool, in place of the model.
+    failure: what ended it, if it failed. recalled: the lesson that gave it, if one did. talked: what was
+    said to a message for the memory. computed: by which tool, in place of the model.
     """
 
     id: str
@@ -39,7 +39,7 @@ class Answer:
     failure: Exception | None = None
     recalled: Recalled | None = None
     material: Material | None = None
-    taught: Learned | None = None
+    talked: Talked | None = None
     computed: Computed | None = None
 
     @property
@@ -50,7 +50,7 @@ class Answer:
     @property
     def is_unread(self) -> bool:
         """Whether the model has no part in it, and does not read it later either."""
-        return self.computed is None and self.done is not None and not self.done.prompt_tokens
+        return self.talked is not None
 
     def witness_entry(self, backend: str) -> WitnessEntry:
         routed, done = self.routed, self.done

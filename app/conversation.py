@@ -22,12 +22,13 @@ from app.answer_settings import answer_settings
 from app.asked import Asked, another_answer, new_message, rest_of_answer
 from app.assistant import CHAT_SAMPLING, Assistant, Delta, Done
 from app.assistant import Event as Answering
-from app.chat_lessons import learn, paused, recall, told_in
+from app.chat_lessons import paused, recall
 from app.exact_answers import Computed, computed, give_computed
 from app.file_consulting import Consulted, consult
 from app.heard import Heard
 from app.kept_conversation import KeptConversation
 from app.learning_service import Learned
+from app.memory_talk import OFFERS, Card, Offered, Talked, offered, talk
 from app.prompt_window import Context
 from app.recalled import Recalled
 from app.routing_service import Routed
@@ -35,10 +36,10 @@ from app.services import Services
 from app.titles import TitleMaker
 from app.trajectory_recorder import TrajectoryRecorder
 from app.turn_messages import agent_of, messages_of
-from py_core.learning.teaching import Told
 from py_core.memory.branches import Branches, Turn
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import KIND as LESSON
+from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
 from py_core.memory.rows import EVERYTHING, Change
 from py_core.memory.sessions import KIND as SESSION
@@ -58,7 +59,19 @@ class ChangedElsewhere:
     turns: Sequence[Turn] | None
 
 
-Event = ChangedElsewhere | Routed | Recalled | Computed | Consulted | Learned | Context | Answering | Stored
+Event = (
+    ChangedElsewhere
+    | Routed
+    | Recalled
+    | Computed
+    | Consulted
+    | Learned
+    | Card
+    | Offered
+    | Context
+    | Answering
+    | Stored
+)
 
 
 class Conversation:
@@ -73,6 +86,7 @@ class Conversation:
         self._stopped = False
         self._answering = False
         self._deleted = False
+        self._lessons_forgotten = False
         self._last: Routed | None = None
         self._recalled: Recalled | None = None  # the lesson that the running answer gives
         self._resumed_agent: str | None = None  # who answered last, in a resumed conversation
@@ -122,9 +136,9 @@ class Conversation:
                 yield change
             asked = what()
             text, agent, sampling = asked.text, asked.agent, None
-            if not asked.again and (told := told_in(self._services, text)) is not None:
-                async for learned in self._learn(asked, told):
-                    yield learned
+            if not asked.again and (talked := await talk(self._services, text)) is not None:
+                async for event in self._talk(asked, talked):
+                    yield event
                 return
             taught = exact = None
             if not asked.again and agent is None and (exact := computed(self._services, text)) is not None:
@@ -176,8 +190,11 @@ class Conversation:
                 stored = await self._remember(answer, asked)
             if stored is not None:
                 yield stored
+            self._read_no_loop()
             if heard.failure is not None:
                 raise heard.failure
+            if recalled is None and not asked.again and (offer := await self._offered(text)) is not None:
+                yield offer
         finally:
             self._ended()
 
@@ -209,6 +226,7 @@ class Conversation:
                         stored = await self._keeper.keep_more(turn, heard.done, heard.said, lambda: self._deleted)
             if stored is not None:
                 yield stored
+            self._read_no_loop()
             if heard.failure is not None:
                 raise heard.failure
         finally:
@@ -221,6 +239,20 @@ class Conversation:
             async with aclosing(heard.all_of(answering, self.assistant)) as events:  # type: ignore[type-var]
                 async for event in events:
                     yield event
+
+    def _read_no_loop(self) -> None:
+        """An answer that loops, or repeats an earlier one, leaves the model's context."""
+        turns = self.turns
+        messages = messages_of(turns, self._agents)
+        if turns and (not messages or messages[-1]["content"] != turns[-1].content):
+            self.assistant.go_to(messages)
+
+    async def leave_out(self, lessons: Sequence[Lesson]) -> None:
+        """The model no longer reads what was said in the conversation of lessons that were forgotten."""
+        with self._told_trouble():
+            await self._kept.leave_out(self._services.memory, lessons)
+        if not self._answering:  # else the next message finds that something was forgotten
+            self.assistant.go_to(messages_of(self.turns, self._agents))
 
     def _ended(self) -> None:
         self._answering, self._recalled = False, None
@@ -288,6 +320,8 @@ class Conversation:
         a lesson ends where that is deleted."""
         if self._recalled is not None and (LESSON, self._recalled.lesson.id) in change.deletes:
             self.stop()
+        if change.cleared == LESSON or any(kind == LESSON for kind, _ in change.deletes):
+            self._lessons_forgotten = True
         key = (SESSION, self._kept.session.id) if self._kept.session else None
         if key in change.deletes or (change.cleared in (EVERYTHING, SESSION) and key not in change.puts):
             if self._answering:
@@ -304,6 +338,10 @@ class Conversation:
         try:
             session = await self._kept.follow(memory)
             if session is None:
+                if self._lessons_forgotten:
+                    self._lessons_forgotten = False
+                    await self._kept.leave_out_forgotten(memory)
+                    self.assistant.go_to(messages_of(self.turns, self._agents))
                 return None
             await self._take(session, memory)
             return ChangedElsewhere(tuple(self.turns))
@@ -341,18 +379,23 @@ class Conversation:
             self._services.trouble(error)
             return None
 
-    async def _learn(self, asked: Asked, told: Told) -> AsyncIterator[Event]:
-        """Learn it, and say so in place of the model."""
-        learned, said = await learn(self._services, told)
-        # The model does not read this turn, so that the lesson is gone from its context when it is forgotten.
-        if asked.before is not None:
-            self.assistant.go_to(asked.before)
-        if learned is not None:
+    async def _talk(self, asked: Asked, talked: Talked) -> AsyncIterator[Event]:
+        """Say it in place of the model, which does not read this turn: a lesson that is forgotten is gone from its
+        context."""
+        if talked.card is not None and talked.card.kind == "forgotten":
+            await self.leave_out(talked.card.lessons)
+        before = asked.before if asked.before is not None else messages_of(self.turns, self._agents)
+        self.assistant.go_to(before)
+        for learned in talked.learned:
             yield learned
-        done = Done("end", said)
-        yield Delta(said)
+        if talked.card is not None:
+            yield talked.card
+        done = Done("end", talked.words)
+        yield Delta(talked.words)
         yield done
-        stored = await self._remember(Answer(uuid.uuid4().hex, asked.text, None, said, done, taught=learned), asked)
+        stored = await self._remember(
+            Answer(uuid.uuid4().hex, asked.text, None, talked.words, done, talked=talked), asked
+        )
         if stored is not None:
             yield stored
 
@@ -366,6 +409,14 @@ class Conversation:
 
     async def _recall(self, text: str) -> Recalled | None:
         return await recall(self._services, self.assistant, text, lambda: self._stopped)
+
+    async def _offered(self, text: str) -> Offered | None:
+        """What the message told in passing, unless the person wants no such offers in this conversation."""
+        if self._kept.session is not None and self._kept.session.state.get(OFFERS) is False:
+            return None
+        with self._told_trouble():
+            return await offered(self._services, text)
+        return None
 
     async def _remember(self, answer: Answer, asked: Asked) -> Stored | None:
         if not answer.text.strip() or self._deleted:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from app.assistant import Assistant, Done
 from app.assistant import Event as Answering
+from app.help_answers import help_answer
 from app.services import Services
 from py_core.tokenizers.chat_template import Message
 
@@ -34,8 +35,10 @@ class Computed:
 
 
 def computed(services: Services, text: str) -> Computed | None:
-    """What a tool answers to a message, by the local time of this device. None where it is for the model, or the user
-    has turned the tools off."""
+    """What a tool answers to a message, by the local time of this device, or what Sonata says of itself. None if it is
+    for the model, or the user has turned the tools off."""
+    if (said := help_answer(text)) is not None:
+        return Computed(said)
     from py_core.tools.first_look import may_be_for_a_tool
 
     if not may_be_for_a_tool(text) or (services.memory and not services.memory.policies.is_on(EXACT_POLICY)):

@@ -232,6 +232,8 @@ class IdleLearning:
             if loop.name in self._asked or await loop.work.is_begun():
                 return loop
             waiting = await loop.work.waiting()
+            if not loop.what and waiting < loop.enough:
+                continue
             if not waiting:
                 said.append(("learned", f"There are no new {loop.what} to learn from.", loop.name))
             elif waiting < loop.enough:

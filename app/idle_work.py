@@ -45,9 +45,10 @@ class IdleWork(Protocol):
 
 @dataclass(frozen=True)
 class Loop:
-    """name: "background", "router" or "deep". enough: so much has to wait for it, of what `what` names. every: at least
-    so many seconds from the end of a run to the next. part_of: the loop whose switch it has and with which it is asked
-    to run, "" for itself; the switch is the policy learning.LOOP."""
+    """name: "preparation", "background", "router" or "deep". enough: so much has to wait for it, of what `what` names,
+    "" if nothing is told of it while it does not run. every: at least so many seconds from the end of a run to the
+    next. part_of: the loop whose switch it has and with which it is asked to run, "" for itself; the switch is the
+    policy learning.LOOP."""
 
     name: str
     work: IdleWork

@@ -5,15 +5,20 @@ A turn that could not be stored is stored together with the next one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from app.turn_details import title_of
 from py_core.memory.branches import Branches, Turn
 from py_core.memory.errors import StoreError
+from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
 from py_core.memory.sessions import Session
+from py_core.passages.words import telling_words
+
+UNREAD = "unread"
+"""Of a session's state: the numbers of turns that the model does not read, because what they say was forgotten."""
 
 
 class KeptConversation:
@@ -88,6 +93,31 @@ class KeptConversation:
         self.branches = await memory.sessions.branches(session.id)
         self.session = session
         self._waiting.clear()
+        await self.leave_out_forgotten(memory)
+
+    async def leave_out(self, memory: Memory | None, lessons: Sequence[Lesson]) -> None:
+        """The model no longer reads turns that these lessons gave, were taught in, or that say the same. Raises
+        StoreError."""
+        numbers = {number for one in lessons for number in _saying(self.branches.turns, one)}
+        self._mark(numbers)
+        if memory is not None and self.session is not None and numbers:
+            unread = sorted(numbers.union(self.session.state.get(UNREAD, ())))
+            self.session = await memory.sessions.edit(self.session.id, state={**self.session.state, UNREAD: unread})
+
+    async def leave_out_forgotten(self, memory: Memory) -> None:
+        """The same for lessons that are not in the memory any more."""
+        named = {id for turn in self.branches.turns for id in _lessons_of(turn)}
+        gone = {id for id in named if await memory.lessons.get(id) is None}
+        unread = set(self.session.state.get(UNREAD, ())) if self.session else set()
+        self._mark(unread | {turn.number for turn in self.branches.turns if gone & _lessons_of(turn)})
+
+    def _mark(self, numbers: Iterable[int]) -> None:
+        unread = set(numbers)
+        turns = [
+            replace(turn, details={**turn.details, UNREAD: True}) if turn.number in unread else turn
+            for turn in self.branches.turns
+        ]
+        self.branches = Branches(turns, self.branches.leaf)
 
     def forget(self) -> None:
         self.branches, self.session = Branches(), None
@@ -103,6 +133,26 @@ class KeptConversation:
                 else:
                     chains.append([turn])
         return chains
+
+
+def _lessons_of(turn: Turn) -> set[str]:
+    """The ids of the lessons that gave a turn, or were taught in it."""
+    lesson, taught = turn.details.get("lesson") or {}, turn.details.get("taught") or []
+    given = [lesson, *lesson.get("read", ()), *(taught if isinstance(taught, list) else [taught])]
+    return {one["id"] for one in given if "id" in one}
+
+
+def _saying(turns: Sequence[Turn], lesson: Lesson) -> list[int]:
+    """The numbers of answers that a lesson gave, or that say its answer together with the message before them."""
+    asked, contents = telling_words(lesson.question), {turn.number: turn.content for turn in turns}
+    value = telling_words(lesson.answer) - asked
+    found = []
+    for turn in turns:
+        if turn.role == "assistant":
+            words = telling_words(f"{contents.get(turn.after, '') if turn.after is not None else ''} {turn.content}")
+            if lesson.id in _lessons_of(turn) or (value and value <= words and asked & words):
+                found.append(turn.number)
+    return found
 
 
 def _renumbered(turn: Turn, numbers: Mapping[int, int]) -> Turn:

@@ -5,13 +5,14 @@ web/learning/client.js calls its methods with JSON. Times are seconds since 1970
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
 from app.feedback import Feedback
 from app.idle_learning import IdleLearning
 from app.learning_service import Learned, LearningService
+from app.memory_talk import OFFERS
 from app.services import Services
 from py_core.adapters.lora import LoraAdapter
 from py_core.memory.errors import StoreError
@@ -43,9 +44,11 @@ class LearningApi:
     def __init__(
         self, services: Services, leaves_out: Callable[[], str] = lambda: "",
         chosen: Callable[[], LoraAdapter | None] = lambda: None,
+        leave_out: Callable[[Sequence[Lesson]], Awaitable[None]] | None = None,
     ) -> None:  # fmt: skip
-        """leaves_out, chosen: Assistant.leaves_out and Assistant.adapter of the model that runs."""
-        self._services, self._leaves_out, self._chosen = services, leaves_out, chosen
+        """leaves_out, chosen: Assistant.leaves_out and Assistant.adapter of the model that runs. leave_out: as of
+        Conversation.leave_out, of the page's conversation."""
+        self._services, self._leaves_out, self._chosen, self._leave_out = services, leaves_out, chosen, leave_out
         self._feedback = Feedback(services)
         self._forgotten: dict[str, Lesson] = {}
         self.close = services.listen(self._on_change)
@@ -79,6 +82,17 @@ class LearningApi:
 
     async def teach(self, question: str, answer: str) -> dict[str, Any]:
         return _learned(await self._learning.teach(question, answer))
+
+    async def offer_no_more(self, session: str) -> None:
+        """Offer no more in this conversation to remember what is told in passing."""
+        if (known := await self._memory.sessions.get(session)) is not None:
+            await self._memory.sessions.edit(session, state={**known.state, OFFERS: False})
+
+    def note_forgotten(self, lessons: Sequence[Lesson]) -> None:
+        """These were forgotten in the chat: `restore` brings them back."""
+        self._forgotten.update({lesson.id: lesson for lesson in lessons})
+        for id in list(self._forgotten)[:-FORGOTTEN]:
+            del self._forgotten[id]
 
     async def undo_teaching(self, id: str) -> None:
         await self._learning.undo(id)
@@ -125,9 +139,9 @@ class LearningApi:
             await self._services.learning.forget(*ids)
         else:
             await self._memory.lessons.delete(*ids)
-        self._forgotten.update({lesson.id: lesson for lesson in lessons})
-        for id in list(self._forgotten)[:-FORGOTTEN]:
-            del self._forgotten[id]
+        self.note_forgotten(lessons)
+        if self._leave_out is not None:
+            await self._leave_out(lessons)
 
     async def restore(self, ids: list[str]) -> int:
         """How many came back as history only: newer answers to the same questions were taught meanwhile."""
@@ -154,7 +168,7 @@ class LearningApi:
         words = {"instant": _instant_words(lessons), "background": trained, "deep": self._deep_words()}
         words["reading"] = "" if learning is None or learning.reads else NO_READER
         words["style"] = await services.style.words() if services.style is not None else ""
-        in_pauses = idle.names if idle is not None else []
+        in_pauses = [name for name in idle.names if name != "instant"] if idle is not None else []
         loops = ["instant", "reading", *in_pauses]
         return {
             "problem": services.why_not_learning,

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from app.assistant import SYSTEM_PROMPT
+from app.assistant import SYSTEM_PROMPT, Done
 from app.fact_reader import FactReader
 from app.lesson_imprints import AdapterNumber, LessonError, LessonImprints
 from app.lesson_meanings import LessonMeanings
@@ -50,12 +50,13 @@ question or by question and answer."""
 @dataclass(frozen=True)
 class Learned:
     """A lesson was taught. nll: nats a token of its answer, behind its question, as the model gives them before and
-    after. milliseconds: all that it took; of these, `states_milliseconds` the model's passes over the answer.
+    after; None if the model learns it later, because it is not prepared yet. milliseconds: all that it took; of these,
+    `states_milliseconds` the model's passes over the answer.
     replaced: what was taught before for the same question, and is history now. is_new: False where it was known."""
 
     lesson: Lesson
-    nll_before: float
-    nll_after: float
+    nll_before: float | None
+    nll_after: float | None
     milliseconds: float
     states_milliseconds: float
     replaced: Lesson | None = None
@@ -72,6 +73,8 @@ class LearningService:
         self.reader = reader
         self.model, self.base_sha256, self.embedder, self.gate = model, base_sha256, embedder, gate
         self.imprints = LessonImprints(model, base_sha256, SYSTEM_PROMPT)
+        self.prepares_in_pauses = False
+        """Whether app/model_preparation.py runs: otherwise the first lesson waits until the model is prepared."""
         self._changing = asyncio.Lock()
         self._stale = True
         self._stale_lessons: set[str] = set()
@@ -148,8 +151,12 @@ class LearningService:
         if not considered or considered[0].score <= self.threshold:
             return None
         best = considered[0]
-        heads = await self.imprints.heads(self.memory, best.lesson)
-        return Recalled(best.lesson, best.confidence, heads, tuple(considered), 1000 * (time.perf_counter() - begin))
+        # A model that is not prepared cannot say the lesson yet: its text is the answer.
+        is_text = await self._learns_later() and await self.imprints.kept(self.memory, best.lesson) is None
+        heads = () if is_text else await self.imprints.heads(self.memory, best.lesson)
+        milliseconds = 1000 * (time.perf_counter() - begin)
+        done = Done("end", best.lesson.answer) if is_text else None
+        return Recalled(best.lesson, best.confidence, heads, tuple(considered), milliseconds, done=done)
 
     async def look(self, text: str) -> list[Considered]:
         """As `consider`; none where the user has switched lessons off, or nothing is asked."""
@@ -170,6 +177,14 @@ class LearningService:
         scores = self.gate.scores((text, meaning), [pairs[at] for at in best])
         found = [Considered(near[at], float(score)) for at, score in zip(best, scores, strict=True)]
         return sorted(found, key=lambda each: -each.score)
+
+    async def lesson_for(self, question: str) -> Lesson | None:
+        """The lesson that was taught for this question, or surely answers it; None if there is none."""
+        (meaning,) = await self.embedder.meanings([question])
+        if same := await self._same(question, meaning.vector):
+            return same[0]
+        considered = await self.consider(question)
+        return considered[0].lesson if considered and considered[0].score > self.threshold else None
 
     async def used(self, recalled: Recalled) -> None:
         """A message was answered with it."""
@@ -221,21 +236,27 @@ class LearningService:
             if known is None or others or not known.on:
                 await self._name_embedder()
                 lesson = await self.memory.lessons.keep(lesson, tuple(one.id for one in others))
+            before = after = None
+            states_ms = 0.0
             try:
                 await self.meanings.of([lesson])
-                states_begin = time.perf_counter()
-                imprint = await self.imprints.make(self.memory, lesson, tokens)
-                states_ms = 1000 * (time.perf_counter() - states_begin)
+                if not await self._learns_later():
+                    states_begin = time.perf_counter()
+                    imprint = await self.imprints.make(self.memory, lesson, tokens)
+                    before, after = imprint.nll_before, imprint.nll_after
+                    states_ms = 1000 * (time.perf_counter() - states_begin)
             except BaseException:
                 if known is None:
                     await self.memory.lessons.undo(lesson.id)
                 raise
-            await self.imprints.heads(self.memory, lesson)
+            if after is not None:
+                await self.imprints.heads(self.memory, lesson)
         if self.reader is not None:
             self.reader.keep()
-        milliseconds = 1000 * (time.perf_counter() - begin)
-        before, after = imprint.nll_before, imprint.nll_after
-        return Learned(lesson, before, after, milliseconds, states_ms, replaced, known is None)
+        return Learned(lesson, before, after, 1000 * (time.perf_counter() - begin), states_ms, replaced, known is None)
+
+    async def _learns_later(self) -> bool:
+        return self.prepares_in_pauses and not await self.imprints.is_prepared(self.memory)
 
     async def forget(self, *ids: str) -> None:
         """Delete lessons, and all that was made of them. What they replaced stays history."""

@@ -68,6 +68,7 @@ class LessonImprints:
         self._directions: np.ndarray | None = None
         self._on_reading: Reading = _unheard
         self._making = asyncio.Lock()
+        self._directions_blob = f"directions/{base_sha256[:16]}"
 
     async def tokens(self, lesson: Lesson) -> LessonTokens:
         """Raises LessonError where the model cannot learn it."""
@@ -170,18 +171,27 @@ class LessonImprints:
         finally:
             self._on_reading = before
 
+    async def is_prepared(self, memory: Memory) -> bool:
+        """Whether `directions` are there, or kept: then an imprint takes a moment. Raises StoreError."""
+        if self._directions is None and not self._making.locked():
+            data = await self._kept_directions(memory)
+            self._directions = _read(data, self._model.graph.head_input.width)
+        return self._directions is not None
+
+    async def _kept_directions(self, memory: Memory) -> bytes | None:
+        shipped = shipped_path(self._base)
+        return shipped.read_bytes() if shipped.is_file() else await memory.store.get_blob(self._directions_blob)
+
     async def directions(self, memory: Memory, priority: Priority = Priority.BACKGROUND) -> np.ndarray:
         """Of this model: shipped with Sonata, or kept, or made now and kept. All revisions have the same ones."""
         async with self._making:
             if self._directions is None:
-                name = f"directions/{self._base[:16]}"
-                shipped = shipped_path(self._base)
-                data = shipped.read_bytes() if shipped.is_file() else await memory.store.get_blob(name)
+                data = await self._kept_directions(memory)
                 self._directions = _read(data, self._model.graph.head_input.width)
             if self._directions is None:
                 texts = GENERIC_TEXTS.read_text("utf-8").splitlines()
                 self._directions = await learn_directions(self._model, self._system, texts, priority, self._on_reading)
-                await memory.store.put_blob(name, write_safetensors({"directions": self._directions}))
+                await memory.store.put_blob(self._directions_blob, write_safetensors({"directions": self._directions}))
             return self._directions
 
     @asynccontextmanager

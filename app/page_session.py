@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from app.files_api import FilesApi
 from app.learning_api import LearningApi
 from app.learning_service import Learned
 from app.memory_api import MemoryApi
+from app.memory_talk import Card, Offered
 from app.page_adapters import choose
 from app.page_calls import PageCalls, describe
 from app.prompt_window import Context
@@ -34,6 +35,7 @@ from app.turn_details import context_entry, done_entry, reading_entry, taught_de
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError
 from py_core.loading import Model
+from py_core.memory.lessons import Lesson
 from py_core.sampling import SamplingParams
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ class PageSession:
         """new_assistant: over the model that runs; raises BackendError where none does yet."""
         self._services, self._opened, self._new_assistant = services, opened, new_assistant
         self._conversation: Conversation | None = None
-        self._learning = LearningApi(services, self._leaves_out, self._adapter)
+        self._learning = LearningApi(services, self._leaves_out, self._adapter, self._leave_out)
         self._trial: LessonTrial | None = None
         self._calls = PageCalls(
             {"memory": MemoryApi(services), "learning": self._learning, "files": FilesApi(services.files)}
@@ -114,11 +116,11 @@ class PageSession:
 
     async def respond(self, text: str, on_event: OnEvent, asked: str = "{}") -> None:
         """Stream the answer: on_event("route", JSON) if it was routed, ("lesson", JSON) if a lesson answers,
-        ("computed", JSON) if a tool does,
-        ("files", JSON) if it reads attached files, ("context", JSON) with what is in the prompt, ("reading", JSON) ...
-        while it reads a long one, ("thought", JSON) ... of a model that thinks before it answers, ("delta", text) ...,
-        then ("done" or "error", JSON), and
-        ("stored", JSON) once the memory has the turn.
+        ("computed", JSON) if a tool does, ("learned", JSON) ... for what a message taught, ("card", JSON) with lessons
+        that were asked for, ("files", JSON) if it reads attached files, ("context", JSON) with what is in the prompt,
+        ("reading", JSON) ... while it reads a long one, ("thought", JSON) ... of a model that thinks before it answers,
+        ("delta", text) ..., then ("done" or "error", JSON),
+        ("stored", JSON) once the memory has the turn, and ("offered", JSON) if the message told what may be remembered.
 
         asked: JSON, see Engine.respond in web/engine/engine.js. With {again} or {goesOn} `text` is not used.
         """
@@ -141,6 +143,12 @@ class PageSession:
                         on_event("thought", json.dumps({"text": event.text}))
                     elif isinstance(event, Learned):
                         on_event("learned", json.dumps(taught_details(event)))
+                    elif isinstance(event, Card):
+                        if event.kind == "forgotten":
+                            self._learning.note_forgotten(event.lessons)
+                        on_event("card", json.dumps(event.entry()))
+                    elif isinstance(event, Offered):
+                        on_event("offered", json.dumps(event.entry()))
                     elif isinstance(event, Routed):
                         on_event("route", json.dumps(route_entry(event)))
                     elif isinstance(event, Recalled):
@@ -256,6 +264,10 @@ class PageSession:
             self._learning.close()
             if self._conversation is not None:
                 self._conversation.close()
+
+    async def _leave_out(self, lessons: Sequence[Lesson]) -> None:
+        if self._conversation is not None:
+            await self._conversation.leave_out(lessons)
 
     def _leaves_out(self) -> str:
         return self._conversation.assistant.leaves_out if self._conversation is not None else ""

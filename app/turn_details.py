@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -111,14 +112,20 @@ def done_entry(done: Done, whole: bool = False) -> dict[str, Any]:
 
 
 def is_unread(answer: Turn) -> bool:
-    """Whether the model has no part in it: it confirms what a message asked to remember, or says why that cannot be."""
-    return "taught" in answer.details
+    """Whether the model has no part in it: the memory answered, or what it says was forgotten."""
+    return "taught" in answer.details or bool(answer.details.get("unread"))
+
+
+def _taught(details: Mapping[str, Any]) -> list[dict[str, Any]]:
+    taught = details.get("taught") or []
+    return [taught] if isinstance(taught, dict) else taught  # an earlier version taught one thing at a time
 
 
 def turn_entries(branches: Branches) -> list[dict[str, Any]]:
     """What is shown of a conversation as plain data, for the page: number, after, siblings (the numbers of the turn's
-    variants, with its own, oldest first), role, content, created, request, agent, route, lesson, taught,
-    tool (Computed.entry), passages, found, reason, tokens, thinking; None where not known.
+    variants, with its own, oldest first), role, content, created, request, agent, route, lesson, taught
+    (a list of taught_details), card (memory_talk.Card.entry), tool (Computed.entry), passages, found, reason, tokens,
+    thinking; None where not known.
 
     route: as routing_service.route_entry gives, without neighbours and times.
     """
@@ -147,7 +154,8 @@ def turn_entries(branches: Branches) -> list[dict[str, Any]]:
                 "agent": details.get("agent"),
                 "route": route,
                 "lesson": details.get("lesson"),
-                "taught": details.get("taught"),
+                "taught": _taught(details),
+                "card": details.get("card"),
                 "tool": details.get("tool"),
                 "passages": details.get("passages"),
                 "found": details.get("found"),

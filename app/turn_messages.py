@@ -10,14 +10,25 @@ from py_core.memory.branches import Turn
 from py_core.routing.agents import Agent
 from py_core.tokenizers.chat_template import Message
 
+LEAST_REPEATED = 40
+"""Characters of an answer that counts as a repeat if it was said before: "Yes." may be right twice."""
+
 
 def messages_of(turns: Sequence[Turn], agents: Mapping[str, Agent]) -> list[Message]:
-    """Each message with the instruction of the agent that answered it. Turns in which the model had no part are left
-    out."""
+    """Each message with the instruction of the agent that answered it. Left out, with their messages, are answers in
+    which the model had no part, and those that loop or repeat an earlier one: read again, they would go on looping."""
     messages = []
+    said, left_out = set[str](), set[int]()
+    for place, turn in enumerate(turns):
+        if turn.role == "assistant":
+            words = " ".join(turn.content.split())
+            if is_unread(turn) or turn.details.get("reason") == "loop" or words in said:
+                left_out |= {place - 1, place}
+            elif len(words) >= LEAST_REPEATED:
+                said.add(words)
     for place, turn in enumerate(turns):
         answer = turns[place + 1] if place + 1 < len(turns) else None
-        if is_unread(turn) or (turn.role == "user" and answer is not None and is_unread(answer)):
+        if place in left_out:
             continue
         if turn.role == "user":
             messages.append(user_message(turn.content, agent_of(answer, agents)))

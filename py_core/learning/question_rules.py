@@ -67,6 +67,13 @@ def question_of(statement: str) -> str:
     return _of_doing(subject, helper, base, rest)
 
 
+def is_statement(text: str) -> bool:
+    """Whether a text has a subject, a verb and something behind that."""
+    words = text.split()
+    at = _verb_at(words)
+    return at is not None and at + 1 < len(words) and not _lead(words)
+
+
 def _lead(words: list[str]) -> int:
     """How many words come before the subject: of "In May I ran 86 miles" two."""
     if words[0].lower() in ("this", "next", "last", "every") and len(words) > 3 and words[1].lower() in TIMES:

@@ -4,7 +4,7 @@
 
 The answer is the statement as the assistant says it (my becomes your, you becomes I). The question asks for what the
 statement tells of its subject; where no rule knows that, for what is known about the subject. Both are shown to the
-person before they are kept, who can change them. The rules are English.
+person before they are kept, who can change them. The rules here are English; german_statements.py has the German ones.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from py_core.learning.question_rules import question_of
-from py_core.learning.statement_words import BASES, BE, MODALS, PAST
+from py_core.learning import german_statements as german
+from py_core.learning.question_rules import is_statement, question_of
+from py_core.learning.statement_words import BASES, BE, MODALS, PAST, words_of
 
 _BEGINNING = re.compile(
     r"^\s*(?:(?:please|hey|ok|okay|sonata|and|also)[\s,]+)*(?:(?:can|could|will|would)\s+you\s+(?:please\s+)?)?"
@@ -23,7 +24,8 @@ _BEGINNING = re.compile(
 )
 _ASKED_TO_REMEMBER = re.compile(
     r"^\s*(?:(?:please|hey|ok|okay|sonata|and|also)[\s,]+)*(?:(?:can|could|will|would)\s+you\s+(?:please\s+)?)?"
-    r"(?:please\s+)?remember\s*(?:that\b|:)(?!\s+(?:time|day|night|one|guy|summer|evening|moment)\b)\s*[:,]?\s*(?=\S)",
+    r"(?:please\s+)?remember\s*(?:(?P<sign>that\b|:)(?!\s+(?:time|day|night|one|guy|summer|evening|moment)\b)|(?=(?:my|our|i)\b))"
+    r"\s*[:,]?\s*(?=\S)",
     re.IGNORECASE,
 )
 _WHEN_ASKED = re.compile(
@@ -50,28 +52,74 @@ _CONTRACTIONS = (
 
 @dataclass(frozen=True)
 class Told:
-    """What a person told: a question as he would ask it, and its answer as the assistant gives it."""
+    """What a person told: a question as he would ask it, and its answer as the assistant gives it. language: "en" or
+    "de"."""
 
     question: str
     answer: str
+    language: str = "en"
+
+
+def told_by(message: str) -> list[Told]:
+    """What a chat message asks to remember, a lesson for each fact: "remember that Peter is allergic to nuts and Mia is
+    vegetarian" tells two. None of them if it asks for something else, as "Do you remember my dentist?" does."""
+    if (statement := asked_to_remember(message)) is not None:
+        return lessons_of(statement)
+    return [lesson for one in german.asked_to_remember(message) for lesson in lessons_of(one, "de")]
 
 
 def asked_to_remember(message: str) -> str | None:
-    """What a chat message asks to remember ("remember that my dentist is Dr. Quill"); None where it asks for something
-    else, as "Do you remember my dentist?" or "Remember that time in Rome?" do."""
+    """What an English message asks to remember ("remember that my dentist is Dr. Quill"); None where it asks for
+    something else, as "Remember that time in Rome?" does."""
     if message.rstrip().endswith("?") or not (found := _ASKED_TO_REMEMBER.match(message)):
         return None
-    return message[found.end() :].strip() or None
+    statement = message[found.end() :].strip()
+    if found["sign"]:
+        return statement or None
+    return statement if is_statement(statement) and not _JOINED & set(statement.lower().split()) else None
 
 
-def lesson_of(text: str) -> Told | None:
-    """The question and the answer of what a person tells. None where there is no word or number."""
+def lessons_of(statement: str, language: str = "") -> list[Told]:
+    """A lesson for each fact of a statement. What goes on about the same subject ("my sister is Ann, and she lives in
+    Rome") stays one. language: as of `lesson_of`."""
+    return [told for fact in _facts(" ".join(statement.split())) if (told := lesson_of(fact, language)) is not None]
+
+
+_JOINED = words_of(
+    "if when while because unless until that whether who which or than so but although wenn weil dass ob oder als aber "
+    "obwohl"
+)
+"""With one of these a statement's parts may depend on each other."""
+_SAID_OF_ME = words_of("am was have live work like love hate prefer play speak")
+_GOES_ON = words_of("it he she they this that these those there then so also es er sie das dies diese dort dann auch")
+
+
+def _facts(statement: str) -> list[str]:
+    """The parts of a statement that stand for themselves; the statement, if one does not."""
+    text = _without_titles(statement)
+    if re.search(r"[\"“”„?:]", text) or _JOINED & set(re.findall(r"\w+", text.lower())):
+        return [statement]
+    parts = re.split(r"(?<=[^\s.][.!;])\s+|,?\s+(?:and|und)\s+|,\s+", text)
+    parts = [stripped for part in parts if (stripped := part.strip(" ,;"))]
+    if parts[:1] and parts[0].startswith("I "):
+        parts = [f"I {part}" if part.split()[0] in _SAID_OF_ME else part for part in parts]
+    stand = all(
+        part.split()[0].lower() not in _GOES_ON and (is_statement(part) or german.is_statement(part)) for part in parts
+    )
+    return [part.replace("\0", ".") for part in parts] if stand else [statement]
+
+
+def lesson_of(text: str, language: str = "") -> Told | None:
+    """The question and the answer of what a person tells. None where there is no word or number. language: "de", or
+    what the words look like."""
     statement = _BEGINNING.sub("", " ".join(text.split()), count=1).strip(" \"“”'")
     if not re.search(r"\w", statement):
         return None
     for pattern in (_Q_AND_A, _WHEN_ASKED, _ANSWER_TO, _QUESTION_FIRST):
         if (found := pattern.match(statement)) and re.search(r"\w", found["q"]) and re.search(r"\w", found["a"]):
             return Told(_asked(found["q"]), _said(found["a"]))
+    if language == "de" or german.is_german(statement):
+        return Told(german.question_of(statement), _said(german.flipped(statement)), "de")
     for contraction, whole in _CONTRACTIONS:
         statement = re.sub(contraction, whole, statement, flags=re.IGNORECASE)
     first = re.split(r"(?<=[^\s.][.!])\s+(?=[A-Z])", _without_titles(statement))[0].replace("\0", ".")

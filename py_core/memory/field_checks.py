@@ -64,6 +64,15 @@ def or_null(check: Check) -> Check:
     return check_or_null
 
 
+def or_list(check: Check) -> Check:
+    def check_or_list(value: Any) -> str | None:
+        wrong = (check(each) for each in (value if isinstance(value, list) else [value]))
+        wanted = next((wanted for wanted in wrong if wanted is not None), None)
+        return None if wanted is None else f"{wanted}, or a list of such"
+
+    return check_or_list
+
+
 def json_value(value: Any, depth: int = DEEPEST) -> str | None:
     """Checks that a value is JSON with finite numbers and limited nesting."""
     if value is None or isinstance(value, bool):

@@ -296,7 +296,10 @@ SCHEMAS: Mapping[str, Schema] = {
                         id=checks.name, question=checks.text(), confidence=checks.share, read=checks.objects
                     )
                 ),
-                taught=checks.or_null(checks.object_of(id=checks.name, question=checks.text(), answer=checks.text())),
+                taught=checks.or_null(
+                    checks.or_list(checks.object_of(id=checks.name, question=checks.text(), answer=checks.text()))
+                ),
+                card=checks.object_of(kind=checks.one_of("forgotten", "choose", "listed"), lessons=checks.objects),
                 adapter=checks.text(),
                 passages=checks.objects,
                 found=checks.text(LONGEST_NAME),

@@ -41,6 +41,11 @@ def words_of(text: str) -> Iterator[str]:
                 yield part
 
 
+def telling_words(text: str) -> set[str]:
+    """The folded words of a text but for those that every text has."""
+    return set(words_of(text)) - _SAY_NOTHING
+
+
 class WordIndex:
     """The words of some texts."""
 

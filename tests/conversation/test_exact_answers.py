@@ -77,7 +77,7 @@ async def test_a_stored_answer_knows_that_it_was_computed(conversation: Conversa
         "kind": "arithmetic", "words": RESULT, "working": "Computed exactly, without rounding.",
     }  # fmt: skip
     assert answer["request"] is None
-    assert answer["taught"] is None
+    assert answer["taught"] == []
 
 
 async def test_the_model_reads_a_computed_answer_as_its_own(model: Model, conversation: Conversation) -> None:

@@ -219,7 +219,7 @@ async def test_a_message_that_asks_to_remember_something_is_learned_and_confirme
     assert QUILL in said.text
     assert isinstance(stored, Stored)
     *_, shown = turn_entries(Branches(conversation.turns))
-    assert (shown["content"], shown["taught"]["id"]) == (said.text, learned.lesson.id)
+    assert (shown["content"], [one["id"] for one in shown["taught"]]) == (said.text, [learned.lesson.id])
     assert await memory_of(services).trajectories.get(stored.request) is None
     assert len(await memory_of(services).sessions.path(stored.session)) == 4
     for _ in range(2):

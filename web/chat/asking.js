@@ -149,6 +149,7 @@ export class Asking {
           storing.stored(event);
           if (event.request) view.offerFeedback(event.request, engine.learning);
         }
+        if (event.type === 'offered' && stored.id) view.showOffer(event, engine.learning, stored.id);
         if (current.ended || event.type === 'stored') continue; // an answer that was stopped is stored, too
         watchdog.feed();
         if (banner.isShown) banner.hide();
@@ -184,6 +185,8 @@ export class Asking {
       current.view.showFiles(event, engine.files);
     } else if (event.type === 'learned') {
       current.view.showLearned(event, engine.learning);
+    } else if (event.type === 'card') {
+      current.view.showCard(event, engine.learning, true);
     } else if (event.type === 'done') {
       window.sonata.lastAnswer = event;
       status.showRate(event.decodeTokS);

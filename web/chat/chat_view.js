@@ -228,7 +228,7 @@ function isShown({ places }, question, answer) {
 }
 
 /** @param {TurnView} view @param {any} answer a turn, as `addStored` takes it */
-function showStored(view, { content, request, route, lesson, taught, tool, passages, found, reason, tokens, thinking }, { memory, learning, files }) {
+function showStored(view, { content, request, route, lesson, taught, card, tool, passages, found, reason, tokens, thinking }, { memory, learning, files }) {
   if (route) view.showRoute(route, memory);
   if (lesson) view.showLesson(lesson, learning);
   if (tool) view.showComputed(tool);
@@ -237,7 +237,8 @@ function showStored(view, { content, request, route, lesson, taught, tool, passa
   view.append(content);
   view.finish({ reason: reason ?? 'end', newTokens: tokens ?? 0, thoughtSeconds: thinking?.seconds });
   if (request) view.offerFeedback(request, learning);
-  if (taught) showTaught(view, taught, learning);
+  for (const one of taught ?? []) showTaught(view, one, learning);
+  if (card) view.showCard(card, learning);
 }
 
 /** What a message taught, if that was not forgotten or replaced since. */

@@ -17,9 +17,10 @@ export class LearnedNote {
    *   had answered; undo: null where there is nothing to undo; ask: put the question once more
    */
   constructor({ lesson, ms, nllBefore, nllAfter, replaced, known = false }, { before = '', undo, ask = null }) {
-    const title = t(known ? 'feedback.known' : ms === null ? 'feedback.learned' : 'feedback.learnedNow');
+    const isLater = nllAfter === null;
+    const title = t(known ? 'feedback.known' : isLater ? 'feedback.noted' : ms === null ? 'feedback.learned' : 'feedback.learnedNow');
     const head = element('h3', '', title);
-    if (!known && ms !== null) head.append(' ', element('small', '', t('feedback.inTime', { time: formatDuration(ms) })));
+    if (!known && !isLater && ms !== null) head.append(' ', element('small', '', t('feedback.inTime', { time: formatDuration(ms) })));
     const said = element('dl', 'learned-said');
     said.append(...entry(t('feedback.question'), lesson.question));
     const old = replaced?.answer ?? before;
@@ -31,8 +32,10 @@ export class LearnedNote {
     const undoing = button(t('feedback.undo'), 'quiet', () => this.#undo(undoing, undo));
     if (undo) this.#actions.append(undoing);
     if (ask) this.#actions.append(button(t('feedback.askAgain'), 'quiet', ask));
-    const sure = element('p', 'learned-lead', t('feedback.sure'));
-    this.element.append(head, said, sure, certainties(nllBefore, nllAfter), this.#actions, this.#outcome, this.#problem.element);
+    const sure = element('p', 'learned-lead', t(isLater ? 'feedback.later' : 'feedback.sure'));
+    this.element.append(head, said, sure);
+    if (nllBefore !== null && nllAfter !== null) this.element.append(certainties(nllBefore, nllAfter));
+    this.element.append(this.#actions, this.#outcome, this.#problem.element);
   }
 
   /** Where the form was that taught it: a screen reader says what was learned. */

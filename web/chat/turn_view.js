@@ -186,6 +186,34 @@ export class TurnView {
   }
 
   /**
+   * Show the lessons that an answer is about.
+   * @param {import('./lesson_card.js').Card} card the event
+   * @param {import('../learning/client.js').Learning} learning
+   * @param {boolean} [isNew] not stored before
+   */
+  async showCard(card, learning, isNew = false) {
+    const { lessonCard } = await import('./lesson_card.js');
+    this.answerElement.append(lessonCard(card, learning, isNew));
+    this.#follow();
+  }
+
+  /**
+   * Ask whether to remember what the message told in passing.
+   * @param {any} offer the event
+   * @param {import('../learning/client.js').Learning} learning
+   * @param {string} chat the stored conversation's id
+   */
+  async showOffer(offer, learning, chat) {
+    const { offerLine } = await import('./lesson_card.js');
+    this.answerElement.append(offerLine(offer, {
+      remember: (question, answer) => learning.teach(question, answer),
+      showLearned: ({ lesson, ...taught }) => this.showLearned({ ...lesson, ...taught }, learning),
+      dismiss: () => learning.offerNoMore(chat),
+    }));
+    this.#follow();
+  }
+
+  /**
    * The answer is in the memory, where it can be judged. After `finish`.
    * @param {string} request the answer's id
    * @param {import('../learning/client.js').Learning} learning

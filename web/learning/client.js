@@ -20,9 +20,9 @@
  * @typedef {{kind: 'learned'|'style'|'reader'|'chosen', id: string, on: boolean, older: boolean, created: number|null, bytes: number|null, rank: number|null,
  *   norms: [number, number][], norm: number|null, facts: string[], count: number, tests: [string, number|null, number][]}} AdapterView
  *   app/adapter_views.py
- * @typedef {{lesson: {id: string, question: string, answer: string}, ms: number|null, nllBefore: number, nllAfter: number,
+ * @typedef {{lesson: {id: string, question: string, answer: string}, ms: number|null, nllBefore: number|null, nllAfter: number|null,
  *   replaced?: Lesson|null, known?: boolean}} Taught `replaced`: what was taught before for the same question; `known`: the
- *   very same was taught before
+ *   very same was taught before; nllBefore, nllAfter: null if the model learns it later, in a pause
  */
 import { told } from '../i18n/engine_texts.js';
 export class Learning {
@@ -57,6 +57,9 @@ export class Learning {
 
   /** @returns {Promise<Taught>} */
   teach(question, answer) { return this.#ask('teach', question, answer); }
+
+  /** Offer no more in a conversation to remember what is told in passing. @param {string} chat its id */
+  offerNoMore(chat) { return this.#ask('offer_no_more', chat); }
 
   /** Forget a lesson that was taught just now; one that it replaced counts again. */
   undoTeaching(id) { return this.#ask('undo_teaching', id); }

@@ -34,7 +34,7 @@ export class LogPanel {
       render: (entry, row) => this.#render(entry, row),
       remove: (ids) => memory.removeLog(ids),
     });
-    root.append(this.#statistics, this.#speeds.element, this.#problem.element, this.#list.element);
+    root.append(element('p', 'panel-lead', t('log.about')), this.#statistics, this.#speeds.element, this.#problem.element, this.#list.element);
   }
 
   show() {

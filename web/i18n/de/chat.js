@@ -149,6 +149,7 @@ export const tools = {
   kind_arithmetic: 'Rechnen',
   kind_count: 'Zählen',
   kind_date: 'Datum und Zeit',
+  kind_help: 'Über Sonata',
   kind_unit: 'Einheiten',
   lead: 'Diese Antwort hat ein exaktes Werkzeug berechnet, nicht das Modell. „Noch einmal“ fragt das Modell. Abschalten lässt es sich in den Einstellungen unter Antworten.',
   switch: 'Genaue Antworten',
@@ -167,8 +168,10 @@ export const feedback = {
   known: 'Das hattest du schon beigebracht',
   learned: 'Gelernt',
   learnedNow: 'Gerade gelernt',
+  later: 'Notiert. Bis Sonata dieses Modell kennt, gibt es die Antwort wörtlich; gelernt wird sie in einer Pause.',
   lessThan: 'unter {share}',
   next: 'Ab jetzt',
+  noted: 'Notiert',
   now: 'Jetzt',
   off: 'Notiert. Was du beigebracht hast, ist jetzt abgeschaltet: Es war zu oft falsch. Du findest es unter Gelerntes.',
   question: 'Frage',
@@ -183,6 +186,19 @@ export const feedback = {
   undone: 'Rückgängig gemacht.',
   whenAsked: 'Wenn ich frage',
   youSay: 'antworte',
+};
+
+export const lessonCard = {
+  dismiss: 'Nicht in diesem Chat',
+  forget: 'Vergessen',
+  forgetAll: 'Alles davon vergessen',
+  forgotten: 'Vergessen',
+  gone: 'Vergessen',
+  offer: 'Soll ich mir das merken? {facts}',
+  quoted: '„{fact}“',
+  remember: 'Merken',
+  taught: 'Was du beigebracht hast',
+  undo: 'Rückgängig',
 };
 
 export const taught = {

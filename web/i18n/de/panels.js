@@ -1,4 +1,5 @@
 export const log = {
+  about: 'Das Protokoll behält jede Nachricht (ihre ersten 500 Zeichen), wer geantwortet hat und wie lange es dauerte, aber keine Antworten. Was du vergessen lässt, steht noch in deinen Nachrichten hier: Lösche die Einträge, wenn auch sie weg sollen.',
   adapter: 'Adapter {adapter}',
   all: 'Alle Anfragen',
   answered: 'Beantwortet',

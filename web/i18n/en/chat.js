@@ -149,6 +149,7 @@ export const tools = {
   kind_arithmetic: 'arithmetic',
   kind_count: 'counting',
   kind_date: 'dates',
+  kind_help: 'About Sonata',
   kind_unit: 'units',
   lead: 'An exact tool gave this answer, not the model. “Try again” asks the model. Exact tools can be turned off in Settings, Answers.',
   switch: 'Exact answers',
@@ -167,8 +168,10 @@ export const feedback = {
   known: 'You had taught this already',
   learned: 'Learned',
   learnedNow: 'Learned just now',
+  later: 'Noted. Until Sonata knows this model, it gives the answer word for word; it learns it in a pause.',
   lessThan: 'under {share}',
   next: 'From now on',
+  noted: 'Noted',
   now: 'Now',
   off: 'Noted. What you taught is switched off now: it was wrong too often. You find it under Learned.',
   question: 'Question',
@@ -183,6 +186,19 @@ export const feedback = {
   undone: 'Undone.',
   whenAsked: 'When I ask',
   youSay: 'you should say',
+};
+
+export const lessonCard = {
+  dismiss: 'Not in this chat',
+  forget: 'Forget',
+  forgetAll: 'Forget all of these',
+  forgotten: 'Forgotten',
+  gone: 'Forgotten',
+  offer: 'Remember this? {facts}',
+  quoted: '“{fact}”',
+  remember: 'Remember',
+  taught: 'What you taught',
+  undo: 'Undo',
 };
 
 export const taught = {

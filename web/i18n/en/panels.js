@@ -1,4 +1,5 @@
 export const log = {
+  about: 'The log keeps each message (its first 500 characters), who answered and how long it took, but no answers. What you forget stays in your messages here: delete the entries if they should go, too.',
   adapter: 'adapter {adapter}',
   all: 'All requests',
   answered: 'Answered',

@@ -1,0 +1,208 @@
+"""What a message tells the memory or asks of it, answered in place of the model: remember, correct, forget, list.
+
+talked = await talk(services, "Forget the door code of the office.")   # None if the message is none of that
+talked.words       # "I have forgotten what you taught me for “What is the door code of the office?” ..."
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from app.chat_lessons import paused
+from app.learning_service import Learned, LearningService
+from app.lesson_imprints import LessonError
+from app.services import Services
+from py_core.backends.base import BackendError
+from py_core.learning.memory_talk import Correct, Forget, ListLessons, asked_of_memory
+from py_core.learning.teaching import Told, lesson_of, told_by
+from py_core.learning.worth_remembering import told_in_passing
+from py_core.memory.errors import StoreError
+from py_core.memory.lessons import Lesson, plain
+from py_core.passages.words import telling_words
+from py_core.routing.embedder import EmbedderError
+
+OFFERS = "offers"
+"""Of a session's state: False once the person has dismissed an offer to remember something."""
+MOST_SHOWN = 100
+"""Lessons that a card lists."""
+_ASKING = {"where", "when", "who", "how", "which", "why", "wo", "wann", "wer", "wie", "welche", "warum"}
+COVERED = 0.5
+"""Of a question's words a topic must name this share, so that the lesson is forgotten without being shown first."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """Lessons that an answer shows. kind: they were forgotten, one of them is to be chosen for that, or they are
+    everything that was taught."""
+
+    kind: Literal["forgotten", "choose", "listed"]
+    lessons: tuple[Lesson, ...]
+
+    def entry(self) -> dict[str, Any]:
+        """As plain data, for the page and for the stored turn, which holds no answer."""
+        return {"kind": self.kind, "lessons": [{"id": one.id, "question": one.question} for one in self.lessons]}
+
+
+@dataclass(frozen=True)
+class Talked:
+    """words: what is said. learned: what was taught. card: lessons that are shown with it."""
+
+    words: str
+    learned: tuple[Learned, ...] = ()
+    card: Card | None = None
+
+
+@dataclass(frozen=True)
+class Offered:
+    """Facts that a message told in passing, which the person may want to be remembered."""
+
+    told: tuple[Told, ...]
+
+    def entry(self) -> dict[str, Any]:
+        return {"lessons": [{"question": one.question, "answer": one.answer} for one in self.told]}
+
+
+async def talk(services: Services, text: str) -> Talked | None:
+    """None if a message asks nothing of the memory, or nothing that was taught is meant. What fails is said."""
+    learning = services.learning
+    if learning is None or not learning.is_on:
+        return None
+    told = told_by(text)
+    asked = None if told else asked_of_memory(text)
+    if not told and asked is None:
+        return None
+    try:
+        with paused(services):
+            if told:
+                return await _teach(learning, told)
+            if isinstance(asked, Correct):
+                return await _correct(learning, asked)
+            if isinstance(asked, Forget):
+                return await _forget(learning, asked)
+            assert isinstance(asked, ListLessons)
+            return await _list(learning, asked)
+    except (EmbedderError, StoreError, BackendError, LessonError) as error:
+        language = told[0].language if told else asked.language if asked else "en"
+        return Talked(f"{_say('untaught' if told else 'failed', language)} {error}")
+
+
+async def offered(services: Services, text: str) -> Offered | None:
+    """What a message tells in passing that is not known yet."""
+    learning = services.learning
+    if learning is None or not learning.is_on or not (told := told_in_passing(text)):
+        return None
+    known = {(plain(one.question), one.answer) for one in await _current(learning)}
+    new = tuple(one for one in told if (plain(one.question), one.answer) not in known)
+    return Offered(new) if new else None
+
+
+async def _teach(learning: LearningService, told: Sequence[Told]) -> Talked:
+    learned = [await learning.teach(one.question, one.answer) for one in told]
+    language = told[0].language
+    if len(learned) == 1:
+        lesson = learned[0].lesson
+        said = _say("corrected" if learned[0].replaced else "learned", language)
+        return Talked(said.format(question=lesson.question, answer=lesson.answer), tuple(learned))
+    facts = [f"\u201c{one.lesson.question}\u201d {one.lesson.answer}" for one in learned]
+    return Talked("\n- ".join([_say("several", language).format(count=len(facts)), *facts]), tuple(learned))
+
+
+async def _correct(learning: LearningService, asked: Correct) -> Talked | None:
+    told = lesson_of(asked.statement, asked.language if asked.language == "de" else "")
+    if told is None or (known := await learning.lesson_for(told.question)) is None:
+        return None
+    learned = await learning.teach(known.question, told.answer, edited=None if known.answer == told.answer else known)
+    said = _say("corrected", asked.language)
+    return Talked(said.format(question=learned.lesson.question, answer=learned.lesson.answer), (learned,))
+
+
+async def _forget(learning: LearningService, asked: Forget) -> Talked | None:
+    if not asked.topic:
+        every = await _current(learning)
+        return _shown("choose", every, "all", asked.language) if every else Talked(_say("empty", asked.language))
+    found, is_sure = await _meant(learning, asked)
+    if not found:
+        return Talked(_say("unknown", asked.language).format(topic=asked.topic)) if asked.surely else None
+    if not is_sure:
+        return _shown("choose", found, "choose", asked.language)
+    await learning.forget(*(one.id for one in found))
+    said = _say("forgotten", asked.language).format(question=found[0].question)
+    return Talked(said, card=Card("forgotten", tuple(found)))
+
+
+async def _meant(learning: LearningService, asked: Forget) -> tuple[list[Lesson], bool]:
+    """The lessons that a topic means, and whether these are surely meant: a single one, by most of its words."""
+    told, words = lesson_of(asked.topic), telling_words(asked.topic)
+    lessons = await _current(learning)
+    same = [one for one in lessons if told is not None and plain(one.question) == plain(told.question)]
+    if same:
+        return same, True
+    literal = [one for one in lessons if words and words <= telling_words(f"{one.question} {one.answer}")]
+    if literal:
+        asks = telling_words(literal[0].question)
+        return literal, len(literal) == 1 and len(words & asks) >= COVERED * len(asks)
+    is_question = asked.topic.split()[0].lower() in _ASKING
+    what = "Was ist" if asked.language == "de" else "What is"
+    found = await learning.lesson_for(f"{asked.topic}?" if is_question else f"{what} {asked.topic}?")
+    return ([found], asked.surely or is_question) if found else ([], False)
+
+
+async def _list(learning: LearningService, asked: ListLessons) -> Talked:
+    every = await _current(learning)
+    return _shown("listed", every, "listed", asked.language) if every else Talked(_say("empty", asked.language))
+
+
+def _shown(kind: Literal["choose", "listed"], lessons: Sequence[Lesson], said: str, language: str) -> Talked:
+    card = Card(kind, tuple(lessons[:MOST_SHOWN]))
+    words = _say(said, language) if len(lessons) > 1 else _say(f"{kind}_one", language)
+    return Talked(words.format(count=len(lessons)), card=card)
+
+
+async def _current(learning: LearningService) -> list[Lesson]:
+    """The lessons that are no history, the newest first."""
+    return [one for one in reversed(await learning.memory.lessons.all()) if not one.replaced_by]
+
+
+def _say(what: str, language: str) -> str:
+    return _WORDS[language][what]
+
+
+_WORDS = {
+    "en": {
+        "learned": "I will remember that. When you ask \u201c{question}\u201d, I say: {answer}",
+        "several": "I will remember {count} things:",
+        "corrected": "I have corrected that. When you ask \u201c{question}\u201d, I say now: {answer}",
+        "untaught": "I could not remember that.",
+        "failed": "That did not work.",
+        "forgotten": "I have forgotten what you taught me for \u201c{question}\u201d. You still see what was said in "
+        "this chat, and the log keeps your questions; I no longer read any of it.",
+        "choose": "I know {count} things that may be meant. Choose what I should forget.",
+        "choose_one": "This may be meant. Shall I forget it?",
+        "all": "I know {count} things from you. Choose what I should forget.",
+        "unknown": "You have not taught me anything about \u201c{topic}\u201d, so there is nothing to forget.",
+        "listed": "You have taught me {count} things:",
+        "listed_one": "You have taught me one thing:",
+        "empty": "You have not taught me anything yet. Write \u201cRemember that my dentist is Dr. Quill.\u201d, for "
+        "example, and I know it in every chat.",
+    },
+    "de": {
+        "learned": "Das merke ich mir. Auf die Frage \u201e{question}\u201c sage ich: {answer}",
+        "several": "Ich merke mir {count} Dinge:",
+        "corrected": "Das habe ich berichtigt. Auf die Frage \u201e{question}\u201c sage ich jetzt: {answer}",
+        "untaught": "Das konnte ich mir nicht merken.",
+        "failed": "Das hat nicht geklappt.",
+        "forgotten": "Ich habe vergessen, was du mir zu \u201e{question}\u201c beigebracht hast. Du siehst noch, "
+        "was in "
+        "diesem Chat stand, und das Protokoll behält deine Fragen; ich lese nichts mehr davon.",
+        "choose": "Das könnten {count} Dinge sein. Wähle aus, was ich vergessen soll.",
+        "choose_one": "Das könnte gemeint sein. Soll ich es vergessen?",
+        "all": "Ich weiß {count} Dinge von dir. Wähle aus, was ich vergessen soll.",
+        "unknown": "Über \u201e{topic}\u201c hast du mir nichts beigebracht, also gibt es nichts zu vergessen.",
+        "listed": "Du hast mir {count} Dinge beigebracht:",
+        "listed_one": "Du hast mir eine Sache beigebracht:",
+        "empty": "Du hast mir noch nichts beigebracht. Schreib zum Beispiel \u201eMerk dir, dass mein Zahnarzt "
+        "Dr. Quill heißt.\u201c, und ich weiß es in jedem Chat.",
+    },
+}

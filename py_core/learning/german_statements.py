@@ -1,0 +1,196 @@
+"""Turns a German statement into a question and its answer: "mein Zahnarzt heißt Dr. Quill" answers "Wie heißt mein
+Zahnarzt?". What teaching.py does for English, with fewer words."""
+
+from __future__ import annotations
+
+import re
+
+from py_core.learning.statement_words import words_of
+
+_BEGINNING = re.compile(
+    r"^\s*(?:(?:bitte|hey|hallo|ok|okay|sonata|und|auch)[\s,]+)*"
+    r"(?:(?:kannst|könntest|würdest)\s+du\s+(?:dir\s+)?(?:bitte\s+)?)?"
+    r"(?:merke?\s+dir|merken|notiere?(?:\s+dir)?|behalte?(?:\s+im\s+kopf)?|lerne?)(?:\s+bitte)?\s*(?P<colon>:"
+    r"|(?=,?\s*dass\b))?,?\s*(?P<dass>dass\s+)?(?=\S)",
+    re.IGNORECASE,
+)
+_BEGINS = words_of("mein meine unser unsere ich wir der die das dein deine")
+_DETERMINERS = words_of(
+    "mein meine meiner meines meinem meinen unser unsere unserer unseres unserem unseren dein deine deiner deines "
+    "der die das des dem den ein eine einer eines"
+)
+_PRONOUNS = words_of("ich wir du er sie es")
+_LINKS = words_of("vom von zum zur für des der meiner meines unserer unseres deiner deines")
+"""They go on with a noun: "der Geburtstag meiner Schwester", "der Code vom Büro"."""
+_VERBS = words_of(
+    "ist sind war waren bin hat haben habe hatte hatten heißt heiße heißen wohnt wohne wohnen lebt lebe leben arbeitet "
+    "arbeite liegt steht hängt parkt lautet kostet beginnt endet fängt hört kommt fährt fahre geht gehe mag "
+    "mögen liebt "
+    "isst esse trinkt trinke spielt spiele spricht spreche liest lese sammelt sammle kann muss darf will soll braucht "
+    "brauche besitzt trägt trage bekommt kriegt heiratet studiert studiere lernt dauert wiegt gehört öffnet schließt"
+)
+_PEOPLE = re.compile(
+    r"(?:arzt|ärztin|chefin?|bruder|schwester|mutter|vater|freund(?:in)?|mann|frau|partner(?:in)?|lehrer(?:in)?|tante|"
+    r"onkel|cousine?|nachbar(?:in)?|vermieter(?:in)?|berater(?:in)?|anwalt|anwältin|kolleg(?:e|in)"
+    r"|trainer(?:in)?|sohn|tochter|oma|opa|"
+    r"hausmeister(?:in)?|friseur(?:in)?|betreuer(?:in)?)$",
+    re.IGNORECASE,
+)
+_SECRET = re.compile(r"(?:passwort|code|pin|nummer|adresse|kennwort|iban)$", re.IGNORECASE)
+_PLACES = words_of("in im bei beim auf unter über neben hinter vor an am zwischen")
+_TIMES = re.compile(
+    r"^(?:am|im|um|ab|vom|jeden|jede)\s+(?:\d|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch|montags|ersten|letzten|"
+    r"(?:jan|feb|mär|apr|mai|jun|jul|aug|sep|okt|nov|dez)\w*|(?:früh|winter|sommer|herbst)\w*|morgen|abend|nachmittag|"
+    r"tag|woche|monat|jahr)"
+    r"|^(?:heute|morgen|übermorgen|montags|dienstags|mittwochs|donnerstags|freitags|samstags|sonntags)\b",
+    re.IGNORECASE,
+)
+_ADVERBS = words_of("gern gerne nie immer oft meistens lieber am liebsten nicht")
+_HAS = words_of("hat habe haben")
+_NUMBERS = words_of("zwei drei vier fünf sechs sieben acht neun zehn elf zwölf")
+_FORMS = {
+    "bin": "bist", "habe": "hast", "war": "warst", "hatte": "hattest", "mag": "magst", "kann": "kannst",
+    "will": "willst",
+    "muss": "musst", "darf": "darfst", "soll": "sollst", "weiß": "weißt", "werde": "wirst", "heiße": "heißt",
+    "esse": "isst", "fahre": "fährst", "lese": "liest", "sehe": "siehst", "nehme": "nimmst", "spreche": "sprichst",
+    "trage": "trägst", "schlafe": "schläfst", "vergesse": "vergisst", "treffe": "triffst", "sammle": "sammelst",
+}  # fmt: skip
+_WE = {"sind": "seid", "haben": "habt", "waren": "wart", "hatten": "hattet"}
+_FLIPS = {
+    "ich": "du", "mich": "dich", "mir": "dir", "wir": "ihr", "uns": "euch", "unser": "euer", "du": "ich",
+    "dich": "mich",
+    "dir": "mir", "dein": "mein", "mein": "dein",
+}  # fmt: skip
+
+
+def asked_to_remember(message: str) -> list[str]:
+    """What a message asks to remember, as statements with the verb in second place: "merk dir, dass mein Zahnarzt Dr.
+    Quill heißt" asks for "mein Zahnarzt heißt Dr. Quill". Empty if it asks for something else."""
+    found = _BEGINNING.match(message)
+    if found is None or message.rstrip().endswith("?"):
+        return []
+    statement = message[found.end() :].strip().rstrip(" .!")
+    if not found["dass"]:
+        return [statement] if found["colon"] or is_statement(statement) else []
+    parts = [_main_clause(part.removeprefix("dass ")) for part in re.split(r",? und ", statement)]
+    return parts if all(map(is_statement, parts)) else [_main_clause(statement)]
+
+
+def _main_clause(clause: str) -> str:
+    """A clause whose verb comes last, with it behind the subject."""
+    words = clause.split()
+    end = _subject_end(words)
+    if 0 < end < len(words) - 1 and words[-1][0].islower():
+        words = [*words[:end], words[-1], *words[end:-1]]
+    return " ".join(words)
+
+
+def is_german(statement: str) -> bool:
+    """Whether a statement begins as a German one about a person does."""
+    words = statement.split()
+    return len(words) > 2 and words[0].lower() in _BEGINS and _verb_at(words) is not None
+
+
+def is_statement(text: str) -> bool:
+    """Whether it has a subject of its own, a verb and something behind that."""
+    words = text.split()
+    at = _verb_at(words)
+    return at is not None and at + 1 < len(words) and words[0].lower() not in (_PRONOUNS - {"ich", "wir"})
+
+
+def question_of(statement: str) -> str:
+    """The question that a statement answers, as the same person asks it."""
+    words = statement.rstrip(" .!").split()
+    at = _verb_at(words)
+    if at is None or at + 1 >= len(words):
+        return f"Was weißt du über „{statement}“?"
+    subject, verb, rest = _small(words[:at]), words[at], words[at + 1 :]
+    end, last = " ".join(rest), rest[-1]
+    noun = next((word for word in words[:at] if word[0].isupper() and word.lower() not in _DETERMINERS), words[0])
+    if verb in ("heißt", "heiße", "heißen"):
+        return f"Wie {verb} {subject}?"
+    if last in ("alt", "groß", "lang", "hoch", "schwer", "breit") and any(c.isdigit() for c in end):
+        return f"Wie {last} {verb} {subject}?"
+    if _TIMES.match(end):
+        return f"Wann {verb} {subject}{f' {last}' if verb in _HAS else ''}?"
+    if last == "geboren" and rest[0].isdigit():
+        return f"Wann {verb} {subject} geboren?"
+    if rest[0] in _PLACES and len(rest) > 1:
+        return f"Wo {verb} {subject}{f' {last}' if last.startswith('ge') else ''}?"
+    if (rest[0].isdigit() or rest[0] in _NUMBERS) and len(rest) > 1 and verb in _HAS:
+        return f"Wie viele {rest[1]} {verb} {subject}?"
+    if verb == "kostet":
+        return f"Wie viel kostet {subject}?"
+    if "allergisch" in rest and "gegen" in rest:
+        return f"Wogegen {verb} {subject} allergisch?"
+    if _SECRET.search(noun):
+        return f"Wie {'lauten' if verb == 'sind' else 'lautet'} {subject}?"
+    if verb in ("ist", "war", "sind") and _PEOPLE.search(noun) and rest[0][0].isupper():
+        return f"Wer {verb} {subject}?"
+    adverbs = " ".join(word for word in rest[:2] if word in _ADVERBS)
+    return f"Was {verb} {subject}{f' {adverbs}' if adverbs else ''}?"
+
+
+def flipped(statement: str) -> str:
+    """A statement as the other one says it: "mein Zahnarzt mag mich" is "dein Zahnarzt mag dich"."""
+    words = statement.split()
+    at = _verb_at(words)
+    if at is not None and words[at - 1].lower() in ("ich", "wir") and at == 1:
+        words[at] = _second_person(words[at]) if words[0].lower() == "ich" else _plural(words[at])
+    return " ".join(_other(word) for word in words)
+
+
+def _verb_at(words: list[str]) -> int | None:
+    for at, word in enumerate(words[1:], 1):
+        if word in _VERBS or (at == 1 and words[0].lower() in ("ich", "wir") and word[0].islower()):
+            return at
+    end = _subject_end(words)
+    return end if 0 < end < len(words) and words[end][0].islower() and words[end].endswith(("t", "en")) else None
+
+
+def _subject_end(words: list[str]) -> int:
+    """How many words the subject has at the beginning of a statement; 0 if it has none that is known."""
+    at, first = 0, words[0].lower() if words else ""
+    if first in _PRONOUNS:
+        return 1
+    while at < len(words):
+        if words[at].lower() in _DETERMINERS:
+            at += 1
+        while at < len(words) and words[at][0].islower():
+            at += 1
+        if at < len(words):
+            at += 1
+        if at >= len(words) or words[at].lower() not in _LINKS:
+            break
+        at += 1
+    return at if first in _DETERMINERS or (words and words[0][0].isupper()) else 0
+
+
+def _small(words: list[str]) -> str:
+    first = words[0].lower() if words[0].lower() in _DETERMINERS | _PRONOUNS else words[0]
+    return " ".join([first, *words[1:]])
+
+
+def _second_person(verb: str) -> str:
+    if verb in _FORMS:
+        return _FORMS[verb]
+    stem = verb.removesuffix("e")
+    return f"{stem}est" if stem.endswith(("t", "d")) else f"{stem}t" if stem.endswith(("s", "ß", "z")) else f"{stem}st"
+
+
+def _plural(verb: str) -> str:
+    stem = verb.removesuffix("en")
+    return _WE.get(verb) or (f"{stem}et" if stem.endswith(("t", "d")) else f"{stem}t")
+
+
+def _other(word: str) -> str:
+    bare = word.lower().rstrip(".,;:!")
+    for own, other in _FLIPS.items():
+        ending = bare.removeprefix(own)
+        if bare == own or (
+            bare.startswith(own) and own in ("mein", "dein", "unser") and ending in ("e", "er", "es", "em", "en")
+        ):
+            stem = "eur" if other == "euer" and ending else other
+            said = stem + ending + word[len(bare) :]
+            return said.capitalize() if word[0].isupper() else said
+    return word

@@ -1,0 +1,171 @@
+"""A memory that one can talk to, in a conversation: with the real gate and embedder over a tiny model."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from app.assistant import Assistant, Delta
+from app.conversation import Conversation, Event, Stored
+from app.learning_api import LearningApi
+from app.learning_service import Learned, LearningService
+from app.memory_talk import Card, Offered
+from app.model_preparation import ModelPreparation
+from app.recalled import Recalled
+from app.services import Services
+from py_core.loading import Model
+from tests.services import begin_conversation, memory_of
+
+OpenModel = Callable[..., Awaitable[Model]]
+CODE = "What is the door code of the office?"
+
+
+@pytest.fixture
+async def model(tiny_path: Path, open_model: OpenModel) -> Model:
+    return await open_model(tiny_path)
+
+
+@pytest.fixture
+def learner(model: Model) -> Model:
+    return model
+
+
+@pytest.fixture
+def conversation(model: Model, services: Services) -> Conversation:
+    return begin_conversation(Assistant(model, max_tokens=48), services)
+
+
+async def events_of(conversation: Conversation, text: str) -> list[Event]:
+    return [event async for event in conversation.respond(text)]
+
+
+async def cards(conversation: Conversation, text: str) -> list[tuple[str, list[str]]]:
+    found = [event for event in await events_of(conversation, text) if isinstance(event, Card)]
+    return [(card.kind, [one.question for one in card.lessons]) for card in found]
+
+
+def said(events: list[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Delta))
+
+
+def read(conversation: Conversation) -> str:
+    """What the model has in its context."""
+    return conversation.assistant.model.tokenizer.decode(conversation.assistant.sequence.tokens)
+
+
+def learning_of(services: Services) -> LearningService:
+    assert services.learning is not None
+    return services.learning
+
+
+async def test_what_is_to_be_forgotten_is_found_shown_and_gone_from_the_model_too(
+    conversation: Conversation, services: Services
+) -> None:
+    await events_of(conversation, "Please remember: the door code of the office is 4471.")
+    await events_of(conversation, "remember that my sister is Ann Lee")
+    assert any(isinstance(event, Recalled) for event in await events_of(conversation, CODE))
+    await events_of(conversation, "hello")
+    assert "4471" in read(conversation)
+    events = await events_of(conversation, "Forget the door code of the office.")
+    assert [one.question for event in events if isinstance(event, Card) for one in event.lessons] == [CODE]
+    assert "4471" not in said(events)
+    for _ in range(2):
+        events = await events_of(conversation, CODE)
+        assert not any(isinstance(event, Recalled) for event in events)
+        assert "hello" in read(conversation)
+        assert "4471" not in read(conversation)
+        session = conversation.session_id
+        assert session is not None
+        conversation.reset()  # as a reload
+        await conversation.resume(session)
+    assert "4471" in " ".join(turn.content for turn in conversation.turns)  # who wrote it still sees it
+    assert await cards(conversation, "What do you know about me?") == [("listed", ["Who is my sister?"])]
+
+
+async def test_what_only_may_be_meant_is_shown_first_and_other_messages_are_for_the_model(
+    conversation: Conversation, services: Services
+) -> None:
+    learning = learning_of(services)
+    for question, answer in (("Where do I live?", "You live in Lisbon."), (CODE, "It is 4471.")):
+        await learning.teach(question, answer)
+    assert await cards(conversation, "Forget everything") == [("choose", [CODE, "Where do I live?"])]
+    assert await cards(conversation, "forget the office") == [("choose", [CODE])]
+    assert await cards(conversation, "Forget where I live") == [("forgotten", ["Where do I live?"])]
+    events = await events_of(conversation, "Delete what I told you about bees")
+    assert "nothing to forget" in said(events)
+    for message in ("Forget the past", "forget it", "what do you know about bees?", "No, my dog is called Tim now"):
+        assert await cards(conversation, message) == []
+        assert conversation.turns[-1].details["tokens"] > 0  # the model answered
+    assert [one.question for one in await memory_of(services).lessons.all()] == [CODE]
+
+
+async def test_what_is_forgotten_in_a_panel_leaves_the_conversation_and_can_come_back(
+    conversation: Conversation, services: Services
+) -> None:
+    api = LearningApi(services, leave_out=conversation.leave_out)
+    await events_of(conversation, "remember that the door code of the office is 4471")
+    (lesson,) = await memory_of(services).lessons.all()
+    await events_of(conversation, CODE)
+    await events_of(conversation, "and now?")
+    assert "4471" in read(conversation)
+    await api.forget([lesson.id])
+    await events_of(conversation, "hello")
+    assert "4471" not in read(conversation)
+    await api.restore([lesson.id])
+    assert any(isinstance(event, Recalled) for event in await events_of(conversation, CODE))
+
+
+async def test_a_correction_replaces_what_was_taught_and_only_that(
+    conversation: Conversation, services: Services
+) -> None:
+    events = await events_of(conversation, "remember that Peter is allergic to nuts and my dentist is Dr. Quill")
+    assert len([event for event in events if isinstance(event, Learned)]) == 2
+    events = await events_of(conversation, "No, that is wrong. My dentist is Dr. Bauer now.")
+    (learned,) = [event for event in events if isinstance(event, Learned)]
+    assert learned.replaced is not None
+    assert (learned.replaced.answer, learned.lesson.answer) == (
+        "Your dentist is Dr. Quill.", "Your dentist is Dr. Bauer.",
+    )  # fmt: skip
+    current = {one.answer for one in await memory_of(services).lessons.all() if not one.replaced_by}
+    assert current == {"Peter is allergic to nuts.", "Your dentist is Dr. Bauer."}
+
+
+async def test_what_is_told_in_passing_is_offered_until_the_conversation_has_dismissed_it(
+    conversation: Conversation, services: Services
+) -> None:
+    birthday = "My sister's birthday is on 14 March."
+    *_, stored, offer = await events_of(conversation, birthday)
+    assert isinstance(stored, Stored)
+    assert isinstance(offer, Offered)
+    (told,) = offer.told
+    await learning_of(services).teach(told.question, told.answer)
+    for message in (birthday, "My cat is hungry."):  # known; only so today
+        assert not any(isinstance(event, Offered) for event in await events_of(conversation, message))
+    await LearningApi(services).offer_no_more(stored.session)
+    for message in ("My name is Anna.", "hello"):  # an answer keeps what is stored of the conversation
+        assert not any(isinstance(event, Offered) for event in await events_of(conversation, message))
+    conversation.reset()
+    assert any(isinstance(event, Offered) for event in await events_of(conversation, "My name is Anna."))
+
+
+async def test_a_lesson_for_a_model_that_is_not_prepared_is_given_as_text_and_learned_in_a_pause(
+    conversation: Conversation, services: Services
+) -> None:
+    learning = learning_of(services)
+    learning.prepares_in_pauses = True
+    preparation = ModelPreparation(services)
+    assert await preparation.waiting() == 1
+    events = await events_of(conversation, "remember that my dentist is Dr. Quill")
+    (learned,) = [event for event in events if isinstance(event, Learned)]
+    assert learned.nll_after is None
+    events = await events_of(conversation, "Who is my dentist?")
+    assert said(events) == "Your dentist is Dr. Quill."
+    reports: list[str] = []
+    await preparation.run(lambda done, total, what="": reports.append(what))
+    assert {"gets to know this model", "learns for this model what you taught"} <= set(reports)
+    assert await preparation.waiting() == 0
+    assert await learning.imprint_nll(learned.lesson) is not None
+    (recalled,) = [e for e in await events_of(conversation, "Who is my dentist?") if isinstance(e, Recalled)]
+    assert recalled.heads

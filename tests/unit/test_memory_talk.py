@@ -1,0 +1,125 @@
+"""What a message asks of the memory, what it asks to remember, and what it tells in passing, with near misses."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.help_answers import help_answer
+from py_core.learning.memory_talk import Asked, Correct, Forget, ListLessons, asked_of_memory
+from py_core.learning.teaching import Told, told_by
+from py_core.learning.worth_remembering import told_in_passing
+
+ASKED: list[tuple[str, Asked]] = [
+    ("Forget the door code of the office.", Forget("the door code of the office")),
+    ("Can you please forget my door code?", Forget("my door code")),
+    ("Forget that my dentist is Dr. Quill.", Forget("my dentist is Dr. Quill", surely=True)),
+    ("Delete what I told you about my sister", Forget("my sister", surely=True)),
+    ("Could you delete my address from your memory?", Forget("my address", surely=True)),
+    ("Do not remember my door code any more", Forget("my door code")),
+    ("Forget everything", Forget("")),
+    ("Forget everything you know about me.", Forget("", surely=True)),
+    ("Vergiss den Türcode vom Büro.", Forget("den Türcode vom Büro", language="de")),
+    ("Vergiss, dass mein Zahnarzt Dr. Quill heißt.", Forget("mein Zahnarzt Dr. Quill heißt", True, "de")),
+    ("Lösche, was ich dir über meine Schwester gesagt habe.", Forget("meine Schwester", True, "de")),
+    ("Bitte vergiss alles, was du über mich weißt.", Forget("", True, "de")),
+    ("No, that is wrong. My dentist is Dr. Bauer now.", Correct("My dentist is Dr. Bauer")),
+    ("That\u2019s not right: my dentist is now Dr. Bauer.", Correct("my dentist is Dr. Bauer")),
+    ("No, my dentist is Dr. Bauer now", Correct("my dentist is Dr. Bauer")),
+    ("Nein, mein Zahnarzt heißt jetzt Dr. Bauer.", Correct("mein Zahnarzt heißt Dr. Bauer", "de")),
+    ("Das stimmt nicht. Mein Zahnarzt ist Dr. Bauer.", Correct("Mein Zahnarzt ist Dr. Bauer", "de")),
+    ("What do you know about me?", ListLessons()),
+    ("what did I teach you", ListLessons()),
+    ("Show me everything you know about me", ListLessons()),
+    ("Was weißt du über mich?", ListLessons("de")),
+    ("Was habe ich dir beigebracht?", ListLessons("de")),
+]
+
+
+@pytest.mark.parametrize(("message", "asked"), ASKED)
+def test_a_message_that_asks_something_of_the_memory_is_understood(message: str, asked: Asked) -> None:
+    assert asked_of_memory(message) == asked
+
+
+NOT_ASKED = """
+forget it / Forget about it. / forget that / forget me / Vergiss es! / vergiss das / forget what I just said
+never forget that I love you / don't forget that my dentist is Dr. Quill / Don't forget to write
+How do I forget my ex? / Do you forget things? / I forgot my password / Delete the last line / Clear the table
+Remove the comma from the sentence / What do you know about bees? / What did I tell you about bees?
+Was weißt du über Bienen? / What do you know about my sister? / That is wrong. / No, the capital is Canberra.
+That is right, my dentist is Dr. Quill / It was wrong to leave my job / No, is my dentist Dr. Bauer?
+""".replace("\n", " / ").split(" / ")
+
+
+@pytest.mark.parametrize("message", [message for message in NOT_ASKED if message.strip()])
+def test_a_message_that_only_looks_so_is_for_the_model(message: str) -> None:
+    assert asked_of_memory(message) is None
+    assert told_by(message) == []
+
+
+def en(question: str, answer: str) -> Told:
+    return Told(question, answer)
+
+
+def de(question: str, answer: str) -> Told:
+    return Told(question, answer, "de")
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("Remember that Peter is allergic to nuts and Mia is vegetarian.",
+         [en("What is Peter allergic to?", "Peter is allergic to nuts."), en("What is Mia?", "Mia is vegetarian.")]),
+        ("remember: I live in Bonn, my cat is called Tim, and my dentist is Dr. Quill.",
+         [en("Where do I live?", "You live in Bonn."), en("What is my cat called?", "Your cat is called Tim."),
+          en("Who is my dentist?", "Your dentist is Dr. Quill.")]),
+        ("Remember my name is Anna", [en("What is my name?", "Your name is Anna.")]),
+        ("Remember: my sister is Ann and she lives in Rome",
+         [en("Who is my sister?", "Your sister is Ann and she lives in Rome.")]),
+        ("Remember that I like tea and coffee", [en("What do I like?", "You like tea and coffee.")]),
+        ("Merk dir: Mein Zahnarzt ist Dr. Quill.", [de("Wer ist mein Zahnarzt?", "Dein Zahnarzt ist Dr. Quill.")]),
+        ("Merke dir, dass mein Zahnarzt Dr. Quill heißt.",
+         [de("Wie heißt mein Zahnarzt?", "Dein Zahnarzt heißt Dr. Quill.")]),
+        ("Merk dir, dass ich in Bonn wohne.", [de("Wo wohne ich?", "Du wohnst in Bonn.")]),
+        ("Merke dir, dass der Türcode vom Büro 4471 ist.",
+         [de("Wie lautet der Türcode vom Büro?", "Der Türcode vom Büro ist 4471.")]),
+        ("Merk dir, dass Peter gegen Nüsse allergisch ist und Mia Vegetarierin ist.",
+         [de("Wogegen ist Peter allergisch?", "Peter ist gegen Nüsse allergisch."),
+          de("Was ist Mia?", "Mia ist Vegetarierin.")]),
+        ("Bitte merk dir, dass meine Schwester am 14. März Geburtstag hat.",
+         [de("Wann hat meine Schwester Geburtstag?", "Deine Schwester hat am 14. März Geburtstag.")]),
+        ("Merk dir das", []), ("Lerne Deutsch", []), ("Remember the Alamo", []), ("Remember my dog", []),
+    ],
+)  # fmt: skip
+def test_each_fact_of_a_message_becomes_a_lesson_of_its_own(message: str, told: list[Told]) -> None:
+    assert told_by(message) == told
+
+
+@pytest.mark.parametrize(
+    ("message", "answers"),
+    [
+        ("My sister's birthday is on 14 March.", ["Your sister's birthday is on 14 March."]),
+        ("Hi, my name is Anna.", ["Your name is Anna."]),
+        ("I live in Lisbon and am allergic to peanuts.", ["You live in Lisbon.", "You are allergic to peanuts."]),
+        ("Note: the wifi password is blue-tiger-9.", ["The wifi password is blue-tiger-9."]),
+        ("My dentist is Dr. Quill. Can you write him a mail?", ["Your dentist is Dr. Quill."]),
+        ("Mein Geburtstag ist am 3. Mai.", ["Dein Geburtstag ist am 3. Mai."]),
+        ("My cat is hungry", []), ("My head hurts", []), ("My code is Python", []), ("My car is broken", []),
+        ("The password is wrong", []), ("My name is not Bob", []), ("What is my name?", []), ("I live in fear", []),
+        ("Translate: my name is Anna.", []), ("My number is too long", []), ("the answer\nMy name is Anna.", []),
+    ],
+)  # fmt: skip
+def test_only_what_is_worth_remembering_is_offered(message: str, answers: list[str]) -> None:
+    assert [one.answer for one in told_in_passing(message)] == answers
+
+
+def test_sonata_says_of_itself_only_what_is_asked_of_itself() -> None:
+    for asked in ("What can you do?", "who are you", "How do I teach you something?", "Is this private?"):
+        said = help_answer(asked)
+        assert said is not None
+        assert "Remember" in said.words or "device" in said.words
+    for asked in ("Was kannst du?", "Wer bist du?", "Wie bringe ich dir etwas bei?", "Ist das privat?"):
+        said = help_answer(asked)
+        assert said is not None
+        assert "Gerät" in said.words or "Merk dir" in said.words
+    for asked in ("What can you do about my back?", "Who are you to judge?", "How do I teach my dog?", "Help me"):
+        assert help_answer(asked) is None
