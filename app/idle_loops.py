@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.deep_loop import DeepLoop
 from app.idle_work import Loop
-from app.model_preparation import ModelPreparation
+from app.preparation import Preparation
 from app.router_training import RouterTraining
 from app.services import Services
 
@@ -22,7 +22,7 @@ DEEP_SECONDS = 24 * 3600.0
 def idle_loops(services: Services) -> list[Loop]:
     """The first that has something to learn runs first."""
     loops = [
-        Loop("preparation", ModelPreparation(services), 1, "", 0.0, part_of="instant"),
+        Loop("preparation", Preparation(services), 1, "", 0.0, part_of="instant"),
         Loop("router", RouterTraining(services), CORRECTIONS, "corrected routes", part_of="background"),
         Loop("deep", DeepLoop(services), ANSWERS, "answers", DEEP_SECONDS),
     ]

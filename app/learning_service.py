@@ -74,7 +74,7 @@ class LearningService:
         self.model, self.base_sha256, self.embedder, self.gate = model, base_sha256, embedder, gate
         self.imprints = LessonImprints(model, base_sha256, SYSTEM_PROMPT)
         self.prepares_in_pauses = False
-        """Whether app/model_preparation.py runs: otherwise the first lesson waits until the model is prepared."""
+        """Whether app/preparation.py runs: otherwise the first lesson waits until the model is prepared."""
         self._changing = asyncio.Lock()
         self._stale = True
         self._stale_lessons: set[str] = set()

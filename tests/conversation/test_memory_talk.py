@@ -12,7 +12,7 @@ from app.conversation import Conversation, Event, Stored
 from app.learning_api import LearningApi
 from app.learning_service import Learned, LearningService
 from app.memory_talk import Card, Offered
-from app.model_preparation import ModelPreparation
+from app.preparation import Preparation
 from app.recalled import Recalled
 from app.services import Services
 from py_core.loading import Model
@@ -155,7 +155,7 @@ async def test_a_lesson_for_a_model_that_is_not_prepared_is_given_as_text_and_le
 ) -> None:
     learning = learning_of(services)
     learning.prepares_in_pauses = True
-    preparation = ModelPreparation(services)
+    preparation = Preparation(services)
     assert await preparation.waiting() == 1
     events = await events_of(conversation, "remember that my dentist is Dr. Quill")
     (learned,) = [event for event in events if isinstance(event, Learned)]

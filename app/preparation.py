@@ -13,7 +13,7 @@ KNOWING = "gets to know this model"
 LEARNING = "learns for this model what you taught"
 
 
-class ModelPreparation:
+class Preparation:
     """A loop of the idle times (app/idle_work.py), for the model that runs."""
 
     def __init__(self, services: Services) -> None:
