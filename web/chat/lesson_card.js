@@ -11,11 +11,12 @@ import { button, element, ProblemLine } from '../page/dom.js';
  * @param {Card} card
  * @param {import('../learning/client.js').Learning} learning
  * @param {boolean} isNew whether what is forgotten can be brought back
+ * @param {() => void} onChange its height may be another
  */
-export function lessonCard({ kind, lessons }, learning, isNew) {
+export function lessonCard({ kind, lessons }, learning, isNew, onChange) {
   const card = element('section', 'learned lesson-card');
   card.setAttribute('aria-label', t(kind === 'forgotten' ? 'lessonCard.forgotten' : 'lessonCard.taught'));
-  const rows = lessons.map(({ id, question }) => new LessonRow(id, question, learning, isNew && kind === 'forgotten'));
+  const rows = lessons.map(({ id, question }) => new LessonRow(id, question, learning, isNew && kind === 'forgotten', onChange));
   const list = element('ul', 'lesson-rows');
   list.append(...rows.map((row) => row.element));
   card.append(list);
@@ -34,12 +35,14 @@ class LessonRow {
   element = element('li', 'lesson-row');
   #id;
   #learning;
+  #onChange;
   #answer = element('span', 'lesson-row-answer');
   #action = element('span');
   #problem = new ProblemLine();
 
-  constructor(id, question, learning, isForgotten) {
+  constructor(id, question, learning, isForgotten, onChange) {
     this.#id = id;
+    this.#onChange = onChange;
     this.#learning = learning;
     const asked = Object.assign(element('span', 'lesson-row-question', question), { dir: 'auto' });
     this.#answer.dir = 'auto';
@@ -56,6 +59,7 @@ class LessonRow {
     const action = lesson ? button(t('lessonCard.forget'), 'quiet', () => this.forget())
       : canComeBack ? button(t('lessonCard.undo'), 'quiet', () => this.#undo()) : null;
     this.#action.replaceChildren(...(action ? [action] : []));
+    this.#onChange();
   }
 
   forget() {

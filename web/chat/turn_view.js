@@ -193,8 +193,7 @@ export class TurnView {
    */
   async showCard(card, learning, isNew = false) {
     const { lessonCard } = await import('./lesson_card.js');
-    this.answerElement.append(lessonCard(card, learning, isNew));
-    this.#follow();
+    this.answerElement.append(lessonCard(card, learning, isNew, this.#follow));
   }
 
   /**
