@@ -75,8 +75,8 @@ class ConversationApi:
         return await self.conversation(id)
 
     async def agent_choice(self, id: str | None) -> dict[str, Any]:
-        """Who answers in a chat, None: in one that is not stored yet. {agent, chosen, isLost, agents}: as in
-        AgentChoice, what was chosen for the chat, and {id, title} of all agents, none without a router."""
+        """Who answers in a chat, None: in one that is not stored yet. {agent, chosen, isLost, agents, routing}: as in
+        AgentChoice, what was chosen for the chat, {id, title} of all agents, and the state of the routing."""
         session = None if id is None else await self._session(id)
         chosen = session.state.get(CHOICE) if session else None
         choice = agent_choice(self._services, chosen)
@@ -84,6 +84,7 @@ class ConversationApi:
         return {
             "agent": choice.agent, "chosen": chosen, "isLost": choice.is_lost,
             "agents": [{"id": agent.id, "title": agent.title} for agent in agents],
+            "routing": self._services.routing_state,
         }  # fmt: skip
 
     async def choose_agent(self, id: str, agent: str) -> None:

@@ -122,8 +122,8 @@ _KNOWN: Mapping[str, _Known] = {
         "Exact answers", "Whether arithmetic, dates, units and counting are computed before the model answers.", _on
     ),
     ROUTING_POLICY: _Known(
-        "Agents by themselves",
-        "Whether each message goes to the agent that suits it, in chats for which you have not chosen.",
+        "Agents are chosen automatically",
+        "Whether each message goes to the agent that suits it, in chats for which you have not chosen who answers.",
         _on,
     ),
     "learning.deep": _Known("Learning from experience", "Whether answers are looked at together in pauses.", _on),

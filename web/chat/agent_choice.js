@@ -21,7 +21,7 @@ export class AgentChoice {
   #offered = '';
 
   /**
-   * @param {HTMLElement} root with a select; hidden as long as nothing is routed
+   * @param {HTMLElement} root with a select, disabled until the agents are known; hidden where there are none
    * @param {{stored: import('./stored_chat.js').StoredChat, notices: import('../page/notices.js').Notices}} parts of the page
    * @param {() => import('../engine/engine.js').Engine} engine
    */
@@ -53,13 +53,15 @@ export class AgentChoice {
   }
 
   /** @param {Awaited<ReturnType<import('../memory/client.js').Memory['agentChoice']>>} choice */
-  #show({ agent, isLost, agents }) {
+  #show({ agent, isLost, agents, routing }) {
+    this.#root.hidden = ['off', 'failed'].includes(routing);
+    this.#select.disabled = routing !== 'ready';
+    if (this.#select.disabled) return;
     const isThere = agents.some(({ id }) => id === this.#unstored) || this.#unstored === AUTOMATIC;
-    if (agents.length && this.#unstored !== null && !isThere) {
+    if (this.#unstored !== null && !isThere) {
       isLost = true;
       this.#keep(null);
     }
-    this.#root.hidden = agents.length === 0;
     this.#offer(agents);
     this.#select.value = this.#unstored ?? agent;
     this.#parts.notices.say('agent', isLost ? t(agent === AUTOMATIC ? 'choice.lost' : 'choice.lostPlain') : null);

@@ -127,8 +127,8 @@ export class Memory {
    * Who answers in a chat, null: in one that is not stored yet. `agent`: the id, '' where each message is routed; `chosen`: what
    * the user chose for the chat, if anything; `isLost`: that is an agent which is not there any more (app/agent_choice.py).
    * @param {string|null} chat
-   * @returns {Promise<{agent: string, chosen: string|null, isLost: boolean, agents: {id: string, title: string}[]}>} no agents
-   *   where nothing is routed
+   * @returns {Promise<{agent: string, chosen: string|null, isLost: boolean, agents: {id: string, title: string}[],
+   *   routing: 'opening'|'ready'|'failed'|'off'}>} no agents where the routing is not ready
    */
   async agentChoice(chat) {
     const choice = await this.#ask('agent_choice', chat);

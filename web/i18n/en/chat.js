@@ -143,7 +143,7 @@ export const routing = {
   whyLanguage: 'The agents know requests in English. Correct the route, and Sonata learns it in this language, too.',
   whyNobody: 'You chose for this chat that no agent answers.',
   whyNone: 'No agent was likely enough, so the plain assistant answered.',
-  whyOff: 'Settings, Answers says that no agent answers by itself.',
+  whyOff: 'Agents are not chosen automatically (Settings, Answers), so the plain assistant answered.',
   whyWording: 'The wording fits {agent} best ({share}), although the most similar requests are for other agents.',
   willGo: 'Similar messages will go to {agent}',
 };
@@ -151,11 +151,12 @@ export const routing = {
 export const choice = {
   agents: 'One agent for this chat',
   automatic: 'Agent: automatic',
-  lost: 'The agent that you chose for this chat was removed. The agent that suits a message answers it.',
+  lost: 'The agent that you chose for this chat was removed. The one that suits a message answers it again.',
   lostPlain: 'The agent that you chose for this chat was removed. The plain assistant answers.',
   nobody: 'No agent',
-  switch: 'Agents by themselves',
-  switchAbout: 'Each message goes to the agent that suits it. Otherwise the plain assistant answers. You can choose for each chat below the message box.',
+  opening: 'Agent …',
+  switch: 'Choose agents automatically',
+  switchAbout: 'Each message goes to the agent that suits it. Otherwise the plain assistant answers. Below the message box you can choose otherwise for a chat.',
   title: 'Who answers in this chat',
 };
 
