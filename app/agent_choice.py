@@ -6,16 +6,20 @@ says what holds where he did not.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from app.services import Services
 from py_core.routing.agents import FALLBACK_ID
+from py_core.routing.router import Reason
 
 ROUTING_POLICY = "routing.automatic"
 """The policy that switches routing, for chats without a choice of their own."""
 CHOICE = "choice"
 """The entry of a conversation's state that has the user's choice; none where he did not choose."""
 AUTOMATIC = ""
+UNROUTED: Collection[Reason] = ("chat", "off")
+"""Reasons of answers for which no agent was looked for: there is no route that could be corrected."""
 
 
 @dataclass(frozen=True)

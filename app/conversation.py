@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 
-from app.agent_choice import agent_choice
+from app.agent_choice import UNROUTED, agent_choice
 from app.answer_keeper import AnswerKeeper, Stored
 from app.answer_records import Answer
 from app.answer_settings import answer_settings
@@ -398,7 +398,7 @@ class Conversation:
         """The route of another answer, where the user has corrected that of the one that it replaces."""
         routing, details = self._services.routing, asked.replaced.details if asked.replaced else {}
         route = details.get("route")
-        if routing is None or details.get("lesson") or not route or route.get("reason") in ("chat", "off"):
+        if routing is None or details.get("lesson") or not route or route.get("reason") in UNROUTED:
             return None
         try:
             agent = await routing.corrected(asked.text)

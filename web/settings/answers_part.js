@@ -93,14 +93,14 @@ export class AnswersPart {
           <small id="longest-about">${t('settings.longestAbout')}</small>
         </label>
         <label class="choice">
-          <input type="checkbox" name="exact" .checked=${live(this.#values[EXACT] !== false)}
-            @change=${(event) => this.#save(EXACT, event.target.checked)}>
-          <span>${t('tools.switch')}<small>${t('tools.switchAbout')}</small></span>
-        </label>
-        <label class="choice">
           <input type="checkbox" name="routing" .checked=${live(this.#values[ROUTING] !== false)}
             @change=${(event) => this.#save(ROUTING, event.target.checked)}>
           <span>${t('choice.switch')}<small>${t('choice.switchAbout')}</small></span>
+        </label>
+        <label class="choice">
+          <input type="checkbox" name="exact" .checked=${live(this.#values[EXACT] !== false)}
+            @change=${(event) => this.#save(EXACT, event.target.checked)}>
+          <span>${t('tools.switch')}<small>${t('tools.switchAbout')}</small></span>
         </label>
         ${this.#problem.element}
         <p class="outcome" role="status">${this.#saved}</p>
