@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from accessibility import found_by_axe
-from chat_page import NO_SERVICE_WORKER, ChatPage
+from chat_page import NO_SERVICE_WORKER, ChatPage, choose_files
 from plain_server import PlainServer
 from playwright.async_api import BrowserContext, Locator, expect
 
@@ -160,6 +160,17 @@ async def test_who_answers_is_chosen_for_a_chat_kept_with_it_and_seen_in_every_t
     await expect(choice).to_have_value("assistant")
     await chat.ask(CRASH)
     await expect(chip(chat)).to_have_text("Assistant")
+
+    await chat.page.click("#new-chat")
+    await expect(choice).to_have_value("assistant")
+    await choice.select_option("coder")
+    file = {"name": "a.txt", "mimeType": "text/plain", "buffer": b"A file begins this chat."}
+    await choose_files(chat.page, lambda: chat.page.get_by_label("Attach files").first.click(), [file])
+    await chat.page.wait_for_function("() => location.hash.includes('chat=')")
+    await chat.until(
+        "sonata.engine.memory.agentChoice(location.hash.match(/chat=([^&]+)/)[1]).then((it) => it.chosen === 'coder')"
+    )
+    await expect(choice).to_have_value("coder")
 
 
 @pytest.mark.all
