@@ -57,7 +57,8 @@ class Answer:
         routing: dict[str, Any] = {"text": self.text[:KEPT_TEXT]}
         if routed is not None:
             routing["why"] = routed.decision.reason
-            routing["confidence"] = routed.decision.confidence
+            if routed.decision.ranked:
+                routing["confidence"] = routed.decision.confidence
             routing["ranked"] = [list(pair) for pair in routed.decision.ranked[:NEIGHBOURS_LOGGED]]
             routing["neighbours"] = [n.pattern_id for n in routed.decision.neighbours[:NEIGHBOURS_LOGGED]]
         if self.recalled is not None:

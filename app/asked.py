@@ -14,6 +14,7 @@ from py_core.routing.agents import Agent, AgentError
 from py_core.tokenizers.chat_template import Message
 
 NOT_HERE = "This message is not in this conversation any more. Nothing was changed."
+NO_AGENT = "This agent is not there any more. Choose another one."
 
 
 class CannotAnswerError(ValueError):
@@ -86,5 +87,5 @@ def _path(branches: Branches, number: int) -> list[Turn]:
 
 def _agent(agents: Agents, id: str | None) -> Agent | None:
     if id is not None and id not in agents:
-        raise AgentError("This agent is not there any more. Choose another one.")
+        raise AgentError(NO_AGENT)
     return None if id is None else agents[id]

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 
+from app.agent_choice import UNROUTED, agent_choice
 from app.answer_keeper import AnswerKeeper, Stored
 from app.answer_records import Answer
 from app.answer_settings import answer_settings
@@ -102,6 +103,10 @@ class Conversation:
         """Of the stored conversation; None until something of it is stored."""
         return self._kept.session.id if self._kept.session else None
 
+    def choose_agent(self, chosen: str | None) -> None:
+        """Who answers in a conversation that is not stored yet (app/agent_choice.py); None: nobody is chosen."""
+        self._kept.choose(chosen)
+
     def respond(self, text: str, *, after: Place = "leaf", agent: str | None = None) -> AsyncIterator[Event]:
         """Answer a message, which is stored with the answer after Done.
 
@@ -112,8 +117,9 @@ class Conversation:
         return self._answer(self._respond(lambda: new_message(self._kept.branches, self._agents, text, after, agent)))
 
     def retry(self, question: int | None = None, *, agent: str | None = None) -> AsyncIterator[Event]:
-        """Another answer to a message, the last one or that of this number: a variant, by the same agent or by this
-        one. Raises CannotAnswerError where nothing was said, and what `respond` raises."""
+        """Another answer to a message, the last one or that of this number: a variant, by the same agent (the one
+        that the user corrected the route to, if he did) or by this one. Raises CannotAnswerError where nothing was
+        said, and what `respond` raises."""
         return self._answer(self._respond(lambda: another_answer(self._kept.branches, self._agents, question, agent)))
 
     def continue_answer(self) -> AsyncIterator[Event]:
@@ -152,8 +158,9 @@ class Conversation:
                 routed = await self._route(text, agent)
                 agent = agent or (routed.agent if routed else None)
             else:
-                agent = agent_of(asked.replaced, self._agents)
-                if self._last is not None and self._last.text == text:
+                routed = await self._corrected(asked)
+                agent = routed.agent if routed else agent_of(asked.replaced, self._agents)
+                if routed is None and self._last is not None and self._last.text == text:
                     yield self._last
             if asked.again:
                 sampling = _retry_sampling(agent)
@@ -369,11 +376,35 @@ class Conversation:
     # ---- a turn ----
 
     async def _route(self, text: str, chosen: Agent | None) -> Routed | None:
-        if self._services.routing is None or not text.strip():
+        """chosen: for this message alone."""
+        routing = self._services.routing
+        if routing is None or not text.strip():
             return None
         try:
-            agent = self._resumed_agent if self._last is None else self._services.routing.agent_of(self._last)
-            self._last = await self._services.routing.route(text, agent, chosen)
+            await routing.refresh()  # the chat's agent may have been removed
+            choice = agent_choice(self._services, self._kept.chosen)
+            if chosen is None and choice.agent:
+                agent = routing.agents[choice.agent]
+                self._last = await routing.unrouted(text, agent, "chat" if choice.is_own else "off")
+            else:
+                before = self._resumed_agent if self._last is None else routing.agent_of(self._last)
+                self._last = await routing.route(text, before, chosen)
+            return self._last
+        except (EmbedderError, StoreError) as error:
+            self._services.trouble(error)
+            return None
+
+    async def _corrected(self, asked: Asked) -> Routed | None:
+        """The route of another answer, where the user has corrected that of the one that it replaces."""
+        routing, details = self._services.routing, asked.replaced.details if asked.replaced else {}
+        route = details.get("route")
+        if routing is None or details.get("lesson") or not route or route.get("reason") in UNROUTED:
+            return None
+        try:
+            agent = await routing.corrected(asked.text)
+            if agent is None or agent.id == details.get("agent"):
+                return None
+            self._last = await routing.route(asked.text, None, agent, "correction")
             return self._last
         except (EmbedderError, StoreError) as error:
             self._services.trouble(error)

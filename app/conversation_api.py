@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from app.agent_choice import AUTOMATIC, CHOICE, agent_choice
+from app.asked import NO_AGENT
 from app.conversation_export import as_json, as_markdown
 from app.services import Services
 from app.turn_details import turn_entries
@@ -15,6 +17,7 @@ from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
 from py_core.memory.records import Record
 from py_core.memory.text_search import snippet, terms_of
+from py_core.routing.agents import AgentError
 
 LEAST_TURN_SIMILARITY = 0.15
 """A single word, such as "coding", is less similar to a message than requests are to each other (docs/decisions.md)."""
@@ -70,6 +73,25 @@ class ConversationApi:
         """Show the branch of a turn, by its number. What `conversation` gives then."""
         await self._memory.sessions.choose(id, number)
         return await self.conversation(id)
+
+    async def agent_choice(self, id: str | None) -> dict[str, Any]:
+        """Who answers in a chat, None: in one that is not stored yet. {agent, chosen, isLost, agents, routing}: as in
+        AgentChoice, what was chosen for the chat, {id, title} of all agents, and the state of the routing."""
+        session = None if id is None else await self._session(id)
+        chosen = session.state.get(CHOICE) if session else None
+        choice = agent_choice(self._services, chosen)
+        agents = self._services.routing.agents.values() if self._services.routing else ()
+        return {
+            "agent": choice.agent, "chosen": chosen, "isLost": choice.is_lost,
+            "agents": [{"id": agent.id, "title": agent.title} for agent in agents],
+            "routing": self._services.routing_state,
+        }  # fmt: skip
+
+    async def choose_agent(self, id: str, agent: str) -> None:
+        """Who answers in a chat from the next message on; AUTOMATIC: who suits each message. Raises AgentError."""
+        if agent != AUTOMATIC and (self._services.routing is None or agent not in self._services.routing.agents):
+            raise AgentError(NO_AGENT)
+        await self._memory.sessions.edit(id, state={CHOICE: agent})
 
     async def rename_conversation(self, id: str, title: str) -> None:
         title = " ".join(title.split())

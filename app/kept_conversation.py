@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from app.agent_choice import CHOICE
 from app.turn_details import title_of
 from py_core.memory.branches import Branches, Turn
 from py_core.memory.errors import StoreError
@@ -28,7 +29,17 @@ class KeptConversation:
         self.branches = Branches()
         self.session: Session | None = None
         """The stored one, as it was when this tab read or wrote it last."""
+        self._chosen: str | None = None  # as long as nothing is stored
         self._waiting: set[int] = set()  # numbers of turns that are not stored yet
+
+    @property
+    def chosen(self) -> object:
+        """Who the user chose to answer in it (app/agent_choice.py)."""
+        return self.session.state.get(CHOICE) if self.session else self._chosen
+
+    def choose(self, chosen: str | None) -> None:
+        """Before it is stored, and stored with it."""
+        self._chosen = chosen
 
     def add(self, turns: Sequence[Turn], after: int | None) -> None:
         """Show them behind a turn; `keep` stores them."""
@@ -42,6 +53,8 @@ class KeptConversation:
         """Store what is shown and not yet stored. changes: of the session, as of Sessions.edit. Raises StoreError."""
         if self.session is None:
             title = title_of(self.branches.path()[0].content)
+            if self._chosen is not None:
+                changes = {**changes, "state": {**changes.get("state", {}), CHOICE: self._chosen}}
             self.session = await memory.sessions.start(title, self.branches, **changes)
             self._waiting.clear()
             return self.session
@@ -120,7 +133,7 @@ class KeptConversation:
         self.branches = Branches(turns, self.branches.leaf)
 
     def forget(self) -> None:
-        self.branches, self.session = Branches(), None
+        self.branches, self.session, self._chosen = Branches(), None, None
         self._waiting.clear()
 
     def _chains(self) -> list[list[Turn]]:

@@ -280,6 +280,8 @@ class PageSession:
 
 
 def _events(talk: Conversation, text: str, asked: dict[str, Any]) -> AsyncIterator[Event]:
+    if "choice" in asked:
+        talk.choose_agent(asked["choice"])
     if asked.get("goesOn"):
         return talk.continue_answer()
     if asked.get("again"):

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from app.agent_choice import ROUTING_POLICY
 from app.answer_settings import INSTRUCTIONS_POLICY, LONGEST_POLICY, SAMPLING_POLICY
 from app.deep_loop import REPORT_POLICY, UNTIL_POLICY
 from app.exact_answers import EXACT_POLICY
@@ -119,6 +120,11 @@ _KNOWN: Mapping[str, _Known] = {
     ),
     EXACT_POLICY: _Known(
         "Exact answers", "Whether arithmetic, dates, units and counting are computed before the model answers.", _on
+    ),
+    ROUTING_POLICY: _Known(
+        "Agents are chosen automatically",
+        "Whether each message goes to the agent that suits it, in chats for which you have not chosen who answers.",
+        _on,
     ),
     "learning.deep": _Known("Learning from experience", "Whether answers are looked at together in pauses.", _on),
     "learning.style": _Known("Learning your style", "Whether the tone that you like is learned and used.", _on),

@@ -39,8 +39,9 @@ from py_core.memory.witness import KIND as WITNESS
 from py_core.routing.agents import FALLBACK_ID, Agent, AgentError
 from py_core.routing.embedder import Embedder
 from py_core.routing.head import Head
+from py_core.routing.pattern_index import pattern_id
 from py_core.routing.pattern_store import EMBEDDER_POLICY, load_patterns
-from py_core.routing.router import Decision, Router
+from py_core.routing.router import Decision, Reason, Router
 
 AGENTS_POLICY = "routing.agents"
 """The user's changes to the agents, as JSON."""
@@ -114,16 +115,32 @@ class RoutingService:
 
     # ---- routes ----
 
-    async def route(self, text: str, conversation_agent: str | None = None, chosen: Agent | None = None) -> Routed:
+    async def route(
+        self, text: str, conversation_agent: str | None = None, chosen: Agent | None = None, why: Reason = "chosen"
+    ) -> Routed:
         """conversation_agent: the id of the agent that answered before, if any. chosen: who answers this one in any
-        case. Raises EmbedderError, StoreError."""
+        case, and why. Raises EmbedderError, StoreError."""
         await self.refresh()
         decision = await self._router.route(text, conversation_agent)
         (vector,) = await self.embedder.embed([text])  # from its cache
         if chosen is not None:  # no pattern decided it
-            decision = replace(decision, agent=chosen.id, reason="chosen", neighbours=())
+            decision = replace(decision, agent=chosen.id, reason=why, neighbours=())
         agent = chosen or self.agents.get(decision.agent) or self.agents[FALLBACK_ID]
-        routed = Routed(uuid.uuid4().hex, text, agent, decision, vector)
+        return self._noted(Routed(uuid.uuid4().hex, text, agent, decision, vector))
+
+    async def unrouted(self, text: str, agent: Agent, why: Reason) -> Routed:
+        """An agent answers that was not looked for: nothing can be learned of that. Raises EmbedderError."""
+        (vector,) = await self.embedder.embed([text])
+        decision = Decision(agent.id, why, 0.0, self._router.parameters.threshold, (), (), {})
+        return self._noted(Routed(uuid.uuid4().hex, text, agent, decision, vector))
+
+    async def corrected(self, text: str) -> Agent | None:
+        """Who answers these very words because the user said so, if he did. Raises StoreError."""
+        await self.refresh()
+        pattern = self._router.learned.of.get(pattern_id(text, "user"))
+        return self.agents.get(pattern.agent) if pattern else None
+
+    def _noted(self, routed: Routed) -> Routed:
         self._routed[routed.id] = routed
         while len(self._routed) > REMEMBERED:
             forgotten, _ = self._routed.popitem(last=False)

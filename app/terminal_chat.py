@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from app import terminal
+from app.agent_choice import UNROUTED
 from app.assistant import Assistant, Delta, Done, Reading, Thought
 from app.cli_attaching import attach_file
 from app.cli_home import with_passphrase
@@ -154,6 +155,8 @@ async def _correct(services: Services, last: list[Routed], agent: str) -> str:
     if not last or not agent:
         known = ", ".join(services.routing.agents)
         return f"Type /agent NAME after a message. The agents are {known}."
+    if last[-1].decision.reason in UNROUTED:
+        return "This message was not sent to an agent automatically, so there is nothing to correct."
     await services.routing.correct(last[-1].id, last[-1].text, agent)
     return f"Similar messages will go to {services.routing.agents[agent].title}."
 

@@ -7,6 +7,7 @@
 import { actionsOf, Asking } from './chat/asking.js';
 import { Announcer } from './page/announcer.js';
 import { Banner } from './page/banner.js';
+import { AgentChoice } from './chat/agent_choice.js';
 import { ChatView } from './chat/chat_view.js';
 import { Welcome } from './chat/welcome.js';
 import { Composer } from './chat/composer.js';
@@ -65,6 +66,7 @@ const welcome = new Welcome(byId('welcome', HTMLElement), {
 const title = new ChatTitle(byId('chat-title', HTMLElement));
 const contextBar = new ContextBar(byId('context-bar', HTMLButtonElement), () => engine.memoryUse());
 const stored = new StoredChat(chat, notices, { onGone, onTitle: showTitle });
+const agentChoice = new AgentChoice(byId('agent-choice', HTMLElement), { stored, notices }, () => engine);
 const queue = new MessageQueue(chat, (question) => asking.giveBack(question));
 const navigation = new Navigation({ stored, queue, composer }, {
   stop: () => asking.stop(), forget, engine: () => engine, isReady: () => state === 'ready',
@@ -98,7 +100,7 @@ let state = /** @type {'loading'|'ready'|'answering'|'failed'} */ ('loading');
 let engine = /** @type {Engine} */ (/** @type {unknown} */ (null)); // there from the first `load` on
 let runner = /** @type {any} */ (null); // what the status line says of the engine, as StatusView.showInfo takes it
 const asking = new Asking(
-  { chat, composer, banner, notices, announcer, stored, queue, navigation, status, watchdog, models, welcome, contextBar },
+  { chat, composer, banner, notices, announcer, stored, queue, navigation, status, watchdog, models, welcome, contextBar, agentChoice },
   { engine: () => engine, state: () => state, setState, runner: () => runner, fail, follow, tell },
 );
 models.adapters.onChange(() => {
@@ -226,7 +228,7 @@ async function onMemory(current) {
   const locked = info.state === 'locked' ? what : null;
   notices.say('locked', locked, { label: t('notices.unlock'), run: () => panels.open('settings/storage') });
   await follow(current);
-  showFiles();
+  showBelongings();
 }
 
 /** The files of the conversation. The page is painted without them. */
@@ -237,8 +239,9 @@ async function openAttachments() {
   return new Attachments(elements, parts, { engine: () => engine, isReady: () => state === 'ready' });
 }
 
-/** The conversation on the page may be another one now, or its files. */
-function showFiles() {
+/** The conversation on the page may be another one now, or its files, or who answers in it. */
+function showBelongings() {
+  agentChoice.refresh();
   attachments.then((view) => view.refresh(), () => {});
 }
 
@@ -321,7 +324,7 @@ function forget() {
 /** @param {string|null} text null: another conversation, of which nothing is known yet */
 function showTitle(text) {
   title.show(text);
-  showFiles();
+  showBelongings();
   if (text === null) contextBar.show(null);
   chats.mark();
 }

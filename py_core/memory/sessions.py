@@ -92,7 +92,8 @@ class Sessions:
         return await self._change(id, lambda session, first: self._added(session, first, turns, after, changes))
 
     async def edit(self, id: str, **changes: Any) -> Session:
-        """Change title (and `titled`), pinned, archived, adapter or state. Raises as add_turns does."""
+        """Change title (and `titled`), pinned, archived, adapter, or entries of the state, whose others stay. Raises as
+        add_turns does."""
         return await self.add_turns(id, **changes)
 
     async def entitle(self, id: str, title: str) -> Session:
@@ -164,7 +165,7 @@ class Sessions:
     async def _added(
         self, session: Session, first: int, turns: Sequence[Turn], after: Place, changes: Mapping[str, Any]
     ) -> Writes:
-        changed = replace(session, **changes)
+        changed = replace(session, **{**changes, "state": {**session.state, **changes.get("state", {})}})
         if not turns:
             return changed, []
         place = session.leaf if after == "leaf" else after

@@ -52,10 +52,13 @@ class Neighbour:
     source: Source
 
 
-Reason = Literal["examples", "wording", "correction", "unsure", "language", "follow-up", "empty", "chosen"]
+Reason = Literal[
+    "examples", "wording", "correction", "unsure", "language", "follow-up", "empty", "chosen", "chat", "off"
+]  # fmt: skip
 """Why the agent was chosen: the most similar examples are for it; the linear head is for it, though they are not; a
 user's correction; no agent was likely enough (the fallback); the message is not English, and the user has taught
-nothing like it (the fallback); it goes on with the conversation; nothing was said; the user wanted its answer."""
+nothing like it (the fallback); it goes on with the conversation; nothing was said; the user wanted its answer; he chose
+it for the chat; he wants no messages routed (the fallback)."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from chat_page import NO_SERVICE_WORKER, ChatPage
+from accessibility import found_by_axe
+from chat_page import NO_SERVICE_WORKER, ChatPage, choose_files
 from plain_server import PlainServer
 from playwright.async_api import BrowserContext, Locator, expect
 
@@ -51,6 +52,11 @@ async def agent_of(chat: ChatPage, text: str) -> str:
 
 def chip(chat: ChatPage) -> Locator:
     return chat.page.locator(".answer .route summary").last
+
+
+def chosen(chat: ChatPage) -> Locator:
+    """Who answers in the chat."""
+    return chat.page.get_by_label("Who answers in this chat")
 
 
 async def correct(chat: ChatPage, agent: str) -> None:
@@ -118,6 +124,53 @@ async def test_a_correction_in_one_tab_counts_in_the_other(chat: ChatPage) -> No
     await correct(chat, "Tester")
     assert await agent_of(other, SIMILAR) == "Tester"
     await other.page.close()
+
+
+async def test_who_answers_is_chosen_for_a_chat_kept_with_it_and_seen_in_every_tab(chat: ChatPage) -> None:
+    choice = chosen(chat)
+    await choice.select_option("planner")  # before anything is stored
+    await chat.page.reload()
+    await chat.wait_for("ready")
+    await expect(choice).to_have_value("planner")
+    await chat.ask(CRASH)
+    await expect(chip(chat)).to_have_text("Planner · for this chat")
+    await chip(chat).click()
+    panel = chat.page.locator(".route-panel:popover-open")
+    await expect(panel).to_contain_text("You chose Planner for this chat.")
+    await expect(panel.get_by_role("button")).to_have_count(0)  # nothing was routed: there is nothing to correct
+    assert await found_by_axe(chat.page) == []
+    await chat.page.wait_for_function("() => location.hash.includes('chat=')")
+
+    other = await open_page(chat.page.context, chat.site, await chat.page.evaluate("location.search + location.hash"))
+    await expect(chosen(other)).to_have_value("planner")
+    await chosen(other).select_option("tester")
+    await expect(choice).to_have_value("tester")
+    await other.page.evaluate("sonata.engine.memory.removeAgent('tester')")
+    await expect(choice).to_have_value("")
+    await expect(chat.page.locator("#notices")).to_contain_text("The agent that you chose for this chat was removed.")
+    await other.page.evaluate("sonata.engine.memory.restoreAgent('tester')")
+    await expect(choice).to_have_value("tester")
+    await expect(chat.page.locator("#notices p")).to_have_count(0)
+    await other.page.close()
+
+    await (await chat.open_part("Answers")).get_by_label("Choose agents automatically").uncheck()
+    await chat.close_panel()
+    await expect(choice).to_have_value("tester")  # the chat has its own
+    await chat.page.click("#new-chat")
+    await expect(choice).to_have_value("assistant")
+    await chat.ask(CRASH)
+    await expect(chip(chat)).to_have_text("Assistant")
+
+    await chat.page.click("#new-chat")
+    await expect(choice).to_have_value("assistant")
+    await choice.select_option("coder")
+    file = {"name": "a.txt", "mimeType": "text/plain", "buffer": b"A file begins this chat."}
+    await choose_files(chat.page, lambda: chat.page.get_by_label("Attach files").first.click(), [file])
+    await chat.page.wait_for_function("() => location.hash.includes('chat=')")
+    await chat.until(
+        "sonata.engine.memory.agentChoice(location.hash.match(/chat=([^&]+)/)[1]).then((it) => it.chosen === 'coder')"
+    )
+    await expect(choice).to_have_value("coder")
 
 
 @pytest.mark.all

@@ -29,7 +29,7 @@ export class Asking {
    *   queue: import('./message_queue.js').MessageQueue, navigation: import('./navigation.js').Navigation,
    *   status: import('../page/status_view.js').StatusView, watchdog: import('../page/watchdog.js').Watchdog,
    *   models: import('../models_view/models.js').Models, welcome: import('./welcome.js').Welcome,
-   *   contextBar: import('./context_bar.js').ContextBar}} parts of the page
+   *   contextBar: import('./context_bar.js').ContextBar, agentChoice: import('./agent_choice.js').AgentChoice}} parts of the page
    * @param {{engine: () => import('../engine/engine.js').Engine, state: () => string, setState: (state: any) => void,
    *   runner: () => any, fail: (error: any) => void, follow: (engine: any) => void, tell: (promise: Promise<any>) => void}} page
    *   runner: what `Engine.start` said; follow: show what another tab has added; tell: wait only for a failure
@@ -121,7 +121,7 @@ export class Asking {
   /** @param {{again?: boolean, after?: number|null, agent?: string}} [asked] as Engine.respond takes it */
   #ask(question, view = this.#parts.chat.addTurn(question), asked = {}) {
     const isVariant = 'again' in asked || 'after' in asked;
-    return this.#run({ view, isKept: asked.again ?? false }, isVariant, (engine) => engine.respond(question, asked));
+    return this.#run({ view, isKept: asked.again ?? false }, isVariant, (engine) => engine.respond(question, { ...asked, ...this.#parts.agentChoice.unstored }));
   }
 
   /**

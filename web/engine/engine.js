@@ -102,10 +102,11 @@ export class Engine {
   /**
    * Answer a message, behind the last one that is shown.
    * @param {string} text
-   * @param {{again?: boolean, after?: number|null, agent?: string}} [asked] `again`: another answer to a message of before,
+   * @param {{again?: boolean, after?: number|null, agent?: string, choice?: string|null}} [asked] `again`: another answer to a message of before,
    *   which is stored as a variant: that with the number `after`, or else the last one; `text` is not used. Without `again`
    *   the text goes behind the turn `after`: an edited message has the `after` of the one that was edited (null where
-   *   that was the first). `agent`: the id of who must answer, where the router does not choose
+   *   that was the first). `agent`: the id of who must answer, where the router does not choose; `choice`: who answers in
+   *   a chat that is not stored yet (Memory.chooseAgent), null where nobody was chosen
    * @returns {Promise<AsyncIterator<object>>} of {type: 'context', system, memory, turns, file, tools, free, total, leftOut, bytesPerToken}, once, in tokens: what is
    *   in the prompt (the first six add up to `total`), about how much of the conversation was left out, and what a token of context
    *   takes in memory; {type: 'reading', done, total, secondsLeft} (tokens of the prompt; null as long as nobody knows, else it never

@@ -123,6 +123,22 @@ export class Memory {
    */
   choose(chat, number) { return this.#ask('choose', chat, number); }
 
+  /**
+   * Who answers in a chat, null: in one that is not stored yet. `agent`: the id, '' where each message is routed; `chosen`: what
+   * the user chose for the chat, if anything; `isLost`: that is an agent which is not there any more (app/agent_choice.py).
+   * @param {string|null} chat
+   * @returns {Promise<{agent: string, chosen: string|null, isLost: boolean, agents: {id: string, title: string}[],
+   *   routing: 'opening'|'ready'|'failed'|'off'}>} no agents where the routing is not ready
+   */
+  async agentChoice(chat) {
+    const choice = await this.#ask('agent_choice', chat);
+    for (const agent of choice.agents) agent.title = told(agent.title);
+    return choice;
+  }
+
+  /** @param {string} chat @param {string} agent the id of who answers from the next message on, '' for routing */
+  chooseAgent(chat, agent) { return this.#ask('choose_agent', chat, agent); }
+
   renameConversation(id, title) { return this.#ask('rename_conversation', id, title); }
 
   pinConversation(id, pinned) { return this.#ask('pin_conversation', id, pinned); }

@@ -12,6 +12,7 @@ import { t } from '../i18n/i18n.js';
 const NEIGHBOURS = 3;
 const RANKED = 4;
 const LEAST_SHARE = 0.005; // of an agent that is worth a line
+const UNROUTED = ['chat', 'off']; // reasons for which nothing was looked for, so that nothing can be corrected
 const WHOSE = ['user', 'agent']; // sources of patterns that are worth a word
 
 export class RouteChip {
@@ -55,9 +56,9 @@ export class RouteChip {
     const { agent, title, reason } = this.#route;
     const sent = this.#correction ? t('routing.willGo', { agent: this.#title(this.#correction.agent) }) : '';
     const plain = agent === PLAIN && !sent;
-    const how = { 'follow-up': t('routing.followUp'), chosen: t('routing.chosen') }[reason];
+    const how = { 'follow-up': t('routing.followUp'), chosen: t('routing.chosen'), chat: t('routing.ofChat') }[reason];
     this.#chip.textContent = sent || (plain || !how ? title : `${title} · ${how}`);
-    this.#chip.title = t('routing.tooltip');
+    this.#chip.title = t(UNROUTED.includes(reason) ? 'routing.tooltipChat' : 'routing.tooltip');
     this.element.dataset.kind = sent ? 'corrected' : plain ? 'plain' : 'agent';
   }
 
@@ -70,7 +71,8 @@ export class RouteChip {
       this.#problem.say(error);
     }
     for (const { id, title } of agents) this.#titles.set(id, title);
-    this.#panel.replaceChildren(this.#why(), this.#choice(agents), ...this.#others(), this.#times());
+    const isRouted = !UNROUTED.includes(this.#route.reason);
+    this.#panel.replaceChildren(this.#why(), ...(isRouted ? [this.#choice(agents), ...this.#others(), this.#times()] : []));
   }
 
   #why() {
@@ -102,6 +104,10 @@ export class RouteChip {
         return t('routing.whyFollowUp', { agent: title });
       case 'chosen':
         return t('routing.whyChosen', { agent: title });
+      case 'chat':
+        return agent === PLAIN ? t('routing.whyNobody') : t('routing.whyChat', { agent: title });
+      case 'off':
+        return t('routing.whyOff');
       case 'correction':
         return t('routing.whyCorrection', { agent: title });
       case 'wording':

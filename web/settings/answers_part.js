@@ -9,6 +9,7 @@ const INSTRUCTIONS = 'answers.instructions';
 const SAMPLED = 'answers.sampling';
 const LONGEST = 'answers.longest';
 const EXACT = 'tools.exact'; // app/exact_answers.py
+const ROUTING = 'routing.automatic'; // app/agent_choice.py
 const LONGEST_INSTRUCTIONS = 4000; // characters, as in app/answer_settings.py
 const PRESETS = ['agent', 'precise', 'balanced', 'varied'];
 const OWN = 'own'; // the full list
@@ -90,6 +91,11 @@ export class AnswersPart {
           <input inputmode="numeric" .value=${String(this.#values[LONGEST] ?? '')} placeholder="1024" aria-describedby="longest-about"
             @change=${(event) => this.#saveLongest(event.target.value)}>
           <small id="longest-about">${t('settings.longestAbout')}</small>
+        </label>
+        <label class="choice">
+          <input type="checkbox" name="routing" .checked=${live(this.#values[ROUTING] !== false)}
+            @change=${(event) => this.#save(ROUTING, event.target.checked)}>
+          <span>${t('choice.switch')}<small>${t('choice.switchAbout')}</small></span>
         </label>
         <label class="choice">
           <input type="checkbox" name="exact" .checked=${live(this.#values[EXACT] !== false)}

@@ -1,0 +1,213 @@
+"""Who answers in a chat, as the user chose: the real router and memory, and a tiny model."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from app.agent_choice import AUTOMATIC, CHOICE, ROUTING_POLICY
+from app.answer_keeper import Stored
+from app.assistant import Assistant
+from app.conversation import Conversation, Event
+from app.feedback import Feedback
+from app.memory_api import MemoryApi
+from app.page_session import Opened, PageSession
+from app.router_factory import RouterParts
+from app.routing_service import Routed
+from app.services import Services
+from app.terminal_chat import _correct
+from py_core.loading import Model
+from py_core.routing.agents import FALLBACK_ID, AgentError
+from tests.services import memory_of
+
+CRASH = "why does my page crash when I scroll"
+QUERY = "write a sql query that counts the orders of each month"
+
+OpenModel = Callable[..., Awaitable[Model]]
+OpenServices = Callable[[], Awaitable[Services]]
+
+
+@pytest.fixture
+async def model(tiny_path: Path, open_model: OpenModel) -> Model:
+    return await open_model(tiny_path, end_tokens=())
+
+
+@pytest.fixture
+def router(parts: RouterParts) -> RouterParts:
+    return parts
+
+
+def begin(model: Model, services: Services) -> Conversation:
+    return Conversation(Assistant(model, max_tokens=4), services)
+
+
+async def answered(events: AsyncIterator[Event]) -> tuple[str, str, str]:
+    """Who answers, why, and the id of the conversation."""
+    routed = stored = None
+    async for event in events:
+        routed = event if isinstance(event, Routed) else routed
+        stored = event if isinstance(event, Stored) else stored
+    assert routed is not None
+    assert stored is not None
+    return routed.agent.id, routed.decision.reason, stored.session
+
+
+async def test_a_chosen_agent_answers_each_message_of_its_chat_also_after_a_reload(
+    model: Model, open_services: OpenServices
+) -> None:
+    services = await open_services()
+    talk = begin(model, services)
+    talk.choose_agent("planner")
+    *told, id = await answered(talk.respond(CRASH))  # stored with the first answer
+    assert told == ["planner", "chat"]
+    await services.close()
+
+    again = await open_services()
+    talk, api = begin(model, again), MemoryApi(again)
+    await talk.resume(id)
+    assert (await api.agent_choice(id))["agent"] == "planner"
+    assert (await answered(talk.respond(QUERY)))[:2] == ("planner", "chat")
+    assert (await answered(talk.respond("and of each year", after=1)))[:2] == ("planner", "chat")  # an edited message
+    assert (await answered(talk.retry(agent="coder")))[:2] == ("coder", "chosen")  # asked for: this once
+    await api.choose_agent(id, FALLBACK_ID)
+    assert (await answered(talk.respond(QUERY)))[:2] == (FALLBACK_ID, "chat")
+    await api.choose_agent(id, AUTOMATIC)
+    assert (await answered(talk.respond(QUERY)))[:2] == ("coder", "examples")
+    talk.reset()
+    assert (await answered(talk.respond(CRASH)))[0] == "debugger"  # a new chat knows nothing of it
+
+
+async def test_what_another_tab_chooses_while_an_answer_comes_stays(model: Model, open_services: OpenServices) -> None:
+    services, other = await open_services(), await open_services()
+    talk = begin(model, services)
+    talk.choose_agent("coder")
+    *_, id = await answered(talk.respond(CRASH))
+    async for event in talk.respond(QUERY):
+        if isinstance(event, Routed):
+            await MemoryApi(other).choose_agent(id, "tester")
+    session = await memory_of(services).sessions.get(id)
+    assert session is not None
+    assert session.state[CHOICE] == "tester"
+    assert (await answered(talk.respond(QUERY)))[0] == "tester"
+
+
+async def test_a_chosen_agent_that_is_removed_answers_no_more_and_this_is_told(
+    model: Model, open_services: OpenServices
+) -> None:
+    services, other = await open_services(), await open_services()
+    talk, api = begin(model, services), MemoryApi(services)
+    talk.choose_agent("planner")
+    *_, id = await answered(talk.respond(CRASH))
+    async for event in talk.respond(CRASH):
+        if isinstance(event, Routed):
+            await MemoryApi(other).remove_agent("planner")
+    assert len(talk.turns) == 4  # it has answered to the end
+    assert (await answered(talk.respond(CRASH)))[0] == "debugger"
+    choice = await api.agent_choice(id)
+    assert (choice["agent"], choice["isLost"]) == (AUTOMATIC, True)
+    with pytest.raises(AgentError, match="not there any more"):
+        await api.choose_agent(id, "planner")
+    await memory_of(services).policies.edit(ROUTING_POLICY, False)
+    assert (await api.agent_choice(id))["agent"] == FALLBACK_ID
+    await MemoryApi(other).restore_agent("planner")
+    assert (await answered(talk.respond(CRASH)))[0] == "planner"
+
+
+@pytest.mark.parametrize("chosen", ["nobody-knows", ["coder"]])
+async def test_what_an_import_says_of_it_stands_in_no_answers_way(
+    model: Model, services: Services, chosen: object
+) -> None:
+    session = await memory_of(services).sessions.start("Imported", state={CHOICE: chosen})
+    talk = begin(model, services)
+    await talk.resume(session.id)
+    assert (await answered(talk.respond(CRASH)))[0] == "debugger"
+    assert (await MemoryApi(services).agent_choice(session.id))["isLost"]
+
+
+async def test_where_messages_are_not_routed_the_plain_assistant_answers_unless_the_chat_says_otherwise(
+    model: Model, services: Services
+) -> None:
+    await memory_of(services).policies.edit(ROUTING_POLICY, False)
+    talk, api = begin(model, services), MemoryApi(services)
+    assert (await api.agent_choice(None))["agent"] == FALLBACK_ID
+    *told, id = await answered(talk.respond(CRASH))
+    assert told == [FALLBACK_ID, "off"]
+    assert talk._last is not None
+    assert "nothing to correct" in await _correct(services, [talk._last], "tester")  # in the terminal
+    await api.choose_agent(id, AUTOMATIC)
+    assert (await answered(talk.respond(CRASH)))[0] == "debugger"
+    await memory_of(services).policies.edit(ROUTING_POLICY, True)
+    talk.reset()
+    assert (await answered(talk.respond(CRASH)))[0] == "debugger"
+    assert (await api.agent_choice(None))["agent"] == AUTOMATIC
+
+
+async def test_a_choice_teaches_the_router_nothing(model: Model, services: Services) -> None:
+    talk, memory = begin(model, services), memory_of(services)
+    talk.choose_agent("planner")
+    await answered(talk.respond(CRASH))
+    await answered(talk.retry())
+    answers = await memory.trajectories.all()
+    assert len(answers) == 2
+    for answer in answers:
+        await Feedback(services).bad(answer.id)
+    assert await memory.patterns.all() == []
+    assert {entry.routing.get("confidence") for entry in await memory.witness.entries()} == {None}
+
+
+async def test_the_page_tells_its_choice_with_a_message_until_the_chat_is_stored(
+    model: Model, services: Services
+) -> None:
+    opened, told = Opened(), list[str]()
+    for each in (opened.memory, opened.routing, opened.learning):
+        each.set()
+    page = PageSession(services, opened, lambda: Assistant(model, max_tokens=4))
+    await page.respond(CRASH, lambda kind, _: told.append(kind), '{"choice": "planner"}')
+    assert told[0] == "route"
+    (session,) = await memory_of(services).sessions.all()
+    assert session.state == {"agent": "planner", CHOICE: "planner"}
+    await page.respond(
+        CRASH, lambda kind, _: None, '{"choice": "coder"}'
+    )  # sent before the page knew that it is stored
+    assert (await memory_of(services).sessions.get(session.id)).state[CHOICE] == "planner"  # type: ignore[union-attr]
+
+
+# ---- corrected routes ----
+
+
+async def test_another_try_comes_from_the_agent_that_the_user_corrected_the_route_to_also_after_a_reload(
+    model: Model, open_services: OpenServices
+) -> None:
+    services = await open_services()
+    talk = begin(model, services)
+    *_, id = await answered(talk.respond(CRASH))
+    await answered(talk.respond(QUERY))
+    pattern = (await MemoryApi(services).correct("", CRASH, "tester"))["pattern"]
+    await services.close()
+
+    again = await open_services()
+    talk = begin(model, again)
+    await talk.resume(id)
+    assert (await answered(talk.retry(0)))[:2] == ("tester", "correction")
+    assert [turn.details.get("agent") for turn in talk.turns] == [None, "tester"]
+    events = [event async for event in talk.retry()]
+    assert [event.agent.id for event in events if isinstance(event, Routed)] == ["tester"]
+    assert (await answered(talk.retry(agent="planner")))[:2] == ("planner", "chosen")
+    assert (await MemoryApi(again).correct("", CRASH, "coder"))["pattern"] == pattern
+    await MemoryApi(again).remove_patterns([pattern])
+    async for _ in talk.retry():
+        pass
+    assert talk.turns[-1].details["agent"] == "planner"  # the correction was taken back
+
+
+async def test_a_correction_elsewhere_does_not_change_who_answers_again_in_a_chat_with_its_own_agent(
+    model: Model, services: Services
+) -> None:
+    talk = begin(model, services)
+    talk.choose_agent("planner")
+    await answered(talk.respond(CRASH))
+    await MemoryApi(services).correct("", CRASH, "tester")
+    events = [event async for event in talk.retry()]
+    assert [event.agent.id for event in events if isinstance(event, Routed)] == ["planner"]

@@ -1,0 +1,105 @@
+/**
+ * Who answers in the chat on the page: the agent that suits each message, nobody but the plain assistant, or one agent. The
+ * chat keeps it (app/agent_choice.py); until it is stored this tab does, also over a reload.
+ */
+import { element } from '../page/dom.js';
+import { describe, fromError } from '../page/problems.js';
+import { PLAIN } from '../memory/client.js';
+import { t } from '../i18n/i18n.js';
+
+const KEPT = 'sonata.choice';
+const AUTOMATIC = '';
+
+export class AgentChoice {
+  #root;
+  #select;
+  #parts;
+  #engine;
+  #unstored = /** @type {string|null} */ (null); // what was chosen in a chat that is not stored yet
+  #opening = 0; // of the chat that it is for
+  #looks = 0;
+  #offered = '';
+
+  /**
+   * @param {HTMLElement} root with a select, disabled until the agents are known; hidden where there are none
+   * @param {{stored: import('./stored_chat.js').StoredChat, notices: import('../page/notices.js').Notices}} parts of the page
+   * @param {() => import('../engine/engine.js').Engine} engine
+   */
+  constructor(root, parts, engine) {
+    this.#root = root;
+    this.#select = /** @type {HTMLSelectElement} */ (root.querySelector('select'));
+    this.#parts = parts;
+    this.#engine = engine;
+    this.#keep(parts.stored.id === null ? sessionStorage.getItem(KEPT) : null);
+    this.#select.addEventListener('change', () => this.#choose(this.#select.value));
+  }
+
+  /** What a message has to tell of it, as Engine.respond takes it. */
+  get unstored() {
+    return this.#parts.stored.id === null ? { choice: this.#unstored } : {};
+  }
+
+  /** The memory, the agents or the conversation on the page changed. */
+  async refresh() {
+    const { id, openings } = this.#parts.stored, look = ++this.#looks;
+    if (openings !== this.#opening) this.#keep(null);
+    this.#opening = openings;
+    const choice = await this.#engine().memory.agentChoice(id).catch(() => null);
+    if (!choice || look !== this.#looks) return; // the memory is opening or locked, or the chat is gone
+    const unstored = this.#unstored;
+    if (id !== null) this.#keep(null);
+    if (id !== null && unstored !== null && unstored !== choice.chosen) await this.#store(id, unstored);
+    else this.#show(choice);
+  }
+
+  /** @param {Awaited<ReturnType<import('../memory/client.js').Memory['agentChoice']>>} choice */
+  #show({ agent, isLost, agents, routing }) {
+    this.#root.hidden = ['off', 'failed'].includes(routing);
+    this.#select.disabled = routing !== 'ready';
+    if (this.#select.disabled) return;
+    const isThere = agents.some(({ id }) => id === this.#unstored) || this.#unstored === AUTOMATIC;
+    if (this.#unstored !== null && !isThere) {
+      isLost = true;
+      this.#keep(null);
+    }
+    this.#offer(agents);
+    this.#select.value = this.#unstored ?? agent;
+    this.#parts.notices.say('agent', isLost ? t(agent === AUTOMATIC ? 'choice.lost' : 'choice.lostPlain') : null);
+  }
+
+  /** An open list stays as it is, unless it has changed. @param {{id: string, title: string}[]} agents */
+  #offer(agents) {
+    const offered = JSON.stringify(agents);
+    if (offered === this.#offered) return;
+    this.#offered = offered;
+    const group = element('optgroup');
+    group.label = t('choice.agents');
+    group.append(...agents.filter(({ id }) => id !== PLAIN).map(({ id, title }) => new Option(title, id)));
+    this.#select.replaceChildren(new Option(t('choice.automatic'), AUTOMATIC), new Option(t('choice.nobody'), PLAIN), group);
+  }
+
+  async #choose(agent) {
+    const { id } = this.#parts.stored;
+    this.#looks += 1; // one that is under way knows nothing of this
+    this.#parts.notices.say('agent', null);
+    if (id === null) this.#keep(agent);
+    else await this.#store(id, agent);
+  }
+
+  async #store(id, agent) {
+    const { notices } = this.#parts;
+    try {
+      await this.#engine().memory.chooseAgent(id, agent);
+      notices.say('choice', null);
+    } catch (error) {
+      notices.say('choice', describe(fromError(error)).message);
+    }
+    await this.refresh();
+  }
+
+  #keep(agent) {
+    this.#unstored = agent;
+    if (agent === null) sessionStorage.removeItem(KEPT);
+    else sessionStorage.setItem(KEPT, agent);
+  }
+}
