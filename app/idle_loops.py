@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from app.deep_loop import DeepLoop
 from app.idle_work import Loop
-from app.router_training import RouterTraining
 from app.services import Services
 
 LESSONS = 8
 """So many new lessons are worth a training: each is answered from its imprint until then."""
-CORRECTIONS = 4
-"""So many new corrections of routes are worth a training of the router: messages like them follow them at once."""
 ANSWERS = 30
 """So many new answers are worth a look at all of them."""
 LIKED = 4
@@ -20,10 +17,7 @@ DEEP_SECONDS = 24 * 3600.0
 
 def idle_loops(services: Services) -> list[Loop]:
     """The first that has something to learn runs first."""
-    loops = [
-        Loop("router", RouterTraining(services), CORRECTIONS, "corrected routes", part_of="background"),
-        Loop("deep", DeepLoop(services), ANSWERS, "answers", DEEP_SECONDS),
-    ]
+    loops = [Loop("deep", DeepLoop(services), ANSWERS, "answers", DEEP_SECONDS)]
     if services.consolidation is not None:
         loops.insert(0, Loop("background", services.consolidation, LESSONS, "facts"))
     if services.style is not None:
