@@ -66,9 +66,7 @@ class AnswerKeeper:
         memory.witness.record(answer.witness_entry(self._assistant.model.engine.capabilities.backend))
         if not answer.is_shown:
             return None
-        known = self._kept.session.state if self._kept.session else {}
-        state = {**known, "agent": answer.routed.agent.id} if answer.routed else known
-        session = await self._kept.keep(memory, {"state": state})
+        session = await self._kept.keep(memory, {"state": {"agent": answer.routed.agent.id}} if answer.routed else {})
         self._record(memory, answer, made, session.id, last if last is not None and last.text == answer.text else None)
         self.recorder.asked_again(memory, before.get("request", ""))
         if answer.routed is not None and self._services.routing is not None:

@@ -1,9 +1,7 @@
-"""What corrections of routes teach: bench_routing_data/route_habits.toml, with and without the training of the head."""
+"""What corrections of routes teach: bench_routing_data/route_habits.toml, with and without them."""
 
 from __future__ import annotations
 
-import contextlib
-import time
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +11,6 @@ import numpy as np
 
 from app.bench_routing import TEST_SET, read_test_set
 from app.native_services import native_router_parts
-from app.router_training import RouterTraining
 from app.routing_service import RoutingService
 from app.services import Services
 from py_core.memory.encryption import NativeCrypto
@@ -33,10 +30,10 @@ def read_habits(path: Path = HABITS) -> list[dict[str, Any]]:
     return habits
 
 
-async def measure_habits(habits: Sequence[dict[str, Any]], seed: int = 0) -> dict[str, Any]:
+async def measure_habits(habits: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """All habits are one person's. Shares of 1: of the corrected messages (`told`), of the same in other words
-    (`other`), and of the routing test set (`test`, and `assistant` of it): with the router as it is shipped, with the
-    corrections and the weights that they move, and with the head that is trained with them, too."""
+    (`other`), and of the routing test set (`test`, and `assistant` of it): with the router as it is shipped, and
+    with the corrections and the weights that they move."""
     test = [(row["text"], row["agent"]) for row in read_test_set()]
     sets: dict[str, Asked] = {
         "told": [(text, habit["agent"]) for habit in habits for text in habit["told"]],
@@ -59,16 +56,8 @@ async def measure_habits(habits: Sequence[dict[str, Any]], seed: int = 0) -> dic
         for text, agent in sets["told"]:
             routed = await routing.route(text)
             await routing.correct(routed.id, text, agent)
-        corrected = await _right(routing, sets)
-        begin = time.perf_counter()
-        made = await RouterTraining(services).train(seed=seed, step=contextlib.nullcontext)
-        seconds = time.perf_counter() - begin
-        assert made is not None
-        report = {"verdict": made.verdict, "why": made.why, "seconds": seconds, "figures": dict(made.figures)}
-        return {
-            "requests": {name: len(asked) for name, asked in sets.items()},
-            "shipped": shipped, "corrected": corrected, "trained": await _right(routing, sets), "training": report,
-        }  # fmt: skip
+        counts = {name: len(asked) for name, asked in sets.items()}
+        return {"requests": counts, "shipped": shipped, "corrected": await _right(routing, sets)}
     finally:
         await services.close()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -27,15 +26,13 @@ from app.cli_model_file import ModelOption
 from app.cli_models import JsonOption
 from app.consolidation_service import RefusedBeforeError
 from app.deep_loop import DeepLoop, DeepReport
-from app.router_training import RouterTraining
 from app.terminal import console, progress_bar, say
 from py_core.engine.scheduler import Priority
-from py_core.memory.heads import TrainedHead
 from py_core.memory.revisions import Run
 
 notes = console(stderr=True)
 GOES_ON = "The next `sonata consolidate` goes on from here; until then everything answers as before."
-VERDICTS = {"accepted": "accepted", "scaled": "accepted, scaled down", "refused": "refused", "undone": "taken back"}
+VERDICTS = {"accepted": "accepted", "scaled": "accepted, scaled down", "refused": "refused"}
 
 
 def consolidate(
@@ -54,11 +51,11 @@ def consolidate(
 ) -> None:
     """Train what was taught into an adapter of the model, check it on texts that it was not trained on, and decide.
 
-    Answers to what was taught come from lessons at once; this moves them into the model itself. The router learns from
-    corrected routes, too. Ctrl-C ends it: what came so far is kept, and the next call goes on from there.
+    Answers to what was taught come from lessons at once; this moves them into the model itself. Ctrl-C ends it:
+    what came so far is kept, and the next call goes on from there.
     """
 
-    async def run() -> tuple[Run | str | None, TrainedHead | None, DeepReport | None]:
+    async def run() -> tuple[Run | str | None, DeepReport | None]:
         loaded = await load(model, backend, precision, autotune, context)
         try:
             async with opened_services(home, loaded, model) as services:
@@ -73,7 +70,6 @@ def consolidate(
                         said = f"Sonata {what}" if what else "Consolidating"
                         bar.update(task, description=said, completed=done, total=total)
 
-                    head = await RouterTraining(services).train(report, seed=seed, step=nullcontext)
                     made: Run | str | None
                     try:
                         made = await services.consolidation.consolidate(
@@ -82,12 +78,12 @@ def consolidate(
                         )  # fmt: skip
                     except RefusedBeforeError as error:
                         made = str(error)
-                    return made, head, await DeepLoop(services, seed).consolidate(report) if deep else None
+                    return made, await DeepLoop(services, seed).consolidate(report) if deep else None
         finally:
             loaded.close()
 
     try:
-        made, head, looked = asyncio.run(run())
+        made, looked = asyncio.run(run())
     except TimeoutError:
         notes.print(GOES_ON, soft_wrap=True)
         if as_json:
@@ -98,15 +94,12 @@ def consolidate(
         raise
     if as_json:
         entry = run_entry(made) if isinstance(made, Run) else {"verdict": "nothing"} | ({"why": made} if made else {})
-        entry |= {"router": head_entry(head)} if head else {}
         print(json.dumps(entry | ({"deep": asdict(looked)} if looked else {})))
         return
     if isinstance(made, Run):
         console().print(run_table(made))
     else:
         say(made or "Nothing was taught that the model has not consolidated yet.")
-    if head is not None:
-        console().print(head_table(head))
     if looked is not None:
         console().print(deep_table(looked))
 
@@ -119,24 +112,6 @@ def run_entry(run: Run) -> dict[str, Any]:
         "lessons": len(run.lessons), "new": len(run.new), "probe": dict(run.probe), "recall": dict(run.recall),
         "steps": {name: list(values) for name, values in run.steps.items()},
     }  # fmt: skip
-
-
-def head_entry(head: TrainedHead) -> dict[str, Any]:
-    """As in the JSON of `sonata consolidate`."""
-    names = ("verdict", "why", "weight", "seconds")
-    return {name: getattr(head, name) for name in names} | {
-        "corrections": len(head.learned), "figures": dict(head.figures),
-    }  # fmt: skip
-
-
-def head_table(head: TrainedHead) -> Table:
-    figures = head.figures
-    table = Table(show_header=False, title="The router")
-    table.add_row("verdict", f"{VERDICTS[head.verdict]}: {head.why}")
-    table.add_row("corrected routes", f"{len(head.learned):,}")
-    table.add_row("examples that go right", f"{figures['probe_before']:.1%} -> {figures['probe_after']:.1%}")
-    table.add_row("seconds", f"{head.seconds:.1f}")
-    return table
 
 
 def run_table(run: Run) -> Table:

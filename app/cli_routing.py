@@ -177,12 +177,12 @@ def _conversation_table(halves: dict[str, dict[str, Any]]) -> Table:
 
 def _habits_table(found: dict[str, Any]) -> Table:
     count = found["requests"]
-    table = Table(title=f"A person who corrects {count['told']} routes (the head was {found['training']['verdict']})")
+    table = Table(title=f"A person who corrects {count['told']} routes")
     table.add_column("")
     headings = {"told": "corrected", "other": "in other words", "test": "the test set", "assistant": "its fallback"}
     for name, heading in headings.items():
         table.add_column(f"{heading} ({count[name]})", justify="right")
-    rows = {"shipped": "as shipped", "corrected": "with the corrections", "trained": "and the trained head"}
+    rows = {"shipped": "as shipped", "corrected": "with the corrections"}
     for name, said in rows.items():
         table.add_row(said, *(f"{found[name][key]:.1%}" for key in headings))
     return table

@@ -76,8 +76,8 @@ class IdleLearning:
 
     @property
     def names(self) -> list[str]:
-        """Of the loops that have a switch."""
-        return list(dict.fromkeys(loop.switch for loop in self._loops))
+        """Of the loops."""
+        return [loop.name for loop in self._loops]
 
     @property
     def status(self) -> IdleStatus:
@@ -143,10 +143,9 @@ class IdleLearning:
 
     def learn_now(self, name: str) -> None:
         """Run a loop once, however little waits for it and however short its last run is ago. Raises KeyError."""
-        asked = {loop.name for loop in self._loops if loop.switch == name}
-        if not asked:
+        if name not in self.names:
             raise KeyError(name)
-        self._asked |= asked
+        self._asked.add(name)
         self._quiet_from = self._clock()
         self.resume()
 
@@ -255,7 +254,7 @@ class IdleLearning:
 
     def _is_on(self, loop: Loop) -> bool:
         policies = self._policies()
-        return policies is None or policies.is_on(SWITCH.format(loop.switch))
+        return policies is None or policies.is_on(SWITCH.format(loop.name))
 
     def _begin(self, loop: Loop) -> None:
         progress = Progress(self._clock)

@@ -5,13 +5,10 @@ from __future__ import annotations
 from app.deep_loop import DeepLoop
 from app.idle_work import Loop
 from app.preparation import Preparation
-from app.router_training import RouterTraining
 from app.services import Services
 
 LESSONS = 8
 """So many new lessons are worth a training: each is answered from its imprint until then."""
-CORRECTIONS = 4
-"""So many new corrections of routes are worth a training of the router: messages like them follow them at once."""
 ANSWERS = 30
 """So many new answers are worth a look at all of them."""
 LIKED = 4
@@ -22,8 +19,7 @@ DEEP_SECONDS = 24 * 3600.0
 def idle_loops(services: Services) -> list[Loop]:
     """The first that has something to learn runs first."""
     loops = [
-        Loop("preparation", Preparation(services), 1, "", 0.0, part_of="instant"),
-        Loop("router", RouterTraining(services), CORRECTIONS, "corrected routes", part_of="background"),
+        Loop("preparation", Preparation(services), 1, "", 0.0),
         Loop("deep", DeepLoop(services), ANSWERS, "answers", DEEP_SECONDS),
     ]
     if services.consolidation is not None:

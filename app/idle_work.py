@@ -45,21 +45,15 @@ class IdleWork(Protocol):
 
 @dataclass(frozen=True)
 class Loop:
-    """name: "preparation", "background", "router" or "deep". enough: so much has to wait for it, of what `what` names,
-    "" if nothing is told of it while it does not run. every: at least so many seconds from the end of a run to the
-    next. part_of: the loop whose switch it has and with which it is asked to run, "" for itself; the switch is the
-    policy learning.LOOP."""
+    """name: "preparation", "background", "deep" or "style"; the policy learning.NAME switches it. enough: so much has
+    to wait for it, of what `what` names, "" if nothing is told of it while it does not run. every: at least so many
+    seconds from the end of a run to the next."""
 
     name: str
     work: IdleWork
     enough: int
     what: str
     every: float = RUN_EVERY
-    part_of: str = ""
-
-    @property
-    def switch(self) -> str:
-        return self.part_of or self.name
 
 
 class OnlyOne(Protocol):

@@ -115,7 +115,7 @@ class KeptConversation:
         self._mark(numbers)
         if memory is not None and self.session is not None and numbers:
             unread = sorted(numbers.union(self.session.state.get(UNREAD, ())))
-            self.session = await memory.sessions.edit(self.session.id, state={**self.session.state, UNREAD: unread})
+            self.session = await memory.sessions.edit(self.session.id, state={UNREAD: unread})
 
     async def leave_out_forgotten(self, memory: Memory) -> None:
         """The same for lessons that are not in the memory any more."""

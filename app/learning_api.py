@@ -32,7 +32,6 @@ FORGOTTEN = 200
 """So many forgotten lessons can be restored."""
 PLOTTED = 30
 """So many lessons and trainings are plotted at most."""
-ROUTER = "Undo the router's training"
 OPENING = "Sonata is still loading what it learns with. Try again in a moment."
 NO_READER = "The model that runs has no addition for reading facts, so nothing is read."
 Filter = Literal["now", "off", "history"]
@@ -85,8 +84,7 @@ class LearningApi:
 
     async def offer_no_more(self, session: str) -> None:
         """Offer no more in this conversation to remember what is told in passing."""
-        if (known := await self._memory.sessions.get(session)) is not None:
-            await self._memory.sessions.edit(session, state={**known.state, OFFERS: False})
+        await self._memory.sessions.edit(session, state={OFFERS: False})
 
     def note_forgotten(self, lessons: Sequence[Lesson]) -> None:
         """These were forgotten in the chat: `restore` brings them back."""
@@ -154,33 +152,27 @@ class LearningApi:
 
     async def overview(self) -> dict[str, Any]:
         """{problem, idle, loops, lessons, trainings, answers, events}: what the Learning view shows. `problem`: why
-        nothing can be learned now. `idle`: what learns in pauses, and how far it is. Each loop: {name, on, words, runs,
-        undo}; `runs`: whether it runs in pauses, and can be asked to run now; `undo`: what `undo` takes back, "" for
-        nothing. answers, events: app/learning_history.py.
+        nothing can be learned now. `idle`: what learns in pauses, and how far it is. Each loop: {name, on, words,
+        runs}; `runs`: whether it runs in pauses, and can be asked to run now. answers, events:
+        app/learning_history.py.
         """
         from app.learning_history import events, periods  # late, as in app/services.py
 
         services, memory = self._services, self._memory
         lessons = await memory.lessons.all()
-        learning, idle, routing = services.learning, services.idle, services.routing
+        learning, idle = services.learning, services.idle
         runs = await memory.revisions.runs(learning.base_sha256) if learning is not None else []
-        trained = " ".join(filter(None, (_background_words(runs), self._leaves_out(), await self._router_words())))
+        trained = " ".join(filter(None, (_background_words(runs), self._leaves_out())))
         words = {"instant": _instant_words(lessons), "background": trained, "deep": self._deep_words()}
         words["reading"] = "" if learning is None or learning.reads else NO_READER
         words["style"] = await services.style.words() if services.style is not None else ""
-        in_pauses = [name for name in idle.names if name != "instant"] if idle is not None else []
+        in_pauses = [name for name in idle.names if name != "preparation"] if idle is not None else []
         loops = ["instant", "reading", *in_pauses]
         return {
             "problem": services.why_not_learning,
             "idle": None if idle is None else asdict(idle.status),
             "loops": [
-                {
-                    "name": name,
-                    "on": self._is_on(name),
-                    "words": words[name],
-                    "runs": name in in_pauses,
-                    "undo": ROUTER if name == "background" and routing is not None and routing.trained else "",
-                }
+                {"name": name, "on": self._is_on(name), "words": words[name], "runs": name in in_pauses}
                 for name in loops
             ],
             "lessons": await self._learned_lately(lessons),
@@ -200,12 +192,6 @@ class LearningApi:
         await self._memory.revisions.switch(id, on)
         if self._services.consolidation is not None:
             await self._services.consolidation.refresh()
-
-    async def undo_router(self) -> None:
-        """Route as before the router was trained last, until there are new corrections."""
-        from app.router_training import RouterTraining
-
-        await RouterTraining(self._services).undo()
 
     async def learn_now(self, name: str) -> None:
         """Run a loop once, however little there is to learn."""
@@ -241,14 +227,6 @@ class LearningApi:
         said += f"{_count(report.strategies, 'group')} of them showed."
         questions = ", ".join(f"“{one.question}”" for one in report.suggestions)
         return said + (f" You could teach what to say to: {questions}." if questions else "")
-
-    async def _router_words(self) -> str:
-        heads = await self._memory.heads.all()
-        if not heads:
-            return ""
-        last = heads[-1]
-        end = "It was taken back." if last.verdict == "undone" else last.why
-        return f"The router was trained with {_count(len(last.learned), 'corrected route')}. {end}"
 
     async def _learned_lately(self, lessons: Sequence[Lesson]) -> list[dict[str, Any]]:
         """The latest lessons that this model has learned, the oldest first."""

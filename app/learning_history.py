@@ -20,14 +20,12 @@ DAYS = 21
 
 async def events(memory: Memory, base_sha256: str) -> list[dict[str, Any]]:
     """The oldest first: {created, loop, kind, count, text}. loop: "instant" (kind: taught, corrected, praised; text:
-    the question), "background" (accepted, scaled, refused; count: new facts), "router" (accepted, refused, undone;
-    count: corrected routes), "deep" (done; count: answers), "style" (accepted, refused; count: answers). base_sha256:
-    of the model whose trainings and style these are. Raises StoreError."""
+    the question), "background" (accepted, scaled, refused; count: new facts), "deep" (done; count: answers),
+    "style" (accepted, refused; count: answers). base_sha256: of the model whose trainings and style these are. Raises
+    StoreError."""
     found = [_event("instant", one.created, one.source, 1, one.question) for one in await memory.lessons.all()]
     for run in await memory.revisions.runs(base_sha256) if base_sha256 else []:
         found.append(_event("background", run.created, run.verdict, len(run.new)))
-    for head in await memory.heads.all():
-        found.append(_event("router", head.created, head.verdict, len(head.learned)))
     for loop in ("deep", "style"):
         found += [_event(loop, run["created"], run["kind"], run["count"]) for run in runs_of(memory.policies, loop)]
     found += await _before_runs_were_kept(memory, base_sha256, {one["loop"] for one in found})

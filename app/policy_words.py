@@ -20,7 +20,6 @@ from app.idle_work import BACKGROUND_POLICY
 from app.learning_service import EMBEDDER_POLICY as LESSONS_EMBEDDER
 from app.learning_service import INSTANT_POLICY, READING_POLICY, THRESHOLD_POLICY
 from app.loop_runs import RUNS_POLICY
-from app.router_training import LEAST_WEIGHT, WEIGHT_POLICY
 from app.routing_service import AGENTS_POLICY
 from app.training_settings import PREFIX
 from app.trajectory_recorder import DEPTHS_POLICY
@@ -115,9 +114,7 @@ _KNOWN: Mapping[str, _Known] = {
     LONGEST_POLICY: _Known("The longest answer", "In tokens, beside the agents' own limits.", str),
     INSTANT_POLICY: _Known("Learning at once", "Whether what you teach answers.", _on),
     READING_POLICY: _Known("Learning by reading", "Whether the model reads facts where the gate is not sure.", _on),
-    BACKGROUND_POLICY: _Known(
-        "Learning by training", "Whether the model and the router are trained in pauses, and use it.", _on
-    ),
+    BACKGROUND_POLICY: _Known("Learning by training", "Whether the model is trained in pauses, and uses it.", _on),
     EXACT_POLICY: _Known(
         "Exact answers", "Whether arithmetic, dates, units and counting are computed before the model answers.", _on
     ),
@@ -133,12 +130,6 @@ _KNOWN: Mapping[str, _Known] = {
         "How sure the gate must be that a message asks for a fact. Fitted to what you said of answers.",
         _opening,
         ("judged answer", "judged answers"),
-    ),
-    WEIGHT_POLICY: _Known(
-        "How much corrected routes count",
-        "In the router's training, beside what was measured. Half after a training that harmed other routes.",
-        _times(LEAST_WEIGHT, 1.0),
-        _TRAININGS,
     ),
     DEPTHS_POLICY: _Known(
         "Where answers are recorded", "The depths of the model at which an answer's states are kept.", _shares
@@ -164,7 +155,6 @@ _KNOWN: Mapping[str, _Known] = {
         LAST.format(loop): _Known(f"When {said} was last done", "", _nothing, is_time=True, can_edit=False)
         for loop, said in (
             ("background", "a training"),
-            ("router", "a training of the router"),
             ("deep", "a look at all answers"),
             ("style", "a training of your style"),
         )

@@ -20,13 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from app.agent_catalog import Changes, Fields, current_agents, no_changes, shipped_agents
-from app.idle_work import BACKGROUND_POLICY
 from app.router_factory import build_router
-from app.trained_head import head_base, trained_head
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.memory.errors import StoreError
-from py_core.memory.heads import KIND as HEAD
-from py_core.memory.heads import TrainedHead
 from py_core.memory.memory import Memory
 from py_core.memory.patterns import KIND as PATTERN
 from py_core.memory.policies import KIND as POLICY
@@ -38,7 +34,6 @@ from py_core.memory.trajectories import KIND as TRAJECTORY
 from py_core.memory.witness import KIND as WITNESS
 from py_core.routing.agents import FALLBACK_ID, Agent, AgentError
 from py_core.routing.embedder import Embedder
-from py_core.routing.head import Head
 from py_core.routing.pattern_index import pattern_id
 from py_core.routing.pattern_store import EMBEDDER_POLICY, load_patterns
 from py_core.routing.router import Decision, Reason, Router
@@ -78,15 +73,9 @@ class RoutingService:
         self._routed: OrderedDict[str, Routed] = OrderedDict()
         self._outcomes: dict[str, list[Reweighed]] = {}  # by route
         self._stale_patterns: set[str] = set()
-        self._stale = self._stale_heads = True
-        self._heads = list[TrainedHead]()
+        self._stale = True
         self._corrected: dict[str, str] = {}  # route -> the agent that the user chose
         self._router: Router
-        self.shipped_head: Head | None = None
-        self.head_base = ""
-        """Names the shipped head, for what is trained of it."""
-        self.trained: TrainedHead | None = None
-        """What was learned of the head that routes; None where the shipped one does."""
         self._index: StoredIndex | None = None  # of the router
         self._follow(memory)
 
@@ -293,31 +282,6 @@ class RoutingService:
                 self._router.forget(id)
             else:
                 self._router.put(kept)
-        if self._stale_heads:
-            self._stale_heads = False
-            try:
-                self._heads = [head for head in await self.memory.heads.all() if head.data]
-            except BaseException:
-                self._stale_heads = True
-                raise
-        self._choose_head()
-
-    def _choose_head(self) -> None:
-        """Route with the head that was trained last, if each correction that it knows is there as it was; else with the
-        shipped one."""
-        shipped, usable = self.shipped_head, list[TrainedHead]()
-        if shipped is not None and self._heads and self.memory.policies.is_on(BACKGROUND_POLICY):
-            usable = [head for head in self._heads if head.base == self.head_base and self._is_as_it_was(head)]
-        trained = usable[-1] if usable else None
-        if (trained.id if trained else "") != (self.trained.id if self.trained else ""):
-            self.trained = trained
-            head = trained_head(shipped, trained.data) if trained is not None and shipped is not None else None
-            self._router.head = head or shipped
-
-    def _is_as_it_was(self, head: TrainedHead) -> bool:
-        """Whether the user still says of each correction what he said when this was trained."""
-        known = self._router.learned.of
-        return all(id in known and known[id].agent == agent for id, agent in head.learned.items())
 
     async def _take(self, router: Router) -> None:
         agents = current_agents(shipped_agents(), self.changes)
@@ -328,9 +292,7 @@ class RoutingService:
         self._index = index
         await router.route("Hello")  # what only the first one pays
         self.agents: dict[str, Agent] = {agent.id: agent for agent in agents}
-        self._router, self.shipped_head, self.trained = router, router.head, None
-        self._stale_heads = True
-        self.head_base = head_base(router.head, self.embedder.fingerprint) if router.head is not None else ""
+        self._router = router
         self._stale_patterns.clear()
 
     async def _renew_vectors(self) -> None:
@@ -345,8 +307,6 @@ class RoutingService:
 
     def _note(self, change: Change) -> None:
         keys = (*change.puts, *change.deletes)
-        if change.everything or change.cleared is not None or any(kind == HEAD for kind, _ in keys):
-            self._stale_heads = True
         if change.everything or change.cleared is not None:
             self._stale = True
         elif change.elsewhere:

@@ -219,7 +219,7 @@ class Services:
             await self.idle.close()
         self.idle = IdleLearning(loops, self._lasting_policies, hold, only_one, lambda: self.changed(), idle_seconds)
         if self.learning is not None:
-            self.learning.prepares_in_pauses = any(loop.switch == "instant" for loop in loops)
+            self.learning.prepares_in_pauses = any(loop.name == "preparation" for loop in loops)
         self.idle.start()
 
     def answering(self) -> AbstractContextManager[None]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from py_core.memory import (
     files,
-    heads,
     lessons,
     patterns,
     policies,
@@ -31,7 +30,6 @@ NOUNS: Mapping[str, tuple[str, str]] = {
     revisions.KIND: ("training", "trainings"),
     revisions.WEIGHTS: ("part of a learned adapter", "parts of learned adapters"),
     styles.KIND: ("learned style", "learned styles"),
-    heads.KIND: ("training of the router", "trainings of the router"),
     policies.KIND: ("policy", "policies"),
     witness.KIND: ("log entry", "log entries"),
 }

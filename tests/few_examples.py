@@ -1,4 +1,4 @@
-"""The router with every 16th group of its examples: it opens, and trains its head, in a fraction of the time."""
+"""The router with every 16th group of its examples: it opens in a fraction of the time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app import native_services, router_factory, router_training
+from app import native_services, router_factory
 from app.agent_catalog import shipped_examples
 from app.router_factory import RouterParts
 from py_core.routing.agents import Example
@@ -31,6 +31,5 @@ def few_parts(parts: RouterParts) -> RouterParts:
 def use_few_examples(patch: pytest.MonkeyPatch, parts: RouterParts) -> None:
     """Until the patch is undone, every router of this process has them. parts: what `few_parts` gave."""
     few = few_examples()
-    for module in (router_factory, router_training):
-        patch.setattr(module, "shipped_examples", lambda: few)
+    patch.setattr(router_factory, "shipped_examples", lambda: few)
     patch.setattr(native_services, "native_router_parts", lambda: parts)

@@ -107,11 +107,6 @@ def names(value: Any) -> str | None:
     return None if fits else "a list of names"
 
 
-def names_by_name(value: Any) -> str | None:
-    fits = isinstance(value, dict) and all(name(one) is None for pair in value.items() for one in pair)
-    return None if fits else "a JSON object of names"
-
-
 def texts(value: Any) -> str | None:
     fits = isinstance(value, list) and all(text()(each) is None for each in value)
     return None if fits else "a list of texts"

@@ -16,10 +16,10 @@ from py_core.memory.conversation_text import ConversationText
 from py_core.memory.conversation_vectors import ConversationVectors
 from py_core.memory.errors import StoreError
 from py_core.memory.files import Files
-from py_core.memory.heads import Heads
 from py_core.memory.lessons import Lessons
 from py_core.memory.patterns import Patterns
 from py_core.memory.policies import Policies
+from py_core.memory.retired import delete_retired
 from py_core.memory.revisions import Revisions
 from py_core.memory.sessions import TURN, Sessions
 from py_core.memory.store import Store
@@ -46,7 +46,6 @@ class Memory:
         self.policies = policies
         self.patterns = Patterns(store)
         self.files = Files(store)
-        self.heads = Heads(store)
         self.lessons = Lessons(store)
         self.revisions = Revisions(store)
         self.styles = Styles(store)
@@ -66,11 +65,12 @@ class Memory:
         kernel: Callable[[], HnswKernel | None] = lambda: None,
         on_error: Callable[[StoreError], None] | None = None,
     ) -> Memory:
-        """Also deletes old log entries and trajectories. kernel: returns the indexes' kernel once it is loaded; None is
-        numpy's. on_error is called for what the writer could not store.
+        """Also deletes old log entries and trajectories, and what is retired. kernel: returns the indexes' kernel once
+        it is loaded; None is numpy's. on_error is called for what the writer could not store.
 
         Raises StoreError.
         """
+        await delete_retired(store)
         writer = BatchedWriter(store, on_error=on_error)
         memory = cls(store, writer, await Policies.open(store, writer), kernel)
         await memory.witness.retain()

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from py_core.memory.heads import Heads
 from py_core.memory.records import Record, Vector
 from py_core.memory.store import Store
 
@@ -62,7 +61,6 @@ class Patterns:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._heads = Heads(store)
 
     async def keep(self, pattern: Pattern) -> None:
         """Store it; one that is stored already keeps its uses and dates."""
@@ -96,11 +94,7 @@ class Patterns:
         )
 
     async def delete(self, *ids: str) -> None:
-        """Also what the router's head learned of them: the numbers of each that knows one."""
-        async with self._store.transaction() as transaction:
-            for id in ids:
-                transaction.delete(KIND, id)
-            await self._heads.forget_patterns(ids, transaction)
+        await self._store.delete(KIND, *ids)
 
     async def _change(self, id: str, change: Callable[[Pattern], Pattern]) -> Pattern | None:
         record = await self._store.update(KIND, id, lambda record: _record(change(_pattern(record))))

@@ -15,7 +15,6 @@ from typing import Literal, get_args
 
 from py_core.memory import field_checks as checks
 from py_core.memory.field_checks import LARGEST_INTEGER, Check
-from py_core.memory.heads import HeadVerdict
 from py_core.memory.lessons import Source as LessonSource
 from py_core.memory.patterns import LEAST_WEIGHT, MOST_WEIGHT, Source
 from py_core.memory.records import LONGEST_NAME, Record
@@ -146,19 +145,6 @@ SCHEMAS: Mapping[str, Schema] = {
             "part": checks.integer(MOST_PARTS),
             "parts": checks.integer(MOST_PARTS, 1),
             "sha256": checks.text(LONGEST_NAME),
-            "data": checks.text(),
-        },
-    ),
-    "head": Schema(
-        "a training of the router",
-        {
-            "base": checks.text(LONGEST_NAME),
-            "verdict": checks.one_of(*get_args(HeadVerdict)),
-            "why": checks.text(),
-            "learned": checks.names_by_name,
-            "weight": checks.number(0, 1e6),
-            "figures": checks.figures,
-            "seconds": checks.number(0, 1e12),
             "data": checks.text(),
         },
     ),

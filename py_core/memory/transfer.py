@@ -24,6 +24,7 @@ from py_core.memory.errors import StoreError
 from py_core.memory.migrations import migrate
 from py_core.memory.packing import head_json, pack, unpack
 from py_core.memory.records import Record, decode_body, decode_list
+from py_core.memory.retired import is_retired
 from py_core.memory.rows import LAYOUT
 from py_core.memory.sessions import KIND as SESSION
 from py_core.memory.sessions import TURN
@@ -119,7 +120,7 @@ async def read_export(store: Store, data: bytes, passphrase: str | None = None) 
     records, left_out = list[Record](), len(unreadable)
     for record in decoded:
         migrated = migrate(record, first["schema"], LAYOUT)
-        if migrated is None:
+        if migrated is None or is_retired(migrated.key):
             continue
         if can_be_kept(migrated) and store.problem_of(migrated) is None:
             records.append(migrated)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -26,7 +26,6 @@ from py_core.routing.agents import FALLBACK_ID, AgentError, Example
 from py_core.routing.embedder import Embedder
 from py_core.routing.follow_up import is_follow_up
 from py_core.routing.head import Head
-from py_core.routing.head_training import Step
 from py_core.routing.language import has_code, is_english
 from py_core.routing.parameters import RouterParameters
 from py_core.routing.pattern_index import PatternIndex, pattern_id, same_text
@@ -34,8 +33,6 @@ from py_core.showing import shown
 
 EXAMPLES_SCANNED = 10_000
 """The shipped examples are compared one by one: exact, a fraction of a millisecond, and no graph to build or load."""
-
-PUT_TOGETHER = 128
 
 Found = Sequence[tuple[Pattern, float]]
 """Patterns and their similarity, the most similar first."""
@@ -100,20 +97,6 @@ class Router:
         self.examples = PatternIndex(embedder.dimensions, kernel, EXAMPLES_SCANNED)
         self.learned = PatternIndex(embedder.dimensions, kernel)
         self.set_agents(agents)
-
-    async def without(self, ids: Collection[str], step: Step) -> Router:
-        """A router for trials, without these patterns: do not teach it anything. Its head may be replaced. step: around
-        each piece of work."""
-        router = Router(self.embedder, self.parameters, agents=self._allowed, head=self.head, kernel=self.kernel)
-        if all(id not in self.examples for id in ids):
-            router.examples = self.examples  # there are thousands
-        for mine, its in ((self.examples, router.examples), (self.learned, router.learned)):
-            kept = [pattern for id, pattern in mine.of.items() if id not in ids] if its is not mine else []
-            for start in range(0, len(kept), PUT_TOGETHER):
-                async with step():
-                    for pattern in kept[start : start + PUT_TOGETHER]:
-                        its.put(pattern)
-        return router
 
     @property
     def agents(self) -> tuple[str, ...]:

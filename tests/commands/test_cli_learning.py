@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from app.bench_routing_habits import read_habits
 from app.cli_home import PASSPHRASE, opened_memory
 from app.facts import facts
-from app.native_services import open_services
 from app.shipped_gate import shipped_gate
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.rows import BLOB
@@ -253,16 +251,6 @@ def test_the_benchmark_of_styles_tells_what_was_learned_of_one(tiny: list[str]) 
 # ---- what moves into the model ----
 
 
-async def correct_routes(home: Path) -> None:
-    """As a person does on the page."""
-    (privacy,) = (habit for habit in read_habits() if habit["name"] == "privacy texts are security")
-    services = await open_services(home / "memory.sqlite")
-    assert services.routing is not None
-    for text in privacy["told"]:
-        await services.routing.correct("", text, privacy["agent"])
-    await services.close()
-
-
 @pytest.mark.no_cover
 def test_consolidation_goes_on_where_it_was_ended_answers_without_lessons_and_is_forgotten_with_them(
     tiny_path: Path, home: list[str], tmp_path: Path
@@ -278,10 +266,6 @@ def test_consolidation_goes_on_where_it_was_ended_answers_without_lessons_and_is
     assert done["steps"]["cross_entropy"][-1] < done["steps"]["cross_entropy"][0]
     assert done["deep"]["trajectories"] == 0
     assert json.loads(printed(sonata("consolidate", "--json", *model))) == {"verdict": "nothing"}
-    asyncio.run(correct_routes(Path(home[1])))
-    trained = json.loads(printed(sonata("consolidate", "--json", *model)))
-    assert trained["verdict"] == "nothing"
-    assert (trained["router"]["verdict"], trained["router"]["corrections"]) == ("accepted", 5)
 
     asked = ["ask", "Cat?", "--max-tokens", "8", *model]
     assert json.loads(printed(sonata(*asked, "--without", "instant"))) == ["Tom."]

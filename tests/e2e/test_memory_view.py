@@ -497,9 +497,9 @@ async def test_policies_and_models_are_listed_and_changed(chat: MemoryPage, tiny
     await row.get_by_role("button", name="Delete").click()
     await expect(row).to_have_count(0)
     assert "tests.share" not in [policy["name"] for policy in await chat.memory("policies")]
-    await chat.memory("editPolicy", "learning.background.router", 0.5)
-    row = chat.row("How much corrected routes count")
-    await expect(row).to_contain_text("0.50 times (from 0.1 to 1)")
+    await chat.memory("editPolicy", "learning.background.rate/model", 0.5)
+    row = chat.row("How fast trainings learn: the model model")
+    await expect(row).to_contain_text("0.50 times (from 0.2 to 1)")
     await expect(row).to_contain_text("100% certain")
     await expect(row).to_contain_text("set by you")
     await row.get_by_role("button", name="Reset").click()

@@ -75,12 +75,9 @@ class Lessons:
 class Idle:
     """An IdleLearning over a memory of its own, and what it told."""
 
-    def __init__(
-        self, work: Lessons, policies: Policies, lock: Path, name: str = "background", part_of: str = "",
-        **changes: object,
-    ) -> None:  # fmt: skip
+    def __init__(self, work: Lessons, policies: Policies, lock: Path, **changes: object) -> None:
         self.work, self.policies, self.open = work, policies, True
-        self.loop = Loop(name, work, enough=3, what="lessons", part_of=part_of)
+        self.loop = Loop("background", work, enough=3, what="lessons")
         self.told = asyncio.Event()
         self.learning = IdleLearning(
             [self.loop], lambda: self.policies if self.open else None, work.small.engine.idle_held, FileLock(lock),
@@ -228,22 +225,6 @@ async def test_switch_battery_and_pause_end_it_and_it_goes_on_from_there(idle: I
     assert work.steps == list(range(40)), "no step twice"
     assert work.runs == 4
     assert policies.look("learning.background.last").source == "background"
-
-
-async def test_what_is_a_part_of_a_loop_has_its_switch_and_runs_when_that_is_asked_for(
-    work: Lessons, policies: Policies, tmp_path: Path
-) -> None:
-    idle = Idle(work, policies, tmp_path / "lock", "router", part_of="background")
-    assert idle.learning.names == ["background"]
-    idle.learning.learn_now("background")
-    await idle.until("learned")
-    assert work.runs == 1
-    await policies.edit("learning.background", False)
-    idle.teach(3)
-    await idle.until("off")
-    with pytest.raises(KeyError):
-        idle.learning.learn_now("router")
-    await idle.learning.close()
 
 
 async def test_it_can_be_closed_at_the_very_end_of_an_answer(idle: Idle) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 from hypothesis import strategies as st
 
 from py_core.memory.files import Passage, StoredFile
-from py_core.memory.heads import TrainedHead
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
 from py_core.memory.packing import pack
@@ -49,16 +48,11 @@ async def good_rows() -> list[Row]:
     memory.trajectories.record(Trajectory("a1", "How many sheep?", "Seven.", session.id, route=route, vector=VECTOR))
     await memory.revisions.keep(Run("0" * 64, "accepted", "It gives all answers.", lessons=("l1",)), b"numbers")
     await memory.styles.keep(Style("0" * 64, "refused", "It helps with too few answers.", figures={"answers": 7.0}))
-    await memory.heads.keep(
-        TrainedHead("0" * 16, "accepted", "", {"user-1": "planner"}, 1.0, {"held": 4.0}, data=b"numbers")
-    )
     file = await memory.files.keep(StoredFile(session.id, "sheep.txt", "text/plain", 13, "Seven sheep.\n"))
     await memory.files.keep_passages(file, [(0, Passage(0, 13, "line 1", "minilm", VECTOR))])
     await memory.writer.flush()
     found = {row.kind: replace(row, fields=()) for row in await rows.scan(None, None, 100)}
-    kinds = (
-        "pattern session turn policy witness lesson trajectory strategy consolidation weights style head file passage"
-    )
+    kinds = "pattern session turn policy witness lesson trajectory strategy consolidation weights style file passage"
     return [found[kind] for kind in kinds.split()]
 
 

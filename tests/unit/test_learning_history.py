@@ -12,7 +12,6 @@ import pytest
 from app.deep_loop import REPORT_POLICY, DeepReport
 from app.learning_history import events, periods
 from app.loop_runs import MOST, RUNS_POLICY, note_run, runs_of
-from py_core.memory.heads import TrainedHead
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
 from py_core.memory.revisions import Run
@@ -42,14 +41,13 @@ async def test_each_loop_tells_what_it_did_the_oldest_first(memory: Memory) -> N
     await memory.lessons.keep(Lesson("How many sheep?", "Seven.", "corrected", created=10.0))
     await memory.revisions.keep(Run(BASE, "scaled", "It is smaller.", new=("a", "b")), None)
     await memory.revisions.keep(Run("11" * 32, "accepted", "Of another model."), None)
-    await memory.heads.keep(TrainedHead("base", "refused", "It harmed.", {"p": "coder"}, 1.0, {}))
     await note_run(memory.policies, "deep", 5.0, "done", 30)
     await note_run(memory.policies, "style", 7.0, "refused", 12)
     found = await told(memory)
     assert found[:3] == [("deep", "done", 30), ("style", "refused", 12), ("instant", "corrected", 1)]
-    assert sorted(found[3:]) == [("background", "scaled", 2), ("router", "refused", 1)]
+    assert found[3:] == [("background", "scaled", 2)]
     assert (await events(memory, BASE))[2]["text"] == "How many sheep?"
-    assert {loop for loop, _, _ in await told(memory, "")} == {"deep", "style", "instant", "router"}
+    assert {loop for loop, _, _ in await told(memory, "")} == {"deep", "style", "instant"}
 
 
 async def test_the_last_run_of_a_version_that_kept_no_list_is_told(memory: Memory) -> None:

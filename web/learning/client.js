@@ -15,7 +15,7 @@
  *   nllAfter: number|null}} Story what a lesson changed: app/lesson_story.py
  * @typedef {{created: number, days: number, count: number, good: number, bad: number, corrected: number, helped: number,
  *   quality: number|null, parts: Record<string, number|null>}} Period answers of a day or a week: app/learning_history.py
- * @typedef {{created: number, loop: 'instant'|'background'|'router'|'deep'|'style', kind: string, count: number, text: string}} LearningEvent
+ * @typedef {{created: number, loop: 'instant'|'background'|'deep'|'style', kind: string, count: number, text: string}} LearningEvent
  *   something that a loop did: app/learning_history.py
  * @typedef {{kind: 'learned'|'style'|'reader'|'chosen', id: string, on: boolean, older: boolean, created: number|null, bytes: number|null, rank: number|null,
  *   norms: [number, number][], norm: number|null, facts: string[], count: number, tests: [string, number|null, number][]}} AdapterView
@@ -95,7 +95,7 @@ export class Learning {
 
   /**
    * @returns {Promise<{problem: string|null, idle: IdleStatus|null,
-   *   loops: {name: string, on: boolean, words: string, runs: boolean, undo: string}[],
+   *   loops: {name: string, on: boolean, words: string, runs: boolean}[],
    *   trainings: Training[],
    *   lessons: {question: string, nllBefore: number, nllAfter: number}[],
    *   answers: Period[], events: LearningEvent[]}>} the latest
@@ -119,9 +119,6 @@ export class Learning {
 
   /** Switch a loop on or off. */
   setLoop(name, on) { return this.#ask('set_loop', name, on); }
-
-  /** Route as before the router was trained last. */
-  undoRouter() { return this.#ask('undo_router'); }
 
   /** Run a loop once, however little there is to learn. */
   learnNow(name) { return this.#ask('learn_now', name); }

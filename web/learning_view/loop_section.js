@@ -8,21 +8,17 @@ export class LoopSection {
   #state = element('p', 'loop-state');
   #problem = new ProblemLine();
   #now;
-  #undo;
 
   /** @param {string} name @param {import('../learning/client.js').Learning} learning */
   constructor(name, learning) {
     const heading = element('h3', '', t(`loops.${name}`));
     heading.id = `loop-${name}`;
     this.#now = button(t('learning.now'), 'quiet loop-now', () => this.#try(() => learning.learnNow(name)));
-    this.#undo = button('', 'quiet', () => this.#try(() => learning.undoRouter()));
     this.element.setAttribute('aria-labelledby', heading.id);
-    this.element.append(heading, element('p', 'panel-lead', t(`loops.${name}About`)), this.#problem.element, this.#state, this.#now, this.#undo, this.plots);
+    this.element.append(heading, element('p', 'panel-lead', t(`loops.${name}About`)), this.#problem.element, this.#state, this.#now, this.plots);
   }
 
-  show({ on, words, runs, undo }) {
-    this.#undo.textContent = undo;
-    this.#undo.hidden = !undo;
+  show({ on, words, runs }) {
     this.#now.hidden = !runs || !on;
     this.#state.textContent = on ? words : `${t('loops.off')} ${words}`;
     this.#state.hidden = on && !words;

@@ -6,8 +6,7 @@ import { themeColour } from '../page/theme.js';
 
 /** @typedef {import('../learning/client.js').LearningEvent} LearningEvent */
 
-const LOOPS = ['instant', 'background', 'router', 'deep', 'style']; // from the top down
-const THROWN_AWAY = ['refused', 'undone'];
+const LOOPS = ['instant', 'background', 'deep', 'style']; // from the top down
 const LEAST_SECONDS = 3600; // that the line spans
 
 export class TimelineFigure {
@@ -97,7 +96,7 @@ function chartOf(events) {
     return {
       label: t(`progress.loop_${loop}`), events: own,
       data: own.map(({ created }) => ({ x: created, y: LOOPS.length - 1 - lane })),
-      pointStyle: own.map(({ kind }) => (THROWN_AWAY.includes(kind) ? 'triangle' : 'circle')),
+      pointStyle: own.map(({ kind }) => (kind === 'refused' ? 'triangle' : 'circle')),
       pointRadius: 6, pointHoverRadius: 8, pointHitRadius: 10, borderColor: surface, borderWidth: 1, backgroundColor: colour,
     };
   });

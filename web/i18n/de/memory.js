@@ -83,7 +83,6 @@ export const kinds = {
   adapter: { one: 'Adapter', other: 'Adapter' },
   consolidation: { one: 'Training', other: 'Trainings' },
   file: { one: 'Datei', other: 'Dateien' },
-  head: { one: 'Training der Verteilung', other: 'Trainings der Verteilung' },
   lesson: { one: 'Tatsache von dir', other: 'Tatsachen von dir' },
   passage: { one: 'Teil einer Datei', other: 'Teile von Dateien' },
   pattern: { one: 'Muster', other: 'Muster' },

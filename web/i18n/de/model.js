@@ -1,7 +1,7 @@
 /** Die Texte auf Deutsch, wie in en_model.js. */
 export const loops = {
   background: 'Durch Training',
-  backgroundAbout: 'In Pausen werden die Tatsachen, die du beigebracht hast, in einen Adapter des ganzen Modells trainiert, und der Router lernt aus den Wegen, die du berichtigt hast. Benutzt wird das Ergebnis nur, wenn eine Prüfung zeigt, dass es sonst nichts verschlechtert.',
+  backgroundAbout: 'In Pausen werden die Tatsachen, die du beigebracht hast, in einen Adapter des ganzen Modells trainiert. Benutzt wird das Ergebnis nur, wenn eine Prüfung zeigt, dass es sonst nichts verschlechtert.',
   deep: 'Aus Erfahrung',
   deepAbout: 'In Pausen sieht sich Sonata viele Antworten zusammen an und merkt sich, was gut ging und was nicht.',
   instant: 'Sofort',

@@ -83,7 +83,6 @@ export const kinds = {
   adapter: { one: 'adapter', other: 'adapters' },
   consolidation: { one: 'training', other: 'trainings' },
   file: { one: 'file', other: 'files' },
-  head: { one: 'training of the router', other: 'trainings of the router' },
   lesson: { one: 'fact that you taught', other: 'facts that you taught' },
   passage: { one: 'part of a file', other: 'parts of files' },
   pattern: { one: 'pattern', other: 'patterns' },

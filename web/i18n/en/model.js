@@ -1,7 +1,7 @@
 /** The texts in English of what runs the model, and of the ways of learning: parts of Settings. en.js joins them. */
 export const loops = {
   background: 'By training',
-  backgroundAbout: 'In pauses, the facts that you taught are trained into an adapter of the whole model, and the router learns from the routes that you corrected. What comes of it is used only if a test says that it harms nothing else.',
+  backgroundAbout: 'In pauses, the facts that you taught are trained into an adapter of the whole model. What comes of it is used only if a test says that it harms nothing else.',
   deep: 'From experience',
   deepAbout: 'In pauses, Sonata looks at many answers together, and keeps what went well and what did not.',
   instant: 'At once',
