@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from py_core.tools import arithmetic, counting, date_questions, units
+from py_core.tools import arithmetic, counting, date_questions, durations, equations, proportions, units
 from py_core.tools.exact import Exact, Question, question_of
 from py_core.tools.expression_parser import LONGEST as LONGEST_EXPRESSION
 
@@ -18,6 +18,9 @@ TOOLS: tuple[Callable[[Question], Exact | None], ...] = (
     units.answer,
     date_questions.answer,
     counting.answer,
+    durations.answer,
+    proportions.answer,
+    equations.answer,
     arithmetic.answer,
 )
 

@@ -121,8 +121,8 @@ class Filter:
 @dataclass
 class Query:
     """what: count, distinct, list, rows, value, sum, mean, median, max, min. measure: the column it is of. group: a
-    column, or "month" or "year". noun: what is asked for ("which product"), None for rows; best: how many of them, the largest or
-    the smallest ones by `what`."""
+    column, or "month" or "year". noun: what is asked for ("which product"), None for rows; best: how many of them, the
+    largest or the smallest ones by `what`."""
 
     what: str = ""
     measure: Column | None = None
