@@ -46,7 +46,7 @@ def _answer(text: str, table: Table) -> Exact | None:
     query = asked_of(text, table)
     if query is None:
         return None
-    rows = range(len(table.lines))
+    rows: Sequence[int] = range(len(table.lines))
     for one in query.filters:
         rows = _fitting(one, rows)
     with localcontext(prec=_DIGITS):
@@ -266,8 +266,8 @@ class _Answer:
         most = self._say("largest" if q.largest else "smallest", "größten" if q.largest else "kleinsten")
         name = _cell(measure.name)
         if len(best) == 1:
-            number = self._number(known[0][0], measure.unit)
-            said = self._say(f"The {most} {name} is {number}", f"Der {most[:-1]} Wert von {name} ist {number}")
+            first = self._number(known[0][0], measure.unit)
+            said = self._say(f"The {most} {name} is {first}", f"Der {most[:-1]} Wert von {name} ist {first}")
         else:
             said = self._say(
                 f"The {len(best)} rows with the {most} {name}",
@@ -316,8 +316,8 @@ class _Answer:
             begin += self._say(
                 f", the first {len(shown)} of {len(ranked)}", f", die ersten {len(shown)} von {len(ranked)}"
             )
-        value = ", ".join(f"{key} {_plain(value)}" for key, value, _ in shown)
-        return self._exact(value, f"{begin}{self._of()}:\n\n" + "\n".join(lines), is_exact)
+        bare = ", ".join(f"{key} {_plain(value)}" for key, value, _ in shown)
+        return self._exact(bare, f"{begin}{self._of()}:\n\n" + "\n".join(lines), is_exact)
 
     # ---- words ----
 
@@ -393,8 +393,10 @@ class _Answer:
             " | ".join(lines),
             " | ".join(["---:"] * 1 + ["---:" if column.numbers else "---" for column in columns]),
         ]
-        for row in rows[:MOST_LINES]:
+        for row in rows[:MOST_GROUPS]:
             table.append(" | ".join([str(self.table.lines[row]), *(_cell(column.cells[row]) for column in columns)]))
+        if len(rows) > MOST_GROUPS:
+            table.append("… |" + " |" * (len(columns) - 1))
         return "\n".join(f"| {line} |" for line in table)
 
     def _exact(self, value: str, words: str, is_exact: bool = True, used: Sequence[int] | None = None) -> Exact:
@@ -451,15 +453,14 @@ def _is_never_alone(column: Column) -> bool:
 
 
 def _rounded(value: Fraction, numbers: Sequence[Decimal]) -> tuple[Decimal, bool]:
-    """Exact if it ends soon, else with two decimals more than the numbers have."""
-    places = max(2, max(-int(number.as_tuple().exponent) for number in numbers))
+    """Exact if it ends soon, else with two decimals, or as many as the numbers have."""
+    own = max(-int(number.as_tuple().exponent) for number in numbers)
+    places = max(2, own)
     scaled = value * 10 ** (places + 2)
-    if scaled.denominator == 1:
-        exact = Decimal(int(scaled)).scaleb(-places - 2).normalize()
-        return exact.quantize(
-            Decimal(1).scaleb(min(-places if places == 2 else 0, int(exact.as_tuple().exponent)))
-        ), True
-    return Decimal(round(value * 10**places)).scaleb(-places), False
+    if scaled.denominator != 1:
+        return Decimal(round(value * 10**places)).scaleb(-places), False
+    exact = Decimal(int(scaled)).scaleb(-places - 2).normalize()
+    return exact.quantize(Decimal(1).scaleb(min(-own, int(exact.as_tuple().exponent)))), True
 
 
 def _plain(value: Decimal) -> str:
@@ -478,4 +479,6 @@ def _cell(text: str) -> str:
     """A cell as Markdown shows it as it is."""
     text = " ".join(text.split())
     text = text if len(text) <= _LONGEST_CELL else f"{text[: _LONGEST_CELL - 1]}…"
-    return re.sub(r"([\\`*\[\]<>|~$]|(?<!\w)_|_(?!\w))", r"\\\1", text)
+    text = re.sub(r"\](?=[(\[])", "] ", text)  # no link
+    signs = r"([\\`*<>|~$]|(?<!\w)_|_(?!\w))" if text.count("$") > 1 else r"([\\`*<>|~]|(?<!\w)_|_(?!\w))"
+    return re.sub(signs, r"\\\1", text)

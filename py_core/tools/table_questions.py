@@ -7,10 +7,11 @@ or can be understood in two ways, makes it none.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
+from typing import Any, TypeVar
 
 from py_core.tools.dates import MONTHS
 from py_core.tools.number_text import NUMBER, read_number
@@ -69,7 +70,7 @@ _PHRASES = re.compile(
     |(?P<verb>is|are|was|were|has|have|had|do|does|did|make|made|exist|ist|sind|war|waren|hat|haben|hatte|gibt\ es
         |vorhanden)
     |(?P<fill>the|a|an|of|all|in|for|from|with|where|that|whose|there|we|i|at|to|this|these|my|our|der|die|das|den|dem
-        |des|ein|eine[nrms]?|alle[rn]?|von|vom|im|fuer|aus|mit|bei|am|wo|deren|es|wir|diese[rmns]?|da|dort)
+        |des|ein|eine[nrms]?|alle[rn]?|mein(?:e[nrms]?)?|von|vom|im|fuer|aus|mit|bei|am|wo|deren|es|wir|diese[rmns]?|da|dort)
     |(?P<file>file|csv|tsv|table|sheet|spreadsheet|data|dataset|columns?|values?|tabelle|datei|daten|spalten?|werte?n?)
     )(?=\ |$)""",
     re.VERBOSE,
@@ -99,6 +100,7 @@ _SOLD = _words("sale sales verkauf verkaeufe")
 _TURNS = _words("or oder not no nicht kein keine ohne without except")
 """What turns a condition around, even if a cell says it, too."""
 _PREFIXES = (("gesamt", "sum"), ("durchschnitts", "mean"))
+_GERMAN_BEGINS = re.compile("gesamt|durchschnitt|groesst|kleinst|hoechst|niedrigst|verschieden|meist|wenigst|teuerst")
 _MONTHS = {folded(name): number for name, (number, _) in MONTHS.items()}
 _SMALL = ("fill", "and", "verb", "ask", "which", "by")
 _NAMES_TOO = ("sum", "month", "year", "rows", "file")
@@ -134,7 +136,9 @@ class Query:
     language: str = "en"
 
 
-Item = tuple[str, object]
+Found = TypeVar("Found")
+Item = tuple[str, Any]
+"""A kind, and what it says."""
 
 
 class _NotAskedError(Exception):
@@ -270,7 +274,9 @@ def _items(text: str, names: _Names, language: str) -> list[Item]:
     return items
 
 
-def _longest(find, words: list[str], at: int, most: int):  # type: ignore[no-untyped-def]
+def _longest(
+    find: Callable[[list[str]], Found | None], words: list[str], at: int, most: int
+) -> tuple[Found | None, int]:
     for length in range(min(most, len(words) - at), 0, -1):
         if (found := find(words[at : at + length])) is not None:
             return found, length
@@ -304,8 +310,8 @@ def _other(words: list[str], at: int, names: _Names, language: str, items: list[
     if word in _MONTHS and names.dates and said_in:
         items.append(("in month", _MONTHS[word]))
         return 1
-    if (number := number_word(word)) is not None and 1 < number[0] <= MOST_ROWS:
-        items.append(("number", Decimal(number[0])))
+    if (said := number_word(word)) is not None and 1 < said[0] <= MOST_ROWS:
+        items.append(("number", Decimal(said[0])))
         return 1
     prices = [column for column in names.measures if not _PRICES.isdisjoint(words_of(column.name))]
     if word in ("cost", "costs", "kostet", "kosten") and len(prices) == 1:
@@ -317,8 +323,9 @@ def _other(words: list[str], at: int, names: _Names, language: str, items: list[
             return 1
     if any(_same((word,), (name,)) for name in names.file):
         amounts = any(not _AMOUNTS.isdisjoint(words_of(column.name)) for column in names.numbers)
-        if word not in _SOLD or (not amounts and items and items[-1][0] == "count"):
-            items.append(("things", None))
+        counted = bool(items) and items[-1][0] == "count"
+        if not (counted and amounts and word in _SOLD):
+            items.append(("things", word))
             return 1
     raise _NotAskedError
 
@@ -331,9 +338,7 @@ def asked_of(text: str, table: Table) -> Query | None:
     if re.search(r"(?<!\w)[-\u2212]\s?\d", text):
         return None  # less than zero, or a range
     words = [folded(word) for word in re.findall(r"\w+", text)]
-    is_german = not _GERMAN.isdisjoint(words) or any(
-        word.startswith(prefix) for word in words for prefix, _ in _PREFIXES
-    )
+    is_german = not _GERMAN.isdisjoint(words) or any(map(_GERMAN_BEGINS.match, words))
     language = "de" if is_german else "en"
     if not words or words[0] in _QUESTIONS or words[-1] == "mean" or (words[0] in ("was", "is") and language == "en"):
         return None
@@ -393,7 +398,7 @@ class _Reader:
             at += step
         return at
 
-    def _read(self, at: int, kind: str, value: object) -> None:
+    def _read(self, at: int, kind: str, value: Any) -> None:
         if kind in _FLAGS:
             self.flags.add(kind)
         elif kind in ("top", "bottom"):
@@ -473,19 +478,18 @@ class _Reader:
             raise _NotAskedError
         self.q.noun = noun
 
-    def _column(self, at: int, column: object) -> None:
-        assert isinstance(column, Column)
+    def _column(self, at: int, column: Any) -> None:
         after, start = self._skip(at), at
         while self._kind(start - 1) == "value":
             start -= 1
         kind, before = self._kind(after), self._kind(start - 1)
-        if kind == "value" and column in self.items[after][1][1]:  # type: ignore[index]
-            self.items[after] = ("value", (self.items[after][1][0], [column]))  # type: ignore[index]
+        if kind == "value" and column in self.items[after][1][1]:
+            self.items[after] = ("value", (self.items[after][1][0], [column]))
             self.used.update(range(at + 1, after))
         elif kind == "contains" and column.numbers is None:
             self.q.filters.append(Filter(column, "contains", [str(self.items[after + 1][1])]))
             self.used.update((after, after + 1))
-        elif self._kind(at - 1) == "value" and column in self.items[at - 1][1][1]:  # type: ignore[index]
+        elif self._kind(at - 1) == "value" and column in self.items[at - 1][1][1]:
             pass  # East region
         elif column.numbers is None:
             self._noun(at, column)
@@ -518,8 +522,8 @@ class _Reader:
         else:
             self._measure(column)
 
-    def _value(self, at: int, value: object) -> None:
-        words, columns = value  # type: ignore[misc]
+    def _value(self, at: int, value: Any) -> None:
+        words, columns = value
         after = self._kind(at + 1)
         if len(columns) > 1 and after == "column" and self.items[at + 1][1] in columns:
             columns = [self.items[at + 1][1]]
@@ -532,7 +536,7 @@ class _Reader:
         while len(values) < count:
             after += 1
             if self._kind(after) == "number":
-                values.append(self.items[after][1])  # type: ignore[arg-type]
+                values.append(self.items[after][1])
             elif self._kind(after) == "unit":
                 self._unit(after, column)
             elif not (self._kind(after) == "and" and values) and self._kind(after) not in ("verb", "eq"):
@@ -550,7 +554,7 @@ class _Reader:
         if len(measures) != 1 or measures[0].unit not in ("", said):
             raise _NotAskedError
 
-    def _number(self, at: int, value: object) -> None:
+    def _number(self, at: int, value: Any) -> None:
         if self._kind(at + 1) in _SIZES or self._kind(at - 1) in _SIZES:
             self._best(at)
         elif isinstance(value, Decimal) and 1900 <= value <= 2100 and value == int(value) and self._is_in(at):
@@ -571,19 +575,19 @@ class _Reader:
             ("fill", word) for word in ("in", "for", "from", "im", "von", "fuer", "aus")
         ]
 
-    def _months(self, at: int, month: object) -> None:
+    def _months(self, at: int, month: int) -> None:
         if len(self.names.dates) != 1:
             raise _NotAskedError
         (column,) = self.names.dates
         years = {pair[0] for pair in column.months or [] if pair is not None}
         if self._kind(at + 1) == "number":
-            year = int(self.items[at + 1][1])  # type: ignore[call-overload]
+            year = int(self.items[at + 1][1])
             self.used.add(at + 1)
         elif len(years) == 1:
             (year,) = years
         else:
             raise _NotAskedError
-        self.q.filters.append(Filter(column, "month", [year, month]))  # type: ignore[list-item]
+        self.q.filters.append(Filter(column, "month", [year, month]))
 
     def _amounts(self) -> bool:
         return any(not _AMOUNTS.isdisjoint(words_of(column.name)) for column in self.names.numbers)
@@ -593,6 +597,8 @@ class _Reader:
             if len(self.names.measures) != 1:
                 raise _NotAskedError
             self.q.measure = self.names.measures[0]
+            if self.flags & {"rows", "things"} and not (is_added(self.q.measure) or "rows" in self.kinds):
+                raise _NotAskedError  # average order: of ratings?
         return self.q.measure
 
     def _decide(self) -> None:
@@ -630,7 +636,8 @@ class _Reader:
         elif q.noun is not None or flags & {"distinct", "which", "who"}:
             raise _NotAskedError
         elif what:
-            if what == "sum" and q.measure is None and flags & {"rows", "things"}:
+            things = {word for kind, word in self.items if kind == "things"} - _ADDED
+            if what == "sum" and q.measure is None and (things or "rows" in flags):
                 raise _NotAskedError  # total orders
             prices = _PRICES & set(words_of(self._only_measure().name))
             if what == "sum" and prices and self._amounts():
@@ -667,6 +674,8 @@ class _Reader:
         counts = size == "often" or (
             size in ("most", "least") and bool(flags & {"rows", "things"}) and q.measure is None
         )
+        if q.noun is not None and q.measure is None and not (counts or what):
+            raise _NotAskedError  # the biggest region: by what?
         if counts:
             if q.noun is None or what or q.group is not None or q.measure is not None:
                 raise _NotAskedError
