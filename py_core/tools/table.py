@@ -141,8 +141,9 @@ class Column:
 
     @cached_property
     def example(self) -> str:
-        """A cell that other people would read otherwise, "" where there is none."""
-        return next((cell for cell, number in self._parsed.items() if number.reads != "plain"), "")
+        """A cell that others may read otherwise, "" where there is none."""
+        others = (cell for cell, number in self._parsed.items() if "," in cell or number.reads == "either")
+        return next(others, "")
 
     @cached_property
     def months(self) -> list[tuple[int, int] | None] | None:

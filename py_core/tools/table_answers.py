@@ -386,8 +386,7 @@ class _Answer:
         q = self.q
         first = [column for column in (q.noun, q.measure) if isinstance(column, Column)]
         others = [column for column in self.table.columns if column not in first]
-        kept = set(map(id, [*first, *others][:MOST_COLUMNS]))
-        columns = [column for column in self.table.columns if id(column) in kept]
+        columns = [*first, *others][:MOST_COLUMNS]
         lines = [self._say("line", "Zeile"), *(_cell(column.name) for column in columns)]
         table = [
             " | ".join(lines),

@@ -94,7 +94,7 @@ def test_an_answer_says_which_rows_it_is_of() -> None:
     assert exact.words == "The average of revenue is 120.50 (2 of 6 rows: product = “Tea”)."
     assert exact.working == (
         "File sales.csv, columns: revenue, product. 2 of 6 rows; in lines 2, 6. Empty cells left out: 1. "
-        "120.50 was read as 120.5. Computed exactly, without rounding."
+        "1,200.25 was read as 1200.25. Computed exactly, without rounding."
     )
     exact = asked("Durchschnitt vom Umsatz in Ost?", table("umsatz"))
     assert exact is not None
