@@ -46,6 +46,11 @@ def _answer(text: str, table: Table) -> Exact | None:
     query = asked_of(text, table)
     if query is None:
         return None
+    by = query.noun if query.noun is not None else query.group
+    if by is not None and not (isinstance(by, Column) and len(by.distinct) == len(by.cells)):
+        compared = [one.column for one in query.filters if one.kind not in ("is", "contains", "month")]
+        if compared and (query.measure is None or query.measure in compared):
+            return None  # regions with a revenue over 100: in one row, or in all?
     rows: Sequence[int] = range(len(table.lines))
     for one in query.filters:
         rows = _fitting(one, rows)
@@ -161,8 +166,7 @@ class _Answer:
         if not isinstance(q.noun, Column):
             return None if q.noun is not None else self._fit()
         groups = self._grouped(q.noun)
-        compares = any(one.kind not in ("is", "contains", "month") for one in q.filters)
-        if ((q.what == "count" and q.filters) or compares) and len(groups) != count:
+        if q.what == "count" and q.filters and len(groups) != count:
             return None  # rows, or different ones
         if q.what == "count" and q.filters:
             return self._fit()

@@ -102,6 +102,8 @@ _TURNS = _words("or oder not no nicht kein keine ohne without except")
 _PREFIXES = (("gesamt", "sum"), ("durchschnitts", "mean"))
 _GERMAN_BEGINS = re.compile("gesamt|durchschnitt|groesst|kleinst|hoechst|niedrigst|verschieden|meist|wenigst|teuerst")
 _MONTHS = {folded(name): number for name, (number, _) in MONTHS.items()}
+_EACH = ("per", "pro", "je")
+_EQUALS = ("is", "are", "was", "were", "ist", "sind", None)
 _SMALL = ("fill", "and", "verb", "ask", "which", "by")
 _NAMES_TOO = ("sum", "month", "year", "rows", "file")
 """Kinds of words that are a column if one is called so."""
@@ -258,7 +260,7 @@ def _items(text: str, names: _Names, language: str) -> list[Item]:
         elif said >= max(long, longer) and kind in _SMALL and not (longer == said and _is_of(items, value)):
             if longer == said and (tokens[at][0] != words[at] or at + said == len(words)):
                 raise _NotAskedError  # a cell says IN, and so does the question
-            items.append((kind, words[at] if kind in ("fill", "ask") else None))
+            items.append((kind, words[at] if kind in _SMALL else None))
             at += said
         elif said > max(long, longer):
             items.append((kind, None))
@@ -469,7 +471,7 @@ class _Reader:
         before = self._kind(at - 1)
         if self.q.noun is not None or (isinstance(noun, str) and len(self.names.dates) != 1):
             raise _NotAskedError
-        asks = ("count", "distinct", "which", "list", "number", *_SIZES)
+        asks = ("count", "distinct", "which", "list", *_SIZES) + (("number",) if self.q.best else ())
         if (
             before not in asks
             and (before != "ask" or isinstance(noun, str))
@@ -495,6 +497,7 @@ class _Reader:
             self._noun(at, column)
         elif (
             kind == "number"
+            and all(word in _EQUALS for _, word in self.items[at + 1 : after])
             and (after > at + 1 or is_label(column) or "count" in self.kinds)
             and not self._is_in(after)
         ):
@@ -639,7 +642,11 @@ class _Reader:
             things = {word for kind, word in self.items if kind == "things"} - _ADDED
             if what == "sum" and q.measure is None and (things or "rows" in flags):
                 raise _NotAskedError  # total orders
-            prices = _PRICES & set(words_of(self._only_measure().name))
+            measure = self._only_measure()
+            is_share = isinstance(q.group, str) or is_added(measure)
+            if what == "mean" and is_share and any(item in self.items for item in [("by", word) for word in _EACH]):
+                raise _NotAskedError  # average revenue per month: of rows, or of months?
+            prices = _PRICES & set(words_of(measure.name))
             if what == "sum" and prices and self._amounts():
                 raise _NotAskedError  # prices times amounts
             q.what = what
