@@ -607,7 +607,7 @@ class _Reader:
     def _decide(self) -> None:
         q, flags = self.q, self.flags
         sizes = flags & set(_SIZES)
-        means = flags & {"mean", "median"} or flags & {"sum"} - ({"sum"} if "count" in flags else set())
+        means = flags & {"mean", "median", "sum"} - ({"sum"} if "count" in flags else set())
         if len(sizes) > 1 or len(means) > 1 or ("distinct" in flags and (sizes or means)):
             raise _NotAskedError
         what = means.copy().pop() if means else ""
@@ -615,7 +615,7 @@ class _Reader:
             raise _NotAskedError
         if sizes:
             self._decide_size(sizes.copy().pop(), what)
-        elif "count" in flags or ("rows" in flags and q.group is not None and not what):
+        elif "count" in flags or ("rows" in self.kinds and q.group is not None and not what):
             if q.measure is not None or what or flags & {"who", "which"}:
                 raise _NotAskedError
             if not (q.noun is not None or flags & {"rows", "things"} or q.filters or q.group):
