@@ -24,7 +24,7 @@ from app.asked import Asked, another_answer, new_message, rest_of_answer
 from app.assistant import CHAT_SAMPLING, Assistant, Delta, Done
 from app.assistant import Event as Answering
 from app.chat_lessons import paused, recall
-from app.exact_answers import Computed, computed, give_computed
+from app.exact_answers import Computed, computed, computed_from_tables, give_computed
 from app.file_consulting import Consulted, consult
 from app.heard import Heard
 from app.kept_conversation import KeptConversation
@@ -147,7 +147,11 @@ class Conversation:
                     yield event
                 return
             taught = exact = None
-            if not asked.again and agent is None and (exact := computed(self._services, text)) is not None:
+            if not asked.again and agent is None:
+                exact = computed(self._services, text) or await computed_from_tables(
+                    self._services, self.session_id, text
+                )
+            if exact is not None:
                 taught = await self._recall(text)  # what was taught comes first
             if exact is not None and taught is None:
                 async for event in self._compute(asked, exact):

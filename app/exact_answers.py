@@ -14,6 +14,7 @@ from app.assistant import Assistant, Done
 from app.assistant import Event as Answering
 from app.help_answers import help_answer
 from app.services import Services
+from py_core.memory.errors import StoreError
 from py_core.tokenizers.chat_template import Message
 
 if TYPE_CHECKING:
@@ -41,11 +42,34 @@ def computed(services: Services, text: str) -> Computed | None:
         return Computed(said)
     from py_core.tools.first_look import may_be_for_a_tool
 
-    if not may_be_for_a_tool(text) or (services.memory and not services.memory.policies.is_on(EXACT_POLICY)):
+    if not may_be_for_a_tool(text) or not _is_on(services):
         return None
     from py_core.tools.answering import answer_exactly
 
     exact = answer_exactly(text, datetime.now())
+    return Computed(exact) if exact else None
+
+
+def _is_on(services: Services) -> bool:
+    return services.memory is None or services.memory.policies.is_on(EXACT_POLICY)
+
+
+async def computed_from_tables(services: Services, session: str | None, text: str) -> Computed | None:
+    """What the tables (CSV, TSV) of a conversation say to a message. None where it is not surely about one of them.
+    Never fails: the services are told."""
+    if services.memory is None or session is None or not _is_on(services):
+        return None
+    try:
+        tables = await services.files.tables(session)
+    except StoreError as error:
+        services.trouble(error)
+        return None
+    if not tables:
+        return None
+    from py_core.tools.exact import question_of
+    from py_core.tools.table_answers import answer
+
+    exact = answer(question_of(text, datetime.now()), tables)
     return Computed(exact) if exact else None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,9 @@ from py_core.passages.chunks import Chunk, chunks_of, kind_of
 from py_core.passages.search import Found, PassageIndex
 from py_core.routing.embedder import Embedder, EmbedderError
 
-if TYPE_CHECKING:  # which has one of these
-    from app.services import Services
+if TYPE_CHECKING:
+    from app.services import Services  # which has one of these
+    from py_core.tools.table import Table
 
 MOST_FILES = 20
 """Of a conversation."""
@@ -49,6 +51,15 @@ class _OpenFile:
     chunks: list[Chunk]
     first: int
     """The number of its first passage among all of the conversation."""
+
+    @cached_property
+    def table(self) -> Table | None:
+        """None of what is no table, or could be read in two ways."""
+        if kind_of(self.stored.name) != "table":
+            return None
+        from py_core.tools.table import read_table  # not before somebody asks
+
+        return read_table(self.stored.name, self.stored.text)
 
 
 @dataclass
@@ -145,6 +156,10 @@ class FileService:
         if file is None:
             raise StoreError("record", "This file was removed.")
         return file.text
+
+    async def tables(self, session: str) -> list[Table]:
+        """A conversation's files that can be computed with, indexed or not. Raises StoreError."""
+        return [file.table for file in (await self._open(session)).files if file.table is not None]
 
     async def indexed(self, session: str) -> None:
         """Returns once every passage of a conversation's files has a vector, or there is no embedder."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import reduce
@@ -54,13 +55,22 @@ def answer(question: Question) -> Exact | None:
         expression = found["e"].strip(" :")
         try:
             if (special := _special(expression, language)) is not None:
-                return special
-            parsed = parse(expression, language)
+                return _as_asked(special, expression, _language(expression, language))
+            parsed = parse(expression, language or _language(expression, "").replace("en", ""))
             if parsed is not None and not _is_doubtful(expression, parsed, strength):
-                return _answer(parsed.node, parsed.language or "en")
+                spoken = parsed.language or "en"
+                return _as_asked(_answer(parsed.node, spoken), expression, spoken)
         except CannotComputeError as error:
             return _refused(error, _language(expression, language))
     return None
+
+
+def _as_asked(exact: Exact, expression: str, language: str) -> Exact:
+    """With 1,240 for 1240 if numbers were written so."""
+    sign = "." if language == "de" else ","
+    if not re.search(rf"(?<![\d.,])\d{{1,3}}\{sign}\d{{3}}(?!\d)", expression):
+        return exact
+    return replace(exact, words=re.sub(r"(?<![\d.,^])(\d)(\d{3})(?!\d)", rf"\1{sign}\2", exact.words))
 
 
 def _answer(node: Node, language: str) -> Exact:

@@ -10,8 +10,8 @@ from datetime import datetime
 
 @dataclass(frozen=True)
 class Exact:
-    """An answer that no model made. kind: "arithmetic", "date", "unit", "count" or "help". value: the bare result
-    ("391"), "" where there is none. words: what is said. working: how it was computed, a sentence or two."""
+    """An answer that no model made. kind: "arithmetic", "date", "unit", "count", "table" or "help". value: the bare
+    result ("391"), "" where there is none. words: what is said. working: how it was computed, a sentence or two."""
 
     kind: str
     value: str

@@ -23,18 +23,20 @@ _WORDS = re.compile(
     r"welche\w* (?:tag|jahr|monat|woche|kw|kalenderwoche)|wann (?:ist|war)|"
     r"in \w+ (?:days|weeks|months|years|tagen|wochen|monaten|jahren)|bis|seit|ago|was für ein\w*|"
     r"how (?:many|much|often|long)|wie ?viele?|wie (?:oft|lange)|convert|rechne|wandle|count the|zähle|backwards?|"
-    r"in reverse|reversed?|rückwärts|von hinten|spell|buchstabiere?|drehe?|kehre?"
+    r"in reverse|reversed?|rückwärts|von hinten|spell|buchstabiere?|drehe?|kehre?|solve|löse?|equals|"
+    r"(?:costs?|kosten|kostet|weighs?|wiegen|wiegt) \D?\d"
     r")\b"
     r"|\b(?:miles?|feet|foot|inch(?:es)?|ounces?|pounds?|cups?|gallons?|celsius|fahrenheit|hours?|minutes?) (?:in|to) "
     r"|\b(?:ein|eine|a|an|one|zwei|two) \w+ (?:in|to) \w+",
     re.IGNORECASE,
 )
-_SIGNS = re.compile(r"[\d)!%²³]\s*(?:[-+*/^×÷·⋅∙\u2212\u2013!%=]|:\s|[xX]\s*\d)|[a-z]\(-?\d|\d\s*pi\b|\d\(")
+_SIGNS = re.compile(r"[\d)!%²³]\s*(?:[-+*/^×÷·⋅∙\u2212\u2013!%=]|:\s|[xX]\s*\d)|[a-z]\(-?\d|\d\s*pi\b|\d\(|[x-z)] ?=")
 _CONVERSION = re.compile(
     r"(?:^|\s)-?[\d.,]*\d(?:[^\s\d]\S*)?(?:\s[^\s\d]\S*){0,3} (?:in|to|into|as|zu|nach) \D\S*(?:\s\S+){0,3}$",
     re.IGNORECASE,
 )
 _FEET = re.compile(r"\d ?(?:'|\u2032|\u2019|feet|ft)")
+_TIMES = re.compile(r"\b(?:from|between|von|zwischen) (?:noon|midnight|\d{1,2}(?::\d\d| ?[ap]\.?m))", re.IGNORECASE)
 _LONGER = re.compile(r"\b(?:how many|count the|wie ?viele?|zähle)\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _MOST_WORDS = 20
@@ -52,6 +54,6 @@ def may_be_for_a_tool(message: str) -> bool:
     words = len(_WORD.findall(begin))
     if words > _MOST_WORDS:
         return False
-    if _WORDS.search(begin) is not None or _CONVERSION.search(begin) or _FEET.search(begin):
+    if _WORDS.search(begin) is not None or _CONVERSION.search(begin) or _FEET.search(begin) or _TIMES.search(begin):
         return True
     return words <= _MOST_WORDS_WITH_SIGNS and _SIGNS.search(begin) is not None

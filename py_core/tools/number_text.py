@@ -77,6 +77,16 @@ def plain_number(value: Fraction | Decimal) -> tuple[str, bool]:
     return _without_zeros(f"{rounded:f}"), False
 
 
+def short_number(value: Fraction, digits: int) -> tuple[str, bool]:
+    """As plain_number, but rounded to so many digits, or to a whole number with more; exact if it is whole or short."""
+    plain, is_exact = plain_number(value)
+    count = len(re.sub(r"^[-0.]+|\.", "", plain))
+    if "e" in plain or (is_exact and (value.denominator == 1 or count <= digits + 1)):
+        return plain, is_exact
+    rounded = Context(prec=max(digits, len(plain.lstrip("-").partition(".")[0]))).create_decimal(plain)
+    return plain_number(Fraction(rounded))[0], False
+
+
 def written(plain: str, language: str) -> str:
     """What `plain_number` gives, as it is said: "3.3 × 10^-12"."""
     mantissa, e, exponent = plain.partition("e")

@@ -11,12 +11,14 @@ from functools import cache
 from pathlib import Path
 
 from py_core.tools.exact import Exact, Question
-from py_core.tools.number_text import NUMBER, is_german, plain_number, written
+from py_core.tools.number_text import NUMBER, is_german, plain_number, short_number, written
 from py_core.tools.number_text import read_number as read_digits
 from py_core.tools.number_words import read_number as read_words
 
 _TABLE = Path(__file__).with_name("units.toml")
 _LONGEST_SYMBOL = 2
+_DIGITS = 5
+"""Of a result, unless more were given or all of it are few."""
 
 
 @dataclass(frozen=True)
@@ -160,21 +162,26 @@ def _said(amount: Fraction, given: Unit, wanted: Unit, language: str) -> Exact |
             low = "Kälter als der absolute Nullpunkt (-273,15 Grad Celsius): Diese Temperatur gibt es nicht."
         return Exact("unit", "", low, "0 K = -273.15 °C" if language != "de" else "0 K = -273,15 °C")
     result = converted(amount, given, wanted)
-    plain, is_exact = plain_number(result)
+    plain, is_exact = short_number(result, max(_DIGITS, len(plain_number(amount)[0].strip("-0.")) + 1))
     left = f"{written(plain_number(amount)[0], language)} {_name(given, amount, language)}"
     right = f"{written(plain, language)} {_name(wanted, result, language)}"
     verb = ("ist" if amount == 1 else "sind") if language == "de" else ("is" if amount == 1 else "are")
     if given.dimension == "temperature":
         verb = "sind" if language == "de" else "are"
     about = "" if is_exact else "etwa " if language == "de" else "about "
-    return Exact("unit", plain, f"{left} {verb} {about}{right}.", _working(given, wanted, is_exact, language))
+    return Exact(
+        "unit",
+        plain,
+        f"{left} {verb} {about}{right}.",
+        _working(given, wanted, "" if is_exact else plain_number(result)[0], language),
+    )
 
 
 def _name(unit: Unit, amount: Fraction, language: str) -> str:
     return unit.names[language][abs(amount) != 1]
 
 
-def _working(given: Unit, wanted: Unit, is_exact: bool, language: str) -> str:
+def _working(given: Unit, wanted: Unit, rounded: str, language: str) -> str:
     german = language == "de"
     if given.dimension == "temperature":
         ways = {
@@ -191,8 +198,8 @@ def _working(given: Unit, wanted: Unit, is_exact: bool, language: str) -> str:
         sign = "=" if ratio_exact else "≈"
         times = f"{sign} {written(plain, language)} {_name(smaller, ratio, language)}"
         working = f"1 {_name(bigger, Fraction(1), language)} {times}."
-    if not is_exact:
-        working += " Auf 10 Stellen gerundet." if german else " Rounded to 10 digits."
+    if rounded:
+        working += f" {'Weniger gerundet' if german else 'Less rounded'}: {written(rounded, language)}."
     notes = [unit.notes[language] for unit in (given, wanted) if unit.notes[language]]
     if {given.key, wanted.key} <= {"year", "decade", "century", "millennium", "month", "quarter", "ounce", "pound"}:
         notes = []
@@ -206,7 +213,7 @@ def _tall(found: re.Match[str]) -> Exact | None:
         return None
     inches = 12 * int(found["ft"]) + Fraction(found["in"])
     result = converted(inches, units()["inch"][0], wanted[0])
-    plain, is_exact = plain_number(result)
+    plain, is_exact = short_number(result, _DIGITS)
     about = "" if is_exact else "about "
     said = (
         f"{found['ft']} feet {found['in']} inches are {about}{written(plain, 'en')} {_name(wanted[0], result, 'en')}."

@@ -137,6 +137,20 @@ async def test_a_switch_turns_the_tools_off(conversation: Conversation, services
     assert isinstance((await all_of(conversation.respond(SUM)))[0], Computed)
 
 
+async def test_a_table_is_computed_as_soon_as_it_is_attached(conversation: Conversation, services: Services) -> None:
+    table = b"\xef\xbb\xbfregion;amount\r\nEast;1.234,50\r\nWest;2,25\r\nEast;0,50\r\n"
+    file = await services.files.attach(None, "sales.csv", "text/csv", table)
+    assert not any(isinstance(event, Computed) for event in await all_of(conversation.respond("total of East")))
+    await conversation.resume(file.session)
+    events = await all_of(conversation.respond("What is the total of East?"))
+    assert [type(event) for event in events] == [Computed, Delta, Done, Stored]
+    assert events[1].text == "The sum of amount is 1,235 (2 of 3 rows: region = “East”)."
+    assert isinstance((await all_of(conversation.respond(SUM)))[0], Computed)
+    assert not any(isinstance(event, Computed) for event in await all_of(conversation.respond("Why is East so low?")))
+    await services.files.detach(file.id)
+    assert not any(isinstance(event, Computed) for event in await all_of(conversation.respond("total of East")))
+
+
 async def test_a_message_for_a_chosen_agent_is_not_computed(conversation: Conversation) -> None:
     events = await all_of(conversation.respond(SUM, agent="coder"))
     assert not any(isinstance(event, Computed) for event in events)

@@ -10,7 +10,7 @@ import re
 import pytest
 from accessibility import found_by_axe
 from chat_page import ChatPage
-from playwright.async_api import Locator, expect
+from playwright.async_api import FilePayload, Locator, expect
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
@@ -27,6 +27,15 @@ async def test_a_computed_answer_has_a_chip_that_says_how(ready_chat: ChatPage) 
     await expect(chip(ready_chat).locator(".lesson-panel")).to_be_hidden()
     await chip(ready_chat).locator("summary").press("Enter")
     await expect(chip(ready_chat).locator(".lesson-panel")).to_contain_text("The exact value is the fraction 2/3")
+    table = b"region,product,amount\nEast,_Tea_ | green,1.5\nWest,Cocoa,2\nEast,Tea,2.25\n"
+    sales: FilePayload = {"name": "sales.csv", "mimeType": "text/csv", "buffer": table}
+    await ready_chat.page.locator("#composer input[type=file]").set_input_files([sales])
+    await expect(ready_chat.page.locator("#files .file-chip")).to_have_count(1)
+    assert (await ready_chat.ask("amount by region")).startswith("Sum of amount by region (all 3 rows):")
+    await expect(chip(ready_chat).locator("summary")).to_have_text("Computed · tables")
+    await ready_chat.ask("Which product has the lowest amount?")
+    cells = ready_chat.page.locator(".answer").last.locator("td")
+    await expect(cells).to_have_text(["2", "_Tea_ | green", "1.5", "East"])
     assert await found_by_axe(ready_chat.page) == []
 
 

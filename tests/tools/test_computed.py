@@ -53,7 +53,7 @@ ASKED_FOR = {
     "what's 15% of 240", "How many minutes are in a day?", "How many hours does a year have?", "What day is today?",
     "How many days does February have?", "How many litres are in a gallon?", "how many grams in an ounce",
     "how many weeks are there in 200 days", "convert 70 miles to km", "how many days till christmas",
-    "What time is it?",
+    "What time is it?", "Solve 3x + 4 = 19",
 }  # fmt: skip
 """Those of the repository's general messages that do ask for a sum, a date or a unit."""
 
@@ -138,7 +138,15 @@ SAID = {
     "what day is 24 December 2026": "24 December 2026 is a Thursday.",
     "Welcher Wochentag ist der 24. Dezember 2026?": "Der 24. Dezember 2026 ist ein Donnerstag.",
     "5 miles in km": "5 miles are 8.04672 kilometers.",
-    "convert 100 F to C": "100 degrees Fahrenheit are about 37.77777778 degrees Celsius.",
+    "convert 100 F to C": "100 degrees Fahrenheit are about 37.778 degrees Celsius.",
+    "12 kg in pounds": "12 kilograms are about 26.455 pounds.",
+    "15% of 10,500": "15% of 10,500 = 1,575",
+    "x^2 - x - 1 = 0": "x = (1 - √5)/2 ≈ -0.618034 or x = (1 + √5)/2 ≈ 1.618034",
+    "x^2 + 1 = 0": "x^2 + 1 = 0 has no real solution.",
+    "löse 2x = 2x": "Jedes x löst 2x = 2x.",
+    "from 22:30 to 6:15": "From 22:30 to 6:15 on the next day it is 7 hours and 45 minutes.",
+    "von 9:40 bis 13:05 Uhr": "Von 9:40 bis 13:05 Uhr sind es 3 Stunden und 25 Minuten.",
+    "3 apples cost €2.40, what do 7 cost?": "7 apples cost €5.60.",
     "how many r's in strawberry": "The letter r occurs 3 times in “strawberry”.",
     "Wie viele r sind in Erdbeere?": "Der Buchstabe r kommt 2-mal in „Erdbeere“ vor.",
 }

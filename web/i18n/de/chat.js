@@ -167,10 +167,11 @@ export const tools = {
   kind_count: 'Zählen',
   kind_date: 'Datum und Zeit',
   kind_help: 'Über Sonata',
+  kind_table: 'Tabellen',
   kind_unit: 'Einheiten',
   lead: 'Diese Antwort hat ein exaktes Werkzeug berechnet, nicht das Modell. „Noch einmal“ fragt das Modell. Abschalten lässt es sich in den Einstellungen unter Antworten.',
   switch: 'Genaue Antworten',
-  switchAbout: 'Rechnungen, Daten, Einheiten und Buchstaben werden berechnet, bevor das Modell rät.',
+  switchAbout: 'Rechnungen, Daten, Einheiten, Buchstaben und Tabellen werden berechnet, bevor das Modell rät.',
 };
 
 export const feedback = {

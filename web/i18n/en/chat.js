@@ -167,10 +167,11 @@ export const tools = {
   kind_count: 'counting',
   kind_date: 'dates',
   kind_help: 'About Sonata',
+  kind_table: 'tables',
   kind_unit: 'units',
   lead: 'An exact tool gave this answer, not the model. “Try again” asks the model. Exact tools can be turned off in Settings, Answers.',
   switch: 'Exact answers',
-  switchAbout: 'Sums, dates, units and letters are computed before the model guesses.',
+  switchAbout: 'Sums, dates, units, letters and tables are computed before the model guesses.',
 };
 
 export const feedback = {

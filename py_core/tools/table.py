@@ -1,0 +1,240 @@
+"""Tables in text (CSV, TSV), read so that they can be computed with: exact numbers, dates, and what was left out."""
+
+from __future__ import annotations
+
+import csv
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from functools import cached_property
+from io import StringIO
+from itertools import islice
+
+_DELIMITERS = "\t;|,"
+"""Where two fit the first is taken: a comma may stand in a number."""
+_SAMPLE = 50
+MOST_LONG_ROWS = 0.1
+"""The share of rows with more cells than the header, above which the table cannot be trusted."""
+_MISSING = {"", "-", "\u2013", "\u2014", "n/a", "na", "nan", "null", "none", "k.a.", "k. a."}
+_TOTALS = {
+    "total", "totals", "grand total", "sum", "subtotal", "summe", "gesamt", "gesamtsumme", "zwischensumme", "insgesamt",
+}  # fmt: skip
+_UNIT = r"[€$£¥]|EUR|USD|GBP|CHF"
+_NUMBER = re.compile(
+    rf"(?P<open>\()?(?P<s>[-+\u2212]?)\s?(?P<u>{_UNIT})?\s?(?P<t>[-+\u2212]?)"
+    rf"(?P<n>[.,]?\d[\d.,]{{0,40}}|\d{{1,3}}(?:[ \u00a0\u202f'\u2019]\d{{3}})+(?:[.,]\d+)?)"
+    rf"\s?(?P<v>%|{_UNIT})?(?P<close>\))?"
+)
+_SHAPES = tuple(
+    (re.compile(shape), reads)
+    for shape, reads in (
+        (r"0\d+|0\d+[.,].*", "no"),
+        (r"\d+", "plain"),
+        (r"\d{1,3}(?:,\d{3})+\.\d+|\d{1,3}(?:,\d{3}){2,}", "."),
+        (r"\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}", ","),
+        (r"[1-9]\d{0,2}[.,]\d{3}", "either"),
+        (r"\d*\.\d+", "."),
+        (r"\d*,\d+", ","),
+    )
+)
+_SIGNS = {"EUR": "€", "USD": "$", "GBP": "£"}
+_DATES = (
+    re.compile(r"(?P<y>\d{4})[-/](?P<m>\d{1,2})(?:[-/](?P<d>\d{1,2})(?:[T ]\d\d:\d\d.*)?)?"),
+    re.compile(r"(?P<d>\d{1,2})\.(?P<m>\d{1,2})\.(?P<y>\d{4})(?: \d\d:\d\d.*)?"),
+    re.compile(r"(?P<a>\d{1,2})/(?P<b>\d{1,2})/(?P<y>\d{4})(?: \d\d?:\d\d.*)?"),
+)
+
+
+def folded(text: str) -> str:
+    """In lower case, without accents; ä is ae and ß is ss."""
+    if text.isascii():
+        return text.lower()
+    text = unicodedata.normalize("NFC", text).casefold()
+    text = text.replace("ä", "ae").replace("ö", "oe").replace("ü", "ue")
+    return "".join(each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each))
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A cell that is a number. reads: its decimal point, "plain", or "either"."""
+
+    digits: str
+    minus: bool
+    unit: str
+    reads: str
+
+    def value(self, point: str) -> Decimal:
+        digits = self.digits.replace("." if point == "," else ",", "").replace(",", ".")
+        return Decimal(f"-{digits}" if self.minus else digits)
+
+
+def _number(cell: str) -> _Cell | None:
+    found = _NUMBER.fullmatch(cell)
+    if found is None or bool(found["open"]) != bool(found["close"]) or (found["u"] and found["v"]):
+        return None
+    digits = re.sub("[ \u00a0\u202f'\u2019]", "", found["n"])
+    reads = next((reads for shape, reads in _SHAPES if shape.fullmatch(digits)), "no")
+    if reads == "no" or (found["s"] and found["t"]) or (found["open"] and (found["s"] or found["t"])):
+        return None
+    minus = bool(found["open"]) or (found["s"] or found["t"]) in ("-", "\u2212")
+    unit = found["u"] or found["v"] or ""
+    return _Cell(digits, minus, _SIGNS.get(unit, unit), reads)
+
+
+@dataclass
+class Column:
+    """cells: as they are in the file, without spaces around them."""
+
+    name: str
+    cells: list[str]
+    table: Table = field(repr=False)
+
+    @cached_property
+    def distinct(self) -> Counter[str]:
+        """Its cells but the empty ones, and how often each is there."""
+        counted = Counter(self.cells)
+        for cell in [cell for cell in counted if cell.lower() in _MISSING]:
+            del counted[cell]
+        return counted
+
+    @cached_property
+    def _parsed(self) -> dict[str, _Cell]:
+        parsed = dict[str, _Cell]()
+        for cell in self.distinct:
+            if (number := _number(cell)) is None:
+                return {}
+            parsed[cell] = number
+        units = {number.unit for number in parsed.values()}
+        return {} if len(units - {""}) > 1 or ("%" in units and "" in units) else parsed
+
+    @cached_property
+    def points(self) -> set[str]:
+        """The decimal points that its numbers show."""
+        return {number.reads for number in self._parsed.values()} & {".", ","}
+
+    @cached_property
+    def point(self) -> str:
+        """Of its numbers, by the column, else by the other columns of the file; "" where that cannot be told."""
+        points = self.points
+        if not points and any(number.reads == "either" for number in self._parsed.values()):
+            points = set[str]().union(*(column.points for column in self.table.columns))
+        elif not points:
+            return "."
+        return points.copy().pop() if len(points) == 1 else ""
+
+    @cached_property
+    def numbers(self) -> list[Decimal | None] | None:
+        """Of its cells, None for empty ones; None if they are no numbers, or could be read in two ways."""
+        if not self._parsed or not self.point:
+            return None
+        values = {cell: number.value(self.point) for cell, number in self._parsed.items()}
+        return [values.get(cell) for cell in self.cells]
+
+    @cached_property
+    def unit(self) -> str:
+        """A currency sign or %, "" where there is none."""
+        return max((number.unit for number in self._parsed.values()), default="")
+
+    @cached_property
+    def example(self) -> str:
+        """A cell that others may read otherwise, "" where there is none."""
+        others = (cell for cell, number in self._parsed.items() if "," in cell or number.reads == "either")
+        return next(others, "")
+
+    @cached_property
+    def months(self) -> list[tuple[int, int] | None] | None:
+        """(year, month) of its dates; None if they are none, or could be read in two ways."""
+        found = {cell: next(filter(None, (form.fullmatch(cell) for form in _DATES)), None) for cell in self.distinct}
+        if not found or None in found.values():
+            return None
+        matches = {cell: match.groupdict() for cell, match in found.items() if match}
+        pairs = [(int(each["a"]), int(each["b"])) for each in matches.values() if "a" in each]
+        day_first, month_first = any(a > 12 for a, _ in pairs), any(b > 12 for _, b in pairs)
+        if pairs and day_first == month_first:
+            return None
+        months = dict[str, tuple[int, int]]()
+        for cell, each in matches.items():
+            month, day = (each["b"], each["a"]) if day_first else (each.get("a"), each.get("b"))
+            try:
+                day_of = date(int(each["y"]), int(each.get("m") or month or 0), int(each.get("d") or day or 1))
+            except ValueError:
+                return None
+            months[cell] = (day_of.year, day_of.month)
+        return [months.get(cell) for cell in self.cells]
+
+
+@dataclass
+class Table:
+    """lines: the line of the file in which each row begins. totals, long, short: how many rows were left out because
+    they are totals, or have more cells than the header; and how many have fewer. sure: whether the first row is surely
+    a header."""
+
+    name: str
+    columns: list[Column] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    totals: int = 0
+    long: int = 0
+    short: int = 0
+    sure: bool = False
+
+
+def read_table(name: str, text: str) -> Table | None:
+    """None if the text is no table with a header that could be read in one way only."""
+    text = re.sub(r"\Asep=.\n", "", text)
+    try:
+        delimiter = _delimiter(text)
+        rows = _rows(text, delimiter)
+        _, header = next(rows)
+        return _table(Table(name), header, rows)
+    except (csv.Error, StopIteration):
+        return None
+
+
+def _rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Raises csv.Error."""
+    reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
+    line = 1
+    for row in reader:
+        cells = [cell.strip() for cell in row]
+        if any(cells):
+            yield line, cells
+        line = reader.line_num + 1
+
+
+def _delimiter(text: str) -> str:
+    def fits(delimiter: str) -> bool:
+        try:
+            widths = [len(row) for _, row in islice(_rows(text, delimiter), _SAMPLE)]
+        except csv.Error:
+            return False
+        most, times = Counter(widths).most_common(1)[0] if widths else (0, 0)
+        return most > 1 and widths[0] > 1 and times >= (1 - MOST_LONG_ROWS) * len(widths)
+
+    return next(filter(fits, _DELIMITERS), ",")
+
+
+def _table(table: Table, header: list[str], rows: Iterator[tuple[int, list[str]]]) -> Table | None:
+    width = len(header)
+    kept, known = [list[str]() for _ in header], dict[str, str]()
+    for line, row in rows:
+        if len(row) > width and any(row[width:]):
+            table.long += 1
+        elif folded(next(filter(None, row)).rstrip(":")) in _TOTALS:
+            table.totals += 1
+        else:
+            table.short += len(row) < width
+            table.lines.append(line)
+            for number, cells in enumerate(kept):
+                cell = row[number] if number < len(row) else ""
+                cells.append(known.setdefault(cell, cell))
+    table.columns = [Column(name, cells, table) for name, cells in zip(header, kept, strict=True)]
+    if not table.lines or table.long > MOST_LONG_ROWS * len(table.lines):
+        return None
+    if any(_number(name) or any(form.fullmatch(name) for form in _DATES) for name in header):
+        return None  # no header: its first row is data
+    table.sure = any(column.numbers or column.months for column in table.columns)
+    return table
