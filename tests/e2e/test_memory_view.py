@@ -519,7 +519,7 @@ async def test_policies_and_models_are_listed_and_changed(chat: MemoryPage, tiny
     await expect(chat.panel.get_by_text(re.compile(r"Models and adapters: 0 B\."))).to_be_visible()
 
 
-async def test_a_passphrase_locks_every_panel_until_it_is_typed(chat: MemoryPage) -> None:
+async def test_a_passphrase_locks_every_panel_and_holds_messages_up_until_it_is_typed(chat: MemoryPage) -> None:
     await chat.memory("correct", "", "a secret request", "planner")
     deleted = await chat.memory("correct", "", "a request that something else deletes", "planner")
     await chat.show("Storage")
@@ -536,12 +536,17 @@ async def test_a_passphrase_locks_every_panel_until_it_is_typed(chat: MemoryPage
     await chat.button("Save").click()
     await expect(chat.panel.get_by_text("The memory is now encrypted.")).to_be_visible(timeout=60_000)
 
-    await chat.page.reload()
+    await chat.button("Lock now").click()
+    field = chat.page.locator("#memory-lock").get_by_label("Passphrase")
+    await expect(field).to_be_focused()
     await chat.wait_for("ready")
     await chat.routed()
-    await chat.page.get_by_role("button", name="unlock", exact=True).click()
+    await chat.send("a message that is sent while the memory is locked")
+    assert "The memory is locked." in await chat.problem()
+    assert await chat.state() == "ready", "it is not answered"
+    await chat.way_out("Unlock").click()
+    await expect(field).to_be_focused()
     passphrase = chat.view.get_by_label("Passphrase", exact=True)
-    await expect(passphrase).to_be_focused()
     await expect(chat.view.get_by_role("heading", name="Unlock the memory")).to_be_visible()
     await chat.show("Routing")
     await passphrase.fill("wrong")
@@ -553,6 +558,8 @@ async def test_a_passphrase_locks_every_panel_until_it_is_typed(chat: MemoryPage
     await passphrase.fill("open sesame")
     await chat.page.keyboard.press("Enter")
     await expect(chat.row("a secret request")).to_be_visible()
+    await expect(field).to_be_hidden()
+    await chat.wait_for_words()
 
     await chat.show("Storage")
     await expect(chat.panel).to_contain_text(
@@ -570,7 +577,7 @@ async def test_a_passphrase_locks_every_panel_until_it_is_typed(chat: MemoryPage
     assert not (await chat.memory("info"))["encrypted"]
 
 
-@pytest.mark.all  # test_a_passphrase_locks_every_panel_until_it_is_typed has a locked memory, too
+@pytest.mark.all  # test_a_passphrase_locks_every_panel_and_holds_messages_up_until_it_is_typed has a locked memory, too
 async def test_a_memory_whose_passphrase_is_lost_can_be_deleted(chat: MemoryPage) -> None:
     await chat.memory("correct", "", "nobody can read this any more", "planner")
     await chat.memory("setPassphrase", "lost for ever", None)

@@ -23,12 +23,13 @@ export class StoragePanel {
   #suspicion = element('div', 'record-actions');
   #sections;
 
-  constructor(root, memory) {
+  /** @param {HTMLElement} root @param {any} memory @param {{page: {lock: () => void}}} given `lock`: forget the key */
+  constructor(root, memory, { page }) {
     this.#memory = memory;
     const about = section(t('stored.title'));
     about.append(this.#place, this.#counts, this.#suspicion, this.#unreadable, this.#uncompacted, this.#sizes);
     this.#sections = [
-      { title: t('stored.passphrase'), part: new PassphraseSection(memory) },
+      { title: t('stored.passphrase'), part: new PassphraseSection(memory, page.lock) },
       { title: t('stored.export'), part: new ExportSection(memory) },
       { title: t('stored.import'), part: new ImportSection(memory) },
       { title: t('stored.policies'), part: new PoliciesSection(memory) },

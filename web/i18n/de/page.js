@@ -60,7 +60,7 @@ export const loading = {
 export const notices = {
   dismiss: 'Ausblenden',
   lockedChat: 'Dieses Gespräch liegt im gesperrten Gedächtnis:',
-  lockedMemory: 'Das Gedächtnis ist gesperrt:',
+  lockedMemory: 'Das Gedächtnis ist gesperrt: Deine Gespräche und was du beigebracht hast, sind hier nicht bekannt.',
   newVersion: 'Eine neue Version ist da:',
   reload: 'neu laden',
   unlock: 'entsperren',

@@ -22,6 +22,7 @@ export const passphrase = {
   current: 'Bisherige Passphrase',
   differ: 'Die Passphrasen sind verschieden. Gib die neue noch einmal ein.',
   encrypted: 'Das Gedächtnis ist verschlüsselt. Sonata fragt nach der Passphrase, wenn du die Seite öffnest.',
+  lockNow: 'Jetzt sperren',
   inTheClear: 'Wer die Dateien dieses Browsers lesen kann, sieht trotzdem, wie viele Einträge es von jeder Art gibt, ihre Kennungen, Zeiten und Größen. Sicherungen, Schnappschüsse und freigegebene Blöcke deiner Festplatte können enthalten, was vor der Passphrase gespeichert war.',
   new: 'Neue Passphrase',
   nowEncrypted: 'Das Gedächtnis ist jetzt verschlüsselt.',

@@ -22,6 +22,7 @@ export const passphrase = {
   current: 'Current passphrase',
   differ: 'The passphrases differ. Type the new passphrase again.',
   encrypted: 'The memory is encrypted. Sonata asks for the passphrase when you open the page.',
+  lockNow: 'Lock now',
   inTheClear: 'Whoever can read the files of this browser still sees how many items there are of each kind, their ids, times and sizes. Backups, snapshots and freed blocks of your disk may hold what was stored before you set the passphrase.',
   new: 'New passphrase',
   nowEncrypted: 'The memory is now encrypted.',
