@@ -9,7 +9,6 @@ import { askingButton } from '../page/ask.js';
 import { DeleteSection } from './delete_section.js';
 import { ModelsSection } from './models_section.js';
 import { PassphraseSection } from './passphrase_section.js';
-import { PoliciesSection } from './policies_section.js';
 
 const SEE_HERE = ' See Settings, Storage.';
 
@@ -32,7 +31,6 @@ export class StoragePanel {
       { title: t('stored.passphrase'), part: new PassphraseSection(memory, page.lock) },
       { title: t('stored.export'), part: new ExportSection(memory) },
       { title: t('stored.import'), part: new ImportSection(memory) },
-      { title: t('stored.policies'), part: new PoliciesSection(memory) },
       { title: t('stored.models'), part: new ModelsSection(() => this.#measure()), whileLocked: true },
       { title: t('deletion.delete'), part: new DeleteSection(memory), whileLocked: true },
     ].map(({ title, ...rest }) => {

@@ -4,7 +4,7 @@ import { iconOf } from './chat_rows.js';
 import { html, render } from '../vendor/lit-html/lit-html.js';
 import { isNoted } from '../memory/lock_note.js';
 import { passphraseInput } from '../page/edit_form.js';
-import { SectionForm } from '../memory_view/section_form.js';
+import { SectionForm } from '../page/section_form.js';
 
 const NAME = 'sonata-memory'; // as in py_core/memory/indexeddb.py
 

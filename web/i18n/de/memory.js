@@ -65,6 +65,7 @@ export const facts = {
   remembered: 'Wieder gemerkt.',
   search: 'Tatsachen durchsuchen',
   select: 'Diese Tatsache auswählen',
+  title: 'Was Sonata von dir weiß',
   source_corrected: 'von dir verbessert, {date}',
   source_praised: 'von dir für gut befunden, {date}',
   source_taught: 'von dir beigebracht, {date}',

@@ -59,7 +59,6 @@ export const stored = {
   place: 'Ort des Gedächtnisses: {place}.',
   place_database: 'die Datenbank {name} dieses Browsers',
   place_volatile: 'nur der Arbeitsspeicher',
-  policies: 'Regeln',
   replace: 'Ersetzen',
   replaceAbout: 'Alles hier wird gelöscht, und der Inhalt der Datei tritt an seine Stelle. Das lässt sich nicht rückgängig machen.',
   replaceTitle: 'Das Gedächtnis ersetzen?',

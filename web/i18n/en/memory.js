@@ -65,6 +65,7 @@ export const facts = {
   remembered: 'Remembered again.',
   search: 'Search facts',
   select: 'Select this fact',
+  title: 'What Sonata knows from you',
   source_corrected: 'you corrected an answer {date}',
   source_praised: 'you liked the answer {date}',
   source_taught: 'you taught it {date}',

@@ -59,7 +59,6 @@ export const stored = {
   place: 'The memory is in {place}.',
   place_database: 'this browser\'s database {name}',
   place_volatile: 'memory only',
-  policies: 'Policies',
   replace: 'Replace',
   replaceAbout: 'Everything here is deleted, and the file takes its place. This cannot be undone.',
   replaceTitle: 'Replace the memory?',
