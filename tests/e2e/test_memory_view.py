@@ -516,7 +516,9 @@ async def test_policies_and_models_are_listed_and_changed(chat: MemoryPage, tiny
     size = f"{len(tiny_files.model) / 1000:.1f} kB"
     await expect(model).to_contain_text(size)
     await expect(
-        chat.panel.get_by_text(re.compile(rf"^Chat memory: [\d.]+ [kM]?B\. Models and adapters: {size}\."))
+        chat.panel.get_by_text(
+            re.compile(rf"^Chats and what was learned: [\d.]+ [kM]?B\. Models and adapters: {size}\.")
+        )
     ).to_be_visible()
     await model.get_by_role("button", name="Delete").click()
     await model.get_by_role("button", name="Delete").click()
