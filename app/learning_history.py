@@ -50,9 +50,9 @@ def _event(loop: str, created: float, kind: str, count: float, text: str = "") -
 
 
 def periods(answers: Sequence[Trajectory]) -> list[dict[str, Any]]:
-    """Of each day or week with answers, the oldest first: {created, days, count, good, bad, corrected, helped,
-    quality}. created: when it begins; days: 1 or 7. count: its answers. good, bad, corrected: what the person said.
-    quality: the mean of the answers that the person judged, 0 to 1, or None. helped: a lesson answered, and nobody complained.
+    """Of each day or week, the oldest first: {created, days, count, good, bad, corrected, helped, quality}.
+    created: when it begins; days: 1 or 7. count: its answers. good, bad, corrected: what the person said. quality: the
+    mean of the answers that the person judged, 0 to 1, or None. helped: a lesson answered, and nobody complained.
     answers: the newest first."""
     if not answers:
         return []

@@ -65,7 +65,7 @@ class MemoryApi(ConversationApi):
         return {} if self._services.memory is None else await counts(self._services.memory.store)
 
     async def kept_pages(self) -> dict[str, int | None]:
-        """Of what the model has read of the conversations: its bytes (None where nothing of it is kept), and the most."""
+        """Of what the model has read of the conversations: its bytes (None where none is kept), and the most."""
         pages = self._services.pages
         return {"bytes": await pages.nbytes() if pages else None, "most": BUDGET}
 
