@@ -86,7 +86,7 @@ const lock = new MemoryLock(byId('memory-lock', HTMLElement), { notices, banner,
 const status = new StatusView(byId('status', HTMLElement), byId('model-chip', HTMLElement));
 const loading = new LoadingView(byId('loading', HTMLElement));
 const models = new Models(notices, {
-  check: async (files) => { if (state !== 'failed') await engine.checkModel(files); }, onChange: () => { run.reset('context'); load(); },
+  check: async (files, stem) => (state === 'failed' ? { title: stem, licence: '' } : engine.checkModel(files, stem)), onChange: () => { run.reset('context'); load(); },
   attach: (files) => attachments.then((view) => view.attach(files)),
   panel: { open: () => panels.open('settings/model'), leave: () => panels.uncover() },
 });

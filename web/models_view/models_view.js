@@ -94,9 +94,10 @@ export class ModelsView {
     await this.#try(async () => {
       if (given.some(({ name }) => OF_ADAPTERS.test(name))) return this.#addAdapter(given);
       await mustBeModels(given);
-      const { title, files } = joinFiles(given);
+      const { stem, files } = joinFiles(given);
+      let known;
       try {
-        await this.#page.check(files);
+        known = await this.#page.check(files, stem);
       } catch (error) {
         if (error.name !== 'AdapterFileError') throw error;
         return this.#addAdapter(given);
@@ -104,7 +105,7 @@ export class ModelsView {
       askToPersist();
       let chosen;
       try {
-        const kept = await this.#keeper.importFiles(files, title);
+        const kept = await this.#keeper.importFiles(files, known);
         chosen = kept?.sha256;
       } catch (error) {
         if (error.name !== 'NoRoomError') throw error;
