@@ -18,6 +18,7 @@ import { Engine } from './engine/engine.js';
 import { ModelTabs } from './engine/model_tabs.js';
 import { keepFocus, listenForEscape } from './page/keyboard.js';
 import { Models } from './models_view/models.js';
+import { ModelMenu } from './models_view/model_menu.js';
 import { removeModel, storedModels } from './storage/model_store.js';
 import { LoadingView } from './page/loading_view.js';
 import { Notices } from './page/notices.js';
@@ -90,6 +91,7 @@ const models = new Models(notices, {
   attach: (files) => attachments.then((view) => view.attach(files)),
   panel: { open: () => panels.open('settings/model'), leave: () => panels.uncover() },
 });
+new ModelMenu(byId('model-menu', HTMLElement), byId('model-choices', HTMLElement), models);
 const attachments = openAttachments();
 const tabs = new ModelTabs(engineKey(options), { patience: options.patience, onMoved: (take) => load({ moved: true, take }) });
 const watchdog = new Watchdog(options.patience, onSilence);

@@ -3,7 +3,7 @@ export const header = {
   loading: 'Lädt',
   menu: 'Gespräche',
   model: 'Das Modell und was es ausführt',
-  models: 'Modelle und Einstellungen',
+  models: 'Alle Modelle und Einstellungen',
 };
 
 export const pwa = {

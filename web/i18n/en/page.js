@@ -3,7 +3,7 @@ export const header = {
   loading: 'Loading',
   menu: 'Chats',
   model: 'The model and what runs it',
-  models: 'Models and settings',
+  models: 'All models and settings',
 };
 
 export const pwa = {
