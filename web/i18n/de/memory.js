@@ -20,8 +20,6 @@ export const agents = {
   examples: 'Beispielanfragen, eine je Zeile',
   examplesBeside: 'Sie kommen zu den Beispielen hinzu, die Sonata mitbringt.',
   examplesHint: 'Ähnliche Nachrichten gehen an diesen Agenten. Je mehr Beispiele es sind und je verschiedener, desto zuverlässiger.',
-  id: 'Kennung',
-  idHint: 'Kleinbuchstaben, Ziffern und Bindestriche. Sie lässt sich später nicht ändern.',
   list: 'Agenten',
   longest: 'Größte Länge',
   longestHint: 'In Token. Ein Token ist etwa drei Viertel eines Wortes.',

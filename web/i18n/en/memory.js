@@ -20,8 +20,6 @@ export const agents = {
   examples: 'Example requests, one per line',
   examplesBeside: 'Sonata adds them to the examples that it comes with.',
   examplesHint: 'Similar messages go to this agent. More examples, and more different ones, make this more reliable.',
-  id: 'Id',
-  idHint: 'Lower-case letters, digits and hyphens. You cannot change it later.',
   list: 'Agents',
   longest: 'Maximum length',
   longestHint: 'In tokens. A token is about three quarters of a word.',
