@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from app.autotune_cache import AutotuneCache
 from app.build_outputs import kernel_path
 from app.cli_model_file import chosen_path
 from app.fit_check import available_memory, fit_check, keep_within
+from app.model_cache import title_at
 from app.template_renderer import native_renderer
 from app.terminal import console
 from py_core.backends.base import BackendError
@@ -136,6 +138,7 @@ async def load(
             model.close()
             raise
     await keep_within(model, room, *needs)
+    model.config = replace(model.config, name=title_at(chosen_path(path), model.config.name))
     return model
 
 

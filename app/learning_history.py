@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from app.deep_loop import REPORT_POLICY, last_report
 from app.loop_runs import runs_of
-from py_core.learning.quality import WEIGHTS
 from py_core.memory.memory import Memory
 from py_core.memory.trajectories import Trajectory
 
@@ -49,9 +48,9 @@ def _event(loop: str, created: float, kind: str, count: float, text: str = "") -
 
 
 def periods(answers: Sequence[Trajectory]) -> list[dict[str, Any]]:
-    """Of each day or week with answers, the oldest first: {created, days, count, good, bad, corrected, helped, quality,
-    parts}. created: when it begins; days: 1 or 7. count: answers whose quality is known; quality, parts: their means,
-    each 0 to 1 or None. good, bad, corrected: what the person said. helped: a lesson answered, and nobody complained.
+    """Of each day or week, the oldest first: {created, days, count, good, bad, corrected, helped, quality}.
+    created: when it begins; days: 1 or 7. count: its answers. good, bad, corrected: what the person said. quality: the
+    mean of the answers that the person judged, 0 to 1, or None. helped: a lesson answered, and nobody complained.
     answers: the newest first."""
     if not answers:
         return []
@@ -63,13 +62,12 @@ def periods(answers: Sequence[Trajectory]) -> list[dict[str, Any]]:
 
 
 def _period(created: float, days: int, group: Sequence[Trajectory]) -> dict[str, Any]:
-    known = [one for one in group if one.quality is not None]
+    judged = [one.quality for one in group if one.feedback and one.quality is not None]
     said = {name: sum(one.feedback == name for one in group) for name in ("good", "bad", "corrected")}
     return {
-        "created": created, "days": days, "count": len(known), **said,
+        "created": created, "days": days, "count": len(group), **said,
         "helped": sum(bool(one.lesson) and one.feedback not in ("bad", "corrected") for one in group),
-        "quality": _mean(one.quality for one in known),
-        "parts": {name: _mean(one.parts.get(name) for one in known) for name in WEIGHTS},
+        "quality": sum(judged) / len(judged) if judged else None,
     }  # fmt: skip
 
 
@@ -77,8 +75,3 @@ def _begin(created: float, days: int) -> float:
     """Of the day or the week (from Monday on), where the person lives."""
     day = datetime.datetime.fromtimestamp(created).replace(hour=0, minute=0, second=0, microsecond=0)
     return (day - datetime.timedelta(days=day.weekday() if days == 7 else 0)).timestamp()
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None

@@ -14,6 +14,7 @@ from app import agent_catalog
 from app.answer_settings import check_setting
 from app.answer_speeds import speed_groups
 from app.conversation_api import ConversationApi
+from app.page_store import BUDGET
 from app.routing_service import RoutingService
 from app.stored_kinds import counts
 from py_core.memory import patterns, witness
@@ -62,6 +63,15 @@ class MemoryApi(ConversationApi):
     async def counts(self) -> dict[str, int]:
         """How many records of each kind are stored, in an order for people: none while the memory is locked."""
         return {} if self._services.memory is None else await counts(self._services.memory.store)
+
+    async def kept_pages(self) -> dict[str, int | None]:
+        """Of what the model has read of the conversations: its bytes (None where none is kept), and the most."""
+        pages = self._services.pages
+        return {"bytes": await pages.nbytes() if pages else None, "most": BUDGET}
+
+    async def remove_kept_pages(self) -> None:
+        if self._services.pages is not None:
+            await self._services.pages.clear()
 
     # ---- patterns ----
 

@@ -23,8 +23,9 @@ from app.paths import cache_dir
 from py_core.formats.gguf import GGUFHeader, read_header
 from py_core.formats.source import open_source, parts_of
 from py_core.models.config import name_of
+from py_core.models.names import licence_of, title_of
 from py_core.models.registry import refuse_adapters
-from py_core.showing import one_line, shown
+from py_core.showing import shown
 
 SHIPPED = "python build.py"
 """The source of the model that Sonata comes with."""
@@ -134,14 +135,16 @@ class ModelCache:
             return same
         stem = stem_of(path.name)
         given = self.check_name(name) if name else self.new_name(stem)
-        licence = licence or licence_of(header)
+        licence = licence or licence_of(header.metadata)
         self.folder.mkdir(parents=True, exist_ok=True)
         names = part_names(given, len(sources))
         size = sum(source.stat().st_size for source in sources)
         try:
             for part, source in zip(names, sources, strict=True):
                 self._bring(source, self.part_path(part), copy)
-            model = StoredModel(given, title_of(header, stem), str(path), size, sha256, licence, path, len(sources))
+            model = StoredModel(
+                given, title_of(name_of(header.metadata), stem), str(path), size, sha256, licence, path, len(sources)
+            )
             return self.keep(model)
         finally:
             for part in names:
@@ -289,15 +292,10 @@ def check_model_file(path: Path) -> GGUFHeader:
     return header
 
 
-def title_of(header: GGUFHeader, otherwise: str) -> str:
-    """What a model calls itself, in one short line."""
-    return name_of(header.metadata) or otherwise
-
-
-def licence_of(header: GGUFHeader) -> str:
-    """The licence that a model says it has, in one short line; "" where it tells none."""
-    licence = header.metadata.get("general.license")
-    return one_line(licence) if isinstance(licence, str) else ""
+def title_at(path: Path, own: str) -> str:
+    """What people call the model of a file: as the cache does, if it is there. own: what it calls itself."""
+    kept = next((model.title for model in ModelCache().models() if model.path == path), None)
+    return kept or title_of(own, stem_of(path.name))
 
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:

@@ -19,17 +19,17 @@ from app.model_cache import (
     CacheError,
     ModelCache,
     StoredModel,
-    licence_of,
     part_names,
     read_part_facts,
     stem_of,
     sum_of_parts,
-    title_of,
     write_json,
 )
 from app.model_catalog import Catalog, Entry, GoneError
 from py_core.formats.gguf import GGUFError, GGUFHeader, read_header
 from py_core.formats.source import FileSource, SplitSource, parts_of
+from py_core.models.config import name_of
+from py_core.models.names import licence_of, title_of
 from py_core.showing import shown
 
 OnProgress = Callable[[int, int | None], None]
@@ -147,8 +147,8 @@ def pull(
         for file in files:
             cache.discard_part(file.name)
         raise
-    title = wanted.title if wanted.sha256 else title_of(header, wanted.title)
-    licence = wanted.licence or licence_of(header)
+    title = wanted.title if wanted.sha256 else title_of(name_of(header.metadata), wanted.title)
+    licence = wanted.licence or licence_of(header.metadata)
     path = cache.part_path(files[0].name)
     kept = cache.keep(StoredModel(wanted.name, title, wanted.url, before, sha256, licence, path, len(files)))
     for file in files:

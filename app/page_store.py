@@ -21,8 +21,8 @@ from py_core.memory.sessions import TURN
 if TYPE_CHECKING:
     from app.services import Services
 
-BUDGET = 512 << 20
-"""Bytes of pages at most: of SmolLM2-135M on the CPU, 20,000 tokens."""
+BUDGET = 200_000_000
+"""Bytes of pages at most: of SmolLM2-135M on the CPU, 7,400 tokens."""
 _OF_CHATS = (SESSION, TURN, FILE)
 """Kinds of records that are read in a conversation; their ids begin with its id."""
 
@@ -54,6 +54,10 @@ class PageStore:
         """What runs in the background has ended."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
+
+    async def nbytes(self) -> int | None:
+        """Of all pages. None where there is no place for them."""
+        return await pages.nbytes() if (pages := await self.pages()) is not None else None
 
     async def clear(self) -> None:
         """Delete all pages."""

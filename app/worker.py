@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -41,6 +42,7 @@ from py_core.memory.encryption_browser import BrowserCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.indexeddb import IndexedDBRows
 from py_core.memory.memory import Memory
+from py_core.models.names import licence_of, title_of
 from py_core.routing.embedder import EmbedderError
 from py_core.routing.embedder_browser import browser_embedder
 from py_core.tokenizers.template_renderer_browser import BrowserTemplateRenderer
@@ -108,6 +110,7 @@ class PageModel:
         max_tokens: int | None = None,
         tiers: bool = False,
         chosen_memory: int | None = None,
+        stem: str = "",
     ) -> str:
         """Load the model of `stream` (web/backends/weight_stream.js) on a GPU (web/backends/webgpu/executor.js) or on
         the CPU's workers (web/backends/wasm/kernel_pool.js, in this precision), or on numpy without a device.
@@ -115,7 +118,8 @@ class PageModel:
         tuning: web/storage/tuning_store.js. memory: bytes of this machine, None if unknown; chosen_memory: bytes that
         the user lets the model have in their place, None if nobody chose.
         context: the most tokens of a conversation, None for the usual number; max_tokens: of an answer.
-        tiers: whether keys and values that grow old take fewer bits (py_core/backends/tiers.py).
+        tiers: whether keys and values that grow old take fewer bits (py_core/backends/tiers.py). stem: of its file's
+        name.
 
         Returns JSON: {backend, adapter, software, features, model, parameters, contextLength, need, fit, longestPrompt}
         or {error: {kind, message, details}}. `need`: a sentence on the memory that this context takes; `fit`: of
@@ -129,19 +133,21 @@ class PageModel:
             self._max_tokens = max_tokens or MAX_TOKENS
             source, renderer = BrowserSource(stream), BrowserTemplateRenderer(templates)
             self._model = await load_model(source, loader, renderer, on_progress, context, check, mark_phase)
+            self._model.config = replace(self._model.config, name=title_of(self._model.config.name, stem))
             await self._model.engine.limit_memory(told[0].room.memory)
             self._adapters = AnswerAdapters(self._model.engine)
             return info_json(self._model, told[0])
         except Exception as error:
             return json.dumps({"error": describe(error)})
 
-    async def check_model(self, stream: JsObject) -> str:
-        """Whether another model could run in place of this one, by its header. Returns JSON, {} or {error}."""
+    async def check_model(self, stream: JsObject, stem: str) -> str:
+        """Whether another model could run in place of this one, by its header. stem: of its file's name. Returns JSON,
+        {title, licence} or {error}."""
         try:
-            await self._read(BrowserSource(stream))
+            header, config, _ = await self._read(BrowserSource(stream))
         except Exception as error:
             return json.dumps({"error": describe(error)})
-        return "{}"
+        return json.dumps({"title": title_of(config.name, stem), "licence": licence_of(header.metadata)})
 
     async def import_adapter(self, files: JsObject, base: str, kept: str) -> JsObject:
         """An adapter of the files [[name, bytes], ...], for the model that runs, `base` (JSON, {sha256, title}).

@@ -19,6 +19,7 @@ import { Engine } from './engine/engine.js';
 import { ModelTabs } from './engine/model_tabs.js';
 import { keepFocus, listenForEscape } from './page/keyboard.js';
 import { Models } from './models_view/models.js';
+import { ModelMenu } from './models_view/model_menu.js';
 import { removeModel, storedModels } from './storage/model_store.js';
 import { LoadingView } from './page/loading_view.js';
 import { Notices } from './page/notices.js';
@@ -36,6 +37,7 @@ import { StatusView } from './page/status_view.js';
 import { Watchdog } from './page/watchdog.js';
 import { Chats } from './sidebar/chats.js';
 import { Drawer } from './sidebar/drawer.js';
+import { MemoryLock } from './sidebar/memory_lock.js';
 import { InstallButton } from './pwa/install.js';
 import { takeShared } from './pwa/shared.js';
 import { WorksOffline } from './pwa/works_offline.js';
@@ -75,7 +77,7 @@ const presence = new Presence();
 const run = new RunSettings(options, () => load());
 const panels = new PanelOpener({
   root: byId('panel', HTMLElement), stage: byId('stage', HTMLElement), links: byId('sidebar', HTMLElement),
-}, notices, { onResume: (id) => navigation.resume(id), page: { run, get models() { return models; }, engine: () => engine } });
+}, notices, { onResume: (id) => navigation.resume(id), page: { run, get models() { return models; }, engine: () => engine, lock: lockNow } });
 const drawer = new Drawer({
   bar: byId('sidebar', HTMLElement), rest: [byId('content', HTMLElement)], shade: byId('sidebar-shade', HTMLElement),
   openers: [byId('sidebar-open', HTMLElement)], closer: byId('sidebar-close', HTMLElement),
@@ -83,13 +85,15 @@ const drawer = new Drawer({
 const chats = new Chats(byId('chats', HTMLElement), {
   current: () => stored.id, open: (id) => navigation.resume(id), chosen: () => { drawer.chosen(); panels.uncover(); },
 });
+const lock = new MemoryLock(byId('memory-lock', HTMLElement), { notices, banner, drawer, composer }, () => asking.answerNext());
 const status = new StatusView(byId('status', HTMLElement), byId('model-chip', HTMLElement));
 const loading = new LoadingView(byId('loading', HTMLElement));
 const models = new Models(notices, {
-  check: async (files) => { if (state !== 'failed') await engine.checkModel(files); }, onChange: () => { run.reset('context'); load(); },
+  check: async (files, stem) => (state === 'failed' ? { title: stem, licence: '' } : engine.checkModel(files, stem)), onChange: () => { run.reset('context'); load(); },
   attach: (files) => attachments.then((view) => view.attach(files)),
   panel: { open: () => panels.open('settings/model'), leave: () => panels.uncover() },
 });
+new ModelMenu(byId('model-menu', HTMLElement), byId('model-choices', HTMLElement), models);
 const attachments = openAttachments();
 const tabs = new ModelTabs(engineKey(options), { patience: options.patience, onMoved: (take) => load({ moved: true, take }) });
 const watchdog = new Watchdog(options.patience, onSilence);
@@ -100,7 +104,7 @@ let state = /** @type {'loading'|'ready'|'answering'|'failed'} */ ('loading');
 let engine = /** @type {Engine} */ (/** @type {unknown} */ (null)); // there from the first `load` on
 let runner = /** @type {any} */ (null); // what the status line says of the engine, as StatusView.showInfo takes it
 const asking = new Asking(
-  { chat, composer, banner, notices, announcer, stored, queue, navigation, status, watchdog, models, welcome, contextBar, agentChoice },
+  { chat, composer, banner, notices, announcer, stored, queue, navigation, status, watchdog, models, welcome, contextBar, agentChoice, lock },
   { engine: () => engine, state: () => state, setState, runner: () => runner, fail, follow, tell },
 );
 models.adapters.onChange(() => {
@@ -170,6 +174,7 @@ async function load({ moved = false, take = engine !== null } = {}) {
   const link = tabs.connect({ take });
   const current = (engine = new Engine(link));
   current.memory.onChange(() => onMemory(current));
+  lock.use(current.memory, 'opening');
   panels.use(current);
   chats.use(current);
   // For tests and developers, in the console.
@@ -224,9 +229,7 @@ async function onMemory(current) {
   document.documentElement.dataset.memory = info.state;
   current.memory.counts().then((counts) => current === engine && welcome.showMemory(counts), () => {});
   notices.say('memory', info.problem);
-  const what = t(stored.id && !stored.isShown ? 'notices.lockedChat' : 'notices.lockedMemory');
-  const locked = info.state === 'locked' ? what : null;
-  notices.say('locked', locked, { label: t('notices.unlock'), run: () => panels.open('settings/storage') });
+  lock.use(current.memory, info.state, Boolean(stored.id) && !stored.isShown);
   await follow(current);
   showBelongings();
 }
@@ -338,6 +341,12 @@ function startNewChat() {
   drawer.chosen();
   panels.uncover();
   navigation.newChat();
+}
+
+/** Forget the key of the memory: a new engine opens it, which asks for the passphrase. */
+function lockNow() {
+  navigation.newChat();
+  load();
 }
 
 function useExample(text) {

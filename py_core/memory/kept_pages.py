@@ -53,6 +53,13 @@ class KeptPages:
         """Of the key that they are encrypted with."""
         self._working = asyncio.Lock()
 
+    async def nbytes(self) -> int:
+        """Of all pages."""
+        async with self._working:
+            with contextlib.suppress(StoreError):
+                return sum(chat.nbytes for chat in (await self._read_chats()).values())
+        return 0
+
     async def names(self, chat: str) -> Collection[str]:
         """Of the pages that are kept of a conversation."""
         async with self._working:

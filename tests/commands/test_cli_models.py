@@ -77,7 +77,7 @@ def test_the_list_needs_no_hub(hub: LocalHub, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_file_is_imported(hub: LocalHub, model: Path) -> None:
-    assert "mine (tiny, 0.5 MB) is kept now" in printed(sonata("models", "import", model, "--name", "mine"))
+    assert "mine (Tiny, 0.5 MB) is kept now" in printed(sonata("models", "import", model, "--name", "mine"))
     assert "mine" in printed(sonata("models", "list", "--offline"))
 
 
@@ -111,7 +111,7 @@ def test_a_model_in_several_files_is_one(hub: LocalHub, model: Path, tmp_path: P
     assert "is kept already" in printed(sonata("models", "import", parts[2]))
     assert "Deleted big: 0.5 MB." in printed(sonata("models", "rm", "big"))
     assert list(ModelCache().folder.iterdir()) == []
-    assert "mine (tiny, 0.5 MB) is kept now" in printed(sonata("models", "import", parts[2], "--name", "mine"))
+    assert "mine (Tiny, 0.5 MB) is kept now" in printed(sonata("models", "import", parts[2], "--name", "mine"))
     assert json.loads(printed(sonata(*words, "--model", "mine")))["tokens"] == expected
     parts[0].unlink()
     assert_sentence(sonata("models", "import", parts[1]), f"put {parts[0].name} into the folder")
@@ -122,7 +122,7 @@ def test_a_model_in_several_files_comes_from_any_address(hub: LocalHub, model: P
     hub.files["a/b"] = {part.name: part.read_bytes() for part in parts}
     hub.cuts = [1000]
     said = printed(sonata("models", "pull", f"{hub.files_url}/a/b/{parts[1].name}"))
-    assert "big (tiny, 0.5 MB) is kept now" in said
+    assert "big (Big, 0.5 MB) is kept now" in said
     assert not ModelCache().parts()
 
 

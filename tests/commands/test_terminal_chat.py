@@ -155,7 +155,7 @@ def test_a_real_conversation(open_terminal: Callable[..., Terminal], model_path:
 
 def test_it_opens_with_the_model_and_what_can_be_done(opened_once: tuple[Terminal, str]) -> None:
     _, opening = opened_once
-    assert "tiny on numpy (numpy " in opening
+    assert "Tiny on numpy (numpy " in opening
     assert "/new starts over, /exit or Ctrl-D ends, Ctrl-C stops an answer." in opening
 
 

@@ -137,21 +137,19 @@ async def test_a_loop_that_is_switched_off_gives_no_lesson(api: LearningApi, ser
 async def test_the_overview_has_what_plots_show(api: LearningApi, services: Services) -> None:
     assert services.memory is not None
     taught = await api.teach(FERRY, HERON)
-    parts = {"fits": 0.5, "coherent": None, "diverse": 1.0, "new": 1.0, "finished": 0.25}
     count = 61
     for number in range(count):
         quality = number / count
-        made = Trajectory(f"t{number}", "One", "Two", parts=parts, quality=quality, created=1e9 + number)
+        made = Trajectory(f"t{number}", "One", "Two", feedback="corrected", quality=quality, created=1e9 + number)
         services.memory.trajectories.record(made)
-    services.memory.trajectories.record(replace(made, id="unknown", quality=None, created=2e9))
+    services.memory.trajectories.record(replace(made, id="unjudged", feedback="", quality=0.8, created=2e9))
     overview = await api.overview()
     (lesson,) = overview["lessons"]
     assert lesson["question"] == FERRY
     assert lesson["nllAfter"] == pytest.approx(taught["nllAfter"], abs=1e-3)
     first, last = overview["answers"]
-    assert (first["days"], first["count"], last["count"]) == (7, count, 0)
+    assert (first["days"], first["count"], last["count"]) == (7, count, 1)
     assert first["quality"] == pytest.approx((count - 1) / 2 / count)
-    assert first["parts"] == parts
     assert last["quality"] is None
     assert [event["kind"] for event in overview["events"]] == ["taught"]
 

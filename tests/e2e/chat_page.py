@@ -20,7 +20,7 @@ NO_SERVICE_WORKER = "delete Navigator.prototype.serviceWorker"
 
 
 PANEL_OF = {
-    "Learning": "Learned", "Lessons": "Learned", "Routing": "Learned", "Map": "Learned", "Log": "Learned",
+    "Learning": "Learned", "Facts": "Learned", "Routing": "Learned", "Map": "Learned", "Log": "Learned",
     "Model": "Settings", "Answers": "Settings", "Settings/Learning": "Settings", "Appearance": "Settings",
     "Storage": "Settings",
     "Agents": "Agents",

@@ -116,7 +116,7 @@ Comlink.expose({
 
   ask: () => ({ error: { kind: 'EmbedderError', message: 'The stand-in remembers nothing.', details: null, reason: null } }),
 
-  checkModel: () => {},
+  checkModel: (_files, stem) => ({ title: stem, licence: '' }),
   useAdapter: () => {},
   openLearning: () => {},
   noteActivity: () => {},

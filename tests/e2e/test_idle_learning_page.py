@@ -121,6 +121,7 @@ async def test_a_correction_is_trained_though_the_tab_is_killed_answers_by_itsel
     assert await chat.ask_anew(QUESTION) == ANSWER
     await expect(chat.chip).to_have_count(0)  # the model itself knows it
     panel = await chat.show("Learning")
+    await panel.get_by_text("For developers").press("Enter")
     adapter = panel.get_by_role("region", name="Adapters").locator(".adapter").filter(has_text="From a training")
     used, facts = adapter.get_by_role("switch"), adapter.locator("summary").filter(has_text="Learned from 1 fact")
     await facts.press("Enter")
@@ -132,7 +133,7 @@ async def test_a_correction_is_trained_though_the_tab_is_killed_answers_by_itsel
         await expect(adapter.get_by_role("listitem")).to_be_visible()  # what was opened stays open
         await chat.page.evaluate("sonata.engine.newChat()")
         assert (await chat.page.evaluate(RESPOND, QUESTION) == ANSWER) == on
-    row = (await chat.show("Lessons")).locator(".record").filter(has_text=ANSWER)
+    row = (await chat.show("Facts")).locator(".record").filter(has_text=ANSWER)
     await row.get_by_role("button", name="Forget").click()
     await row.get_by_role("button", name="Forget").click()
     await expect(row).to_have_count(0)

@@ -61,7 +61,7 @@ class LearningPage(ChatPage):
         await self.open_part(tab)
 
     async def teach(self, question: str, answer: str) -> None:
-        """In the part "Lessons"."""
+        """In the part "Facts"."""
         await self.panel.get_by_role("button", name="Teach something").click()
         await self.page.keyboard.type(question)
         await self.panel.get_by_label("Answer", exact=True).fill(answer)
@@ -133,7 +133,7 @@ async def correct(chat: LearningPage) -> None:
         float(text.strip("%under ")) for text in await chat.learned.locator(".certainty-share").all_inner_texts()
     ]
     assert before < 50 < now
-    await chat.show("Lessons")
+    await chat.show("Facts")
     await chat.panel.get_by_text("Before and now").press("Enter")
     first, wanted, today = [chat.panel.get_by_role("article").nth(at) for at in range(3)]
     await expect(first.locator(".story-text")).to_have_text(re.compile(r"\W+".join(re.findall(r"\w+", said)[:6])))
@@ -161,14 +161,14 @@ async def forget(chat: LearningPage) -> None:
     await expect(chat.chip.locator("summary")).to_have_text("You taught this · forgotten")
     assert "Heron" not in await chat.ask_anew(FERRY_OTHERWISE)
     await expect(chat.chip).to_have_count(0)
-    await chat.show("Lessons")
+    await chat.show("Facts")
     await expect(chat.panel).to_contain_text("You have taught nothing yet")
 
 
 async def test_facts_are_taught_edited_switched_off_searched_and_forgotten_in_the_memory_view(
     chat: LearningPage,
 ) -> None:
-    await chat.show("Lessons")
+    await chat.show("Facts")
     await chat.teach(FERRY, "It is called the Tern.")
     await expect(chat.row("Tern")).to_contain_text("not used yet")
     await chat.teach(FERRY, HERON)
@@ -254,7 +254,7 @@ async def test_loops_are_switched_off_paused_and_run_and_their_plots_have_tables
     await chat.ask("Name a colour.")
     await chat.under_answer("Good").press("Enter")
     await expect(chat.under_answer("Good")).to_have_attribute("aria-pressed", "true")
-    await chat.show("Lessons")
+    await chat.show("Facts")
     await chat.teach(BAKERY, FIVE)
     await chat.show("Learning")
     plot = chat.panel.get_by_role("figure").filter(has_text="How sure the model is of what you taught")
@@ -262,7 +262,7 @@ async def test_loops_are_switched_off_paused_and_run_and_their_plots_have_tables
     await plot.get_by_text("As a table").press("Enter")
     await expect(plot.get_by_role("row").first).to_have_text("Factbeforenow")
     await expect(plot.get_by_role("row").last).to_contain_text("When does the bakery at")
-    quality = chat.panel.get_by_role("figure").filter(has_text="Quality over time")
+    quality = chat.panel.get_by_role("region", name="Quality of the answers that you judged")
     await quality.get_by_text("As a table").press("Enter")
     heads = re.compile("^Daygoodcorrectedbadfrom what you taughtquality")
     await expect(quality.get_by_role("row").first).to_have_text(heads)
@@ -270,6 +270,7 @@ async def test_loops_are_switched_off_paused_and_run_and_their_plots_have_tables
     await history.locator("summary").press("Enter")
     await expect(history.get_by_role("listitem").first).to_contain_text(f"You taught: {BAKERY}")
     await expect(history.get_by_role("img")).to_have_attribute("aria-label", re.compile("At once: [1-9]"))
+    await chat.panel.get_by_text("For developers").press("Enter")
     await expect(chat.panel.get_by_role("region", name="Adapters")).to_contain_text("There is none yet.")
     pauses = chat.panel.get_by_role("region", name="In pauses")
     await pauses.get_by_role("button", name="Pause").press("Enter")
@@ -296,18 +297,6 @@ async def test_loops_are_switched_off_paused_and_run_and_their_plots_have_tables
     await expect(switch).not_to_be_checked()
     await switch.press("Space")
     await expect(switch).to_be_checked()
-
-
-async def test_the_table_of_quality_has_the_parts_that_are_known(page_apart: ChatPage) -> None:
-    shown = await page_apart.page.evaluate(
-        """async () => {
-          const { qualityPlot } = await import('./learning_view/progress_plots.js');
-          const day = { created: 0, days: 1, good: 1, corrected: 0, bad: 0, helped: 0, quality: 0.5 };
-          const { series } = qualityPlot([{ ...day, parts: { fits: 0.25, coherent: null } }, { ...day, parts: {} }]);
-          return series.filter(({ onlyInTable }) => onlyInTable).map(({ name, values }) => [name, values]);
-        }"""
-    )
-    assert shown == [["fits the question", [0.25, None]]]
 
 
 @pytest.mark.all
@@ -348,7 +337,7 @@ async def test_everything_fits_the_screen_and_axe_finds_nothing_wrong(chat: Lear
         await chat.page.emulate_media(color_scheme=scheme)
         await chat.page.set_viewport_size({"width": width, "height": height})
         await look_at(chat, screenshots / f"learning-chat-{width}-{scheme}.png")
-        for tab in ("Lessons", "Learning", "Storage"):
+        for tab in ("Facts", "Learning", "Storage"):
             await chat.show(tab)
             await chat.panel.locator(".record, figure, .counts dd").first.wait_for()
             await look_at(chat, screenshots / f"learning-{tab.lower()}-{width}-{scheme}.png")

@@ -69,7 +69,7 @@ async def test_the_main_views_look_as_they_did(full: ChatPage, screenshots: Path
     await expect(page.locator(".answer .code-keyword").first).to_be_visible()
     await page.evaluate("document.activeElement.blur()")
     await look("chat", "desktop", "desktop dark", "phone", "zoomed")
-    for part in ("Lessons", "Appearance"):
+    for part in ("Facts", "Appearance"):
         panel = await full.open_part(part)
         await panel.locator(".record, fieldset, label").first.wait_for()
         await page.evaluate("document.activeElement.blur()")

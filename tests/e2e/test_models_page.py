@@ -415,6 +415,18 @@ async def test_what_the_hub_did_not_list_is_thrown_away(page_alone: ChatPage, hu
     assert await page_alone.page.evaluate("sonata.storedModels()") == []
 
 
+async def test_a_hub_that_cannot_be_reached_is_a_sentence_and_no_list(page_alone: ChatPage, hub: LocalHub) -> None:
+    nobody = {"hub": "http://localhost:9", "hosts": ["localhost:9"], "models": [ENTRY | {"name": "other"}]}
+    await page_alone.page.route("**/model_catalog.json", lambda route: route.fulfill(json=nobody))
+    try:
+        await page_alone.open_models()
+        await models(page_alone).get_by_text("More models, from huggingface.co").click()
+        await expect(models(page_alone)).to_contain_text("localhost:9 cannot be reached, so no sizes are known")
+        await expect(models(page_alone).get_by_text("size unknown")).to_be_hidden()
+    finally:
+        await page_alone.page.unroute("**/model_catalog.json")
+
+
 async def test_a_file_is_opened_by_the_picker_and_kept_until_it_is_deleted(
     page_alone: ChatPage, other_path: Path, hub: LocalHub
 ) -> None:
@@ -429,6 +441,13 @@ async def test_a_file_is_opened_by_the_picker_and_kept_until_it_is_deleted(
     await expect(row(chat, "My Model")).to_contain_text("In use")
     await expect(models(chat).locator(".models-room")).to_contain_text("left")
     assert hub.listings == []
+    choices, menu = chat.page.locator("#model-choices"), chat.page.locator("#model-menu")
+    for running, other in (("My Model", "Tiny"), ("Tiny", "My Model")):
+        await chat.open_model_menu()
+        await expect(choices.locator("[aria-current]")).to_contain_text(running)
+        await choices.get_by_role("button", name=other).click()
+        await expect(menu).to_be_hidden()
+        await expect(chat.page.locator(".status-line")).to_contain_text(other)
 
     assert await chat.page.evaluate("sonata.removeModel(localStorage.getItem('sonata.model'))")  # as in another tab
     await chat.page.reload()

@@ -121,6 +121,10 @@ async def test_the_pages_of_the_conversations_that_were_used_last_stay(natively:
     rows = await natively.pages.rows()
     assert (await rows.count(BLOB), await rows.count(CHAT)) == (4, 2)
     await rows.close()
+    assert await pages.nbytes() == 4 * 4000
+    less = await natively.open(budget=2 * 4000)
+    assert await less.write("c", NAMES[5], page(5)), "what was kept with more room makes way, the oldest first"
+    assert (await less.nbytes(), len(await less.names("a"))) == (2 * 4000, 0)
 
 
 async def test_any_order_of_calls_keeps_what_a_dict_keeps(natively: Kept) -> None:

@@ -84,7 +84,7 @@ async def test_what_was_said_of_answers_is_counted_by_day_and_of_many_weeks_by_w
     assert datetime.datetime.fromtimestamp(first["created"]) == datetime.datetime(2026, 11, 16)
     assert [first[name] for name in ("days", "good", "bad", "corrected", "helped")] == [1, 0, 0, 1, 0]
     assert [last[name] for name in ("days", "good", "bad", "corrected", "helped")] == [1, 1, 1, 0, 1]
-    assert (last["quality"], last["count"]) == (0.25, 2)
+    assert (last["quality"], last["count"]) == (0.0, 3), "only what the person judged has a quality"
     weeks = periods([*said, answer(monday - datetime.timedelta(30), "good")])
     assert [(one["days"], one["good"], one["corrected"]) for one in weeks] == [(7, 1, 0), (7, 1, 1)]
     assert datetime.datetime.fromtimestamp(weeks[1]["created"]) == datetime.datetime(2026, 11, 16)

@@ -29,7 +29,8 @@ export class Asking {
    *   queue: import('./message_queue.js').MessageQueue, navigation: import('./navigation.js').Navigation,
    *   status: import('../page/status_view.js').StatusView, watchdog: import('../page/watchdog.js').Watchdog,
    *   models: import('../models_view/models.js').Models, welcome: import('./welcome.js').Welcome,
-   *   contextBar: import('./context_bar.js').ContextBar, agentChoice: import('./agent_choice.js').AgentChoice}} parts of the page
+   *   contextBar: import('./context_bar.js').ContextBar, agentChoice: import('./agent_choice.js').AgentChoice,
+   *   lock: import('../sidebar/memory_lock.js').MemoryLock}} parts of the page
    * @param {{engine: () => import('../engine/engine.js').Engine, state: () => string, setState: (state: any) => void,
    *   runner: () => any, fail: (error: any) => void, follow: (engine: any) => void, tell: (promise: Promise<any>) => void}} page
    *   runner: what `Engine.start` said; follow: show what another tab has added; tell: wait only for a failure
@@ -57,12 +58,14 @@ export class Asking {
   }
 
   send(question) {
-    if (this.#page.state() === 'ready') this.#ask(question);
+    if (this.#page.state() === 'ready' && !this.#parts.lock.holdsUp()) this.#ask(question);
     else this.#parts.queue.add(question);
   }
 
   answerNext() {
-    const next = this.#page.state() === 'ready' ? this.#parts.queue.take() : null;
+    const { queue, lock } = this.#parts;
+    if (this.#page.state() !== 'ready' || !queue.questions.length || lock.holdsUp()) return;
+    const next = queue.take();
     if (next) this.#ask(next.question, next.view);
   }
 
@@ -100,6 +103,7 @@ export class Asking {
   /** An answer that still comes makes room; nothing does while the model loads. */
   #isFree() {
     this.stop();
+    if (this.#page.state() === 'ready' && this.#parts.lock.holdsUp()) return false;
     const isFree = this.#page.state() === 'ready';
     this.#parts.notices.say('free', isFree ? null : t('answers.notReady'));
     return isFree;

@@ -48,10 +48,11 @@ export class Engine {
 
   /**
    * Whether a model could run in place of this one: by the header of its files alone, before they are copied.
-   * @param {File[]} files one, or all parts in their order. Rejects with a userError that says why not
+   * @param {File[]} files one, or all parts in their order @param {string} stem of their name
+   * @returns {Promise<{title: string, licence: string}>} what people call it. Rejects with a userError that says why not
    */
-  checkModel(files) {
-    return this.#call((remote) => remote.checkModel(files));
+  checkModel(files, stem) {
+    return this.#call((remote) => remote.checkModel(files, stem));
   }
 
   /**

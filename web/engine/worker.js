@@ -105,13 +105,14 @@ class PageApi {
   /** That it answers is the answer. */
   ping() {}
 
-  async checkModel(blobs) {
-    if (!running) return; // whoever loads it will be told
+  async checkModel(blobs, stem) {
+    if (!running) return { title: stem, licence: '' }; // whoever loads it will be told
     const stream = await WeightStream.open(new ModelSource({ blobs }));
     try {
-      const { error } = JSON.parse(await running.check_model(stream));
+      const { error, ...known } = JSON.parse(await running.check_model(stream, stem));
       const kind = error?.kind === 'AdapterFileError' ? error.kind : 'FilesError'; // no advice about a server
       if (error) throw pythonError({ ...error, kind });
+      return known;
     } finally {
       stream.close();
     }
@@ -266,7 +267,7 @@ async function load({ model, backend, workers, precision, patience, context, mem
     const device = executor ?? pool ?? undefined;
     const tuning = autotune ? tuningStore : undefined;
     const preparing = throttled(tellProgress, 'setup');
-    const info = JSON.parse(await running.start(device, stream, templates, preparing, precision, tuning, machineMemory(), context ?? undefined, maxTokens ?? undefined, tiers, memory ? Math.round(memory * 1e6) : undefined));
+    const info = JSON.parse(await running.start(device, stream, templates, preparing, precision, tuning, machineMemory(), context ?? undefined, maxTokens ?? undefined, tiers, memory ? Math.round(memory * 1e6) : undefined, stemOf(model)));
     if (info.error) throw pythonError(info.error);
     phase('model loaded');
     stream.drain();
@@ -278,6 +279,11 @@ async function load({ model, backend, workers, precision, patience, context, mem
     downloads.abort();
     throw error;
   }
+}
+
+/** The name of a model's file without its ending. */
+function stemOf({ stem, url }) {
+  return stem ?? decodeURI(new URL(url, self.location.href).pathname.split('/').at(-1) ?? '').replace(/\.gguf$/i, '');
 }
 
 /** @param {{stage: string, done?: number, total?: number|null, complete?: boolean}} told as `Engine.start` tells it */

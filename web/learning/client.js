@@ -14,7 +14,7 @@
  *   earlier: {text: string, created: number}[], last: {text: string, created: number}|null, nllBefore: number|null,
  *   nllAfter: number|null}} Story what a lesson changed: app/lesson_story.py
  * @typedef {{created: number, days: number, count: number, good: number, bad: number, corrected: number, helped: number,
- *   quality: number|null, parts: Record<string, number|null>}} Period answers of a day or a week: app/learning_history.py
+ *   quality: number|null}} Period answers of a day or a week: app/learning_history.py
  * @typedef {{created: number, loop: 'instant'|'background'|'deep'|'style', kind: string, count: number, text: string}} LearningEvent
  *   something that a loop did: app/learning_history.py
  * @typedef {{kind: 'learned'|'style'|'reader'|'chosen', id: string, on: boolean, older: boolean, created: number|null, bytes: number|null, rank: number|null,

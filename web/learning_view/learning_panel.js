@@ -3,6 +3,7 @@ import { t } from '../i18n/i18n.js';
 import { element, ProblemLine } from '../page/dom.js';
 import { loadScript, loadStyles } from '../page/load_file.js';
 import { onThemeChange } from '../page/theme.js';
+import { PoliciesSection } from '../memory_view/policies_section.js';
 import { AdaptersSection } from './adapters_section.js';
 import { IdleSection } from './idle_section.js';
 import { LoopSection } from './loop_section.js';
@@ -12,6 +13,7 @@ import { qualityPlot } from './progress_plots.js';
 import { TimelineFigure } from './timeline_figure.js';
 
 const SWITCHES = 'settings/loops';
+const OF_TRAININGS = ['loss', 'probe', 'norm']; // plots for developers
 
 export class LearningPanel {
   #learning;
@@ -26,15 +28,18 @@ export class LearningPanel {
   #list = element('div', 'loops');
   #idle;
   #adapters;
+  #policies;
+  #trainings = element('section', 'loop');
   #history = loopPart('history');
   #answers = loopPart('answers');
 
-  constructor(root, _memory, { learning }) {
+  constructor(root, memory, { learning }) {
     this.#learning = learning;
     this.#status.setAttribute('role', 'status');
     this.#idle = new IdleSection(learning);
     this.#idle.show(null);
     this.#adapters = new AdaptersSection(learning);
+    this.#policies = new PoliciesSection(memory);
     for (const { element: one } of this.#sections) one.hidden = true; // until there is something to show
     const switches = element('a', '', t('loops.switches'));
     switches.href = `#panel=${SWITCHES}`;
@@ -42,7 +47,17 @@ export class LearningPanel {
     const lead = element('p', 'panel-lead', `${t('loops.lead')} `);
     lead.append(switches);
     root.append(lead, this.#status, this.#problem.element, this.#history.element, this.#answers.element,
-      this.#idle.element, this.#list, this.#adapters.element);
+      this.#idle.element, this.#list, this.#developers());
+  }
+
+  /** What is of use to those who work on Sonata. */
+  #developers() {
+    const door = element('details', 'developers');
+    const policies = element('section', 'loop');
+    policies.append(element('h3', '', t('policies.list')), this.#policies.element);
+    door.append(element('summary', '', t('learning.developers')), this.#trainings, this.#adapters.element, policies);
+    door.addEventListener('toggle', this.#onTheme); // a plot that was not seen had no size
+    return door;
   }
 
   async show() {
@@ -79,6 +94,8 @@ export class LearningPanel {
       this.#problem.say(null);
       this.#status.textContent = overview.problem ?? '';
       this.#show(overview);
+      await this.#policies.refresh();
+      if (run !== this.#run) return;
       this.#adapters.show(adapters, Chart);
     } catch (error) {
       if (run !== this.#run) return;
@@ -100,7 +117,9 @@ export class LearningPanel {
       this.#loops.get(loop.name).show(loop);
     }
     this.#plot('instant', this.#loops.get('instant')?.plots, instantPlot(lessons));
-    for (const [name, plot] of Object.entries(trainingPlots(trainings))) this.#plot(name, this.#loops.get('background')?.plots, plot);
+    for (const [name, plot] of Object.entries(trainingPlots(trainings))) {
+      this.#plot(name, OF_TRAININGS.includes(name) ? this.#trainings : this.#loops.get('background')?.plots, plot);
+    }
     this.#plot('answers', this.#answers.element, qualityPlot(answers));
     this.#answers.empty.hidden = this.#figures.has('answers');
   }

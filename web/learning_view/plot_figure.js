@@ -13,11 +13,11 @@ const MOST_POINTS = 40; // that are drawn as marks
 /**
  * @typedef {{title: string, about: string, labels: string[], axis: string,
  *   series: Series[], format: (value: number) => string, from?: number,
- *   to?: number, kind?: 'line'|'bar', stacked?: boolean}} Plot `labels`: of the horizontal axis, whose name is `axis`; `from`, `to`: what the
- *   vertical one shows at least
+ *   to?: number, kind?: 'line'|'bar', stacked?: boolean, isHeaded?: boolean}} Plot `labels`: of the horizontal axis, whose name is `axis`; `from`,
+ *   `to`: what the vertical one shows at least; `isHeaded`: a heading above it says its title
  * @typedef {{name: string, values: (number|null)[], colour?: number, kind?: 'line'|'bar', format?: (value: number) => string,
- *   right?: number, onlyInTable?: boolean}} Series `kind`, `format`: where they are not the plot's; `right`: drawn against an
- *   axis on the right, from 0 to this
+ *   right?: number}} Series `kind`, `format`: where they are not the plot's; `right`: drawn against an axis on the right, from
+ *   0 to this
  */
 export class PlotFigure {
   element = element('figure', 'plot');
@@ -55,6 +55,7 @@ export class PlotFigure {
     this.#shown = now;
     this.#plot = plot;
     this.#title.textContent = plot.title;
+    this.#title.hidden = plot.isHeaded ?? false;
     this.#about.textContent = plot.about;
     this.#canvas.setAttribute('aria-label', `${plot.title}. ${summaryOf(plot)}`);
     this.#fillTable(plot);
@@ -101,7 +102,7 @@ function said(value, format) {
 
 /** "Loss: from 3.1 to 0.2. ..." */
 function summaryOf({ series, format }) {
-  return series.filter(({ onlyInTable }) => !onlyInTable).map(({ name, values, format: own }) => {
+  return series.map(({ name, values, format: own }) => {
     const say = own ?? format;
     const known = values.filter((value) => value !== null && value !== undefined);
     if (known.length === 0) return '';
@@ -112,8 +113,7 @@ function summaryOf({ series, format }) {
 }
 
 /** @param {Plot} plot */
-function chartOf({ labels, axis, series: all, format, from, to, kind: usual = 'line', stacked = false }) {
-  const series = all.filter(({ onlyInTable }) => !onlyInTable);
+function chartOf({ labels, axis, series, format, from, to, kind: usual = 'line', stacked = false }) {
   const right = series.find((one) => one.right !== undefined);
   const [ink, muted, line, surface] = ['--ink', '--muted', '--line', '--surface'].map(themeColour);
   const font = { family: getComputedStyle(document.body).fontFamily, size: 12 };

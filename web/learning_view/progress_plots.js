@@ -6,22 +6,18 @@ import { formatDay, formatNumber, formatRounded, formatShare } from '../page/for
 
 const SAID = ['good', 'corrected', 'bad', 'helped'];
 const COLOURS = { good: 0, corrected: 1, bad: 3, helped: 2 };
-const PARTS = ['fits', 'coherent', 'diverse', 'new', 'finished'];
 
 /** @param {import('../learning/client.js').Period[]} periods the oldest first @returns {Plot|null} */
 export function qualityPlot(periods) {
-  if (!periods.length) return null;
-  const ofPart = (part) => periods.map(({ parts }) => parts[part] ?? null);
+  if (!periods.some((one) => SAID.some((name) => one[name]))) return null;
   return {
-    title: t('progress.answers'), about: t('progress.answersAbout'),
+    title: t('progress.answers'), about: t('progress.answersAbout'), isHeaded: true,
     axis: t(periods[0].days === 1 ? 'progress.day' : 'progress.week'),
     labels: periods.map(({ created }) => formatDay(created)),
     kind: 'bar', stacked: true, from: 0, to: 4, format: formatCount,
     series: [
       ...SAID.map((name) => ({ name: t(`progress.${name}`), values: periods.map((one) => one[name]), colour: COLOURS[name] })),
       { name: t('progress.quality'), values: periods.map(({ quality }) => quality), colour: 5, kind: 'line', format: formatShare, right: 1 },
-      ...PARTS.filter((part) => ofPart(part).some((value) => value !== null)).map((part) => (
-        { name: t(`progress.part_${part}`), values: ofPart(part), format: formatShare, onlyInTable: true })),
     ],
   };
 }

@@ -66,6 +66,14 @@ export class Memory {
   /** How many records of each kind are stored, which has to be counted. @returns {Promise<Record<string, number>>} */
   counts() { return this.#ask('counts'); }
 
+  /**
+   * Of what the model has read of the chats, kept so that they go on at once; `bytes` is null where nothing of it is kept.
+   * @returns {Promise<{bytes: number|null, most: number}>}
+   */
+  keptPages() { return this.#ask('kept_pages'); }
+
+  removeKeptPages() { return this.#ask('remove_kept_pages'); }
+
   /** Resolves once the memory is open, or it is known that it will not be. */
   async opened() {
     let changed;

@@ -18,10 +18,13 @@ export const MAX_TOKENS = 1024; // of an agent that says nothing else
 /** A new agent's settings. The shipped agents have this penalty, too: without it the model would loop. */
 export const NEW_AGENT = { sampling: { frequency_penalty: 0.2 } };
 
-/** "Recipe helper!" -> "recipe-helper": what Python takes for an id, as far as the title allows one. */
-export function idFromTitle(title) {
+/** "Recipe helper!" -> "recipe-helper", or "recipe-helper-2" where that is taken: what Python takes for an id. */
+export function freeId(title, taken) {
   const plain = title.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase();
-  return plain.replace(/[^a-z0-9]+/g, '-').replace(/^[-0-9]+/, '').slice(0, 40).replace(/-+$/, '');
+  const base = plain.replace(/[^a-z0-9]+/g, '-').replace(/^[-0-9]+/, '').slice(0, 36).replace(/-+$/, '') || 'agent';
+  let id = base;
+  for (let number = 2; taken.includes(id); number += 1) id = `${base}-${number}`;
+  return id;
 }
 
 /** The typed text as a number, or `standard` if it is empty. Otherwise throws an error that names the field. */

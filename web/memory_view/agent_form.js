@@ -3,7 +3,7 @@ import { t } from '../i18n/i18n.js';
 import { element } from '../page/dom.js';
 import { PLAIN } from '../memory/client.js';
 import { ask } from '../page/ask.js';
-import { MAX_TOKENS, NEW_AGENT, SAMPLING, changedFields, idFromTitle, readExamples, readNumber } from './agent_fields.js';
+import { MAX_TOKENS, NEW_AGENT, SAMPLING, changedFields, freeId, readExamples, readNumber } from './agent_fields.js';
 import { editForm, labelled } from '../page/edit_form.js';
 
 const discard = () => ask({ title: t('agents.discardTitle'), paragraphs: [t('agents.discardAbout')], yes: t('agents.discard') });
@@ -15,14 +15,18 @@ export class AgentForm {
   #close;
   #before;
   #saved = false;
+  #id;
+  #taken;
 
   /**
    * @param {any} agent as Memory.agents() gives it; null: a new one
-   * @param {{save: (fields: object) => Promise<void>, close: (id: string) => void}} callbacks save: the id and all fields of a new agent,
-   *   else those that changed; close: it was saved or given up
+   * @param {{save: (fields: object) => Promise<void>, close: (id: string) => void, taken: string[]}} given save: the id and all fields
+   *   of a new agent, else those that changed; close: it was saved or given up; taken: ids that a new agent cannot have
    */
-  constructor(agent, { save, close }) {
+  constructor(agent, { save, close, taken }) {
     this.#agent = agent;
+    this.#id = agent?.id ?? '';
+    this.#taken = taken;
     this.#close = close;
     const head = element('h3', '', agent ? t('agents.editTitle', { title: agent.title }) : t('agents.add'));
     head.id = 'agent-form-title';
@@ -51,7 +55,7 @@ export class AgentForm {
   }
 
   async #leave() {
-    if (!this.isChanged || await discard()) this.#close(this.#agent?.id ?? this.#controls.id.value.trim());
+    if (!this.isChanged || await discard()) this.#close(this.#id);
   }
 
   #makeControls() {
@@ -63,21 +67,13 @@ export class AgentForm {
       examples: area((agent.examples ?? []).join('\n'), 'agent-examples'),
       max_tokens: line(agent.max_tokens, String(MAX_TOKENS)),
     };
-    if (!this.#agent) {
-      controls.id = line('');
-      let own = false; // once it was typed it follows the title no longer
-      controls.id.addEventListener('input', () => (own = controls.id.value !== ''));
-      controls.title.addEventListener('input', () => {
-        if (!own) controls.id.value = idFromTitle(controls.title.value);
-      });
-    }
     for (const { name, standard } of SAMPLING) controls[name] = line(agent.sampling?.[name], String(standard));
     for (const name of ['max_tokens', ...SAMPLING.map((field) => field.name)]) controls[name].inputMode = 'decimal';
     return controls;
   }
 
   #layOut() {
-    const { title, id, definition, system_prompt: prompt, examples, max_tokens: maxTokens } = this.#controls;
+    const { title, definition, system_prompt: prompt, examples, max_tokens: maxTokens } = this.#controls;
     const sampling = element('details', 'agent-sampling');
     sampling.append(element('summary', '', t('agents.sampling')));
     sampling.open = Object.keys(this.#agent?.sampling ?? {}).some((name) => name !== 'frequency_penalty');
@@ -88,12 +84,11 @@ export class AgentForm {
     );
     sampling.append(grid);
     /** @type {HTMLElement[]} */
-    const fields = [labelled(t('agents.name'), title)];
-    if (id) fields.push(hinted(t('agents.id'), id, t('agents.idHint')));
-    fields.push(
+    const fields = [
+      labelled(t('agents.name'), title),
       hinted(t('agents.description'), definition, t('agents.descriptionHint')),
       hinted(t('agents.prompt'), prompt, t('agents.promptHint')),
-    );
+    ];
     if (this.#agent?.id !== PLAIN) {
       const beside = this.#agent?.shipped ? `${t('agents.examplesBeside')} ` : '';
       const hint = `${beside}${t('agents.examplesHint')}`;
@@ -104,7 +99,7 @@ export class AgentForm {
 
   /** All fields of a new agent, else those that changed. */
   #read() {
-    const { title, id, definition, system_prompt: prompt, examples, max_tokens: maxTokens } = this.#controls;
+    const { title, definition, system_prompt: prompt, examples, max_tokens: maxTokens } = this.#controls;
     const number = ({ name, standard }) => [name, readNumber(this.#controls[name].value, name, standard)];
     const all = {
       title: title.value.trim(),
@@ -116,7 +111,8 @@ export class AgentForm {
     };
     if (this.#agent) return changedFields(this.#agent, all);
     const { sampling } = changedFields({}, all); // what is standard is left out
-    return { ...all, id: id.value.trim(), sampling: sampling ?? {} };
+    this.#id = freeId(all.title, this.#taken);
+    return { ...all, id: this.#id, sampling: sampling ?? {} };
   }
 
   #typed() {

@@ -119,6 +119,7 @@ export class AgentsPanel {
     const form = new AgentForm(agent, {
       save: (fields) => this.#save(agent, fields),
       close: (id) => this.#close(id),
+      taken: JSON.parse(this.#agents).map(({ id }) => id),
     });
     this.#form = form;
     this.#list.hidden = true;

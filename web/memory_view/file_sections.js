@@ -6,7 +6,7 @@ import { userError } from '../common/user_error.js';
 import { ask } from '../page/ask.js';
 import { saveFile } from '../page/save_file.js';
 import { passphraseInput } from '../page/edit_form.js';
-import { SectionForm } from './section_form.js';
+import { SectionForm } from '../page/section_form.js';
 
 export class ExportSection {
   element;

@@ -37,7 +37,7 @@ export class LearnedPanel {
     const head = element('div', 'learned-head');
     head.append(element('p', 'panel-lead', t('facts.lead')), this.#teach);
     this.#forgotten.setAttribute('role', 'status');
-    root.append(head, this.#place, this.#forgotten, this.#list.element);
+    root.append(element('h3', '', t('facts.title')), head, this.#place, this.#forgotten, this.#list.element);
   }
 
   show() {
@@ -63,7 +63,7 @@ export class LearnedPanel {
       facts(
         state && element('b', 'record-agent', state),
         similarity === null ? null : t('records.similar', { share: formatShare(similarity) }),
-        used, t('records.quality', { share: formatShare(quality) }), t(`facts.source_${source}`, { date: formatDate(created) }),
+        used, quality < 1 ? t('records.quality', { share: formatShare(quality) }) : null, t(`facts.source_${source}`, { date: formatDate(created) }),
       ),
       new LessonStory(lesson.id, { learning: this.#learning, engine: this.#engine }).element,
       actions(...buttons, row.deleteAction()),

@@ -7,14 +7,17 @@ import { editForm, labelled, passphraseInput } from '../page/edit_form.js';
 export class PassphraseSection {
   element = element('div');
   #memory;
+  #lock;
   #encrypted = null; // what is shown is for this
   #buttons = element('div', 'record-actions');
   #form = element('div');
   #lead = element('p', 'panel-lead');
   #outcome = element('p', 'outcome');
 
-  constructor(memory) {
+  /** @param {() => void} lock forget the key */
+  constructor(memory, lock) {
     this.#memory = memory;
+    this.#lock = lock;
     this.#outcome.setAttribute('role', 'status');
     this.element.append(this.#lead, this.#buttons, this.#form, this.#outcome);
   }
@@ -28,7 +31,7 @@ export class PassphraseSection {
       ? `${t('passphrase.encrypted')} ${t('passphrase.inTheClear')}`
       : t('passphrase.plain');
     this.#buttons.replaceChildren(...(encrypted
-      ? [button(t('passphrase.change'), 'quiet', () => this.#set()), button(t('passphrase.remove'), 'quiet', () => this.#remove())]
+      ? [button(t('passphrase.lockNow'), 'quiet', this.#lock), button(t('passphrase.change'), 'quiet', () => this.#set()), button(t('passphrase.remove'), 'quiet', () => this.#remove())]
       : [button(t('passphrase.set'), 'quiet', () => this.#set())]));
   }
 

@@ -9,7 +9,6 @@ import { askingButton } from '../page/ask.js';
 import { DeleteSection } from './delete_section.js';
 import { ModelsSection } from './models_section.js';
 import { PassphraseSection } from './passphrase_section.js';
-import { PoliciesSection } from './policies_section.js';
 
 const SEE_HERE = ' See Settings, Storage.';
 
@@ -18,20 +17,21 @@ export class StoragePanel {
   #place = element('p');
   #counts = element('dl', 'counts');
   #sizes = element('p', 'panel-lead');
+  #kept = element('div', 'record-actions');
   #unreadable = element('div', 'record-actions');
   #uncompacted = element('p', 'panel-lead');
   #suspicion = element('div', 'record-actions');
   #sections;
 
-  constructor(root, memory) {
+  /** @param {HTMLElement} root @param {any} memory @param {{page: {lock: () => void}}} given `lock`: forget the key */
+  constructor(root, memory, { page }) {
     this.#memory = memory;
     const about = section(t('stored.title'));
-    about.append(this.#place, this.#counts, this.#suspicion, this.#unreadable, this.#uncompacted, this.#sizes);
+    about.append(this.#place, this.#counts, this.#suspicion, this.#unreadable, this.#uncompacted, this.#sizes, this.#kept);
     this.#sections = [
-      { title: t('stored.passphrase'), part: new PassphraseSection(memory) },
+      { title: t('stored.passphrase'), part: new PassphraseSection(memory, page.lock) },
       { title: t('stored.export'), part: new ExportSection(memory) },
       { title: t('stored.import'), part: new ImportSection(memory) },
-      { title: t('stored.policies'), part: new PoliciesSection(memory) },
       { title: t('stored.models'), part: new ModelsSection(() => this.#measure()), whileLocked: true },
       { title: t('deletion.delete'), part: new DeleteSection(memory), whileLocked: true },
     ].map(({ title, ...rest }) => {
@@ -58,7 +58,13 @@ export class StoragePanel {
   }
 
   async #measure() {
-    this.#sizes.textContent = describeSizes(await storageSizes());
+    const [sizes, kept] = await Promise.all([storageSizes(), this.#memory.keptPages()]);
+    this.#sizes.textContent = describeSizes(sizes, kept.bytes);
+    const shown = kept.bytes ? t('stored.kept', { size: formatBytes(kept.bytes), most: formatBytes(kept.most) }) : '';
+    warn(this.#kept, shown, (problem) => {
+      const remove = () => this.#memory.removeKeptPages().then(() => this.#measure()).catch((error) => problem.say(error));
+      return askingButton(t('stored.keptDelete'), () => t('stored.keptAsk'), t('forms.delete'), remove);
+    });
   }
 
   hide() {}
@@ -101,10 +107,11 @@ async function storageSizes() {
   return { models: modelBytes, memory: usageDetails?.indexedDB ?? null, page: usageDetails?.caches ?? null, rest };
 }
 
-function describeSizes({ models, memory, page, rest }) {
+/** @param {any} sizes @param {number|null} kept bytes of what the model has read, which the memory's have in them */
+function describeSizes({ models, memory, page, rest }, kept) {
   const parts = [t('stored.sizeModels', { size: formatBytes(models) })];
-  if (memory === null) parts.unshift(t('stored.sizeAll', { size: formatBytes(rest) }));
-  else parts.unshift(t('stored.sizeMemory', { size: formatBytes(memory) }));
+  if (memory === null) parts.unshift(t('stored.sizeAll', { size: formatBytes(Math.max(rest - (kept ?? 0), 0)) }));
+  else parts.unshift(t('stored.sizeMemory', { size: formatBytes(Math.max(memory - (kept ?? 0), 0)) }));
   if (page) parts.push(t('stored.sizePage', { size: formatBytes(page) }));
   return parts.join(' ');
 }

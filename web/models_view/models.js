@@ -22,7 +22,10 @@ export class Models {
   address;
   /** What changes how the model answers. */
   adapters;
-  /** @type {(files: File[]) => Promise<void>} throws where the engine could not run the model of these files */
+  /**
+   * What people call the model of these files, `stem` being that of their name; throws where the engine could not run it.
+   * @type {(files: File[], stem: string) => Promise<{title: string, licence: string}>}
+   */
   check;
   #notices;
   #onChange;
@@ -31,7 +34,7 @@ export class Models {
 
   /**
    * @param {import('../page/notices.js').Notices} notices
-   * @param {{check: (files: File[]) => Promise<void>, onChange: () => void, attach: (files: File[]) => void,
+   * @param {{check: Models['check'], onChange: () => void, attach: (files: File[]) => void,
    *   panel: {open: () => Promise<void>, leave: () => void}}} page `check` as above; `onChange`: another model was chosen;
    *   `attach`: files that are no models were dropped; `panel`: shows Settings, Model, and leaves it where it covers the chat
    */

@@ -50,7 +50,7 @@ export class ModelsView {
     const find = (name) => part(root, `.models-${name}`, HTMLElement);
     this.#parts = {
       advice: find('advice'), kept: find('kept'), adding: find('adding'), hub: part(root, '.models-hub', HTMLDetailsElement), offered: find('offered'),
-      asking: find('asking'), progress: find('progress'), words: find('progress-words'),
+      asking: find('asking'), unreachable: find('unreachable'), progress: find('progress'), words: find('progress-words'),
       bar: part(root, '.models-progress progress', HTMLProgressElement), room: find('room'),
       file: part(root, 'input[type=file]', HTMLInputElement),
     };
@@ -94,9 +94,10 @@ export class ModelsView {
     await this.#try(async () => {
       if (given.some(({ name }) => OF_ADAPTERS.test(name))) return this.#addAdapter(given);
       await mustBeModels(given);
-      const { title, files } = joinFiles(given);
+      const { stem, files } = joinFiles(given);
+      let known;
       try {
-        await this.#page.check(files);
+        known = await this.#page.check(files, stem);
       } catch (error) {
         if (error.name !== 'AdapterFileError') throw error;
         return this.#addAdapter(given);
@@ -104,7 +105,7 @@ export class ModelsView {
       askToPersist();
       let chosen;
       try {
-        const kept = await this.#keeper.importFiles(files, title);
+        const kept = await this.#keeper.importFiles(files, known);
         chosen = kept?.sha256;
       } catch (error) {
         if (error.name !== 'NoRoomError') throw error;
@@ -180,11 +181,17 @@ export class ModelsView {
         }
       }));
       await this.#show();
+      if (this.#isUnreachable) return;
       if (problems.length) throw userError('DownloadError', problems[0].message);
     } finally {
       this.#asking = false;
       this.#parts.asking.hidden = true;
     }
+  }
+
+  /** Not one model is known: there is no network. */
+  get #isUnreachable() {
+    return this.#listed.size > 0 && [...this.#listed.values()].every((said) => said === 'unknown');
   }
 
   #showOffered(brought) {
@@ -195,6 +202,9 @@ export class ModelsView {
       const there = typeof listed === 'object' ? brought.find(({ sha256 }) => sha256 === listed.sha256) : null;
       return there?.complete ? null : this.#offeredRow(catalog, entry, listed, there?.have ?? 0);
     });
+    this.#parts.unreachable.hidden = !this.#isUnreachable;
+    if (this.#isUnreachable) this.#parts.unreachable.textContent = t('models.unreachable', { host: new URL(catalog.hub).host });
+    this.#parts.offered.hidden = this.#isUnreachable;
     this.#parts.offered.replaceChildren(...rows.filter((row) => row !== null));
     const offered = catalog.models.flatMap((entry) => {
       const listed = this.#listed.get(entry.name);
@@ -275,6 +285,7 @@ function skeleton() {
       <summary>${t('models.hub')}</summary>
       <p class="models-privacy">${t('models.privacy')}</p>
       <p class="models-asking" role="status" hidden>${t('models.asking')}</p>
+      <p class="models-unreachable" role="status" hidden></p>
       <ul class="models-offered" aria-label=${t('models.offered')}></ul>
       <form>
         <label for="models-named">${t('models.named')}</label>

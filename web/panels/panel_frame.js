@@ -4,7 +4,7 @@ import { icon } from '../common/icon.js';
 import { button, element, part, ProblemLine } from '../page/dom.js';
 import { userError } from '../common/user_error.js';
 import { passphraseInput } from '../page/edit_form.js';
-import { SectionForm } from '../memory_view/section_form.js';
+import { SectionForm } from '../page/section_form.js';
 import { PANELS } from './panels.js';
 
 const CHANGES_PAUSE_MS = 400;

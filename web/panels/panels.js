@@ -14,8 +14,8 @@
 /** @type {Record<string, Part[]>} by the panel's name, whose title is panel.NAME of the texts */
 export const PANELS = {
   learned: [
-    { name: 'learning', load: async () => (await import('../learning_view/learning_panel.js')).LearningPanel },
     { name: 'lessons', load: async () => (await import('../memory_view/learned_panel.js')).LearnedPanel },
+    { name: 'learning', load: async () => (await import('../learning_view/learning_panel.js')).LearningPanel },
     { name: 'routing', load: async () => (await import('../memory_view/routing_panel.js')).RoutingPanel },
     { name: 'map', load: async () => (await import('../memory_view/map_panel.js')).MapPanel },
     { name: 'log', load: async () => (await import('../memory_view/log_panel.js')).LogPanel },

@@ -26,11 +26,11 @@ export class ModelKeeper {
   }
 
   /**
-   * @param {File[]} files one, or all parts of a model in their order
+   * @param {File[]} files one, or all parts of a model in their order @param {{title: string, licence: string}} known
    * @returns {Promise<{sha256: string}|null>} null where it was stopped. Throws a userError: a NoRoomError where it cannot be kept
    */
-  importFiles(files, title) {
-    return this.#bring('file', title, (progress) => this.#worker.importFiles(files, title, progress));
+  importFiles(files, known) {
+    return this.#bring('file', known.title, (progress) => this.#worker.importFiles(files, known, progress));
   }
 
   stop() {

@@ -5,14 +5,14 @@ import { readFacts } from './model_store.js';
 
 /**
  * @param {string|File[]|null} chosen the sha256 of a model that the user brought, or files to read as they are
- * @returns {Promise<{title: string|null, url?: string, blobs?: File[], bytes?: number, sha256?: string, missing?: boolean}>}
+ * @returns {Promise<{title: string|null, stem?: string, url?: string, blobs?: File[], bytes?: number, sha256?: string, missing?: boolean}>}
  *   the model to load, as ModelSource takes it (model_source.js): what was chosen, or the first of models.json, with its size and
  *   checksums; `missing`: what was chosen is not kept any more. Throws a userError.
  */
 export async function chooseModel(chosen) {
   if (Array.isArray(chosen)) {
-    const { title, files } = joinFiles(chosen);
-    return { title, blobs: files, bytes: files.reduce((sum, { size }) => sum + size, 0) };
+    const { stem, files } = joinFiles(chosen);
+    return { title: null, stem, blobs: files, bytes: files.reduce((sum, { size }) => sum + size, 0) };
   }
   const facts = chosen ? await readFacts(chosen) : null;
   if (facts?.pieces) return facts;

@@ -17,13 +17,13 @@ export function partsOf(name) {
 /**
  * The files of one model, in their order. A file that is no part is a model by itself.
  * @param {File[]} files in any order
- * @returns {{title: string, files: File[]}} Throws a userError that names a part that is missing, or what is too much.
+ * @returns {{stem: string, files: File[]}} Throws a userError that names a part that is missing, or what is too much.
  */
 export function joinFiles(files) {
   const parts = partsOf(files[0].name);
   if (!parts) {
     if (files.length > 1) throw userError('FilesError', `${files[1].name} is another file than ${files[0].name}. Choose one model at a time: one file, or all parts of one.`);
-    return { title: files[0].name.replace(/\.gguf$/i, ''), files };
+    return { stem: files[0].name.replace(/\.gguf$/i, ''), files };
   }
   const stranger = files.find(({ name }) => !parts.names.includes(name));
   if (stranger) throw userError('FilesError', `${stranger.name} is no part of ${parts.stem}. Choose the parts of one model at a time.`);
@@ -34,7 +34,7 @@ export function joinFiles(files) {
     const more = missing.length > 1 ? ` (and ${missing.length - 1} more)` : '';
     throw userError('FilesError', `Part ${number} of ${parts.names.length} of this model is missing: ${first}${more}. Choose all parts at once.`);
   }
-  return { title: parts.stem, files: /** @type {File[]} */ (found) };
+  return { stem: parts.stem, files: /** @type {File[]} */ (found) };
 }
 
 /** Throws a userError for a file that does not begin like a GGUF, before more of it is read. @param {File[]} files */

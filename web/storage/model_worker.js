@@ -43,16 +43,16 @@ Comlink.expose({
 
   /**
    * Copy the files of a model that the user has: one, or all parts in their order.
-   * @param {File[]} files @param {string} title
+   * @param {File[]} files @param {{title: string, licence: string}} known
    * @returns {Promise<{sha256: string}|null>} null where it was stopped. Throws a NoRoomError where it cannot be kept.
    */
-  async importFiles(files, title, onProgress) {
+  async importFiles(files, known, onProgress) {
     await mustKeep();
     const { signal } = (stopping = new AbortController());
     let release;
     try {
       release = await lockModel(IMPORT, signal);
-      return await copy(files, title, onProgress, signal);
+      return await copy(files, known, onProgress, signal);
     } catch (error) {
       if (signal.aborted) return null;
       throw await noRoomOr(error, files.reduce((sum, { size }) => sum + size, 0));
@@ -71,7 +71,7 @@ async function mustKeep() {
 }
 
 /** Under a name of its own: what a model is called tells its checksum, which is known at the end. */
-async function copy(files, title, onProgress, signal) {
+async function copy(files, { title, licence }, onProgress, signal) {
   const bytes = files.reduce((sum, file) => sum + file.size, 0);
   const report = reporter(onProgress, bytes);
   const sums = await Sums.create(files.map(({ size }) => size));
@@ -91,7 +91,7 @@ async function copy(files, title, onProgress, signal) {
     const pieces = { bytes: PIECE, sha256: await sums.pieces() };
     const parts = files.map((file, index) => ({ name: file.name, bytes: file.size, sha256: sums.files[index] }));
     const sha256 = await sumOfParts(sums.files);
-    const model = { sha256, bytes, name, title, licence: '', source: files[0].name, parts, pieces };
+    const model = { sha256, bytes, name, title, licence, source: files[0].name, parts, pieces };
     release = await lockModel(sha256, signal);
     const known = await readFacts(sha256);
     if (!known?.pieces || !await findModel(known)) {

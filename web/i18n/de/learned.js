@@ -32,9 +32,9 @@ export const adapters = {
 };
 
 export const progress = {
-  answers: 'Qualität im Lauf der Zeit',
-  answersAbout: 'Balken zählen, was du zu den Antworten gesagt hast, und Antworten aus dem, was du beigebracht hast, denen du nicht widersprochen hast. Die Linie ist die Qualität aller Antworten: nach dem, was du gesagt hast, sonst nach Zeichen wie Anhalten, noch einmal Versuchen oder Wiederholung. Von Antworten, die älter als 30 Tage sind, bleiben nur beurteilte.',
-  answersEmpty: 'Noch wurde nichts beantwortet. Sobald es Antworten gibt, steht hier Tag für Tag, wie gut sie waren. Am meisten zählen Gut und Schlecht unter einer Antwort.',
+  answers: 'Qualität der Antworten, die du beurteilt hast',
+  answersAbout: 'Balken zählen, was du zu den Antworten gesagt hast, und Antworten aus dem, was du beigebracht hast, denen du nicht widersprochen hast. Die Linie ist die Qualität der Antworten, die du beurteilt hast: Gut ist 100 %, schlecht 0 %, und eine verbesserte, was du davon behalten hast. Was niemand beurteilt hat, zählt nicht.',
+  answersEmpty: 'Du hast noch keine Antwort beurteilt. Drück Gut oder Schlecht unter Antworten oder verbessere sie: Dann steht hier Tag für Tag, wie gut sie waren.',
   bad: 'schlecht',
   corrected: 'verbessert',
   day: 'Tag',
@@ -51,7 +51,7 @@ export const progress = {
   helped: 'aus dem, was du beigebracht hast',
   history: 'Was wann gelernt wurde',
   historyAbout: 'Jede Marke ist etwas Gelerntes. Ein Dreieck wurde verworfen.',
-  historyEmpty: 'Noch wurde nichts gelernt. Verbessere eine Antwort mit „Richtig wäre …“ oder bring etwas unter „Lektionen“ bei: Alles Gelernte wird hier zu einer Marke auf einer Zeitleiste.',
+  historyEmpty: 'Noch wurde nichts gelernt. Verbessere eine Antwort mit „Richtig wäre …“ oder bring etwas unter „Tatsachen“ bei: Alles Gelernte wird hier zu einer Marke auf einer Zeitleiste.',
   historyList: { one: 'Als Liste: {count} Ereignis', other: 'Als Liste: {count} Ereignisse' },
   historySaid: 'Von {first} bis {last}: {what}.',
   lane: '{name}: {count}',
@@ -59,11 +59,6 @@ export const progress = {
   loop_deep: 'Erfahrung',
   loop_instant: 'Sofort',
   loop_style: 'Stil',
-  part_coherent: 'zusammenhängend',
-  part_diverse: 'abwechslungsreich',
-  part_finished: 'vollständig',
-  part_fits: 'passt zur Frage',
-  part_new: 'neu',
   quality: 'Qualität',
   week: 'Woche ab',
 };

@@ -8,6 +8,7 @@ export const idle = {
 };
 
 export const learning = {
+  developers: 'Für Entwickler',
   looking: 'Das Gelernte wird angesehen …',
   now: 'Jetzt lernen',
 };

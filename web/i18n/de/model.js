@@ -53,6 +53,7 @@ export const models = {
   adapters: 'Adapter',
   adaptersAbout: 'Ein Adapter ist eine kleine Datei, die ändert, wie das Modell antwortet, ohne das Modell zu ändern.',
   add: 'Adapter hinzufügen',
+  addFile: 'Datei hinzufügen',
   adding: 'Der Adapter wird hinzugefügt',
   advice: { one: 'Dein Rechner kann {title} ausführen: {size}, etwa {count} Wort pro Sekunde, viel bessere Antworten.', other: 'Dein Rechner kann {title} ausführen: {size}, etwa {count} Wörter pro Sekunde, viel bessere Antworten.' },
   aFile: 'eine Datei',
@@ -105,6 +106,7 @@ export const models = {
   smaller: 'verkleinert, was {share} davon verändert hat',
   stop: 'Anhalten',
   title: 'Modelle',
+  unreachable: '{host} ist nicht zu erreichen. Darum sind keine Größen bekannt, und nichts lässt sich herunterladen. Prüfe deine Verbindung und öffne diese Liste noch einmal.',
   use: 'Benutzen',
 };
 

@@ -3,7 +3,7 @@ export const header = {
   loading: 'Lädt',
   menu: 'Gespräche',
   model: 'Das Modell und was es ausführt',
-  models: 'Modelle und Einstellungen',
+  models: 'Alle Modelle und Einstellungen',
 };
 
 export const pwa = {
@@ -60,7 +60,7 @@ export const loading = {
 export const notices = {
   dismiss: 'Ausblenden',
   lockedChat: 'Dieses Gespräch liegt im gesperrten Gedächtnis:',
-  lockedMemory: 'Das Gedächtnis ist gesperrt:',
+  lockedMemory: 'Das Gedächtnis ist gesperrt: Deine Gespräche und was du beigebracht hast, sind hier nicht bekannt.',
   newVersion: 'Eine neue Version ist da:',
   reload: 'neu laden',
   unlock: 'entsperren',

@@ -47,7 +47,7 @@ export const panel = {
   tab_answers: 'Antworten',
   tab_appearance: 'Aussehen',
   tab_learning: 'Lernen',
-  tab_lessons: 'Lektionen',
+  tab_lessons: 'Tatsachen',
   tab_log: 'Protokoll',
   tab_loops: 'Lernen',
   tab_map: 'Karte',

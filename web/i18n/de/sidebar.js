@@ -1,3 +1,10 @@
+export const lock = {
+  about: 'Deine Gespräche und was du Sonata beigebracht hast, sind verschlüsselt. Gib die Passphrase ein, um sie zu öffnen.',
+  holdsUp: 'Das Gedächtnis ist gesperrt. Bis du es entsperrst, kennt Sonata weder deine Gespräche noch was du beigebracht hast.',
+  title: 'Das Gedächtnis ist gesperrt',
+  without: 'Ohne Gedächtnis sprechen',
+};
+
 export const sidebar = {
   alike: 'Ähnliche Bedeutung',
   archive: 'Archivieren',

@@ -32,9 +32,9 @@ export const adapters = {
 };
 
 export const progress = {
-  answers: 'Quality over time',
-  answersAbout: 'Bars count what you said of the answers, and answers that came from what you taught and that you did not object to. The line is the quality of all answers: by what you said, and else by signs such as a stop, another try or repetition. Of answers older than 30 days only those that you judged are kept.',
-  answersEmpty: 'Nothing was answered yet. Once there are answers, this shows how good they were, day by day. Good and Bad below an answer count most.',
+  answers: 'Quality of the answers that you judged',
+  answersAbout: 'Bars count what you said of the answers, and answers that came from what you taught and that you did not object to. The line is the quality of the answers that you judged: good is 100%, bad 0%, and a corrected one what you kept of it. Answers that nobody judged are not in it.',
+  answersEmpty: 'You have judged no answer yet. Press Good or Bad below answers, or correct them: this shows then, day by day, how good they were.',
   bad: 'bad',
   corrected: 'corrected',
   day: 'Day',
@@ -51,7 +51,7 @@ export const progress = {
   helped: 'from what you taught',
   history: 'What was learned when',
   historyAbout: 'Each mark is something that was learned. A triangle was thrown away.',
-  historyEmpty: 'Nothing was learned yet. Correct an answer with “You should have said …”, or teach something under Lessons: each thing that is learned becomes a mark on a line of time here.',
+  historyEmpty: 'Nothing was learned yet. Correct an answer with “You should have said …”, or teach something under Facts: each thing that is learned becomes a mark on a line of time here.',
   historyList: { one: 'As a list: {count} event', other: 'As a list: {count} events' },
   historySaid: 'From {first} to {last}: {what}.',
   lane: '{name}: {count}',
@@ -59,11 +59,6 @@ export const progress = {
   loop_deep: 'Experience',
   loop_instant: 'At once',
   loop_style: 'Style',
-  part_coherent: 'coherent',
-  part_diverse: 'diverse',
-  part_finished: 'finished',
-  part_fits: 'fits the question',
-  part_new: 'new',
   quality: 'quality',
   week: 'Week from',
 };

@@ -8,6 +8,7 @@ export const idle = {
 };
 
 export const learning = {
+  developers: 'For developers',
   looking: 'Looking at what was learned…',
   now: 'Learn now',
 };

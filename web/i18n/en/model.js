@@ -53,6 +53,7 @@ export const models = {
   adapters: 'Adapters',
   adaptersAbout: 'An adapter is a small file that changes how the model answers, without changing the model.',
   add: 'Add an adapter',
+  addFile: 'Add a file',
   adding: 'Adding the adapter',
   advice: { one: 'Your computer can run {title}: {size}, about {count} word a second, much better answers.', other: 'Your computer can run {title}: {size}, about {count} words a second, much better answers.' },
   aFile: 'a file',
@@ -105,6 +106,7 @@ export const models = {
   smaller: 'made smaller, which changed {share} of it',
   stop: 'Stop',
   title: 'Models',
+  unreachable: '{host} cannot be reached, so no sizes are known and nothing can be downloaded. Check your connection, then open this list again.',
   use: 'Use',
 };
 

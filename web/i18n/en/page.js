@@ -3,7 +3,7 @@ export const header = {
   loading: 'Loading',
   menu: 'Chats',
   model: 'The model and what runs it',
-  models: 'Models and settings',
+  models: 'All models and settings',
 };
 
 export const pwa = {
@@ -60,7 +60,7 @@ export const loading = {
 export const notices = {
   dismiss: 'Dismiss',
   lockedChat: 'This conversation is in the locked memory:',
-  lockedMemory: 'The memory is locked:',
+  lockedMemory: 'The memory is locked: your chats and what you taught are not known here.',
   newVersion: 'A new version is ready:',
   reload: 'reload',
   unlock: 'unlock',

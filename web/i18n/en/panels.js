@@ -47,7 +47,7 @@ export const panel = {
   tab_answers: 'Answers',
   tab_appearance: 'Appearance',
   tab_learning: 'Learning',
-  tab_lessons: 'Lessons',
+  tab_lessons: 'Facts',
   tab_log: 'Log',
   tab_loops: 'Learning',
   tab_map: 'Map',

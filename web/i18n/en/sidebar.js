@@ -1,3 +1,10 @@
+export const lock = {
+  about: 'Your chats and what you taught Sonata are encrypted. Type the passphrase to open them.',
+  holdsUp: 'The memory is locked. Until you unlock it, Sonata knows neither your chats nor what you taught it.',
+  title: 'The memory is locked',
+  without: 'Chat without the memory',
+};
+
 export const sidebar = {
   alike: 'Similar in meaning',
   archive: 'Archive',

@@ -1,6 +1,6 @@
 /** A form that is always there, for one thing to do; it says how that went and keeps what was typed. */
-import { element, ProblemLine } from '../page/dom.js';
-import { labelled } from '../page/edit_form.js';
+import { element, ProblemLine } from './dom.js';
+import { labelled } from './edit_form.js';
 
 export class SectionForm {
   element = element('form', 'section-form');

@@ -1,0 +1,109 @@
+/** The lock of an encrypted memory: its field in the side bar, and what happens to a message that is sent while it is locked. */
+import { t } from '../i18n/i18n.js';
+import { iconOf } from './chat_rows.js';
+import { html, render } from '../vendor/lit-html/lit-html.js';
+import { isNoted } from '../memory/lock_note.js';
+import { passphraseInput } from '../page/edit_form.js';
+import { SectionForm } from '../page/section_form.js';
+
+const NAME = 'sonata-memory'; // as in py_core/memory/indexeddb.py
+
+export class MemoryLock {
+  #root;
+  #parts;
+  #onFree;
+  #memory = /** @type {import('../memory/client.js').Memory|null} */ (null);
+  #isTold = false; // by an engine
+  #isLocked = false;
+  #isAsking = false; // in the banner
+  #goesWithout = false; // messages are answered without the memory
+  #field = passphraseInput('current-password');
+  #form = new SectionForm(t('panel.unlock'), () => this.#unlock(), 'primary');
+
+  /**
+   * @param {HTMLElement} root in the side bar
+   * @param {{notices: import('../page/notices.js').Notices, banner: import('../page/banner.js').Banner,
+   *   drawer: import('./drawer.js').Drawer, composer: import('../chat/composer.js').Composer}} parts of the page
+   * @param {() => void} onFree messages that waited can be answered
+   */
+  constructor(root, parts, onFree) {
+    this.#root = root;
+    this.#parts = parts;
+    this.#onFree = onFree;
+    const head = document.createElement('div');
+    render(html`<h2>${iconOf('lock')}${t('lock.title')}</h2><p>${t('lock.about')}</p>`, head);
+    this.#form.addField(t('stored.passphrase'), this.#field);
+    root.append(head, this.#form.element);
+    isNoted(NAME).then((locked) => { if (locked && !this.#isTold) this.#show(true); });
+  }
+
+  /**
+   * What the engine says of its memory.
+   * @param {import('../memory/client.js').Memory} memory @param {'opening'|'ready'|'locked'} state
+   * @param {boolean} [isChat] whether the chat at the page's address is in it, unseen
+   */
+  use(memory, state, isChat = false) {
+    this.#memory = memory;
+    if (state === 'opening') return;
+    this.#isTold = true;
+    this.#show(state === 'locked');
+    this.#say(state === 'locked' ? t(isChat ? 'notices.lockedChat' : 'notices.lockedMemory') : null);
+  }
+
+  /** Whether messages must wait until the user has chosen what to do; if so, it asks. */
+  holdsUp() {
+    if (!this.#isLocked || this.#goesWithout) return false;
+    this.#isAsking = true;
+    this.#say(null); // the banner does
+    this.#parts.banner.show({ message: t('lock.holdsUp') }, [
+      { label: t('panel.unlock'), run: () => this.#ask() },
+      { label: t('lock.without'), run: () => this.#goWithout() },
+    ]);
+    return true;
+  }
+
+  #say(line) {
+    this.#parts.notices.say('locked', line, { label: t('notices.unlock'), run: () => this.#ask() });
+  }
+
+  #show(isLocked) {
+    const isNew = isLocked !== this.#isLocked;
+    this.#isLocked = isLocked;
+    this.#root.hidden = !isLocked;
+    if (!isNew) return;
+    if (isLocked) {
+      if (isFree(document.activeElement) && this.#field.checkVisibility() && matchMedia('(pointer: fine)').matches) this.#field.focus();
+      return;
+    }
+    const hadFocus = this.#root.contains(document.activeElement) || document.activeElement === document.body;
+    this.#field.value = '';
+    if (this.#isAsking) this.#parts.banner.hide();
+    this.#isAsking = this.#goesWithout = false;
+    this.#parts.drawer.chosen();
+    if (hadFocus) this.#parts.composer.focus();
+    this.#onFree();
+  }
+
+  #ask() {
+    this.#parts.drawer.show();
+    this.#field.focus();
+  }
+
+  #goWithout() {
+    this.#goesWithout = true;
+    this.#say(t('notices.lockedMemory'));
+    this.#onFree();
+  }
+
+  async #unlock() {
+    const memory = this.#memory;
+    await memory?.opened(); // the field is there before the engine is
+    await memory?.unlock(this.#field.value);
+    return '';
+  }
+}
+
+/** Nobody writes in it. */
+function isFree(active) {
+  return active === document.body || (active instanceof HTMLTextAreaElement && !active.value);
+}
