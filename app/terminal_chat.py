@@ -15,7 +15,7 @@ from rich.text import Text
 from app import terminal
 from app.agent_choice import UNROUTED
 from app.assistant import Assistant, Delta, Done, Reading, Thought
-from app.cli_attaching import attach_file
+from app.cli_attaching import attach_file, cited_words
 from app.cli_home import with_passphrase
 from app.conversation import ChangedElsewhere, Conversation, Event
 from app.exact_answers import Computed
@@ -264,11 +264,9 @@ def _who_answers(routed: Routed) -> str:
 
 def _read(material: Material) -> str:
     """What the model reads of the files, in words."""
-    places = dict[str, list[str]]()
-    for one in material.cited:
-        places.setdefault(one.name, []).append(one.place)
-    files = "; ".join(f"{name}: {', '.join(found)}" if any(found) else name for name, found in places.items())
-    return f"From {files}" + (" (found by words: the file is still being indexed)" if material.by_words else "")
+    return f"From {cited_words(material.cited)}" + (
+        " (found by words: the file is still being indexed)" if material.by_words else ""
+    )
 
 
 def _summary(done: Done) -> str:

@@ -121,6 +121,8 @@ def test_bos_is_added_where_the_file_says_so_and_no_bos_leaves_it_out(write_mode
     path = write_model({"tokenizer.ggml.add_bos_token": True})
     assert json.loads(printed(sonata("tokenize", "--model", path, stdin='["a", ""]'))) == [[1, 69], [1]]
     assert json.loads(printed(sonata("tokenize", "--no-bos", "--model", path, "a"))) == [69]
+    shown = printed(sonata("tokenize", "--no-bos", "--model", path, "a", terminal=True))
+    assert shown.splitlines() == ["     69  'a'", "1 token"]
     options = ["a", "--model", path, "--backend", "numpy", "--max-tokens", "2", "--json"]
     assert json.loads(printed(sonata("generate", "--raw", *options)))["prompt_tokens"] == [1, 69]
     assert json.loads(printed(sonata("generate", "--raw", "--no-bos", *options)))["prompt_tokens"] == [69]
