@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -107,6 +108,11 @@ def test_a_longer_context_than_the_model_was_trained_for_stretches_it(tiny: list
     made = json.loads(printed(sonata("generate", "a" * 500, "--raw", *tiny, "--context", "1024", "--json")))
     assert (len(made["tokens"]), made["reason"]) == (128, "length")
     assert_sentence(sonata("generate", "a", *tiny, "--context", "100000"), "trained for 512 tokens", "at most 32768")
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+    assert printed(sonata("--version")) == f"Sonata {project['version']}\n"
 
 
 def test_tokenize_goes_both_ways(tiny_path: Path) -> None:
