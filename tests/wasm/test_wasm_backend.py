@@ -10,7 +10,7 @@ import pytest
 
 from py_core.backends.base import BackendError
 from py_core.backends.wasm.host import WorkersRestartedError
-from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.backends.wasm.host_wasmtime import ABORT, WasmtimeHost
 from py_core.backends.wasm.kv_pages import KVPages
 from py_core.backends.wasm.layout import MATRIX_KINDS, Arena, Mode
 from py_core.formats.gguf import read_header
@@ -173,7 +173,11 @@ async def test_a_worker_that_fails_ends_the_others(tmp_path: Path, kernel_wasm, 
     def fail(*_: object) -> int:
         raise RuntimeError("its thread is gone")
 
-    monkeypatch.setattr(host._others[1], "call", fail)
-    with pytest.raises(RuntimeError, match="its thread is gone"):
-        await pair.prefilled(prompt(20))
-    host.close()
+    monkeypatch.setattr(host._first, "call", fail)
+    try:
+        with pytest.raises(RuntimeError, match="its thread is gone"):
+            await pair.prefilled(prompt(20))
+        assert any(host.peek(ABORT, 4)), "they are told to leave"
+    finally:
+        host.write(ABORT, bytes([1, 0, 0, 0]))  # else a mistake hangs instead of being seen
+        host.close()

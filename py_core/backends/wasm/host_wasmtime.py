@@ -24,7 +24,7 @@ _STACKS, _STACK_BYTES = 4096, 65536
 _MOST_PAGES = 65535
 _STAGING = 8 << 20
 _CONTROL = 1024
-_SPIN, _ABORT = _CONTROL + 4 * 3, _CONTROL + 4 * 4
+_SPIN, ABORT = _CONTROL + 4 * 3, _CONTROL + 4 * 4
 """Words of web/kernels/kernels.h: how long a worker spins at a barrier, 0 for the most; and that all leave it."""
 _SPIN_AGAIN = 8
 """Runs after which long spins are tried again, as in web/backends/wasm/kernel_worker.js."""
@@ -158,7 +158,7 @@ class WasmtimeHost:
         try:
             yield
         except BaseException:
-            self.write(_ABORT, (1).to_bytes(4, "little"))
+            self.write(ABORT, (1).to_bytes(4, "little"))
             raise
 
     def _place(self, address: int, nbytes: int) -> int:
