@@ -29,6 +29,7 @@ from app.idle_loops import idle_loops
 from app.idle_work import OnlyOne
 from app.learning_service import Learned
 from app.lesson_imprints import LessonError
+from app.memory_talk import Card, Offered
 from app.recalled import Recalled
 from app.routing_service import Routed
 from app.services import Services
@@ -224,6 +225,7 @@ async def _answer(
     status = console.status("")
     thinks = False
     routed: Routed | None = None
+    card: Card | None = None
     try:
         async for event in events:
             if thinks and isinstance(event, Delta | Done):
@@ -250,6 +252,10 @@ async def _answer(
             elif isinstance(event, Learned):
                 back = f"`sonata memory undo {event.lesson.id[:SHORT_ID]}` takes it back"
                 console.print(f"[dim]Learned in {event.milliseconds / 1000:.1f} s; {back}.[/dim]")
+            elif isinstance(event, Card):
+                card = event
+            elif isinstance(event, Offered):
+                console.print("[dim]To have this remembered, write it again after \u201cremember that\u201d.[/dim]")
             elif isinstance(event, Reading):
                 left = f", {event.seconds_left:.0f} s left" if event.seconds_left else ""
                 status.update(f"Reading {event.tokens_read:,} of {event.prompt_tokens:,} tokens{left}")
@@ -262,12 +268,21 @@ async def _answer(
                 console.print(f"[dim]{DELETED if event.turns is None else ADDED}[/dim]")
             elif isinstance(event, Done):
                 terminal.say("")
-                if summary := _summary(event):
-                    console.print(f"[dim]{summary}[/dim]")
+                for line in [_summary(event), *_card_lines(card)]:
+                    if line:
+                        console.print(f"[dim]{escape(line)}[/dim]")
     finally:
         status.stop()
         with contextlib.suppress(NotImplementedError):
             loop.remove_signal_handler(signal.SIGINT)
+
+
+def _card_lines(card: Card | None) -> list[str]:
+    """The lessons that an answer shows: those that were taught, or those of which one is to be chosen."""
+    if card is None or card.kind == "forgotten":
+        return []
+    lines = [f"{lesson.id[:SHORT_ID]}  {lesson.question} {lesson.answer}" for lesson in card.lessons]
+    return [*lines, "Say more of its words, or `sonata memory forget ID`."] if card.kind == "choose" else lines
 
 
 def _who_answers(routed: Routed) -> str:

@@ -255,6 +255,8 @@ def test_what_it_is_told_to_remember_it_says_when_it_is_asked_and_a_passphrase_p
     told = chat.say("remember that my dog is called Biscuit")
     assert re.search(r"Learned in [\d.]+ s; `sonata memory undo [0-9a-f]{8}` takes it back\.", told)
     assert "I will remember that." in told
+    listed = chat.say("What do you know about me?")
+    assert re.search(r"one thing:\n[0-9a-f]{8}  What is my dog called\? Your dog is called Biscuit\.", listed)
     chat.say("/new")  # a model as small as this one knows nothing by heart after another turn
     answer = chat.say("What is my dog called?")
     assert re.search(r"As you taught me: .*dog.* \(\d+% sure\)\n", answer)
