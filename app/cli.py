@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from dataclasses import asdict, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -86,6 +87,22 @@ app.add_typer(adapters_app, name="adapters")
 memory_app.add_typer(chats_app, name="chats")
 app.add_typer(memory_app, name="memory")
 notes = console(stderr=True)
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        say(f"Sonata {version('sonata')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    tell_version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """What goes before a command."""
+
 
 MAX_PROMPT_CHARS = 1 << 28
 """A context of a million tokens, each of 256 characters. What the model reads at most is known once it is loaded."""

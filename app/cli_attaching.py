@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from app.file_material import Cited
 from app.file_service import FileService
 from app.file_text import MOST_BYTES, FileError, shown_name, too_large
 from app.native_services import open_embedder
@@ -31,6 +33,14 @@ def bytes_of(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def cited_words(cited: Iterable[Cited]) -> str:
+    """What was read of files: each one's name with the places there."""
+    places = dict[str, list[str]]()
+    for one in cited:
+        places.setdefault(one.name, []).append(one.place)
+    return "; ".join(f"{name}: {', '.join(found)}" if any(found) else name for name, found in places.items())
 
 
 async def attach_file(files: FileService, session: str | None, path: Path) -> str:

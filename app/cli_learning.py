@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.progress import Progress, TaskID
 
-from app.asking import Asker
-from app.cli_attaching import FileOption, bytes_of, unstored_services
+from app.asking import Answer, Asker
+from app.cli_attaching import FileOption, bytes_of, cited_words, unstored_services
 from app.cli_home import HomeOption, NoMemoryOption, opened_learning, opened_services
 from app.cli_loading import (
     AutotuneOption,
@@ -28,13 +31,14 @@ from app.cli_loading import (
     PrecisionOption,
     load,
 )
+from app.cli_memory import SHORT_ID
 from app.cli_model_file import ModelOption
 from app.learning_service import Learned, LearningService
 from app.lesson_rows import LessonRow, lesson_rows, open_rows, problem_of_text
-from app.terminal import console, progress_bar, say
+from app.terminal import PRINTS_JSON, console, progress_bar, say, wants_json
 from py_core.backends.base import ContextFullError
 from py_core.learning.teaching import lesson_of
-from py_core.showing import shown, why_not_json
+from py_core.showing import one_line, shown, why_not_json
 
 notes = console(stderr=True)
 ASKED_TOKENS = 256
@@ -42,6 +46,14 @@ ASKED_TOKENS = 256
 NAMED = 10
 """Bad lines that the last sentence names."""
 WHICH = "Say what to teach: QUESTION ANSWER, one text, or --file FILE.jsonl."
+EXAMPLE = (
+    'Teach a sentence, as in `sonata teach "my dentist is Dr. Quill"`, or a question and its answer, as in '
+    '`sonata teach "Who is my dentist?" "Dr. Quill"`.'
+)
+
+
+Taught = Learned | str
+"""What was learned of a row, or why nothing could be."""
 
 
 class Loop(StrEnum):
@@ -66,13 +78,14 @@ def teach(
     precision: PrecisionOption = Precision.precise,
     autotune: AutotuneOption = True,
     context: ContextOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help=PRINTS_JSON)] = False,
 ) -> None:
-    """Teach answers: the next question gets them, in other words, too. Prints a JSON object a row.
+    """Teach answers: the next question gets them, in other words, too.
 
-    It has question, answer, states_ms (the model reads the answer), ms (it is learned, once that is done), nll_before
-    and nll_after (nats a token of the answer), the lesson's id, what it replaced, and whether it was known. Of one text
-    Sonata makes question and answer by rules. A row that cannot be taught has its line and an `error` that says what to
-    do; the others are taught all the same, and the exit status is 1.
+    Of one text Sonata makes question and answer by rules. A row that cannot be taught says what to do; the others are
+    taught all the same, and the exit status is 1. JSON has an object for each row: question, answer, states_ms (the
+    model reads the answer), ms (it is learned, once that is done), nll_before and nll_after (nats a token of the
+    answer), the lesson's id, what it replaced, and whether it was known; or its line and an `error`.
     """
     if (file is None) == (not texts):
         raise ValueError(WHICH)
@@ -84,16 +97,24 @@ def teach(
     if first.error and file is None:
         raise ValueError(first.error)
 
-    async def run() -> bool:
+    prints_json = wants_json(as_json)
+    tell = _print_taught if prints_json else partial(_say_taught, home=home)
+
+    async def run() -> tuple[int, list[int]]:
         loaded = await load(model, backend, precision, autotune, context)
         try:
             async with opened_learning(home, loaded, model) as learning:
                 with reading_told(learning):
-                    return await _teach_all(learning, first, rows)
+                    return await _teach_all(learning, first, rows, tell)
         finally:
             loaded.close()
 
-    if not asyncio.run(run()):
+    taught, bad = asyncio.run(run())
+    if bad:
+        which = ", ".join(map(str, bad[:NAMED])) + (f" and {len(bad) - NAMED:,} more" if len(bad) > NAMED else "")
+        lines = f"line {which} was" if len(bad) == 1 else f"lines {which} were"
+        see = ": see `error` there" if prints_json else ""
+        notes.print(f"{taught:,} learned; {lines} not{see}.", markup=False, soft_wrap=True)
         raise typer.Exit(1)
 
 
@@ -124,30 +145,48 @@ def _rows(file: Path | None, texts: list[str]) -> Iterator[LessonRow]:
             yield from lesson_rows(source)
 
 
-async def _teach_all(learning: LearningService, first: LessonRow, rest: Iterable[LessonRow]) -> bool:
-    """Whether all could be taught; which could not is said on stderr, too."""
+async def _teach_all(
+    learning: LearningService, first: LessonRow, rest: Iterable[LessonRow], tell: Callable[[LessonRow, Taught], None]
+) -> tuple[int, list[int]]:
+    """How many were taught, and the lines that could not be."""
     taught, bad = 0, list[int]()
     for row in (one for rows in ([first], rest) for one in rows):
-        told = await _teach_one(learning, row)
-        if "error" in told:
-            bad.append(row.line)
-        else:
+        made = await _teach_one(learning, row)
+        if isinstance(made, Learned):
             taught += 1
-        print(json.dumps(told), flush=True)
-    if bad:
-        which = ", ".join(map(str, bad[:NAMED])) + (f" and {len(bad) - NAMED:,} more" if len(bad) > NAMED else "")
-        lines = f"line {which} was" if len(bad) == 1 else f"lines {which} were"
-        notes.print(f"{taught:,} learned; {lines} not: see `error` there.", markup=False, soft_wrap=True)
-    return not bad
+        else:
+            bad.append(row.line)
+        tell(row, made)
+    return taught, bad
 
 
-async def _teach_one(learning: LearningService, row: LessonRow) -> dict[str, Any]:
+async def _teach_one(learning: LearningService, row: LessonRow) -> Taught:
     if row.error:
-        return {"line": row.line, "question": row.question, "error": row.error}
+        return row.error
     try:
-        return {"line": row.line} | taught_entry(await learning.teach(row.question, row.answer))
+        return await learning.teach(row.question, row.answer)
     except (ValueError, ContextFullError) as error:
-        return {"line": row.line, "question": row.question, "error": str(error)}
+        return str(error)
+
+
+def _print_taught(row: LessonRow, made: Taught) -> None:
+    told = taught_entry(made) if isinstance(made, Learned) else {"question": row.question, "error": made}
+    print(json.dumps({"line": row.line} | told), flush=True)
+
+
+def _say_taught(row: LessonRow, made: Taught, home: Path | None) -> None:
+    """What was learned, what it replaced, and how to take it back."""
+    if not isinstance(made, Learned):
+        return notes.print(f"[red]Line {row.line}:[/red] {escape(made)}", soft_wrap=True)
+    lesson, out = made.lesson, console()
+    out.print(f"[bold]{escape(one_line(lesson.question))}[/bold]", soft_wrap=True)
+    say(lesson.answer)
+    learned = "Learned." if made.is_new else "This was known already."
+    if made.replaced is not None:
+        learned += f" It takes the place of: {one_line(made.replaced.answer)}"
+    folder = f" --home {shlex.quote(str(home))}" if home else ""
+    back = f"`sonata memory undo {lesson.id[:SHORT_ID]}{folder}` takes it back."
+    out.print(f"[dim]{escape(learned)}\n{escape(back)}[/dim]", soft_wrap=True)
 
 
 def taught_entry(learned: Learned) -> dict[str, Any]:
@@ -176,7 +215,7 @@ def _lesson_of(texts: list[str]) -> LessonRow:
     if len(texts) == 2:
         return LessonRow(1, *texts)
     if (told := lesson_of(texts[0])) is None:
-        return LessonRow(1, error=f"{shown(texts[0])} tells nothing. Give a question and its answer, each in quotes.")
+        return LessonRow(1, error=f"{shown(texts[0])} tells nothing that could be asked for. {EXAMPLE}")
     return LessonRow(1, told.question, told.answer)
 
 
@@ -190,8 +229,10 @@ def ask(
         list[Loop] | None, typer.Option("--without", help="Leave out what this loop learned; may be given twice.")
     ] = None,
     why: Annotated[
-        bool,
-        typer.Option("--why", "--json", help="A list of objects: also which lesson answered, and how sure that is."),
+        bool, typer.Option("--why", help="Also what came nearest of what was taught, and how sure that is.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON list of objects: answers, and all that --why tells.")
     ] = False,
     max_tokens: Annotated[int, typer.Option(min=1, help="The most new tokens of an answer.")] = ASKED_TOKENS,
     file: FileOption = None,
@@ -204,16 +245,17 @@ def ask(
     draft: DraftOption = None,
     max_memory: MaxMemoryOption = None,
 ) -> None:
-    """Answer questions with what was learned; prints a JSON list of answers, in their order.
+    """Answer questions with what was learned.
 
     Each question is a conversation of its own, answered by the plain assistant with the likeliest tokens; nothing of it
-    is stored. With --file the answers come from these files. A question that cannot be answered has null in the list, a
-    sentence on standard error says why, and the exit status is 1.
+    is stored. With --file the answers come from these files. If the output goes to a file or another program, it is a
+    JSON list of answers, in their order; with --why, or --json, one of objects. A question that cannot be answered has
+    null there, a sentence on standard error says why, and the exit status is 1.
     """
     asked = _questions(questions)
     attached = [(path, bytes_of(path)) for path in file or ()]  # before the model is loaded
 
-    async def run() -> list[dict[str, Any]]:
+    async def run() -> list[Answer | str]:
         loaded = await load(model, backend, precision, autotune, context, draft=draft, max_memory=max_memory)
         try:
             if no_memory:
@@ -230,22 +272,46 @@ def ask(
         finally:
             loaded.close()
 
-    told = asyncio.run(run())
-    print(
-        json.dumps(
-            [{"question": q, **one} for q, one in zip(asked, told, strict=True)]
-            if why
-            else [one.get("answer") for one in told]
-        )
-    )
-    for question, one in zip(asked, told, strict=True):
-        if "error" in one:
-            notes.print(f"{shown(question)}: {one['error']}", markup=False, soft_wrap=True)
-    if any("error" in one for one in told):
+    given = list(zip(asked, asyncio.run(run()), strict=True))
+    if not wants_json(as_json):
+        for question, answer in given:
+            if isinstance(answer, Answer):
+                _say_answer(answer, question if len(given) > 1 else "", why)
+    elif why or as_json:
+        entries = [{"error": one} if isinstance(one, str) else one.entry() for _, one in given]
+        print(json.dumps([{"question": question, **entry} for question, entry in zip(asked, entries, strict=True)]))
+    else:
+        print(json.dumps([None if isinstance(one, str) else one.text for _, one in given]))
+    problems = [(question, one) for question, one in given if isinstance(one, str)]
+    for question, problem in problems:
+        notes.print(f"{shown(question)}: {problem}", markup=False, soft_wrap=True)
+    if problems:
         raise typer.Exit(1)
 
 
-async def _ask_all(asker: Asker, questions: list[str], attached: Sequence[tuple[Path, bytes]]) -> list[dict[str, Any]]:
+def _say_answer(answer: Answer, question: str, why: bool) -> None:
+    """The answer, and where it comes from. question: "" if only one was asked."""
+    out = console()
+    if question:
+        out.print(f"[bold]{escape(one_line(question))}[/bold]", soft_wrap=True)
+    say(answer.text)
+    lesson, nearest = answer.lesson, answer.nearest if why else None
+    told = []
+    if lesson is not None:
+        how = "Read from what you taught" if answer.read else "You taught this"
+        sure = f", {nearest.confidence:.0%} sure" if nearest and nearest.lesson.id == lesson.id else ""
+        told.append(f"{how}: {one_line(lesson.question)} (lesson {lesson.id[:SHORT_ID]}{sure})")
+    elif nearest is not None:
+        told.append(
+            f"Nearest lesson: {one_line(nearest.lesson.question)} ({nearest.confidence:.0%} sure that it is meant)"
+        )
+    if answer.cited:
+        told.append(f"From {cited_words(answer.cited)}")
+    for line in told:
+        out.print(f"[dim]{escape(line)}[/dim]", soft_wrap=True)
+
+
+async def _ask_all(asker: Asker, questions: list[str], attached: Sequence[tuple[Path, bytes]]) -> list[Answer | str]:
     if not attached:
         return await _answers(asker, questions)
     services = await unstored_services()
@@ -261,16 +327,17 @@ async def _ask_all(asker: Asker, questions: list[str], attached: Sequence[tuple[
         await services.close()
 
 
-async def _answers(asker: Asker, questions: list[str]) -> list[dict[str, Any]]:
-    found = []
+async def _answers(asker: Asker, questions: list[str]) -> list[Answer | str]:
+    """For each question its answer, or why there is none."""
+    found = list[Answer | str]()
     with progress_bar("Answering") as bar:
         for question in bar.track(questions):
             try:
                 if problem := problem_of_text(question):
                     raise ValueError(f"The question {problem}")
-                found.append((await asker.answer(question)).entry())
+                found.append(await asker.answer(question))
             except (ValueError, ContextFullError) as error:
-                found.append({"error": str(error)})
+                found.append(str(error))
     return found
 
 

@@ -177,10 +177,11 @@ def _gpu(backend: BackendChoice, autotune: bool, tiers: TierPolicy | None) -> pa
 def _kernels(backend: BackendChoice, precision: Precision, tiers: TierPolicy | None) -> partial[Any] | None:
     if backend not in (BackendChoice.wasm, BackendChoice.auto):
         return None
-    from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+    from py_core.backends.wasm.host_wasmtime import WasmtimeHost, default_workers
 
     try:
-        return partial(load_wasm, WasmtimeHost(kernel_path()), precision=precision, tiers=tiers)
+        host = WasmtimeHost(kernel_path(), default_workers())
+        return partial(load_wasm, host, precision=precision, tiers=tiers)
     except FileNotFoundError:
         if backend is BackendChoice.wasm:
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from app.cli_models import JsonOption, size_words
 from app.policy_words import PolicyWords, told_policies
 from app.stored_kinds import counted, counts
 from app.terminal import console, say
+from py_core.learning.gate_words import SMALL
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
@@ -89,27 +91,99 @@ def show(id: IdArgument, home: HomeOption = None, as_json: JsonOption = False) -
 
 @memory_app.command()
 def forget(
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID...", help="Ids of `sonata memory list`, or how they begin.")
+    given: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="WORDS...", help="Words of what was taught; or ids of `sonata memory list`."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Everything that was taught.")] = False,
     home: HomeOption = None,
     yes: YesOption = False,
 ) -> None:
-    """Forget what was taught: no answer uses it any more, and it is deleted from the files."""
-    if bool(ids) == every:
-        raise ValueError("Say what to forget: ids of `sonata memory list`, or --all.")
+    """Forget what was taught: no answer uses it any more, and it is deleted from the files.
+
+    Words find the lessons in whose question or answer all of them stand; older answers to the same question are
+    forgotten, too. If several fit, you are asked which.
+    """
+    if bool(given) == every:
+        raise ValueError("Say what to forget: words of it, ids of `sonata memory list`, or --all.")
 
     async def run() -> list[Lesson]:
         async with opened_memory(home) as memory:
-            found = await memory.lessons.all() if every else await _found(memory, ids or [])
-            if found and agreed(yes, f"Forget {_named(found)} for ever?"):
-                await memory.lessons.delete(*(lesson.id for lesson in found))
-                return found
-            return []
+            lessons = await memory.lessons.all()
+            if every:
+                found = lessons if lessons and agreed(yes, f"Forget {_named(lessons)} for ever?") else []
+            else:
+                found = _chosen(lessons, given or [], yes)
+            await memory.lessons.delete(*(lesson.id for lesson in found))
+            return found
 
     for lesson in asyncio.run(run()):
         say(f"Forgot {lesson.id[:SHORT_ID]}: {lesson.question}")
+
+
+def _chosen(lessons: Sequence[Lesson], given: Sequence[str], yes: bool) -> list[Lesson]:
+    """The lessons to forget, once that is agreed. given: ids or how they begin, or words. Raises ValueError where none
+    fits, or nobody can be asked which."""
+    meant = _with_words(lessons, " ".join(given))
+    try:
+        named = _of_ids(lessons, given)
+    except ValueError:
+        if not meant and all(any(lesson.id.startswith(id) for lesson in lessons) for id in given):
+            raise
+        named = []
+    if named and not [lesson for lesson in meant if lesson not in named]:
+        return named if agreed(yes, f"Forget {_named(named)} for ever?") else []
+    fits = [*named, *(lesson for lesson in meant if lesson not in named)]
+    if not fits:
+        raise ValueError(
+            f"Nothing that was taught has all words of {shown(' '.join(given))}, and no id begins so: "
+            "`sonata memory list` shows what was taught."
+        )
+    for number, lesson in enumerate(fits, 1):
+        older = len(_with_older(lessons, [lesson])) - 1
+        more = f" (and {older:,} older {'answer' if older == 1 else 'answers'})" if older else ""
+        say(f"{number}. {one_line(lesson.question)}\n   {one_line(lesson.answer)}{more}")
+    return _with_older(lessons, [fits[at] for at in _picked(len(fits), yes)])
+
+
+def _picked(count: int, yes: bool) -> list[int]:
+    """Which of so many that were listed to forget, from 0 on."""
+    if count == 1:
+        return [0] if agreed(yes, "Forget it for ever?") else []
+    if yes or not sys.stdin.isatty():
+        raise ValueError("Several fit: say more words, or the id of each as `sonata memory list` has it.")
+    typed = typer.prompt("Forget which for ever? Numbers, or all; Enter forgets none", "", show_default=False)
+    if typed.strip().lower() == "all":
+        return list(range(count))
+    picked = re.findall(r"[^\s,]+", typed)
+    if not all(one.isdecimal() and 1 <= int(one) <= count for one in picked):
+        raise ValueError(f"{shown(typed)} is not a list of numbers from 1 to {count}. Nothing was forgotten.")
+    return [int(one) - 1 for one in picked]
+
+
+def _with_words(lessons: Sequence[Lesson], text: str) -> list[Lesson]:
+    """The lessons in whose question or answer each word of a text stands that says something, or begins one. Of those
+    that replaced each other only the newest."""
+    words = _words(text)
+    wanted = [word for word in words if word not in SMALL] or words
+    fits = {}
+    for lesson in lessons:
+        there = _words(f"{lesson.question} {lesson.answer}")
+        if wanted and all(any(one.startswith(word) for one in there) for word in wanted):
+            fits[lesson.id] = lesson
+    return [lesson for lesson in fits.values() if lesson.replaced_by not in fits]
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[^\W_]+", text.casefold())
+
+
+def _with_older(lessons: Sequence[Lesson], found: Sequence[Lesson]) -> list[Lesson]:
+    """They, and all that they replaced."""
+    ids = {lesson.id for lesson in found}
+    while older := {lesson.id for lesson in lessons if lesson.replaced_by in ids} - ids:
+        ids |= older
+    return [lesson for lesson in lessons if lesson.id in ids]
 
 
 @memory_app.command()
@@ -238,8 +312,11 @@ def show_policies(
 
 
 async def _found(memory: Memory, given: Sequence[str]) -> list[Lesson]:
+    return _of_ids(await memory.lessons.all(), given)
+
+
+def _of_ids(lessons: Sequence[Lesson], given: Sequence[str]) -> list[Lesson]:
     """The lessons of ids, or of how they begin. Raises ValueError where there is none, or several."""
-    lessons = await memory.lessons.all()
     found = []
     for id in given:
         fits = [lesson for lesson in lessons if id and lesson.id.startswith(id.lower())]

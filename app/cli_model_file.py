@@ -17,7 +17,7 @@ from rich.table import Table
 
 from app.downloads import default_model_path
 from app.model_cache import model_path
-from app.terminal import console
+from app.terminal import PRINTS_JSON, console, say, wants_json
 from py_core.backends.fusion import fused_layers
 from py_core.formats.gguf import GGUFHeader, read_header
 from py_core.formats.source import WeightSource, open_source
@@ -25,6 +25,7 @@ from py_core.models.config import name_of, read_rope_factors
 from py_core.models.registry import describe_model
 from py_core.models.rotation import Rotation
 from py_core.showing import one_line, shown
+from py_core.tokenizers.base import Tokenizer
 from py_core.tokenizers.prompts import encode_text
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.vocabulary import TokenizerError
@@ -49,17 +50,23 @@ def tokenize(
     special: Annotated[bool, typer.Option("--special", help="Parse special tokens in the text.")] = False,
     model: ModelOption = None,
     no_bos: NoBosOption = False,
+    as_json: Annotated[bool, typer.Option("--json", help=PRINTS_JSON)] = False,
 ) -> None:
-    """Turn a JSON list of strings on standard input into a JSON list of id lists; with --decode the other way round.
+    """Turn a text, or a JSON list of strings on standard input, into tokens; with --decode lists of ids into strings.
 
-    The tokens that begin and end a text are added where the model's file wants them.
+    JSON is the list of ids of a text, and a list of such lists of standard input. The tokens that begin and end a text
+    are added where the model's file wants them.
     """
     header = asyncio.run(read_header(open_source(chosen_path(model))))
     tokenizer = tokenizer_from_gguf(header.metadata)
     if text is not None:
         if decode:
             raise ValueError("--decode reads lists of token ids from standard input: leave out the text.")
-        print(json.dumps(encode_text(tokenizer, text, special=special, bos=not no_bos)))
+        ids = encode_text(tokenizer, text, special=special, bos=not no_bos)
+        if wants_json(as_json):
+            print(json.dumps(ids))
+        else:
+            _say_tokens(tokenizer, ids)
         return
     try:
         given = json.load(sys.stdin)
@@ -73,7 +80,21 @@ def tokenize(
         if not _is_list_of(given, str):
             raise ValueError("Standard input must be a JSON list of strings.")
         made = [encode_text(tokenizer, each, special=special, bos=not no_bos) for each in given]
-    print(json.dumps(made))
+    if wants_json(as_json):
+        print(json.dumps(made))
+        return
+    for one in made:
+        if isinstance(one, str):
+            say(one)
+        else:
+            _say_tokens(tokenizer, one)
+
+
+def _say_tokens(tokenizer: Tokenizer, ids: list[int]) -> None:
+    """A line each, and one that ends the text."""
+    for id in ids:
+        say(f"{id:>7}  {shown(tokenizer.decode([id]))}")
+    say(f"{len(ids):,} {'token' if len(ids) == 1 else 'tokens'}")
 
 
 def info(model: ModelOption = None, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:

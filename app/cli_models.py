@@ -14,7 +14,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rich.table import Table
 
 from app.model_cache import ModelCache, StoredModel, model_path
-from app.model_catalog import GoneError, HubError, HubFile, read_catalog
+from app.model_catalog import Entry, GoneError, HubError, HubFile, read_catalog
 from app.model_pull import pull as pull_model
 from app.model_pull import wanted_model
 from app.model_report import model_report
@@ -44,32 +44,28 @@ def list_models(
     used, free = cache.usage()
     if as_json:
         facts = [_facts(model) for model in kept]
-        offered = [
-            {"name": entry.name, "title": entry.title, "licence": entry.licence, "good_at": entry.good_at}
-            | {"repository": entry.repository, "file": entry.file}
-            | _said(said.get(entry.name))
-            for entry in rest
-        ]
+        offered = [_offered_facts(entry) | _said(said.get(entry.name)) for entry in rest]
         broken_off = [{"name": part.name, "have": part.have, "size": part.size} for part in parts]
         report = {"models": facts, "parts": broken_off, "offered": offered, "used": used, "free": free}
         print(json.dumps(report))
         return
     good_at = {entry.name: entry.good_at for entry in catalog.entries}
-    table = Table("name", "size", "licence", "good at", "state")
-    for model in kept:
-        words = good_at.get(model.name, model.title)
-        table.add_row(*map(escape, (model.name, size_words(model.size), model.licence, words, "kept")))
+    have = {part.name: f"{size_words(part.have)} here" for part in parts}
+    rows = [(model.name, size_words(model.size), "kept", good_at.get(model.name, model.title)) for model in kept]
     for entry in rest:
         size, state = _state(said.get(entry.name))
-        part = next((part for part in parts if part.name == entry.name), None)
-        state = f"{size_words(part.have)} of it are here" if part else state
-        table.add_row(*map(escape, (entry.name, size, entry.licence, entry.good_at, state)))
-    listed = {entry.name for entry in rest}
-    for part in (part for part in parts if part.name not in listed):
-        whole = "" if part.size is None else size_words(part.size)
-        table.add_row(*map(escape, (part.name, whole, "", "", f"{size_words(part.have)} of it are here")))
+        rows.append((entry.name, size, have.pop(entry.name, state), entry.good_at))
+    for part in (part for part in parts if part.name in have):
+        rows.append((part.name, "" if part.size is None else size_words(part.size), have[part.name], ""))
+    table = Table("name", "size", "state", box=None, pad_edge=False, expand=True)
+    table.add_column("good at", ratio=1)  # what the others leave of the line
+    for column in table.columns:
+        column.no_wrap = True
+    for row in rows:
+        table.add_row(*map(escape, row))
     console().print(table)
     say(f"{size_words(used)} used in {cache.folder}, {size_words(free)} free.")
+    say("`sonata models info NAME` tells more, such as the licence.")
     if unasked := _first_problem(said.values()):
         notes.print(escape(unasked), soft_wrap=True)
 
@@ -132,10 +128,12 @@ def info(
     measure: Annotated[bool, typer.Option("--measure", help="Tell how fast it will be: runs another model.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a model is, what memory it needs on each backend, whether it fits, and how fast it will be."""
-    cache = ModelCache()
+    """Show what a model is, what memory it needs on each backend, whether it fits, and how fast it will be. Of one that
+    is not here yet: where it comes from, its licence, and what it is good at."""
+    stored, entry = ModelCache().find(model), read_catalog().find(model)
+    if entry is not None and stored is None and not Path(model).exists():
+        return _tell_of_offered(entry, as_json)
     path = model_path(Path(model))
-    stored = cache.find(model)
     report = asyncio.run(model_report(path, context, measure))
     facts: dict[str, Any] = _facts(stored) if stored else {"file": str(path), "size": open_source(path).size}
     if as_json:
@@ -144,6 +142,8 @@ def info(
     table = Table(show_header=False, title=escape(str(report["title"])))
     for key, value in facts.items():
         table.add_row(key, escape(size_words(float(value)) if key == "size" else str(value)))
+    if entry is not None:
+        table.add_row("good at", escape(entry.good_at))
     table.add_row("memory", size_words(report["memory"]) if report["memory"] else "unknown")
     for backend, need in report["backends"].items():
         words = need["problem"] or "fits: {total} for {context} tokens ({weights} weights, {pages} pages)".format(
@@ -172,6 +172,25 @@ def _facts(model: StoredModel) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _offered_facts(entry: Entry) -> dict[str, Any]:
+    return {"name": entry.name, "title": entry.title, "licence": entry.licence, "good_at": entry.good_at} | {
+        "repository": entry.repository, "file": entry.file,
+    }  # fmt: skip
+
+
+def _tell_of_offered(entry: Entry, as_json: bool) -> None:
+    """Of a model of the list that is not here yet."""
+    facts = _offered_facts(entry)
+    if as_json:
+        print(json.dumps(facts))
+        return
+    table = Table(show_header=False, title=escape(entry.title))
+    for key, value in facts.items():
+        table.add_row(key.replace("_", " "), escape(value))
+    console().print(table)
+    say(f"It is not here yet: `sonata models pull {entry.name}` downloads it.")
+
+
 def _said(said: HubFile | HubError | None) -> dict[str, Any]:
     """What the hub says of a model, for JSON."""
     if isinstance(said, HubFile):
@@ -180,10 +199,10 @@ def _said(said: HubFile | HubError | None) -> dict[str, Any]:
 
 
 def _state(said: HubFile | HubError | None) -> tuple[str, str]:
-    """A model's size and state, in words."""
+    """A model's size, and its state if it cannot be had, in words."""
     if isinstance(said, HubFile):
-        return size_words(said.size), "on the hub"
-    return "?", "gone from the hub" if isinstance(said, GoneError) else "not asked for"
+        return size_words(said.size), ""
+    return "?", "gone" if isinstance(said, GoneError) else ""
 
 
 def _first_problem(said: Iterable[HubFile | HubError]) -> str | None:

@@ -23,7 +23,7 @@ from app.routing_service import Reweighed
 from app.services import Services
 from app.trajectory_recorder import rated
 from py_core.learning.quality import kept_share
-from py_core.learning.teaching import Told, lesson_of
+from py_core.learning.teaching import NOTHING_TOLD, Told, lesson_of
 from py_core.memory.memory import Memory
 from py_core.memory.trajectories import Feedback as Opinion
 from py_core.memory.trajectories import Trajectory
@@ -109,7 +109,7 @@ class Feedback:
         Raises LessonError where there is nothing to remember."""
         told = lesson_of(text)
         if told is None:
-            raise LessonError("There is nothing to remember in this. Write a sentence, as: my dentist is Dr. Quill.")
+            raise LessonError(NOTHING_TOLD)
         return told
 
     async def remember(self, text: str) -> Learned:

@@ -15,8 +15,9 @@ from app.learning_service import Learned, LearningService
 from app.lesson_imprints import LessonError
 from app.services import Services
 from py_core.backends.base import BackendError
+from py_core.learning import german_statements as german
 from py_core.learning.memory_talk import Correct, Forget, ListLessons, asked_of_memory
-from py_core.learning.teaching import Told, lesson_of, told_by
+from py_core.learning.teaching import NOTHING_TOLD, Told, asked_to_remember, lesson_of, told_by
 from py_core.learning.worth_remembering import told_in_passing
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import Lesson, plain
@@ -72,7 +73,8 @@ async def talk(services: Services, text: str) -> Talked | None:
     told = told_by(text)
     asked = None if told else asked_of_memory(text)
     if not told and asked is None:
-        return None
+        language = "en" if asked_to_remember(text) else "de" if german.asked_to_remember(text) else ""
+        return Talked(_say("nothing", language)) if language else None
     try:
         with paused(services):
             if told:
@@ -175,6 +177,7 @@ _WORDS = {
         "several": "I will remember {count} things:",
         "corrected": "I have corrected that. When you ask \u201c{question}\u201d, I say now: {answer}",
         "untaught": "I could not remember that.",
+        "nothing": NOTHING_TOLD,
         "failed": "That did not work.",
         "forgotten": "I have forgotten what you taught me for \u201c{question}\u201d. You still see what was said in "
         "this chat, and the log keeps your questions; I no longer read any of it.",
@@ -192,6 +195,7 @@ _WORDS = {
         "several": "Ich merke mir {count} Dinge:",
         "corrected": "Das habe ich berichtigt. Auf die Frage \u201e{question}\u201c sage ich jetzt: {answer}",
         "untaught": "Das konnte ich mir nicht merken.",
+        "nothing": "Darin ist nichts zu merken. Schreib einen Satz wie: Mein Zahnarzt ist Dr. Quill.",
         "failed": "Das hat nicht geklappt.",
         "forgotten": "Ich habe vergessen, was du mir zu \u201e{question}\u201c beigebracht hast. Du siehst noch, "
         "was in "

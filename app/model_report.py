@@ -83,9 +83,9 @@ def _loaders() -> dict[str, BackendLoader]:
     except (BackendError, ImportError, OSError):
         pass  # no GPU
     try:
-        from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+        from py_core.backends.wasm.host_wasmtime import WasmtimeHost, default_workers
 
-        loaders["wasm"] = partial(load_wasm, WasmtimeHost(kernel_path()))
+        loaders["wasm"] = partial(load_wasm, WasmtimeHost(kernel_path(), default_workers()))
     except FileNotFoundError:
         loaders["numpy"] = load_numpy  # the kernels were never compiled here
     return loaders

@@ -7,6 +7,8 @@ Errors of usage are typer's, which escapes them, too.
 
 from __future__ import annotations
 
+import sys
+
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
 from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
@@ -14,10 +16,17 @@ from rich.segment import Segment
 
 from py_core.showing import plain
 
+PRINTS_JSON = "Print JSON, as is done anyway if the output goes to a file or another program."
+
 
 def say(text: object, end: str = "\n") -> None:
     """Write a text to standard output at once, as it is but for control characters."""
     print(plain(str(text)), end=plain(end), flush=True)
+
+
+def wants_json(as_json: bool) -> bool:
+    """Whether a command whose output other programs read prints JSON: with --json, or if no terminal shows it."""
+    return as_json or not sys.stdout.isatty()
 
 
 def console(stderr: bool = False) -> Console:

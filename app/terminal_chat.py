@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -15,8 +16,9 @@ from rich.text import Text
 from app import terminal
 from app.agent_choice import UNROUTED
 from app.assistant import Assistant, Delta, Done, Reading, Thought
-from app.cli_attaching import attach_file
+from app.cli_attaching import attach_file, cited_words
 from app.cli_home import with_passphrase
+from app.cli_memory import SHORT_ID
 from app.conversation import ChangedElsewhere, Conversation, Event
 from app.exact_answers import Computed
 from app.feedback import Feedback
@@ -27,6 +29,7 @@ from app.idle_loops import idle_loops
 from app.idle_work import OnlyOne
 from app.learning_service import Learned
 from app.lesson_imprints import LessonError
+from app.memory_talk import Card, Offered
 from app.recalled import Recalled
 from app.routing_service import Routed
 from app.services import Services
@@ -42,12 +45,20 @@ from py_core.sampling import SamplingParams
 with contextlib.suppress(ImportError):  # not on Windows
     import readline  # noqa: F401  - gives input() editing and history
 
-HELP = (
-    "/new starts over, /exit or Ctrl-D ends, Ctrl-C stops an answer. /retry answers the last message once more, "
-    "/continue goes on with an answer that was cut off. "
-    "/remember keeps the last answer for such messages. /agent NAME sends similar ones to another agent. "
-    "/adapter NAME answers with an adapter, /adapter with none. /file PATH attaches a file."
-)
+COMMANDS = {
+    "/new": "starts over",
+    "/retry": "answers the last message once more",
+    "/continue": "goes on with an answer that was cut off",
+    "/remember": "keeps the last answer for such messages",
+    "/agent NAME": "sends messages like the last one to another agent",
+    "/adapter NAME": "answers with an adapter, /adapter with none",
+    "/file PATH": "attaches a file",
+    "/exit": "or Ctrl-D ends, Ctrl-C stops an answer",
+}
+HELP = "\n".join(f"{command:15}{what}" for command, what in COMMANDS.items())
+HINT = "/help lists what can be typed here."
+_COMMAND = re.compile(r"/[^\W\d_]+")
+"""A line that is a command or is meant to be one: nothing but a slash and letters. All other lines are messages."""
 INDEXING_PATIENCE = 3.0
 """Seconds that the next message waits for a file to be indexed; a long one goes on in the background."""
 DELETED = "This conversation was deleted by another program. A new one begins."
@@ -77,7 +88,7 @@ def run_chat(
     runs_on = escape(f"{capabilities.backend} ({capabilities.adapter})")
     answers_with = f" with {escape(adapter)}" if adapter else ""
     console.print(f"[bold]{escape(model.config.name)}[/bold]{answers_with} on {runs_on}")
-    console.print(f"[dim]{HELP}[/dim]")
+    console.print(f"[dim]{HINT}[/dim]")
     for path in files:
         _attach(runner, services, conversation, console, path)
     while True:
@@ -121,8 +132,11 @@ def run_chat(
             except (AgentError, EmbedderError, StoreError) as error:
                 _warn(console, str(error))
         elif command:
+            again = {"/retry": conversation.retry, "/continue": conversation.continue_answer}.get(command)
+            if again is None and _COMMAND.fullmatch(command):
+                _warn(console, f"There is no {text.strip()}. {HINT}")
+                continue
             try:
-                again = {"/retry": conversation.retry, "/continue": conversation.continue_answer}.get(command)
                 runner.run(_answer(conversation, again() if again else conversation.respond(text), console, last))
             except (BackendError, ValueError) as error:
                 console.print(f"[red]{escape(str(error))}[/red]", soft_wrap=True)
@@ -211,6 +225,7 @@ async def _answer(
     status = console.status("")
     thinks = False
     routed: Routed | None = None
+    card: Card | None = None
     try:
         async for event in events:
             if thinks and isinstance(event, Delta | Done):
@@ -235,8 +250,12 @@ async def _answer(
             elif isinstance(event, Computed):
                 console.print(f"[dim]Computed: {escape(event.exact.working)}[/dim]")
             elif isinstance(event, Learned):
-                cost = f"{event.nll_before:.2f} nats a token before, {event.nll_after:.2f} now"
-                console.print(f"[dim]Learned in {event.milliseconds:.0f} ms: {cost}[/dim]")
+                back = f"`sonata memory undo {event.lesson.id[:SHORT_ID]}` takes it back"
+                console.print(f"[dim]Learned in {event.milliseconds / 1000:.1f} s; {back}.[/dim]")
+            elif isinstance(event, Card):
+                card = event
+            elif isinstance(event, Offered):
+                console.print("[dim]To have this remembered, write it again after \u201cremember that\u201d.[/dim]")
             elif isinstance(event, Reading):
                 left = f", {event.seconds_left:.0f} s left" if event.seconds_left else ""
                 status.update(f"Reading {event.tokens_read:,} of {event.prompt_tokens:,} tokens{left}")
@@ -249,30 +268,40 @@ async def _answer(
                 console.print(f"[dim]{DELETED if event.turns is None else ADDED}[/dim]")
             elif isinstance(event, Done):
                 terminal.say("")
-                console.print(f"[dim]{_summary(event)}[/dim]")
+                for line in [_summary(event), *_card_lines(card)]:
+                    if line:
+                        console.print(f"[dim]{escape(line)}[/dim]")
     finally:
         status.stop()
         with contextlib.suppress(NotImplementedError):
             loop.remove_signal_handler(signal.SIGINT)
 
 
+def _card_lines(card: Card | None) -> list[str]:
+    """The lessons that an answer shows: those that were taught, or those of which one is to be chosen."""
+    if card is None or card.kind == "forgotten":
+        return []
+    lines = [f"{lesson.id[:SHORT_ID]}  {lesson.question} {lesson.answer}" for lesson in card.lessons]
+    return [*lines, "Say more of its words, or `sonata memory forget ID`."] if card.kind == "choose" else lines
+
+
 def _who_answers(routed: Routed) -> str:
     """How sure the router is of an agent says nothing of the plain assistant, or of one that was not decided anew."""
     decided = routed.decision.reason in ("examples", "wording", "correction")
-    return f"{routed.agent.title}, {routed.decision.confidence:.0%} sure" if decided else routed.agent.title
+    sure = f" (chosen with {routed.decision.confidence:.0%} certainty; /agent NAME corrects it)" if decided else ""
+    return f"{routed.agent.title}{sure}"
 
 
 def _read(material: Material) -> str:
     """What the model reads of the files, in words."""
-    places = dict[str, list[str]]()
-    for one in material.cited:
-        places.setdefault(one.name, []).append(one.place)
-    files = "; ".join(f"{name}: {', '.join(found)}" if any(found) else name for name, found in places.items())
-    return f"From {files}" + (" (found by words: the file is still being indexed)" if material.by_words else "")
+    return f"From {cited_words(material.cited)}" + (
+        " (found by words: the file is still being indexed)" if material.by_words else ""
+    )
 
 
 def _summary(done: Done) -> str:
-    parts = [f"{done.new_tokens} tokens, {done.decode_tok_s:.1f} tok/s"]
+    """What an answer took, and why it ended; "" for one that no model wrote."""
+    parts = [f"{done.new_tokens} tokens, {done.decode_tok_s:.1f} tok/s"] if done.new_tokens else []
     if done.reason == "stopped":
         parts.append("stopped; /continue goes on")
     elif done.reason == "length":

@@ -29,17 +29,25 @@ class Keyboard(io.TextIOWrapper):
         return True
 
 
+class Screen(io.StringIO):
+    """Standard output of a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def sonata(*arguments: str | Path, stdin: str = "", terminal: bool = False) -> Result:
     """What the program does with these arguments, in this process: the same `main`, without the second of a start.
 
-    terminal: `stdin` is typed there.
+    terminal: `stdin` is typed there, and what is printed is shown there.
     """
     command = ["sonata", *map(str, arguments)]
-    out, err = io.StringIO(), io.StringIO()
+    out, err = (Screen if terminal else io.StringIO)(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", command)
         patch.setattr(typer.main, "get_command", _commands)
         patch.setattr(sys, "stdin", (Keyboard if terminal else io.TextIOWrapper)(io.BytesIO(stdin.encode()), "utf-8"))
+        patch.setenv("TERM", "dumb")  # else a terminal gets colours
         patch.setenv("COLUMNS", "80")  # else tables are as wide as the terminal that the tests run in
         try:
             cli.main()

@@ -29,8 +29,7 @@ class DyingHost(WasmtimeHost):
 
     def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
         if self._failing is None:
-            end = address + memoryview(data).nbytes
-            self._unanswered.append((address, bytes(self._memory.read(self._store, address, end))))
+            self._unanswered.append((address, self.peek(address, memoryview(data).nbytes)))
             super().write(address, data)
 
     async def upload(self, source, jobs: Sequence[RepackJob], progress: Progress | None) -> None:

@@ -36,7 +36,7 @@ NATIVE_ONLY = (
     *("app/site_headers.py", "app/style/", "app/terminal", "app/training/", "app/waiting_line.py"),
     *("app/bench_patterns.py", "app/bench_plots.py", "app/logits_job.py", "app/perplexity.py"),
     *("app/models.toml", "app/template_renderer.py"),
-    *("py_core/adapters/merging.py", "py_core/backends/wasm/host_wasmtime.py", "py_core/backends/wasm/module.py"),
+    *("py_core/adapters/merging.py", "py_core/backends/wasm/host_wasmtime.py"),
     *("py_core/backends/webgpu/host_wgpu.py", "py_core/draft_loading.py", "py_core/formats/format_choice.py"),
     *("py_core/hnsw/wasmtime_kernel.py", "py_core/memory/sqlite.py", "py_core/routing/embedder_onnx.py"),
     "py_core/tokenizers/template_renderer_wasmtime.py",

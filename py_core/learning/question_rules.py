@@ -44,7 +44,7 @@ def question_of(statement: str) -> str:
         return _about(words) if asked.startswith(_ABOUT) else f"{asked[:-1]} {_inner(words[:lead])}?"
     at = _verb_at(words)
     if at is None:
-        return _about(words)
+        return _about(re.split(r"(?<!\d)\s*[:=]\s*(?=\w)", statement)[0].split() or words)
     subject, verb, rest = _inner(words[:at]), words[at].lower(), words[at + 1 :]
     if not rest and verb not in THIRD_PERSON:
         return _about(words[:at])
@@ -72,6 +72,11 @@ def is_statement(text: str) -> bool:
     words = text.split()
     at = _verb_at(words)
     return at is not None and at + 1 < len(words) and not _lead(words)
+
+
+def has_verb(statement: str) -> bool:
+    """Whether a verb that the rules know stands behind a subject."""
+    return _verb_at(statement.split()) is not None
 
 
 def _lead(words: list[str]) -> int:

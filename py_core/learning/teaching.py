@@ -13,9 +13,10 @@ import re
 from dataclasses import dataclass
 
 from py_core.learning import german_statements as german
-from py_core.learning.question_rules import is_statement, question_of
+from py_core.learning.question_rules import has_verb, is_statement, question_of
 from py_core.learning.statement_words import BASES, BE, MODALS, PAST, words_of
 
+NOTHING_TOLD = "There is nothing to remember in this. Write a sentence, as: my dentist is Dr. Quill."
 _BEGINNING = re.compile(
     r"^\s*(?:(?:please|hey|ok|okay|sonata|and|also)[\s,]+)*(?:(?:can|could|will|would)\s+you\s+(?:please\s+)?)?"
     r"(?:please\s+)?(?:remember|memorise|memorize|learn|note|keep in mind|bear in mind|don't forget|do not forget"
@@ -41,6 +42,14 @@ _ANSWER_TO = re.compile(
 )
 _Q_AND_A = re.compile(r"^(?:q|question)\s*:\s*(?P<q>.+?)\s*(?:a|answer)\s*:\s*(?P<a>.+)$", re.IGNORECASE | re.DOTALL)
 _QUESTION_FIRST = re.compile(r"^(?P<q>[^?]{3,}\?)\s*(?P<a>\S.*)$", re.DOTALL)
+_HELLO = (
+    r"(?:hello|hi|hey|good\s+(?:morning|afternoon|evening|day|night)|thanks|thank\s+you(?:\s+(?:so|very)\s+much)?|bye"
+    r"|goodbye|hallo|guten\s+(?:morgen|tag|abend)|gute\s+nacht|danke)(?:\s+(?:there|again|everyone|all|sonata)\b)?"
+)
+_GREETED = re.compile(rf"^(?:{_HELLO}\s*(?:[,.!]+\s*|$))+", re.IGNORECASE)
+_GREETING_OF_ONE = re.compile(rf"{_HELLO}\s+\w+", re.IGNORECASE)
+_PAIR = re.compile(r"[^\W\d]\w*\s*[:=]\s*\w")
+"""A name and its value: "wifi: blue-tiger-9"."""
 _CONTRACTIONS = (
     (r"\b(I)['\u2019]m\b", r"\1 am"), (r"\b(I|you|we|they)['\u2019]ve\b", r"\1 have"),
     (r"\b(you|we|they)['\u2019]re\b", r"\1 are"),
@@ -110,20 +119,38 @@ def _facts(statement: str) -> list[str]:
 
 
 def lesson_of(text: str, language: str = "") -> Told | None:
-    """The question and the answer of what a person tells. None where there is no word or number. language: "de", or
-    what the words look like."""
-    statement = _BEGINNING.sub("", " ".join(text.split()), count=1).strip(" \"“”'")
+    """The question and the answer of what a person tells. None if it tells nothing of anything: a greeting, a single
+    word, a question without its answer. language: "de", or what the words look like."""
+    whole = _GREETED.sub("", " ".join(text.split()).strip(" \"“”'"), count=1)
+    statement = _GREETED.sub("", _BEGINNING.sub("", whole, count=1).strip(" \"“”'"), count=1)
     if not re.search(r"\w", statement):
         return None
     for pattern in (_Q_AND_A, _WHEN_ASKED, _ANSWER_TO, _QUESTION_FIRST):
         if (found := pattern.match(statement)) and re.search(r"\w", found["q"]) and re.search(r"\w", found["a"]):
             return Told(_asked(found["q"]), _said(found["a"]))
+    for contraction, words in _CONTRACTIONS:
+        statement = re.sub(contraction, words, statement, flags=re.IGNORECASE)
+    if not _tells_something(statement):
+        return None
     if language == "de" or german.is_german(statement):
         return Told(german.question_of(statement), _said(german.flipped(statement)), "de")
-    for contraction, whole in _CONTRACTIONS:
-        statement = re.sub(contraction, whole, statement, flags=re.IGNORECASE)
     first = re.split(r"(?<=[^\s.][.!])\s+(?=[A-Z])", _without_titles(statement))[0].replace("\0", ".")
     return Told(question_of(first.rstrip(" .!")), _said(flipped(statement)))
+
+
+def _tells_something(statement: str) -> bool:
+    """Whether something is said of something. Three words are taken for that, since the rules do not know every verb.
+    Two are enough with a value: "code 4471", "dog Rex"."""
+    words = [word for word in statement.split() if re.search(r"\w", word)]
+    if statement.endswith("?") or _GREETING_OF_ONE.fullmatch(statement.rstrip(" .!")):
+        return False
+    if len(words) > 2 or _PAIR.search(statement) or has_verb(statement):
+        return True
+    if len(words) < 2:
+        return False
+    first, last = words
+    has_value = bool(re.search(r"\d", statement)) or (first[0].islower() and last[0].isupper())
+    return has_value or first.lower() in ("he", "she", "it")
 
 
 def flipped(statement: str) -> str:

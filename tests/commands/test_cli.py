@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -109,6 +110,11 @@ def test_a_longer_context_than_the_model_was_trained_for_stretches_it(tiny: list
     assert_sentence(sonata("generate", "a", *tiny, "--context", "100000"), "trained for 512 tokens", "at most 32768")
 
 
+def test_the_version_is_that_of_the_project() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+    assert printed(sonata("--version")) == f"Sonata {project['version']}\n"
+
+
 def test_tokenize_goes_both_ways(tiny_path: Path) -> None:
     texts = ["hello", "", "héllo 😀\n", "<|im_end|>"]
     ids = json.loads(printed(sonata("tokenize", "--model", tiny_path, stdin=json.dumps(texts))))
@@ -121,6 +127,8 @@ def test_bos_is_added_where_the_file_says_so_and_no_bos_leaves_it_out(write_mode
     path = write_model({"tokenizer.ggml.add_bos_token": True})
     assert json.loads(printed(sonata("tokenize", "--model", path, stdin='["a", ""]'))) == [[1, 69], [1]]
     assert json.loads(printed(sonata("tokenize", "--no-bos", "--model", path, "a"))) == [69]
+    shown = printed(sonata("tokenize", "--no-bos", "--model", path, "a", terminal=True))
+    assert shown.splitlines() == ["     69  'a'", "1 token"]
     options = ["a", "--model", path, "--backend", "numpy", "--max-tokens", "2", "--json"]
     assert json.loads(printed(sonata("generate", "--raw", *options)))["prompt_tokens"] == [1, 69]
     assert json.loads(printed(sonata("generate", "--raw", "--no-bos", *options)))["prompt_tokens"] == [69]

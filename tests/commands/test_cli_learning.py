@@ -139,8 +139,33 @@ def test_one_text_that_tells_something_becomes_a_question_and_its_answer(tiny: l
     (row,) = rows(_printed(sonata("teach", "remember that my dentist is Dr. Quill", *home, *tiny)))
     assert (row["question"], row["answer"]) == ("Who is my dentist?", "Your dentist is Dr. Quill.")
     assert json.loads(printed(sonata("ask", "Who is my dentist?", *home, *tiny))) == ["Your dentist is Dr. Quill."]
-    assert_sentence(sonata("teach", "?!", *home, *tiny), "tells nothing")
+    for text in ("?!", "hello"):
+        assert_sentence(sonata("teach", text, *home, *tiny), "tells nothing", "sonata teach")
     assert_sentence(sonata("teach", "a", "b", "c", *home, *tiny), "3 texts")
+
+
+def test_people_read_what_was_learned_and_where_an_answer_comes_from(tiny: list[str], home: list[str]) -> None:
+    printed(sonata("teach", "Where is the key?", "Under the mat.", *home, *tiny))
+    told = sonata("teach", "Where is the key?", "On the [red] hook.", *home, *tiny, terminal=True)
+    question, answer, learned, back = printed(told).splitlines()
+    assert (question, answer) == ("Where is the key?", "On the [red] hook.")
+    assert learned == "Learned. It takes the place of: Under the mat."
+    id, undo = lessons_of(home)[-1]["id"][:8], back.split("`")[1].split()[1:]
+    assert undo == ["memory", "undo", id, *home]
+    given = sonata(
+        *("ask", "where is the key", "What is [red]?", "--why", "--max-tokens", "40"), *home, *tiny, terminal=True
+    )
+    first, answer, source, *others = printed(given).splitlines()
+    assert (first, answer) == ("where is the key", "On the [red] hook.")
+    assert source.startswith(f"You taught this: Where is the key? (lesson {id}, ")
+    assert others[0] == "What is [red]?"
+    assert others[-1].startswith("Nearest lesson: Where is the key? (")
+    bad = sonata("teach", "--file", "-", *home, *tiny, stdin='{"question": "A?"}\n', terminal=True)
+    assert (bad.returncode, bad.stdout) == (1, "")
+    assert "Line 1: The answer is missing." in bad.stderr
+    assert json.loads(printed(sonata("ask", "Where is the key?", "--json", *home, *tiny, terminal=True)))[0]["lesson"]
+    printed(sonata(*undo, "--yes"))
+    assert [one["answer"] for one in lessons_of(home)] == ["Under the mat."]
 
 
 def test_the_newer_answer_wins_and_the_same_lesson_is_one(tiny: list[str], home: list[str]) -> None:

@@ -18,7 +18,7 @@ from py_core.memory.passphrase import set_passphrase
 from py_core.memory.policies import Policy
 from py_core.memory.revisions import Run
 from py_core.memory.schemas import SCHEMAS
-from tests.command_line import assert_sentence, printed, sonata
+from tests.command_line import Result, assert_sentence, printed, sonata
 
 DOG = Lesson("What is the name of my dog?", "Your dog is called Biscuit.", id="d09")
 OLD = Lesson("Where is the spare key?", "The spare key is under the mat.", id="a01d", replaced_by="a02d")
@@ -136,6 +136,35 @@ def test_forget_deletes_a_lesson_also_from_the_files(home: Path) -> None:
     assert "dog" in printed(sonata("memory", "forget", "d0", "--home", home, "--yes"))
     assert [lesson["id"] for lesson in listed(home, "--all")] == ["a01d", "a02d"]
     assert not any(b"Biscuit" in file.read_bytes() for file in home.iterdir())
+
+
+def test_forget_finds_lessons_by_words_and_asks_which_before_it_deletes(home: Path) -> None:
+    def forget(*words: str, typed: str = "", terminal: bool = True) -> Result:
+        return sonata("memory", "forget", *words, "--home", home, stdin=typed, terminal=terminal)
+
+    assert_sentence(forget("door", "code", typed="y\n"), "'door code'", "sonata memory list")
+    assert "Biscuit" in printed(forget("the", "name", "of", "my", "dog", typed="n\n"))
+    several = printed(forget("is", typed="\n"))
+    assert [line for line in several.splitlines() if line[:1].isdigit()] == [f"1. {DOG.question}", f"2. {KEY.question}"]
+    assert "(and 1 older answer)" in several
+    assert forget("is", typed="3\n").returncode == 1
+    for unasked in (forget("is", "--yes"), forget("is", terminal=False)):
+        assert "Several fit" in unasked.stderr
+    assert len(listed(home, "--all")) == 3
+    assert "Forgot d09" in printed(forget("is", typed="1\n"))
+    printed(forget("spare", "key", "--yes", terminal=False))
+    assert listed(home, "--all") == []
+    assert not any(b"spare" in file.read_bytes() for file in home.iterdir())
+
+
+def test_a_word_that_is_also_the_beginning_of_an_id_is_asked_about(home: Path) -> None:
+    async def teach(memory: Memory) -> None:
+        await memory.lessons.keep(Lesson("Where is d09?", "On the left.", id="ffff"))
+
+    with_memory(home, teach)
+    asked = sonata("memory", "forget", "d09", "--home", home, "--yes")
+    assert "Several fit" in asked.stderr
+    assert len(listed(home, "--all")) == 4
 
 
 def test_nothing_is_forgotten_where_nobody_can_be_asked(home: Path) -> None:

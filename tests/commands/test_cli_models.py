@@ -61,14 +61,19 @@ def test_the_list_says_what_the_hub_has_and_what_is_gone(hub: LocalHub, model: P
     assert (offered[QWEN]["size"], offered[QWEN]["gone"]) == (model.stat().st_size, False)
     assert (offered["phi-4-mini"]["size"], offered["phi-4-mini"]["gone"]) == (None, True)
     table = printed(sonata("models", "list"))
-    assert "0.5 MB" in table
-    assert "gone from the" in table
+    rows = {line.split()[0]: line for line in table.splitlines()}
+    assert rows[QWEN].split()[1:3] == ["0.5", "MB"]
+    assert rows["phi-4-mini"].split()[1:3] == ["?", "gone"]
+    assert len(rows) == len(table.splitlines()) == len(offered) + 3, "a line each, and three more"
     assert "free." in table
 
 
 def test_the_list_needs_no_hub(hub: LocalHub, monkeypatch: pytest.MonkeyPatch) -> None:
     printed(sonata("models", "list", "--offline"))
+    told = printed(sonata("models", "info", "phi-4-mini"))
     assert hub.listings == []
+    assert "MIT" in told
+    assert "sonata models pull phi-4-mini" in told
     monkeypatch.setenv("SONATA_HUB", "http://localhost:9")
     monkeypatch.setenv("SONATA_MODEL_HOSTS", "http://localhost:9")
     result = sonata("models", "list")

@@ -16,6 +16,7 @@ from app.lesson_imprints import LessonError
 from app.router_factory import RouterParts
 from app.services import Services
 from app.turn_details import turn_entries
+from py_core.learning.teaching import NOTHING_TOLD
 from py_core.loading import Model
 from py_core.memory.branches import Branches
 from py_core.memory.lessons import Lesson
@@ -196,8 +197,9 @@ async def test_what_cannot_be_judged_or_remembered_says_so(services: Services, f
     with pytest.raises(FeedbackError, match="cannot be judged"):
         await feedback.good("nothing")
     await feedback.take_back("nothing")
-    with pytest.raises(LessonError, match="nothing to remember"):
-        feedback.proposal(" ?! ")
+    for text in (" ?! ", "hello"):
+        with pytest.raises(LessonError, match="nothing to remember"):
+            feedback.proposal(text)
     assert feedback.proposal(DENTIST).question == ASKED
     assert await memory_of(services).lessons.all() == []
     services.learn_nothing("Learning is off for this model.")
@@ -240,6 +242,9 @@ async def test_what_cannot_be_remembered_is_answered_with_the_reason_and_nothing
     events = [event async for event in conversation.respond(text)]
     assert isinstance(events[0], Delta)
     assert events[0].text.startswith("I could not remember that. ")
+    refused, *_ = [event async for event in conversation.respond("Remember: hello")]
+    assert isinstance(refused, Delta)
+    assert refused.text == NOTHING_TOLD
     assert await memory_of(services).lessons.all() == []
 
 

@@ -49,7 +49,11 @@ TOLD = [
     ("Marek Lund is my godfather", "Who is my godfather?", "Marek Lund is your godfather."),
     ("Tilda plays the bassoon", "What does Tilda play?", "Tilda plays the bassoon."),
     ("next week Ann is on call", "Where is Ann next week?", "Next week Ann is on call."),
-    ("hunter2", "What do you know about hunter2?", "hunter2"),
+    ("Hi, my name is Anna", "What is my name?", "Your name is Anna."),
+    ("my door code 4471", "What do you know about my door code 4471?", "Your door code 4471."),
+    ("wifi: blue-tiger-9", "What do you know about wifi?", "wifi: blue-tiger-9"),
+    ("dog Rex", "What do you know about dog Rex?", "dog Rex"),
+    ("water boils", "What does water do?", "water boils"),
 ]  # fmt: skip
 
 
@@ -58,7 +62,14 @@ def test_a_statement_becomes_what_one_asks_and_what_the_assistant_says(text: str
     assert lesson_of(text) == Told(question, answer)
 
 
-@pytest.mark.parametrize("text", ["", " ?!", "remember", "Please remember that ...", "note:"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", " ?!", "remember", "Please remember that ...", "note:"),
+        *("hello", "remember that hello", "Hello there!", "hello Anna", "Good morning, thank you very much."),
+        *("Berlin", "New York", "hunter2", "9:40", "https://a.example", "my dog", "Who is my dentist?"),
+    ],
+)
 def test_where_nothing_is_told_there_is_no_lesson(text: str) -> None:
     assert lesson_of(text) is None
 
@@ -100,11 +111,9 @@ WORDS = st.sampled_from(SOME.split())
 
 
 @given(st.lists(WORDS, max_size=12).map(" ".join) | st.text(max_size=60))
-def test_any_text_with_a_letter_or_digit_gives_a_question_and_an_answer(text: str) -> None:
+def test_what_is_learned_of_any_text_can_be_asked_for_and_is_answered(text: str) -> None:
     told = lesson_of(text)
-    if told is None:
-        assert not any(sign.isalnum() for sign in text)
-    else:
+    if told is not None:
         assert told.question.endswith("?")
         assert any(sign.isalnum() for sign in told.question)
         assert told.answer.strip()

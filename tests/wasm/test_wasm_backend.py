@@ -10,10 +10,9 @@ import pytest
 
 from py_core.backends.base import BackendError
 from py_core.backends.wasm.host import WorkersRestartedError
-from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.backends.wasm.host_wasmtime import ABORT, WasmtimeHost
 from py_core.backends.wasm.kv_pages import KVPages
 from py_core.backends.wasm.layout import MATRIX_KINDS, Arena, Mode
-from py_core.backends.wasm.module import unshared
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.models.registry import describe_model
@@ -154,14 +153,31 @@ async def test_norms_in_another_format_are_named(tmp_path: Path, kernel_wasm) ->
         await open_pair(path, WasmtimeHost(kernel_wasm()))
 
 
-@pytest.mark.parametrize(
-    ("module", "why"),
-    [
-        (b"\0asm\2\0\0\0", "no WebAssembly"),
-        (b"\0asm\1\0\0\0", "import no memory"),
-        (b"\0asm\1\0\0\0\2\x07\1\1a\1b\0\0", "more than a memory"),
-    ],
-)
-def test_a_foreign_module_is_refused(module: bytes, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        unshared(module)
+async def test_several_workers_give_to_the_bit_what_one_gives(tmp_path: Path, kernel_wasm) -> None:
+    path = TinyLlama(layers=2).write(tmp_path / "tiny.gguf")
+    given = []
+    for workers in (1, 3):
+        host = WasmtimeHost(kernel_wasm(), workers)
+        pair = await open_pair(path, host)
+        ours, _ = await pair.prefilled(prompt(90))
+        logits = await pair.other.logits(ours)
+        given.append((logits.tobytes(), await collect(pair.other, ours, 40)))
+        host.close()
+    assert given[0] == given[1]
+
+
+async def test_a_worker_that_fails_ends_the_others(tmp_path: Path, kernel_wasm, monkeypatch) -> None:
+    host = WasmtimeHost(kernel_wasm(), 3)
+    pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)
+
+    def fail(*_: object) -> int:
+        raise RuntimeError("its thread is gone")
+
+    monkeypatch.setattr(host._first, "call", fail)
+    try:
+        with pytest.raises(RuntimeError, match="its thread is gone"):
+            await pair.prefilled(prompt(20))
+        assert any(host.peek(ABORT, 4)), "they are told to leave"
+    finally:
+        host.write(ABORT, bytes([1, 0, 0, 0]))  # else a mistake hangs instead of being seen
+        host.close()

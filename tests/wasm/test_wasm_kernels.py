@@ -44,7 +44,7 @@ def matrix(host: WasmtimeHost, arena: Arena, w: bytes, form: str, rows: int, col
     for first, last in ((0, cut), (cut, rows)):
         if last > first:
             source = put(host, arena, w[first * row_bytes : last * row_bytes])
-            host._call("repack", FORMATS[form].ggml_type, source, data, first, last - first, columns)
+            host._first.call("repack", FORMATS[form].ggml_type, source, data, first, last - first, columns)
     return put(host, arena, np.array([MATRIX_KINDS[form], rows, columns, data], np.uint32))
 
 

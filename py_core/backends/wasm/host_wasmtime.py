@@ -1,25 +1,39 @@
-"""The kernels' host natively: wasmtime, one thread. What is tested here is what runs in the page."""
+"""The kernels' host natively: wasmtime, a thread for each worker. What is tested here is what runs in the page."""
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
 import wasmtime
+from wasmtime import _ffi as ffi
 
 from py_core.backends.base import BackendError, Progress
-from py_core.backends.wasm.host import RepackJob
+from py_core.backends.wasm.host import MAX_WORKERS, RepackJob
 from py_core.backends.wasm.layout import ABI
-from py_core.backends.wasm.module import unshared
 from py_core.formats.source import WeightSource
 
 _PAGE = 65536
-_STACK_TOP = 4096 + 65536
+_STACKS, _STACK_BYTES = 4096, 65536
 _MOST_PAGES = 65535
 _STAGING = 8 << 20
+_CONTROL = 1024
+_SPIN, ABORT = _CONTROL + 4 * 3, _CONTROL + 4 * 4
+"""Words of web/kernels/kernels.h: how long a worker spins at a barrier, 0 for the most; and that all leave it."""
+_SPIN_AGAIN = 8
+"""Runs after which long spins are tried again, as in web/backends/wasm/kernel_worker.js."""
+
+
+def default_workers() -> int:
+    """One worker for each core, at most eight: more wait for each other more than they help. The page has this rule."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, 8)
 
 
 @lru_cache(maxsize=4)
@@ -28,49 +42,72 @@ def _compiled(kernels: bytes) -> tuple[wasmtime.Engine, wasmtime.Module]:
     config = wasmtime.Config()
     config.wasm_relaxed_simd = True
     config.wasm_threads = True
+    config.shared_memory = True
     config.cranelift_opt_level = "speed"
     engine = wasmtime.Engine(config)
-    return engine, wasmtime.Module(engine, unshared(kernels))
+    return engine, wasmtime.Module(engine, kernels)
+
+
+class _SharedMemory(wasmtime.SharedMemory):
+    """As an import: wasmtime 50 itself raises TypeError there, since it points to the pointer."""
+
+    def _as_extern(self) -> ffi.wasmtime_extern_t:
+        union = ffi.wasmtime_extern_union(sharedmemory=self.ptr())
+        return ffi.wasmtime_extern_t(ffi.WASMTIME_EXTERN_SHAREDMEMORY, union)
+
+
+class _Worker:
+    """The kernels over the shared memory, with a stack of its own. One thread at a time may call it."""
+
+    def __init__(self, engine: wasmtime.Engine, module: wasmtime.Module, memory: _SharedMemory, index: int) -> None:
+        self._store = wasmtime.Store(engine)
+        self._exports = wasmtime.Instance(self._store, module, [memory]).exports(self._store)
+        stack = self._exports["__stack_pointer"]
+        assert isinstance(stack, wasmtime.Global)
+        stack.set_value(self._store, wasmtime.Val.i32(_STACKS + (index + 1) * _STACK_BYTES))
+
+    def call(self, name: str, *arguments: int) -> int:
+        function = self._exports[name]
+        assert isinstance(function, wasmtime.Func)
+        # wasmtime wants signed numbers.
+        result = function(self._store, *(ctypes.c_int32(value).value for value in arguments))
+        return result if isinstance(result, int) else 0
 
 
 class WasmtimeHost:
     """See `KernelHost` for the contract of each method."""
 
-    workers = 1
-    most_workers = 1
     shared = False
 
-    def __init__(self, kernels: Path) -> None:
+    def __init__(self, kernels: Path, workers: int = 1) -> None:
         """`kernels`: one of the builds of web/kernels. Raises BackendError where it does not fit this version."""
+        self.workers = self.most_workers = min(workers, MAX_WORKERS)
         engine, module = _compiled(kernels.read_bytes())
-        self._store = wasmtime.Store(engine)
         limits = wasmtime.Limits(64, _MOST_PAGES)
-        self._memory = wasmtime.Memory(self._store, wasmtime.MemoryType(limits))
-        exports = wasmtime.Instance(self._store, module, [self._memory]).exports(self._store)
+        self._memory = _SharedMemory(engine, wasmtime.MemoryType(limits, shared=True))
+        self._first, *self._others = [_Worker(engine, module, self._memory, at) for at in range(self.workers)]
+        self._threads = ThreadPoolExecutor(len(self._others), "sonata-kernels") if self._others else None
         self.relaxed = "simd" not in kernels.name
-        self._exports = exports
-        stack = exports["__stack_pointer"]
-        assert isinstance(stack, wasmtime.Global)
-        stack.set_value(self._store, wasmtime.Val.i32(_STACK_TOP))
-        if (abi := self._call("abi")) != ABI:
+        if (abi := self._first.call("abi")) != ABI:
             raise BackendError(f"{kernels} is of version {abi}, not {ABI}: run `python build.py site` again.")
-        self._staging = 0
+        self._staging = self._runs = 0
 
     async def reserve(self, nbytes: int) -> None:
         # Python's part ends at nbytes; weights are staged behind it.
         self._staging = -(-nbytes // _PAGE) * _PAGE
-        lacking = (self._staging + _STAGING) // _PAGE - self._memory.size(self._store)
+        lacking = (self._staging + _STAGING - self._memory.data_len()) // _PAGE
         if lacking <= 0:
             return
         try:
-            self._memory.grow(self._store, lacking)
+            self._memory.grow(lacking)
         except wasmtime.WasmtimeError as error:
             raise BackendError(
                 f"The model needs {nbytes / 2**20:.0f} MiB, more than WASM can have here. Take a smaller model."
             ) from error
 
     def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
-        self._memory.write(self._store, bytes(data), address)
+        given = bytes(data)
+        ctypes.memmove(self._place(address, len(given)), given, len(given))
 
     async def upload(self, source: WeightSource, jobs: Sequence[RepackJob], progress: Progress | None) -> None:
         total, done = sum(job.nbytes for job in jobs), 0
@@ -78,25 +115,54 @@ class WasmtimeHost:
             if job.nbytes > _STAGING:
                 raise BackendError(f"A row of {job.columns} values is too long for the WASM kernels.")
             self.write(self._staging, await source.read(job.file_offset, job.nbytes))
-            self._call("repack", job.format, self._staging, job.target, job.first_row, job.rows, job.columns)
+            self._first.call("repack", job.format, self._staging, job.target, job.first_row, job.rows, job.columns)
             done += job.nbytes
             if progress:
                 progress(done, total)
 
     def run(self, program: int, steps: int) -> asyncio.Future[list[int]]:
         future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
-        future.set_result([self._call("run", program, 0, 1) for _ in range(steps)])
+        self._runs += 1
+        if self._runs % _SPIN_AGAIN == 0:
+            self.write(_SPIN, bytes(4))
+        with self._together():
+            others = [
+                self._threads.submit(self._steps, worker, at, program, steps)
+                for at, worker in enumerate(self._others, 1)
+                if self._threads is not None
+            ]
+            returned = self._steps(self._first, 0, program, steps)
+            for other in others:
+                other.result()  # its store is free for the next run
+        future.set_result(returned)
         return future
 
     async def read(self, address: int, nbytes: int) -> bytes:
-        return bytes(self._memory.read(self._store, address, address + nbytes))
+        return self.peek(address, nbytes)
+
+    def peek(self, address: int, nbytes: int) -> bytes:
+        """What is in the memory now."""
+        return ctypes.string_at(self._place(address, nbytes), nbytes)
 
     def close(self) -> None:
-        self._exports = {}  # type: ignore[assignment]
+        if self._threads is not None:
+            self._threads.shutdown()
 
-    def _call(self, name: str, *arguments: int) -> int:
-        function = self._exports[name]
-        assert isinstance(function, wasmtime.Func)
-        # wasmtime wants signed numbers.
-        result = function(self._store, *(ctypes.c_int32(value).value for value in arguments))
-        return result if isinstance(result, int) else 0
+    def _steps(self, worker: _Worker, index: int, program: int, steps: int) -> list[int]:
+        with self._together():
+            return [worker.call("run", program, index, self.workers) for _ in range(steps)]
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """A worker that ends early, as Ctrl-C may end it, ends the others: they would wait for it for ever."""
+        try:
+            yield
+        except BaseException:
+            self.write(ABORT, (1).to_bytes(4, "little"))
+            raise
+
+    def _place(self, address: int, nbytes: int) -> int:
+        """Where in this process these bytes lie."""
+        if address < 0 or address + nbytes > self._memory.data_len():
+            raise IndexError(f"{nbytes} bytes at {address} lie outside of the kernels' memory")
+        return ctypes.addressof(self._memory.data_ptr().contents) + address
