@@ -43,13 +43,17 @@ class Material:
 
     def asked(self, question: str) -> str:
         """A message as the model reads it."""
-        return question if self.is_whole else f"{self.text}\n\nAnswer from this text: {question}"
+        return question if self.is_whole or not self.text else f"{self.text}\n\nAnswer from this text: {question}"
 
     def entry(self) -> dict[str, Any]:
         """As plain data, for the page and for what is stored of the turn: passages (Cited.entry), and how they were
         found: "whole" files, or by "meaning" and words, or by "words" alone."""
         found = "whole" if self.is_whole else "words" if self.by_words else "meaning"
         return {"passages": [one.entry() for one in self.cited], "found": found}
+
+
+NOTHING_BY_WORDS = Material("", 0, (), is_whole=False, by_words=True)
+"""Of files that are not indexed, in which no word of the question was found."""
 
 
 def whole_text(name: str, text: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from app.file_material import Cited, Material, passages_text, whole_text
+from app.file_material import NOTHING_BY_WORDS, Cited, Material, passages_text, whole_text
 from app.file_text import FileError, shown_name, text_of
 from py_core.memory.errors import StoreError
 from py_core.memory.files import KIND, Passage, StoredFile
@@ -78,6 +78,7 @@ class FileService:
         self._memory: Memory | None = None
         self._waiting: dict[str, None] = {}  # conversations to index
         self._works = False
+        self._failed: Embedder | None = None  # indexes no more
         services.listen(self._on_change)
 
     async def attach(
@@ -110,25 +111,27 @@ class FileService:
             raise FileError(f"A conversation may have {MOST_FILES} files. Remove one, or start a new conversation.")
         kept = await memory.files.keep(StoredFile(session, file.name, file.type, file.size, text))
         await self._open(session)
+        self._failed = None
         self._index_soon(session)
         return kept
 
     async def files(self, session: str) -> list[dict[str, Any]]:
         """The files of a conversation as plain data: id, name, type, size (bytes), passages, indexed (how many of them
-        are found by their meaning). What is not indexed will be, in the background."""
+        are found by their meaning), comes (whether the others will be: they are indexed in the background)."""
         opened = await self._open(session)
         if not opened.index.is_complete:
             self._index_soon(session)
-        return [
-            {
-                "id": file.stored.id, "name": file.stored.name, "type": file.stored.type, "size": file.stored.size,
-                "passages": len(file.chunks),
-                "indexed": sum(
-                    opened.index.has_vector(file.first + number) for number in range(len(file.chunks))
-                ),
-            }
-            for file in opened.files
-        ]  # fmt: skip
+        embedder, can_come = self._embedder(), self._services.routing_state in ("opening", "ready")
+        told = list[dict[str, Any]]()
+        for file in opened.files:
+            stored, passages = file.stored, len(file.chunks)
+            indexed = sum(opened.index.has_vector(file.first + number) for number in range(passages))
+            comes = indexed < passages and (can_come if embedder is None else embedder is not self._failed)
+            told.append({
+                "id": stored.id, "name": stored.name, "type": stored.type, "size": stored.size,
+                "passages": passages, "indexed": indexed, "comes": comes,
+            })  # fmt: skip
+        return told
 
     async def detach(self, *ids: str) -> None:
         """Delete files. A conversation in which nothing was said and that has no file left is deleted, too."""
@@ -157,6 +160,7 @@ class FileService:
         self, session: str, question: str, before: str, count: CountTokens, room: int, whole_room: int | None = None
     ) -> Material | None:
         """What of a conversation's files the model reads for a question; None where nothing of them belongs to it.
+        Where only words were looked for, and none found, it is a Material without a passage, which says so.
 
         before: the question that was asked before, for one that goes on with it ("And why?"). count: tells tokens;
         room: as many at most; whole_room: of the whole files, where these are not asked for as such. Raises StoreError.
@@ -172,7 +176,8 @@ class FileService:
             if whole is not None:
                 return whole
             found = [Found(number, 0.0) for number in range(min(MOST_PASSAGES, len(opened.index)))]
-        return _passages(opened, found, by_words, count, room)
+        material = _passages(opened, found, by_words, count, room)
+        return NOTHING_BY_WORDS if material is None and by_words else material
 
     async def _find(self, opened: _Open, question: str, before: str) -> tuple[list[Found], bool]:
         by_words = not opened.index.is_complete
@@ -197,7 +202,7 @@ class FileService:
     async def _open(self, session: str) -> _Open:
         memory = self._services.memory_now()
         if memory is not self._memory:
-            self._memory = memory
+            self._memory, self._failed = memory, None
             self._opened.clear()
         if session not in self._opened:
             stored = await memory.files.of(session)
@@ -233,7 +238,7 @@ class FileService:
     # ---- indexing ----
 
     def _index_soon(self, session: str) -> None:
-        if self._embedder() is None or self._memory is None:
+        if self._memory is None or (embedder := self._embedder()) is None or embedder is self._failed:
             return
         self._waiting[session] = None
         if not self._works:
@@ -248,6 +253,7 @@ class FileService:
                     self._waiting.pop(session, None)
         except (EmbedderError, StoreError) as error:
             self._waiting.clear()
+            self._failed = self._embedder()  # else it would fail again and again
             self._services.trouble(error)
         finally:
             self._works = False

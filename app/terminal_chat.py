@@ -264,6 +264,8 @@ def _who_answers(routed: Routed) -> str:
 
 def _read(material: Material) -> str:
     """What the model reads of the files, in words."""
+    if not material.cited:
+        return "Nothing of the files was read: they are still being indexed, and no word of your message was found in them"
     places = dict[str, list[str]]()
     for one in material.cited:
         places.setdefault(one.name, []).append(one.place)

@@ -67,7 +67,10 @@ const title = new ChatTitle(byId('chat-title', HTMLElement));
 const contextBar = new ContextBar(byId('context-bar', HTMLButtonElement), () => engine.memoryUse());
 const stored = new StoredChat(chat, notices, { onGone, onTitle: showTitle });
 const agentChoice = new AgentChoice(byId('agent-choice', HTMLElement), { stored, notices }, () => engine);
-const queue = new MessageQueue(chat, (question) => asking.giveBack(question));
+const queue = new MessageQueue(chat, {
+  onCancel: (question) => { asking.giveBack(question); asking.answerNext(); },
+  onUrgent: () => { composer.focus(); asking.answerNext(); },
+});
 const navigation = new Navigation({ stored, queue, composer }, {
   stop: () => asking.stop(), forget, engine: () => engine, isReady: () => state === 'ready',
 });
@@ -90,6 +93,7 @@ const models = new Models(notices, {
   attach: (files) => attachments.then((view) => view.attach(files)),
   panel: { open: () => panels.open('settings/model'), leave: () => panels.uncover() },
 });
+let attached = /** @type {import('./files/attachments.js').Attachments|null} */ (null); // once it is loaded
 const attachments = openAttachments();
 const tabs = new ModelTabs(engineKey(options), { patience: options.patience, onMoved: (take) => load({ moved: true, take }) });
 const watchdog = new Watchdog(options.patience, onSilence);
@@ -101,7 +105,10 @@ let engine = /** @type {Engine} */ (/** @type {unknown} */ (null)); // there fro
 let runner = /** @type {any} */ (null); // what the status line says of the engine, as StatusView.showInfo takes it
 const asking = new Asking(
   { chat, composer, banner, notices, announcer, stored, queue, navigation, status, watchdog, models, welcome, contextBar, agentChoice },
-  { engine: () => engine, state: () => state, setState, runner: () => runner, fail, follow, tell },
+  {
+    engine: () => engine, state: () => state, setState, runner: () => runner, fail, follow, tell,
+    delay: () => attached?.delay ?? null,
+  },
 );
 models.adapters.onChange(() => {
   runner = runner && { ...runner, answersWith: models.adapters.current?.name };
@@ -235,8 +242,9 @@ async function onMemory(current) {
 async function openAttachments() {
   const [{ Attachments }] = await Promise.all([import('./files/attachments.js'), loadStyles('files/files.css')]);
   const elements = { root: byId('files', HTMLElement), form: byId('composer', HTMLFormElement) };
-  const parts = { stored, navigation, composer, notices, announcer };
-  return new Attachments(elements, parts, { engine: () => engine, isReady: () => state === 'ready' });
+  const parts = { stored, navigation, composer, queue, notices, announcer };
+  const page = { engine: () => engine, isReady: () => state === 'ready', onChange: () => asking.answerNext() };
+  return attached = new Attachments(elements, parts, page);
 }
 
 /** The conversation on the page may be another one now, or its files, or who answers in it. */

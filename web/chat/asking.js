@@ -31,8 +31,10 @@ export class Asking {
    *   models: import('../models_view/models.js').Models, welcome: import('./welcome.js').Welcome,
    *   contextBar: import('./context_bar.js').ContextBar, agentChoice: import('./agent_choice.js').AgentChoice}} parts of the page
    * @param {{engine: () => import('../engine/engine.js').Engine, state: () => string, setState: (state: any) => void,
-   *   runner: () => any, fail: (error: any) => void, follow: (engine: any) => void, tell: (promise: Promise<any>) => void}} page
-   *   runner: what `Engine.start` said; follow: show what another tab has added; tell: wait only for a failure
+   *   runner: () => any, fail: (error: any) => void, follow: (engine: any) => void, tell: (promise: Promise<any>) => void,
+   *   delay: () => string|null}} page
+   *   runner: what `Engine.start` said; follow: show what another tab has added; tell: wait only for a failure; delay: as
+   *   Attachments has it
    */
   constructor(parts, page) {
     this.#parts = parts;
@@ -57,12 +59,13 @@ export class Asking {
   }
 
   send(question) {
-    if (this.#page.state() === 'ready') this.#ask(question);
-    else this.#parts.queue.add(question);
+    this.#parts.queue.add(question);
+    this.answerNext();
   }
 
+  /** Answer the next message that waits, unless it waits for a file. */
   answerNext() {
-    const next = this.#page.state() === 'ready' ? this.#parts.queue.take() : null;
+    const next = this.#page.state() === 'ready' ? this.#parts.queue.take(this.#page.delay()) : null;
     if (next) this.#ask(next.question, next.view);
   }
 
@@ -73,7 +76,7 @@ export class Asking {
   again(view, agent) {
     const { chat } = this.#parts, { number } = view.places.question;
     const isKnown = number !== null || chat.isLast(view); // or it will be known in a moment: it was just stored
-    if (!isKnown || !this.#isFree()) return;
+    if (!isKnown || !this.#isRead() || !this.#isFree()) return;
     const next = chat.addVariant(view);
     if (view.hasFailed && number === null) this.#ask(view.question, next); // nothing of it was stored
     else this.#ask(view.question, next, { again: true, ...(number === null ? {} : { after: number }), ...(agent ? { agent } : {}) });
@@ -81,7 +84,7 @@ export class Asking {
 
   /** Send a message once more, with another text, as a variant of it. @param {import('./turn_view.js').TurnView} view @param {string} text */
   edit(view, text) {
-    if (!this.accepts(text) || !this.#isFree()) return;
+    if (!this.accepts(text) || !this.#isRead() || !this.#isFree()) return;
     const { after } = view.places.question;
     this.#ask(text, this.#parts.chat.addVariant(view, text), { after });
   }
@@ -95,6 +98,13 @@ export class Asking {
     } catch (error) {
       notices.say('chat', describe(fromError(error)).message);
     }
+  }
+
+  /** Nothing is answered anew while a file is still read. */
+  #isRead() {
+    const isRead = this.#page.delay() === null;
+    this.#parts.notices.say('free', isRead ? null : t('answers.notRead'));
+    return isRead;
   }
 
   /** An answer that still comes makes room; nothing does while the model loads. */
@@ -238,7 +248,7 @@ export class Asking {
   /** Put a question that has no answer back into the message box. */
   giveBack(question) {
     const { composer } = this.#parts;
-    if (!composer.text) composer.text = question;
+    composer.text = [question, composer.text].filter(Boolean).join('\n\n');
     composer.focus();
   }
 

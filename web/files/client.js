@@ -1,7 +1,7 @@
 /** The files of conversations, as the page sees them: `engine.files`. app/files_api.py answers. */
 
-/** @typedef {{id: string, name: string, type: string, size: number, passages: number, indexed: number}} AttachedFile
- *   size: bytes; indexed: how many of its passages are found by their meaning */
+/** @typedef {{id: string, name: string, type: string, size: number, passages: number, indexed: number, comes: boolean}} AttachedFile
+ *   size: bytes; indexed: how many of its passages are found by their meaning; comes: whether the others will be */
 /** @typedef {{file: string, name: string, place: string, text: string}} Passage place and text are "" for a whole file */
 /** @typedef {{passages: Passage[], found: 'whole'|'meaning'|'words'}} Consulted what the model read for an answer */
 
