@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
@@ -238,8 +239,7 @@ async def _answer(
                 cost = f"{event.nll_before:.2f} nats a token before, {event.nll_after:.2f} now"
                 console.print(f"[dim]Learned in {event.milliseconds:.0f} ms: {cost}[/dim]")
             elif isinstance(event, Reading):
-                left = f", {event.seconds_left:.0f} s left" if event.seconds_left else ""
-                status.update(f"Reading {event.tokens_read:,} of {event.prompt_tokens:,} tokens{left}")
+                status.update(_ReadingLine(event))
                 status.start()
             elif isinstance(event, Thought):
                 console.print(Text(event.text, "dim"), end="", soft_wrap=True)
@@ -256,6 +256,18 @@ async def _answer(
             loop.remove_signal_handler(signal.SIGINT)
 
 
+class _ReadingLine:
+    """How much of the prompt is read. The seconds run down until the next report."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._words = f"Reading {reading.tokens_read:,} of {reading.prompt_tokens:,} tokens"
+        self._until = time.monotonic() + (reading.seconds_left or 0.0)
+
+    def __rich__(self) -> Text:
+        left = round(self._until - time.monotonic())
+        return Text(f"{self._words}, {left} s left" if left > 0 else self._words)
+
+
 def _who_answers(routed: Routed) -> str:
     """How sure the router is of an agent says nothing of the plain assistant, or of one that was not decided anew."""
     decided = routed.decision.reason in ("examples", "wording", "correction")
@@ -265,7 +277,9 @@ def _who_answers(routed: Routed) -> str:
 def _read(material: Material) -> str:
     """What the model reads of the files, in words."""
     if not material.cited:
-        return "Nothing of the files was read: they are still being indexed, and no word of your message was found in them"
+        return (
+            "Nothing of the files was read: they are still being indexed, and no word of your message was found in them"
+        )
     places = dict[str, list[str]]()
     for one in material.cited:
         places.setdefault(one.name, []).append(one.place)
