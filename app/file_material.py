@@ -10,10 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from py_core.passages.chunks import PAGE_BREAK
+
 
 @dataclass(frozen=True)
 class Cited:
-    """A passage that the model read for an answer. place: "" for a whole file, whose text is not repeated here."""
+    """A passage that the model read for an answer. The text of a whole file is not repeated here; its place is its
+    pages, "" where it has none."""
 
     file: str
     name: str
@@ -58,9 +61,14 @@ NOTHING_BY_WORDS = Material("", 0, (), is_whole=False, by_words=True)
 
 def whole_text(name: str, text: str) -> str:
     """A file in a prompt."""
-    return f"Here is the file {name}:\n\n{text.strip()}\n\nThis is the end of {name}."
+    return f"Here is the file {name}:\n\n{without_page_breaks(text).strip()}\n\nThis is the end of {name}."
 
 
 def passages_text(name: str, passages: Sequence[str]) -> str:
     """Passages of a file in a prompt, in their order."""
-    return f"From the file {name}:\n\n" + "\n\n".join(passages)
+    return f"From the file {name}:\n\n" + "\n\n".join(without_page_breaks(passage) for passage in passages)
+
+
+def without_page_breaks(text: str) -> str:
+    """With paragraphs in place of pages."""
+    return text.replace(PAGE_BREAK, "\n\n")

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from app.file_material import NOTHING_BY_WORDS, Cited, Material, passages_text, whole_text
+from app.file_material import NOTHING_BY_WORDS, Cited, Material, passages_text, whole_text, without_page_breaks
 from app.file_text import FileError, shown_name, text_of
 from py_core.memory.errors import StoreError
 from py_core.memory.files import KIND, Passage, StoredFile
 from py_core.memory.memory import Memory
 from py_core.memory.rows import Change
-from py_core.passages.chunks import Chunk, chunks_of, kind_of
+from py_core.passages.chunks import Chunk, chunks_of, kind_of, place_of_all
 from py_core.passages.search import Found, PassageIndex
 from py_core.routing.embedder import Embedder, EmbedderError
 
@@ -147,7 +147,7 @@ class FileService:
         file = await self._services.memory_now().files.get(id)
         if file is None:
             raise StoreError("record", "This file was removed.")
-        return file.text
+        return without_page_breaks(file.text)
 
     async def indexed(self, session: str) -> None:
         """Returns once every passage of a conversation's files has a vector, or there is no embedder."""
@@ -303,7 +303,8 @@ def _whole(opened: _Open, count: CountTokens, room: int) -> Material | None:
     text = "\n\n".join(whole_text(file.name, file.text) for file in files)
     if (tokens := count(text)) > room:
         return None
-    return Material(text, tokens, tuple(Cited(file.id, file.name) for file in files), is_whole=True)
+    cited = tuple(Cited(file.id, file.name, place_of_all(file.text, kind_of(file.name))) for file in files)
+    return Material(text, tokens, cited, is_whole=True)
 
 
 def _is_about_files(question: str, opened: _Open) -> bool:

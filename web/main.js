@@ -121,6 +121,10 @@ for (const id of ['new-chat', 'new-chat-top']) {
 byId('sidebar', HTMLElement).addEventListener('click', (event) => {
   if (event.target instanceof Element && event.target.closest('a')) drawer.chosen();
 });
+byId('skip', HTMLElement).addEventListener('click', (event) => {
+  event.preventDefault(); // the address says which chat is open
+  composer.focus();
+});
 new Shortcuts([
   { keys: ['Enter'], text: 'shortcuts.send' },
   { keys: ['Shift', 'Enter'], text: 'shortcuts.newLine' },

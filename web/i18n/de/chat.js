@@ -62,9 +62,19 @@ export const answers = {
 };
 
 export const chat = {
+  ask_code: 'Schreib eine Python-Funktion, die die Wörter eines Textes nach ihrem ersten Buchstaben gruppiert, mit zwei Tests.',
+  ask_compute: 'Was sind 15 % von 1.240?',
+  ask_convert: 'Wie viel Kilometer sind 5 Meilen?',
+  ask_days: 'Wie viele Tage sind es noch bis Weihnachten?',
+  ask_plan: 'Plane ein verregnetes Wochenende mit zwei Kindern, Stunde für Stunde, für wenig Geld.',
+  ask_rewrite: 'Schreib diese Nachricht freundlich und kurz: ',
+  ask_summarise: 'Fasse diesen Text in drei Sätzen zusammen: ',
+  ask_teach: 'Merke dir, dass mein Zahnarzt Dr. Quill heißt.',
   card_code: 'Code schreiben',
   card_compute: 'Genau rechnen',
+  card_convert: 'Einheiten umrechnen',
   card_correct: 'Einen Satz verbessern',
+  card_days: 'Tage zählen',
   card_plan: 'Etwas planen',
   card_rewrite: 'Den Ton ändern',
   card_summarise: 'Einen Text zusammenfassen',

@@ -15,6 +15,7 @@ export const files = {
   nothingByWords: 'Von der Datei wurde nichts gelesen: Sie war noch nicht erschlossen, und kein Wort deiner Nachricht kam darin vor.',
   opening: 'Die Datei wird geöffnet',
   page: 'Seite {first}',
+  pages: 'Seiten {first} bis {last}',
   pasteAttach: 'Anhängen',
   pastedName: 'Eingefügter Text.txt',
   pdfDamaged: '{name} kann nicht gelesen werden: Die Datei ist beschädigt oder kein PDF.',

@@ -62,9 +62,19 @@ export const answers = {
 };
 
 export const chat = {
+  ask_code: 'Write a Python function that groups the words of a text by their first letter, with two tests.',
+  ask_compute: 'What is 15% of 1,240?',
+  ask_convert: 'How many kilometres are 5 miles?',
+  ask_days: 'How many days are there until Christmas?',
+  ask_plan: 'Plan a rainy weekend with two children, hour by hour, at little cost.',
+  ask_rewrite: 'Rewrite this message in a friendly and brief tone: ',
+  ask_summarise: 'Summarise this text in three sentences: ',
+  ask_teach: 'Remember that my dentist is Dr. Quill.',
   card_code: 'Write some code',
   card_compute: 'Calculate exactly',
+  card_convert: 'Convert units',
   card_correct: 'Correct a sentence',
+  card_days: 'Count days',
   card_plan: 'Make a plan',
   card_rewrite: 'Change the tone',
   card_summarise: 'Summarise a text',

@@ -15,6 +15,7 @@ export const files = {
   nothingByWords: 'Nothing of the file was read: it was not indexed yet, and no word of your message was found in it.',
   opening: 'Opening the file',
   page: 'page {first}',
+  pages: 'pages {first} to {last}',
   pasteAttach: 'Attach it',
   pastedName: 'Pasted text.txt',
   pdfDamaged: '{name} cannot be read: it is damaged, or no PDF.',
