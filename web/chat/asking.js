@@ -65,7 +65,10 @@ export class Asking {
 
   /** Answer the next message that waits, unless it waits for a file. */
   answerNext() {
-    const next = this.#page.state() === 'ready' ? this.#parts.queue.take(this.#page.delay()) : null;
+    if (this.#page.state() !== 'ready') return;
+    const { queue, notices } = this.#parts, delay = this.#page.delay();
+    if (delay === null) notices.say('free', null);
+    const next = queue.take(delay);
     if (next) this.#ask(next.question, next.view);
   }
 

@@ -67,7 +67,8 @@ export class Welcome {
   #card({ name, icon: picture, isDraft = false }) {
     const made = element('button');
     made.type = 'button';
-    const text = t(`chat.ask_${name}`);
+    const asked = t(`chat.ask_${name}`);
+    const text = asked.endsWith(':') ? `${asked} ` : asked; // the message box goes on behind it
     made.append(icon(picture), element('b', '', t(`chat.card_${name}`)), element('span', '', text));
     this.#listen(made, text, isDraft);
     const line = element('li');

@@ -28,7 +28,7 @@ export class Attachments {
   #coming = /** @type {Coming[]} */ ([]);
   #files = /** @type {import('./client.js').AttachedFile[]} */ ([]);
   #chat = /** @type {string|null} */ (null); // whose files are shown
-  #known = /** @type {string|null} */ (null); // the conversation whose files were last looked for
+  #known = -1; // which conversation that the page opened was looked into last, as StoredChat.openings
   #place = /** @type {Place} */ ({ opening: -1, chat: null }); // where files go that come now
   #attaching = Promise.resolve(); // one after the other: the first may begin the conversation
   #looking = /** @type {Promise<void>|null} */ (null);
@@ -79,10 +79,10 @@ export class Attachments {
 
   /** What a message has to wait for, so that it is answered from the files of the conversation: a sentence. @returns {string|null} */
   get delay() {
-    const { id } = this.#parts.stored;
+    const { id, openings } = this.#parts.stored;
     const coming = this.#coming.find((one) => this.#isHere(one));
     if (coming) return t('files.waits', { name: coming.name, share: formatShare(coming.share) });
-    if (id !== null && id !== this.#known) {
+    if (id !== null && openings !== this.#known) {
       this.refresh();
       return t('answers.waiting');
     }
@@ -105,10 +105,10 @@ export class Attachments {
   async #look() {
     while (this.#lookAgain) {
       this.#lookAgain = false;
-      const chat = this.#chat;
+      const chat = this.#chat, { openings } = this.#parts.stored;
       const found = chat === null ? [] : await this.#page.engine().files.files(chat).catch(() => null);
       if (chat !== this.#chat) continue;
-      this.#known = chat;
+      this.#known = openings;
       if (found === null) continue; // the memory is still opening: it says when it is there
       this.#files = found;
       this.#show();
