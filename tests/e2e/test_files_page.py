@@ -133,13 +133,17 @@ async def test_a_message_waits_until_the_files_are_read(chat: ChatPage) -> None:
 
     await chat.send("And the rake?")
     await expect(waiting).to_contain_text("Reading large.txt")
+    await attach(chat, payload("empty.txt", b""))
+    await expect(page.locator("#notices")).to_contain_text("empty.txt is empty.")
     await page.get_by_role("button", name="Remove large.txt").click()
-    await expect(page.locator(".answer")).to_have_count(3)
-    await chat.wait_for("ready", ANSWER_SECONDS)
+    await expect(waiting).to_contain_text("empty.txt could not be read, so your message was not sent.")
+    await attach(chat, payload("other.txt", KEY))
+    await expect(page.locator(".queued")).to_have_count(0)
+    await expect(page.locator(".answer:not([aria-busy])")).to_have_count(3)
 
-    await attach(chat, payload("broken.pdf", b"%PDF-1.4\nnothing", "application/pdf"))
+    await attach(chat, payload("larger.txt", LARGE))
     await chat.send("And the pot?")
-    await expect(waiting).to_contain_text("broken.pdf could not be read, so your message was not sent.")
+    await expect(waiting).to_contain_text("Reading larger.txt")
     await page.click("#new-chat")
     await expect(page.locator("#message")).to_have_value("And the pot?")
 
