@@ -60,8 +60,8 @@ class EmptyMessageError(ValueError):
 
 @dataclass(frozen=True)
 class Reading:
-    """The prompt is being read. `tokens_read` includes reused tokens of earlier turns. `seconds_left` never rises; None
-    as long as it is not known."""
+    """The prompt is being read. `tokens_read` includes reused tokens of earlier turns. `seconds_left`: from now on;
+    None as long as nobody knows."""
 
     tokens_read: int
     prompt_tokens: int

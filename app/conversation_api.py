@@ -21,6 +21,9 @@ from py_core.routing.agents import AgentError
 
 LEAST_TURN_SIMILARITY = 0.15
 """A single word, such as "coding", is less similar to a message than requests are to each other (docs/decisions.md)."""
+LEAST_IN_PIECES = 0.3
+"""The same of a search in words that the embedder knows only in pieces: "zzzzqq" is near to something by chance."""
+SHORT_PIECE = 2.4  # characters
 MOST_SIMILAR_CONVERSATIONS = 20
 NO_UNDO = "This can be undone no more: the conversation was deleted for good."
 LONGEST_TITLE = 200
@@ -52,8 +55,11 @@ class ConversationApi:
         if services.routing is None or services.indexer is None or not search.strip():
             return []
         await services.indexer.index_all()
-        (vector,) = await services.routing.embedder.embed([search])
-        found = await self._memory.vectors.search(vector, MOST_SIMILAR_CONVERSATIONS, LEAST_TURN_SIMILARITY)
+        embedder = services.routing.embedder
+        (vector,) = await embedder.embed([search])
+        (meaning,) = await embedder.meanings([search])
+        least = LEAST_IN_PIECES if _is_in_pieces(search, len(meaning.ids) - 2) else LEAST_TURN_SIMILARITY
+        found = await self._memory.vectors.search(vector, MOST_SIMILAR_CONVERSATIONS, least)
         similarities = {record.body["session"]: similarity for record, similarity in found}
         turns: dict[str, str | None] = {record.body["session"]: record.id for record, _ in found}
         return [{**item, "similarity": similarities[item["id"]]} for item in await self._found(search, turns)]
@@ -147,6 +153,11 @@ class ConversationApi:
             for id, turn in turns.items()
             if id in records
         ]
+
+
+def _is_in_pieces(search: str, pieces: int) -> bool:
+    """In scripts whose words have letters; pieces: into which the embedder cuts it."""
+    return max(search) < "\u0250" and len("".join(search.split())) < SHORT_PIECE * pieces
 
 
 def _part(found: list[Any], offset: int, limit: int | None) -> list[Any]:

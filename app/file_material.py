@@ -10,10 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from py_core.passages.chunks import PAGE_BREAK
+
 
 @dataclass(frozen=True)
 class Cited:
-    """A passage that the model read for an answer. place: "" for a whole file, whose text is not repeated here."""
+    """A passage that the model read for an answer. The text of a whole file is not repeated here; its place is its
+    pages, "" where it has none."""
 
     file: str
     name: str
@@ -43,7 +46,7 @@ class Material:
 
     def asked(self, question: str) -> str:
         """A message as the model reads it."""
-        return question if self.is_whole else f"{self.text}\n\nAnswer from this text: {question}"
+        return question if self.is_whole or not self.text else f"{self.text}\n\nAnswer from this text: {question}"
 
     def entry(self) -> dict[str, Any]:
         """As plain data, for the page and for what is stored of the turn: passages (Cited.entry), and how they were
@@ -52,11 +55,20 @@ class Material:
         return {"passages": [one.entry() for one in self.cited], "found": found}
 
 
+NOTHING_BY_WORDS = Material("", 0, (), is_whole=False, by_words=True)
+"""Of files that are not indexed, in which no word of the question was found."""
+
+
 def whole_text(name: str, text: str) -> str:
     """A file in a prompt."""
-    return f"Here is the file {name}:\n\n{text.strip()}\n\nThis is the end of {name}."
+    return f"Here is the file {name}:\n\n{without_page_breaks(text).strip()}\n\nThis is the end of {name}."
 
 
 def passages_text(name: str, passages: Sequence[str]) -> str:
     """Passages of a file in a prompt, in their order."""
-    return f"From the file {name}:\n\n" + "\n\n".join(passages)
+    return f"From the file {name}:\n\n" + "\n\n".join(without_page_breaks(passage) for passage in passages)
+
+
+def without_page_breaks(text: str) -> str:
+    """With paragraphs in place of pages."""
+    return text.replace(PAGE_BREAK, "\n\n")

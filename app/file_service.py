@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from app.file_material import Cited, Material, passages_text, whole_text
+from app.file_material import NOTHING_BY_WORDS, Cited, Material, passages_text, whole_text, without_page_breaks
 from app.file_text import FileError, shown_name, text_of
 from py_core.memory.errors import StoreError
 from py_core.memory.files import KIND, Passage, StoredFile
 from py_core.memory.memory import Memory
 from py_core.memory.rows import Change
-from py_core.passages.chunks import Chunk, chunks_of, kind_of
+from py_core.passages.chunks import Chunk, chunks_of, kind_of, place_of_all
 from py_core.passages.search import Found, PassageIndex
 from py_core.routing.embedder import Embedder, EmbedderError
 
@@ -89,6 +89,7 @@ class FileService:
         self._memory: Memory | None = None
         self._waiting: dict[str, None] = {}  # conversations to index
         self._works = False
+        self._failed: Embedder | None = None  # indexes no more
         services.listen(self._on_change)
 
     async def attach(
@@ -121,25 +122,27 @@ class FileService:
             raise FileError(f"A conversation may have {MOST_FILES} files. Remove one, or start a new conversation.")
         kept = await memory.files.keep(StoredFile(session, file.name, file.type, file.size, text))
         await self._open(session)
+        self._failed = None
         self._index_soon(session)
         return kept
 
     async def files(self, session: str) -> list[dict[str, Any]]:
         """The files of a conversation as plain data: id, name, type, size (bytes), passages, indexed (how many of them
-        are found by their meaning). What is not indexed will be, in the background."""
+        are found by their meaning), comes (whether the others will be: they are indexed in the background)."""
         opened = await self._open(session)
         if not opened.index.is_complete:
             self._index_soon(session)
-        return [
-            {
-                "id": file.stored.id, "name": file.stored.name, "type": file.stored.type, "size": file.stored.size,
-                "passages": len(file.chunks),
-                "indexed": sum(
-                    opened.index.has_vector(file.first + number) for number in range(len(file.chunks))
-                ),
-            }
-            for file in opened.files
-        ]  # fmt: skip
+        embedder, can_come = self._embedder(), self._services.routing_state in ("opening", "ready")
+        told = list[dict[str, Any]]()
+        for file in opened.files:
+            stored, passages = file.stored, len(file.chunks)
+            indexed = sum(opened.index.has_vector(file.first + number) for number in range(passages))
+            comes = indexed < passages and (can_come if embedder is None else embedder is not self._failed)
+            told.append({
+                "id": stored.id, "name": stored.name, "type": stored.type, "size": stored.size,
+                "passages": passages, "indexed": indexed, "comes": comes,
+            })  # fmt: skip
+        return told
 
     async def detach(self, *ids: str) -> None:
         """Delete files. A conversation in which nothing was said and that has no file left is deleted, too."""
@@ -155,7 +158,7 @@ class FileService:
         file = await self._services.memory_now().files.get(id)
         if file is None:
             raise StoreError("record", "This file was removed.")
-        return file.text
+        return without_page_breaks(file.text)
 
     async def tables(self, session: str) -> list[Table]:
         """A conversation's files that can be computed with, indexed or not. Raises StoreError."""
@@ -172,6 +175,7 @@ class FileService:
         self, session: str, question: str, before: str, count: CountTokens, room: int, whole_room: int | None = None
     ) -> Material | None:
         """What of a conversation's files the model reads for a question; None where nothing of them belongs to it.
+        Where only words were looked for, and none found, it is a Material without a passage, which says so.
 
         before: the question that was asked before, for one that goes on with it ("And why?"). count: tells tokens;
         room: as many at most; whole_room: of the whole files, where these are not asked for as such. Raises StoreError.
@@ -187,7 +191,8 @@ class FileService:
             if whole is not None:
                 return whole
             found = [Found(number, 0.0) for number in range(min(MOST_PASSAGES, len(opened.index)))]
-        return _passages(opened, found, by_words, count, room)
+        material = _passages(opened, found, by_words, count, room)
+        return NOTHING_BY_WORDS if material is None and by_words else material
 
     async def _find(self, opened: _Open, question: str, before: str) -> tuple[list[Found], bool]:
         by_words = not opened.index.is_complete
@@ -212,7 +217,7 @@ class FileService:
     async def _open(self, session: str) -> _Open:
         memory = self._services.memory_now()
         if memory is not self._memory:
-            self._memory = memory
+            self._memory, self._failed = memory, None
             self._opened.clear()
         if session not in self._opened:
             stored = await memory.files.of(session)
@@ -248,7 +253,7 @@ class FileService:
     # ---- indexing ----
 
     def _index_soon(self, session: str) -> None:
-        if self._embedder() is None or self._memory is None:
+        if self._memory is None or (embedder := self._embedder()) is None or embedder is self._failed:
             return
         self._waiting[session] = None
         if not self._works:
@@ -263,6 +268,7 @@ class FileService:
                     self._waiting.pop(session, None)
         except (EmbedderError, StoreError) as error:
             self._waiting.clear()
+            self._failed = self._embedder()  # else it would fail again and again
             self._services.trouble(error)
         finally:
             self._works = False
@@ -312,7 +318,8 @@ def _whole(opened: _Open, count: CountTokens, room: int) -> Material | None:
     text = "\n\n".join(whole_text(file.name, file.text) for file in files)
     if (tokens := count(text)) > room:
         return None
-    return Material(text, tokens, tuple(Cited(file.id, file.name) for file in files), is_whole=True)
+    cited = tuple(Cited(file.id, file.name, place_of_all(file.text, kind_of(file.name))) for file in files)
+    return Material(text, tokens, cited, is_whole=True)
 
 
 def _is_about_files(question: str, opened: _Open) -> bool:

@@ -1,17 +1,27 @@
 """How long the rest of a prompt takes to read, from the passes that were measured.
 
-A token takes longer the more tokens stand before it, so a line is laid through the passes: seconds for a token at a
-position. What is told never rises.
+A token takes longer the more tokens stand before it: a line through all passes says how much. How long one takes now
+is what the last seconds say, since other programs come and go.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
+from typing import NamedTuple
 
 LEAST_PASSES = 2
 """The first pass is not counted (shaders are compiled, pages are made); so many after it are needed."""
+RECENT_SECONDS = 4.0
+"""The pace is that of the passes of these last seconds, and of LEAST_PASSES at least."""
+
+
+class _Pass(NamedTuple):
+    tokens: int
+    at: float
+    """The position of their middle."""
+    seconds: float
+    begin: float
 
 
 class ReadingTime:
@@ -20,32 +30,41 @@ class ReadingTime:
     def __init__(self, total: int, clock: Callable[[], float] = perf_counter) -> None:
         self._total, self._clock = total, clock
         self._last: tuple[int, float] | None = None
-        self._passes = list[tuple[float, float, float]]()  # tokens, the position of their middle, seconds
+        self._passes = list[_Pass]()
         self._begun = 0
-        self._told = math.inf
 
     def push(self, done: int) -> float | None:
-        """The seconds that are left; None as long as nobody knows."""
+        """The seconds that are left; None as long as nobody knows. They rise where reading has become slower."""
         now = self._clock()
         if self._last is not None and done > self._last[0]:
             self._begun += 1
             if self._begun > 1:
                 before, then = self._last
-                self._passes.append((done - before, (done + before) / 2, now - then))
+                self._passes.append(_Pass(done - before, (done + before) / 2, now - then, then))
         self._last = done, now
         if len(self._passes) < LEAST_PASSES and done < self._total:
             return None
-        self._told = min(self._told, self._left(done))
-        return self._told
+        return self._left(done, now)
 
-    def _left(self, done: int) -> float:
+    def _left(self, done: int, now: float) -> float:
         left = self._total - done
         if not left or not self._passes:
             return 0.0
-        tokens = sum(n for n, _, _ in self._passes)
-        mean_at = sum(n * at for n, at, _ in self._passes) / tokens
-        mean = sum(seconds for _, _, seconds in self._passes) / tokens  # of a token
-        spread = sum(n * (at - mean_at) ** 2 for n, at, _ in self._passes)
-        rise = sum((at - mean_at) * (seconds - n * mean) for n, at, seconds in self._passes)
-        slope = max(rise / spread, 0.0) if spread else 0.0  # how much longer a token takes one position further on
-        return left * (mean + slope * ((done + self._total) / 2 - mean_at))
+        late = [one for one in self._passes[:-LEAST_PASSES] if one.begin > now - RECENT_SECONDS]
+        pace, at = _means([*late, *self._passes[-LEAST_PASSES:]])
+        later = _slope(self._passes) * ((done + self._total) / 2 - at)
+        return left * (pace + min(later, pace))  # a few passes of a busy machine may make the line too steep
+
+
+def _means(passes: Sequence[_Pass]) -> tuple[float, float]:
+    """The seconds of a token, and its position."""
+    tokens = sum(one.tokens for one in passes)
+    return sum(one.seconds for one in passes) / tokens, sum(one.tokens * one.at for one in passes) / tokens
+
+
+def _slope(passes: Sequence[_Pass]) -> float:
+    """How much longer a token takes one position further on."""
+    mean, mean_at = _means(passes)
+    spread = sum(one.tokens * (one.at - mean_at) ** 2 for one in passes)
+    rise = sum((one.at - mean_at) * (one.seconds - one.tokens * mean) for one in passes)
+    return max(rise / spread, 0.0) if spread else 0.0

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 import signal
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
@@ -257,8 +258,7 @@ async def _answer(
             elif isinstance(event, Offered):
                 console.print("[dim]To have this remembered, write it again after \u201cremember that\u201d.[/dim]")
             elif isinstance(event, Reading):
-                left = f", {event.seconds_left:.0f} s left" if event.seconds_left else ""
-                status.update(f"Reading {event.tokens_read:,} of {event.prompt_tokens:,} tokens{left}")
+                status.update(_ReadingLine(event))
                 status.start()
             elif isinstance(event, Thought):
                 console.print(Text(event.text, "dim"), end="", soft_wrap=True)
@@ -285,6 +285,18 @@ def _card_lines(card: Card | None) -> list[str]:
     return [*lines, "Say more of its words, or `sonata memory forget ID`."] if card.kind == "choose" else lines
 
 
+class _ReadingLine:
+    """How much of the prompt is read. The seconds run down until the next report."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._words = f"Reading {reading.tokens_read:,} of {reading.prompt_tokens:,} tokens"
+        self._until = time.monotonic() + (reading.seconds_left or 0.0)
+
+    def __rich__(self) -> Text:
+        left = round(self._until - time.monotonic())
+        return Text(f"{self._words}, {left} s left" if left > 0 else self._words)
+
+
 def _who_answers(routed: Routed) -> str:
     """How sure the router is of an agent says nothing of the plain assistant, or of one that was not decided anew."""
     decided = routed.decision.reason in ("examples", "wording", "correction")
@@ -294,6 +306,10 @@ def _who_answers(routed: Routed) -> str:
 
 def _read(material: Material) -> str:
     """What the model reads of the files, in words."""
+    if not material.cited:
+        return (
+            "Nothing of the files was read: they are still being indexed, and no word of your message was found in them"
+        )
     return f"From {cited_words(material.cited)}" + (
         " (found by words: the file is still being indexed)" if material.by_words else ""
     )

@@ -69,7 +69,10 @@ const title = new ChatTitle(byId('chat-title', HTMLElement));
 const contextBar = new ContextBar(byId('context-bar', HTMLButtonElement), () => engine.memoryUse());
 const stored = new StoredChat(chat, notices, { onGone, onTitle: showTitle });
 const agentChoice = new AgentChoice(byId('agent-choice', HTMLElement), { stored, notices }, () => engine);
-const queue = new MessageQueue(chat, (question) => asking.giveBack(question));
+const queue = new MessageQueue(chat, {
+  onCancel: (question) => { asking.giveBack(question); asking.answerNext(); },
+  onUrgent: () => { composer.focus(); asking.answerNext(); },
+});
 const navigation = new Navigation({ stored, queue, composer }, {
   stop: () => asking.stop(), forget, engine: () => engine, isReady: () => state === 'ready',
 });
@@ -94,6 +97,7 @@ const models = new Models(notices, {
   panel: { open: () => panels.open('settings/model'), leave: () => panels.uncover() },
 });
 new ModelMenu(byId('model-menu', HTMLElement), byId('model-choices', HTMLElement), models);
+let attached = /** @type {import('./files/attachments.js').Attachments|null} */ (null); // once it is loaded
 const attachments = openAttachments();
 const tabs = new ModelTabs(engineKey(options), { patience: options.patience, onMoved: (take) => load({ moved: true, take }) });
 const watchdog = new Watchdog(options.patience, onSilence);
@@ -105,7 +109,10 @@ let engine = /** @type {Engine} */ (/** @type {unknown} */ (null)); // there fro
 let runner = /** @type {any} */ (null); // what the status line says of the engine, as StatusView.showInfo takes it
 const asking = new Asking(
   { chat, composer, banner, notices, announcer, stored, queue, navigation, status, watchdog, models, welcome, contextBar, agentChoice, lock },
-  { engine: () => engine, state: () => state, setState, runner: () => runner, fail, follow, tell },
+  {
+    engine: () => engine, state: () => state, setState, runner: () => runner, fail, follow, tell,
+    delay: () => attached?.delay ?? null,
+  },
 );
 models.adapters.onChange(() => {
   runner = runner && { ...runner, answersWith: models.adapters.current?.name };
@@ -117,6 +124,10 @@ for (const id of ['new-chat', 'new-chat-top']) {
 }
 byId('sidebar', HTMLElement).addEventListener('click', (event) => {
   if (event.target instanceof Element && event.target.closest('a')) drawer.chosen();
+});
+byId('skip', HTMLElement).addEventListener('click', (event) => {
+  event.preventDefault(); // the address says which chat is open
+  composer.focus();
 });
 new Shortcuts([
   { keys: ['Enter'], text: 'shortcuts.send' },
@@ -238,8 +249,9 @@ async function onMemory(current) {
 async function openAttachments() {
   const [{ Attachments }] = await Promise.all([import('./files/attachments.js'), loadStyles('files/files.css')]);
   const elements = { root: byId('files', HTMLElement), form: byId('composer', HTMLFormElement) };
-  const parts = { stored, navigation, composer, notices, announcer };
-  return new Attachments(elements, parts, { engine: () => engine, isReady: () => state === 'ready' });
+  const parts = { stored, navigation, composer, queue, notices, announcer };
+  const page = { engine: () => engine, isReady: () => state === 'ready', onChange: () => asking.answerNext() };
+  return attached = new Attachments(elements, parts, page);
 }
 
 /** The conversation on the page may be another one now, or its files, or who answers in it. */

@@ -23,7 +23,7 @@ OVERLAP_BYTES = 96
 LONGEST_PLACE = 120  # characters
 PAGE_BREAK = "\f"
 
-Kind = Literal["text", "markdown", "code", "table"]
+Kind = Literal["text", "markdown", "code", "table", "pages"]
 
 _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
 _LINE = re.compile(r"\n")
@@ -42,6 +42,7 @@ _UNDERLINE = re.compile(r"^(=+|-+)[ \t]*$")
 _SUFFIXES: dict[Kind, str] = {
     "markdown": "md markdown mdx",
     "table": "csv tsv",
+    "pages": "pdf",
     "code": "py pyi js mjs cjs ts tsx jsx c h cc cpp hpp cs java kt go rs rb php pl lua r jl swift scala sh bash zsh "
     "ps1 sql css scss html htm xml svg json jsonl yaml yml toml ini cfg conf wgsl glsl tex diff patch",
 }
@@ -73,13 +74,24 @@ def chunks_of(text: str, kind: Kind) -> list[Chunk]:
         found = list(_rows(sized))
     elif kind == "code":
         found = [_by_lines(sized, span) for span in _spans(sized, 0, len(text), _CODE_BREAKS)]
-    elif PAGE_BREAK in text:
+    elif _has_pages(text, kind):
         found = list(_pages(sized))
     elif kind == "markdown":
         found = list(_sections(sized))
     else:
         found = [_by_lines(sized, span) for span in _spans(sized, 0, len(text), _PROSE_BREAKS)]
     return [chunk for chunk in found if text[chunk.start : chunk.end].strip()]
+
+
+def place_of_all(text: str, kind: Kind) -> str:
+    """The place of a whole text: its pages, "" where it has none."""
+    if not _has_pages(text, kind):
+        return ""
+    return f"pages 1-{last}" if (last := text.count(PAGE_BREAK) + 1) > 1 else "page 1"
+
+
+def _has_pages(text: str, kind: Kind) -> bool:
+    return kind == "pages" or (PAGE_BREAK in text and kind not in ("table", "code"))
 
 
 class _Sized:

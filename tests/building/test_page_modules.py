@@ -29,13 +29,20 @@ def called(path: str, name: str, given: Sequence[Sequence[Any]]) -> list[Any]:
 
 def test_only_a_clearly_larger_model_is_offered_what_the_shipped_one_cannot_do() -> None:
     sizes = [None, 0, 134_515_008, 494_032_768, 1_100_048_384, 1_235_814_400, 3_085_938_688]
-    unknown, nothing, shipped, half, small, *larger = called("chat/cards.js", "cardsFor", [[size] for size in sizes])
+    unknown, nothing, shipped, half, small, *larger = called(
+        "chat/cards.js", "cardsFor", [[size, "en"] for size in sizes]
+    )
     assert unknown is nothing is shipped is half is small is None  # the cards of index.html
     for cards in larger:
         assert [card["name"] for card in cards] == ["summarise", "rewrite", "code", "plan"]
         # What needs the user's text waits for it, with the cursor behind it.
         assert [card.get("isDraft", False) for card in cards] == [True, True, False, False]
-        assert all(card["text"].endswith(": ") for card in cards if card.get("isDraft"))
+
+
+def test_where_the_shipped_model_does_not_know_the_language_its_cards_are_not_offered() -> None:
+    small, large = called("chat/cards.js", "cardsFor", [[134_515_008, "de"], [3_085_938_688, "de"]])
+    assert [card["name"] for card in small] == ["compute", "convert", "days", "teach"]
+    assert [card["name"] for card in large] == ["summarise", "rewrite", "code", "plan"]
 
 
 def test_a_difference_by_words_gives_both_texts_back_and_marks_as_little_as_it_can() -> None:

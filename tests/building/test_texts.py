@@ -31,7 +31,6 @@ ALLOWED = {
     "memory/moving.js": "said to Python",
     "common/own_script.js": "a mistake in a program",
     "sw.js": "an error that nobody is told",
-    "chat/cards.js": "requests that the model reads",
     "chat/turn_view.js": "an opinion, for code",
     "memory_view/storage_panel.js": "what is cut from a sentence of Python",
 }

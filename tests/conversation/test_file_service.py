@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from app.file_material import Material
 from app.file_service import MOST_FILES, MOST_PASSAGES, FileService
-from app.file_text import FileError
+from app.file_text import PDF, FileError
 from app.services import Services
 from py_core.memory.errors import StoreError
 from py_core.memory.files import KIND, PASSAGE
@@ -17,13 +18,21 @@ from py_core.memory.passphrase import set_passphrase
 from py_core.memory.store import Store
 from py_core.memory.transfer import export, import_file
 from py_core.memory.volatile import VolatileRows
-from py_core.routing.embedder import SentenceEmbedder
+from py_core.routing.embedder import EmbedderError, Meaning, SentenceEmbedder
 from tests.passages.asked import HERE
 from tests.services import memory_of
 
 KETTLE = (HERE / "texts" / "kettle.md").read_bytes()
 LIGHTHOUSE = (HERE / "texts" / "lighthouse.txt").read_bytes()
 HOT = "How hot should the water be for a cup of green tea?"
+
+
+class Broken(SentenceEmbedder):
+    asked = 0
+
+    async def meanings(self, texts: Sequence[str]) -> list[Meaning]:
+        self.asked += 1
+        raise EmbedderError("It broke.")
 
 
 def words(text: str) -> int:
@@ -55,6 +64,14 @@ async def test_a_small_file_is_read_as_a_whole_at_the_beginning(files: FileServi
     assert [one.entry() for one in material.cited] == [
         {"file": f"{material.cited[0].file}", "name": "a.txt", "place": "", "text": ""}
     ]
+
+
+async def test_pages_of_a_pdf_are_apart_and_cited(files: FileService) -> None:
+    file = await files.attach(None, "lease.pdf", PDF, b"This ends the contract.\f4 Notice: three months.")
+    material = await ask(files, file.session, "When does it end?")
+    assert "the contract.\n\n4 Notice" in material.text
+    assert await files.text(file.id) == "This ends the contract.\n\n4 Notice: three months."
+    assert [one.place for one in material.cited] == ["pages 1-2"]
 
 
 async def test_of_a_large_file_the_passages_are_read_that_answer(files: FileService) -> None:
@@ -91,6 +108,36 @@ async def test_before_a_file_is_indexed_its_words_are_searched_and_that_is_said(
     assert any("sensor" in one.text for one in material.cited)
     (told,) = await files.files(session)
     assert told["indexed"] == 0 < told["passages"]
+
+
+async def test_where_no_word_of_a_message_is_in_a_file_that_is_not_indexed_that_is_said(services: Services) -> None:
+    files = FileService(services, lambda: None)
+    session = (await files.attach(None, "kettle.md", "", KETTLE)).session
+    material = await ask(files, session, "Thanks, goodbye!")
+    assert material.entry() == {"passages": [], "found": "words"}
+    assert material.asked("Thanks, goodbye!") == "Thanks, goodbye!"
+
+
+async def test_it_is_told_whether_a_file_will_be_indexed(services: Services, embedder: SentenceEmbedder) -> None:
+    async def comes(files: FileService) -> bool:
+        return any(file["comes"] for file in await files.files(session))
+
+    files = FileService(services, lambda: None)
+    session = (await files.attach(None, "kettle.md", "", KETTLE)).session
+    assert await comes(files), "an embedder may still come"
+    services.routing_state = "off"
+    assert not await comes(files)
+    broken = Broken(embedder.tokenizer, embedder._encoder)
+    files = FileService(services, lambda: broken)
+    assert await comes(files)
+    await files.indexed(session)
+    assert not await comes(files)
+    assert services.problem == "It broke."
+    await files.indexed(session)
+    assert broken.asked == 1, "it is not tried again and again"
+    files = FileService(services, lambda: embedder)
+    await files.indexed(session)
+    assert not await comes(files)
 
 
 async def test_indexing_goes_on_after_a_restart_where_it_was(services: Services, embedder: SentenceEmbedder) -> None:

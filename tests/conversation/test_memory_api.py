@@ -235,6 +235,7 @@ async def test_conversations_are_found_by_a_word_of_an_answer_and_by_meaning(
     assert (await found_by(api, services, "coding"))[0] == "Strings"
     assert (await found_by(api, services, "holidays"))[0] == "A trip"
     assert (await found_by(api, services, "recipe"))[0] == "Dinner"
+    assert await found_by(api, services, "vrt") == []  # means nothing, and is 0.16 similar to one of them
     (item, *_) = (await api.conversations(search="soy egg"))["items"]
     assert item["id"] == ids["Dinner"]
     shown = "".join(f"[{piece}]" if match else piece for piece, match in item["snippet"]["parts"])

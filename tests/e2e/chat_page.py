@@ -214,6 +214,7 @@ class ChatPage:
     async def ask(self, text: str) -> str:
         """Send a message and wait for the whole answer."""
         await self.send(text)
+        await expect(self.page.locator(".queued")).to_have_count(0)
         await self.wait_for("ready", ANSWER_SECONDS)
         return await self.last_answer()
 

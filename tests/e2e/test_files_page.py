@@ -14,6 +14,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 FILLER = "The weather was mild, the paths were dry, and visitors walked from one bed to the next without any hurry."
 GARDEN = small_pdf([[FILLER] * 20, ["The head gardener of the park", "is called Ottilie Brandt."], [FILLER] * 20])
 KEY = b"The key of the shed is under the blue pot."
+LARGE = b"\n\n".join(b"Bed %d has %d tulips." % (number, number * 7) + FILLER.encode() for number in range(3000))
 DROP = """([names, text]) => {
   const data = new DataTransfer();
   for (const name of names) data.items.add(new File([text], name));
@@ -68,7 +69,11 @@ async def test_a_pdf_is_read_by_its_pages_and_the_answer_cites_the_right_one(rea
 
 async def test_a_file_is_attached_asked_about_and_removed_with_the_keyboard_alone(chat: ChatPage) -> None:
     keyboard = chat.page.keyboard
-    await chat.page.focus("#message")
+    assert await chat.page.evaluate("document.querySelector('a, button, input, textarea').id") == "skip"
+    await chat.page.focus("#skip")
+    await keyboard.press("Enter")
+    await expect(chat.page.locator("#message")).to_be_focused()
+    assert "#message" not in chat.page.url
     await keyboard.press("Shift+Tab")
     await expect(chat.page.locator("#composer .attach")).to_be_focused()
     await choose_files(chat.page, lambda: keyboard.press("Enter"), [payload("key.txt", KEY)])
@@ -108,6 +113,39 @@ async def test_a_long_text_that_is_pasted_can_become_a_file(chat: ChatPage) -> N
     await notice.get_by_role("button", name="Attach it").click()
     await expect(chat.page.locator("#message")).to_have_value("")
     await expect(chips(chat)).to_contain_text("Pasted text.txt")
+
+
+async def test_a_message_waits_until_the_files_are_read(chat: ChatPage) -> None:
+    page, waiting = chat.page, chat.page.locator(".waiting")
+    await attach(chat, payload("key.txt", KEY))
+    await chat.send("Where is the key?")
+    await expect(page.locator(".citation")).to_have_text(["1key.txt"])
+
+    await attach(chat, payload("large.txt", LARGE))
+    await chat.send("Goodbye, Wolfgang!")
+    await expect(waiting).to_contain_text("Reading large.txt")
+    await page.get_by_role("button", name="Cancel").click()
+    await expect(page.locator("#message")).to_have_value("Goodbye, Wolfgang!")
+    await page.press("#message", "Enter")
+    await page.get_by_role("button", name="Send without it").click()
+    await expect(page.locator(".citation-note")).to_contain_text("no word of your message was found in it")
+    await chat.wait_for("ready", ANSWER_SECONDS)
+
+    await chat.send("And the rake?")
+    await expect(waiting).to_contain_text("Reading large.txt")
+    await attach(chat, payload("empty.txt", b""))
+    await expect(page.locator("#notices")).to_contain_text("empty.txt is empty.")
+    await page.get_by_role("button", name="Remove large.txt").click()
+    await expect(waiting).to_contain_text("empty.txt could not be read, so your message was not sent.")
+    await attach(chat, payload("other.txt", KEY))
+    await expect(page.locator(".queued")).to_have_count(0)
+    await expect(page.locator(".answer:not([aria-busy])")).to_have_count(3)
+
+    await attach(chat, payload("larger.txt", LARGE))
+    await chat.send("And the pot?")
+    await expect(waiting).to_contain_text("Reading larger.txt")
+    await page.click("#new-chat")
+    await expect(page.locator("#message")).to_have_value("And the pot?")
 
 
 UNREADABLE = (

@@ -99,8 +99,11 @@ async def test_a_message_that_is_not_answered_yet_survives_a_reload(page_alone: 
     await expect(page_alone.page.locator(".queued")).to_have_count(1)
     await page_alone.page.reload()
     await expect(page_alone.page.locator("#message")).to_have_value("Not yet")
+    top = "document.querySelector('.cards').getBoundingClientRect().top"
+    before = await page_alone.page.evaluate(top)
     await let_it_load(page_alone)
     await page_alone.wait_for("ready")
+    assert await page_alone.page.evaluate(top) == before, "nothing jumps when the panel goes"
     await expect(page_alone.page.locator("#message")).to_have_value("Not yet")
 
 

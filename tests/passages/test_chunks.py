@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from py_core.passages.chunks import CHUNK_BYTES, LONGEST_PLACE, OVERLAP_BYTES, Kind, chunks_of, kind_of
+from py_core.passages.chunks import CHUNK_BYTES, LONGEST_PLACE, OVERLAP_BYTES, Kind, chunks_of, kind_of, place_of_all
 
 KINDS = get_args(Kind)
 PARTS = (
@@ -112,6 +112,10 @@ def test_a_table_of_ten_thousand_columns_is_cut_and_repeats_no_row() -> None:
 def test_pages_are_the_places_of_what_has_page_breaks() -> None:
     text = "First page.\fSecond page.\f\fFourth page."
     assert [chunk.place for chunk in chunks_of(text, "text")] == ["page 1", "page 2", "page 4"]
+    assert place_of_all(text, "text") == "pages 1-4"
+    assert [chunk.place for chunk in chunks_of("A PDF of one page.", kind_of("a.pdf"))] == ["page 1"]
+    assert place_of_all("A PDF of one page.", kind_of("a.pdf")) == "page 1"
+    assert not place_of_all("A text.", "text")
 
 
 def test_a_line_without_end_says_from_which_character_a_passage_is() -> None:

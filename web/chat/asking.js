@@ -32,8 +32,10 @@ export class Asking {
    *   contextBar: import('./context_bar.js').ContextBar, agentChoice: import('./agent_choice.js').AgentChoice,
    *   lock: import('../sidebar/memory_lock.js').MemoryLock}} parts of the page
    * @param {{engine: () => import('../engine/engine.js').Engine, state: () => string, setState: (state: any) => void,
-   *   runner: () => any, fail: (error: any) => void, follow: (engine: any) => void, tell: (promise: Promise<any>) => void}} page
-   *   runner: what `Engine.start` said; follow: show what another tab has added; tell: wait only for a failure
+   *   runner: () => any, fail: (error: any) => void, follow: (engine: any) => void, tell: (promise: Promise<any>) => void,
+   *   delay: () => string|null}} page
+   *   runner: what `Engine.start` said; follow: show what another tab has added; tell: wait only for a failure; delay: as
+   *   Attachments has it
    */
   constructor(parts, page) {
     this.#parts = parts;
@@ -58,14 +60,18 @@ export class Asking {
   }
 
   send(question) {
-    if (this.#page.state() === 'ready' && !this.#parts.lock.holdsUp()) this.#ask(question);
-    else this.#parts.queue.add(question);
+    this.#parts.queue.add(question);
+    this.answerNext();
   }
 
+  /** Answer the next message that waits, unless it waits for a file. */
   answerNext() {
-    const { queue, lock } = this.#parts;
-    if (this.#page.state() !== 'ready' || !queue.questions.length || lock.holdsUp()) return;
-    const next = queue.take();
+    const { queue, lock, notices } = this.#parts;
+    if (this.#page.state() !== 'ready') return;
+    const delay = this.#page.delay();
+    if (delay === null) notices.say('free', null);
+    if (!queue.questions.length || lock.holdsUp()) return;
+    const next = queue.take(delay);
     if (next) this.#ask(next.question, next.view);
   }
 
@@ -76,7 +82,7 @@ export class Asking {
   again(view, agent) {
     const { chat } = this.#parts, { number } = view.places.question;
     const isKnown = number !== null || chat.isLast(view); // or it will be known in a moment: it was just stored
-    if (!isKnown || !this.#isFree()) return;
+    if (!isKnown || !this.#isRead() || !this.#isFree()) return;
     const next = chat.addVariant(view);
     if (view.hasFailed && number === null) this.#ask(view.question, next); // nothing of it was stored
     else this.#ask(view.question, next, { again: true, ...(number === null ? {} : { after: number }), ...(agent ? { agent } : {}) });
@@ -84,7 +90,7 @@ export class Asking {
 
   /** Send a message once more, with another text, as a variant of it. @param {import('./turn_view.js').TurnView} view @param {string} text */
   edit(view, text) {
-    if (!this.accepts(text) || !this.#isFree()) return;
+    if (!this.accepts(text) || !this.#isRead() || !this.#isFree()) return;
     const { after } = view.places.question;
     this.#ask(text, this.#parts.chat.addVariant(view, text), { after });
   }
@@ -98,6 +104,13 @@ export class Asking {
     } catch (error) {
       notices.say('chat', describe(fromError(error)).message);
     }
+  }
+
+  /** Nothing is answered anew while a file is still read. */
+  #isRead() {
+    const isRead = this.#page.delay() === null;
+    this.#parts.notices.say('free', isRead ? null : t('answers.notRead'));
+    return isRead;
   }
 
   /** An answer that still comes makes room; nothing does while the model loads. */
@@ -242,7 +255,7 @@ export class Asking {
   /** Put a question that has no answer back into the message box. */
   giveBack(question) {
     const { composer } = this.#parts;
-    if (!composer.text) composer.text = question;
+    composer.text = [question, composer.text].filter(Boolean).join('\n\n');
     composer.focus();
   }
 

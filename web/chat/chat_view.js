@@ -193,6 +193,7 @@ export class ChatView {
   /** @param {TurnView} turn shown last from now on */
   moveToEnd(turn) {
     this.#turns = [...this.#turns.filter((one) => one !== turn), turn];
+    this.#welcome.hidden = true;
     this.#log.append(turn.questionElement, turn.answerElement);
     this.follow();
   }

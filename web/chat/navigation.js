@@ -48,9 +48,11 @@ export class Navigation {
     await this.opening;
   }
 
-  /** Take the conversation off the page. What waits to be answered belongs to it. */
+  /** Take the conversation off the page. What waits to be answered belongs to it, and goes back into the message box. */
   #leave(id) {
+    const { questions } = this.#queue;
     this.#queue.clear();
+    if (questions.length) this.#composer.add(questions.join('\n\n'));
     this.#page.stop();
     this.#stored.open(id);
   }

@@ -1,4 +1,4 @@
-/** "Reading 1,200 of 2,500 tokens", with the time that is left where a prompt is long. */
+/** "Reading 1,200 of 2,500 tokens", with the time that is left where a prompt is long; it runs down between two reports. */
 import { element } from '../page/dom.js';
 import { t } from '../i18n/i18n.js';
 
@@ -6,10 +6,22 @@ const LEAST_LEFT_S = 2; // less is not worth a word
 
 export class ReadingLine {
   element = element('span', 'reading');
+  #until = 0; // when the rest is read, as of performance.now()
+  #words = '';
+  #ticking = 0;
 
   /** @param {number} done tokens that the model has read @param {number} total @param {number|null} [secondsLeft] */
   show(done, total, secondsLeft = null) {
-    this.element.textContent = done < total ? t('answers.reading', { done, total }) + left(Math.round(secondsLeft ?? 0)) : '';
+    this.#until = performance.now() + (secondsLeft ?? 0) * 1000;
+    this.#words = done < total ? t('answers.reading', { done, total }) : '';
+    this.#draw();
+  }
+
+  #draw() {
+    const seconds = this.#words ? Math.round((this.#until - performance.now()) / 1000) : 0;
+    this.element.textContent = this.#words + left(seconds);
+    clearTimeout(this.#ticking);
+    if (seconds >= LEAST_LEFT_S) this.#ticking = setTimeout(() => this.#draw(), 1000);
   }
 }
 

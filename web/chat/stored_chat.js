@@ -81,9 +81,9 @@ export class StoredChat {
     };
   }
 
-  /** Resolves once the answers that are on their way now are in the memory. */
-  settled() {
-    return Promise.all(this.#answering.values());
+  /** Resolves once the answers that are on their way are in the memory. */
+  async settled() {
+    while (this.#answering.size) await Promise.all(this.#answering.values());
   }
 
   /** The conversation on the page, of which nothing was stored yet, has begun with something else than a message. */
@@ -130,7 +130,7 @@ export class StoredChat {
       ({ turns, title } = await memory.conversation(id));
     } catch (error) {
       if (isLate()) return false;
-      if (error.reason === 'record') this.#gone();
+      if (error.reason === 'record') this.#gone(queue);
       else this.#notices.say('chat', describe(fromError(error)).message);
       return false;
     }
@@ -186,9 +186,10 @@ export class StoredChat {
     }
   }
 
-  #gone() {
+  #gone(queue) {
     const text = t(this.#shown === 0 ? 'problems.chatGone' : 'problems.chatDeleted');
     this.open(null);
+    queue.moveToEnd();
     showInAddress(null, 'replace');
     this.#notices.say('chat', text);
     this.#onGone();

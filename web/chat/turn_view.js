@@ -104,12 +104,18 @@ export class TurnView {
     return this.#answer.text;
   }
 
-  /** The message waits until the model is loaded. @param {() => void} onCancel */
-  queue(onCancel) {
+  /** The message waits. @param {string} words for what @param {{label: string, run: () => void}[]} ways out */
+  queue(words, ways) {
     this.isQueued = true;
     this.questionElement.classList.add('queued');
-    const words = element('span', '', t('answers.waiting'));
-    this.#waiting.replaceChildren(words, button(t('answers.cancel'), 'link', onCancel));
+    const [shown, ...buttons] = this.#waiting.children;
+    if (buttons.length === ways.length && buttons.every(({ textContent }, at) => textContent === ways[at].label)) {
+      shown.textContent = words; // the buttons stay: one may have the focus
+      return;
+    }
+    this.#waiting.replaceChildren(element('span', '', words), ...ways.map(({ label, run }) => button(label, 'link', run)));
+    if (ways.length > 1) this.#announcer.say(words);
+    this.#follow();
   }
 
   /** The message that waited goes to the model. */

@@ -10,7 +10,8 @@ const LEAST_MEASURED = 16; // tokens of an answer whose speed says something
 
 export class Welcome {
   #cards;
-  #forSmall; // the cards of index.html
+  #inPage; // the cards of index.html
+  #shown = /** @type {import('./cards.js').Card[]|null} */ (null);
   #callbacks;
   #memory;
   #advice;
@@ -27,16 +28,19 @@ export class Welcome {
     this.#openModels = openModels;
     this.#callbacks = { onAsk, onDraft };
     this.#cards = part(root, '.cards', HTMLElement);
-    this.#forSmall = [...this.#cards.children];
+    this.#inPage = [...this.#cards.children];
     for (const card of root.querySelectorAll('.cards button')) {
       if (card instanceof HTMLElement) this.#listen(card, part(card, 'span', HTMLElement).textContent ?? '', 'draft' in card.dataset);
     }
+    this.showModel(null);
   }
 
   /** A model runs: offer what it does well. @param {number|null|undefined} parameters how many it has, where that is known */
   showModel(parameters) {
-    const cards = cardsFor(parameters)?.map((card) => this.#card(card)) ?? this.#forSmall;
-    if (cards[0] !== this.#cards.firstElementChild) this.#cards.replaceChildren(...cards);
+    const wanted = cardsFor(parameters, currentLanguage());
+    if (wanted === this.#shown) return;
+    this.#shown = wanted;
+    this.#cards.replaceChildren(...wanted?.map((card) => this.#card(card)) ?? this.#inPage);
   }
 
   /** @param {Record<string, number>} counts of the memory's records by kind */
@@ -60,12 +64,12 @@ export class Welcome {
   }
 
   /** @param {import('./cards.js').Card} card */
-  #card({ name, icon: picture, text, isDraft = false }) {
+  #card({ name, icon: picture, isDraft = false }) {
     const made = element('button');
     made.type = 'button';
-    const words = element('span', '', text);
-    words.lang = 'en';
-    made.append(icon(picture), element('b', '', t(`chat.card_${name}`)), words);
+    const asked = t(`chat.ask_${name}`);
+    const text = asked.endsWith(':') ? `${asked} ` : asked; // the message box goes on behind it
+    made.append(icon(picture), element('b', '', t(`chat.card_${name}`)), element('span', '', text));
     this.#listen(made, text, isDraft);
     const line = element('li');
     line.append(made);

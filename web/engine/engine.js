@@ -110,8 +110,8 @@ export class Engine {
    *   a chat that is not stored yet (Memory.chooseAgent), null where nobody was chosen
    * @returns {Promise<AsyncIterator<object>>} of {type: 'context', system, memory, turns, file, tools, free, total, leftOut, bytesPerToken}, once, in tokens: what is
    *   in the prompt (the first six add up to `total`), about how much of the conversation was left out, and what a token of context
-   *   takes in memory; {type: 'reading', done, total, secondsLeft} (tokens of the prompt; null as long as nobody knows, else it never
-   *   rises), {type: 'route', id, text, agent, title, confidence, ranked, neighbours, ms}
+   *   takes in memory; {type: 'reading', done, total, secondsLeft} (tokens of the prompt; null as long as nobody
+   *   knows), {type: 'route', id, text, agent, title, confidence, ranked, neighbours, ms}
    *   where it was routed (app/routing_service.py: route_entry), {type: 'learned', id, question, answer, ms, nllBefore, nllAfter} where the
    *   message asked to remember something (app/turn_details.py: taught_details), {type: 'lesson', id, question, answer, confidence, ms,
    *   considered} where a lesson answers (app/learning_service.py: lesson_entry), {type: 'files', passages, found} where the model reads attached files

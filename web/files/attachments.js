@@ -13,7 +13,8 @@ import { readFile } from './read_file.js';
 const LONG_PASTE = 2000; // characters that are offered as a file
 
 /** @typedef {{opening: number, chat: string|null}} Place a conversation, by when the page opened it; chat: null where it has not begun */
-/** @typedef {{name: string, size: number, words: string, place: Place}} Coming a file on its way into the memory */
+/** @typedef {{name: string, size: number, words: string, share: number, place: Place, id: string|null}} Coming a file on its way
+ *   into the memory; share: of it that is read; id: once it is there */
 
 /** What went wrong; a sentence of ours may begin with a file's name, as that is written. */
 function sentence(error) {
@@ -27,6 +28,7 @@ export class Attachments {
   #coming = /** @type {Coming[]} */ ([]);
   #files = /** @type {import('./client.js').AttachedFile[]} */ ([]);
   #chat = /** @type {string|null} */ (null); // whose files are shown
+  #known = -1; // which conversation that the page opened was looked into last, as StoredChat.openings
   #place = /** @type {Place} */ ({ opening: -1, chat: null }); // where files go that come now
   #attaching = Promise.resolve(); // one after the other: the first may begin the conversation
   #looking = /** @type {Promise<void>|null} */ (null);
@@ -35,9 +37,10 @@ export class Attachments {
   /**
    * @param {{root: HTMLElement, form: HTMLFormElement}} elements
    * @param {{stored: import('../chat/stored_chat.js').StoredChat, navigation: import('../chat/navigation.js').Navigation,
-   *   composer: import('../chat/composer.js').Composer, notices: import('../page/notices.js').Notices,
-   *   announcer: import('../page/announcer.js').Announcer}} parts of the page
-   * @param {{engine: () => import('../engine/engine.js').Engine, isReady: () => boolean}} page
+   *   composer: import('../chat/composer.js').Composer, queue: import('../chat/message_queue.js').MessageQueue,
+   *   notices: import('../page/notices.js').Notices, announcer: import('../page/announcer.js').Announcer}} parts of the page
+   * @param {{engine: () => import('../engine/engine.js').Engine, isReady: () => boolean, onChange: () => void}} page onChange:
+   *   `delay` may be another one
    */
   constructor({ root, form }, parts, page) {
     this.#root = root;
@@ -62,18 +65,29 @@ export class Attachments {
   attach(files) {
     if (!files.length) return;
     this.#parts.notices.say('files', null);
-    const settled = this.#parts.stored.settled(); // the answer that begins the conversation may be under way
+    this.#parts.queue.fail(null);
     const { openings, id } = this.#parts.stored;
     if (this.#place.opening !== openings) this.#place = { opening: openings, chat: id };
     for (const file of files) {
-      const coming = { name: file.name, size: file.size, words: t('files.reading'), place: this.#place };
+      const coming = { name: file.name, size: file.size, words: t('files.reading'), share: 0, place: this.#place, id: null };
       this.#coming.push(coming);
-      this.#attaching = this.#attaching.then(() => this.#attach(file, coming, settled));
+      this.#attaching = this.#attaching.then(() => this.#attach(file, coming));
     }
-    const { navigation } = this.#parts;
-    navigation.opening = Promise.all([navigation.opening, this.#attaching]).then(() => {}); // messages wait for them
     this.#show();
     this.#parts.composer.focus();
+  }
+
+  /** What a message has to wait for, so that it is answered from the files of the conversation: a sentence. @returns {string|null} */
+  get delay() {
+    const { id, openings } = this.#parts.stored;
+    const coming = this.#coming.find((one) => this.#isHere(one));
+    if (coming) return t('files.waits', { name: coming.name, share: formatShare(coming.share) });
+    if (id !== null && openings !== this.#known) {
+      this.refresh();
+      return t('answers.waiting');
+    }
+    const file = id === null ? undefined : this.#files.find(({ comes }) => comes);
+    return file ? t('files.waits', { name: file.name, share: formatShare(file.indexed / file.passages) }) : null;
   }
 
   /** The memory or the conversation on the page changed. */
@@ -85,46 +99,65 @@ export class Attachments {
     this.#lookAgain = true;
     this.#looking ??= this.#look().finally(() => { this.#looking = null; });
     await this.#looking;
+    this.#page.onChange();
   }
 
   async #look() {
     while (this.#lookAgain) {
       this.#lookAgain = false;
-      const chat = this.#chat;
+      const chat = this.#chat, { openings } = this.#parts.stored;
       const found = chat === null ? [] : await this.#page.engine().files.files(chat).catch(() => null);
-      if (found === null || chat !== this.#chat) continue; // the memory is still opening: it says when it is there
+      if (chat !== this.#chat) continue;
+      this.#known = openings;
+      if (found === null) continue; // the memory is still opening: it says when it is there
       this.#files = found;
       this.#show();
     }
   }
 
-  async #attach(file, coming, settled) {
-    const { stored, notices, announcer } = this.#parts;
+  async #attach(file, coming) {
+    const { stored, navigation, notices, queue, announcer } = this.#parts;
+    const { place } = coming;
     try {
       const { data, type } = await readFile(file, (page, pages) => {
         coming.words = t('files.readingPage', { page, pages });
+        coming.share = (page - 1) / pages;
         this.#show();
+        this.#page.onChange();
       });
       const engine = this.#page.engine();
       await engine.memory.opened();
-      await settled;
-      const { place } = coming;
-      const isHere = () => place.opening === stored.openings;
-      if (isHere()) place.chat = stored.id;
+      await stored.settled(); // the answer that begins the conversation may be under way
+      if (this.#isHere(coming)) place.chat = stored.id;
       else if (place.chat === null) return; // the person has left a conversation that had not begun
-      const { chat } = await engine.files.attach(data, place.chat, file.name, type, file.size);
-      place.chat = chat;
-      if (isHere() && stored.id === null) {
-        stored.adopt(chat);
-        if (this.#page.isReady()) await stored.read(engine);
-      }
+      const keeping = this.#keep(engine, coming, data, type);
+      navigation.opening = Promise.all([navigation.opening, keeping.catch(() => {})]).then(() => {}); // messages wait: it may begin the conversation
+      await keeping;
       announcer.say(t('files.attached', { name: file.name }));
     } catch (error) {
       notices.say('files', sentence(error));
+      if (this.#isHere(coming)) queue.fail(t('files.notSent', { name: file.name }));
     } finally {
+      await this.refresh(); // before it comes no more: it may have to be indexed
       this.#coming = this.#coming.filter((other) => other !== coming);
-      await this.refresh();
+      this.#show();
+      this.#page.onChange();
     }
+  }
+
+  async #keep(engine, coming, data, type) {
+    const { stored } = this.#parts, { place, name, size } = coming;
+    const { chat, id } = await engine.files.attach(data, place.chat, name, type, size);
+    coming.id = id;
+    place.chat = chat;
+    if (!this.#isHere(coming) || stored.id !== null) return;
+    stored.adopt(chat);
+    if (this.#page.isReady()) await stored.read(engine);
+  }
+
+  /** Whether a file comes into the conversation on the page. */
+  #isHere({ place }) {
+    return place.opening === this.#parts.stored.openings;
   }
 
   async #remove(file) {
@@ -171,11 +204,11 @@ export class Attachments {
   }
 
   #show() {
-    const isHere = ({ place }) => place.opening === this.#parts.stored.openings;
-    const coming = this.#coming.filter(isHere).map(({ name, size, words }) => html`<li class="file-chip" data-state="coming">
+    const isComing = (one) => this.#isHere(one) && !this.#files.some(({ id }) => id === one.id);
+    const coming = this.#coming.filter(isComing).map(({ name, size, words }) => html`<li class="file-chip" data-state="coming">
       ${icon('file-text')}<span class="file-name" title=${name}>${name}</span><span class="file-about">${formatBytes(size)} · ${words}</span></li>`);
     const here = this.#files.map((file) => {
-      const share = file.passages ? file.indexed / file.passages : 1;
+      const share = file.comes ? file.indexed / file.passages : 1;
       const about = share < 1 ? `${formatBytes(file.size)} · ${t('files.indexing', { share: formatShare(share) })}` : formatBytes(file.size);
       return html`<li class="file-chip" data-state=${share < 1 ? 'indexing' : 'ready'}>
         ${icon('file-text')}<span class="file-name" title=${file.name}>${file.name}</span><span class="file-about">${about}</span>

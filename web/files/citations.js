@@ -48,8 +48,8 @@ export function citations({ passages, found }, files, onChange) {
     item.append(chip);
     list.append(item);
   });
-  root.append(list);
-  if (found === 'words') root.append(element('p', 'citation-note', t('files.byWords')));
+  if (passages.length) root.append(list);
+  if (found === 'words') root.append(element('p', 'citation-note', t(passages.length ? 'files.byWords' : 'files.nothingByWords')));
   root.append(card);
   return root;
 }

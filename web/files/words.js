@@ -3,6 +3,7 @@ import { t } from '../i18n/i18n.js';
 
 const PLACES = [ // as py_core/passages/chunks.py writes them
   [/^page (\d+)$/, 'files.page'],
+  [/^pages (\d+)-(\d+)$/, 'files.pages'],
   [/^line (\d+)$/, 'files.line'],
   [/^line (\d+), character ([\d,]+)$/, 'files.character'],
   [/^lines (\d+)-(\d+)$/, 'files.lines'],

@@ -15,6 +15,8 @@ export class LoadingView {
   /** @type {Record<string, {done: number, total: number|null|undefined}>} name -> bytes */
   #counts = {};
 
+  #prepared = /** @type {number|null} */ (null); // how much of the model is, from 0 to 1
+
   /** @param {HTMLElement} root */
   constructor(root) {
     this.#root = root;
@@ -29,6 +31,7 @@ export class LoadingView {
   /** @param {boolean} routing whether messages will be routed */
   begin(routing) {
     this.#counts = {};
+    this.#prepared = null;
     for (const li of Object.values(this.#stages)) li.dataset.state = 'running';
     this.#stages.setup.dataset.state = 'waiting';
     this.#stages.routing.hidden = !routing;
@@ -42,8 +45,8 @@ export class LoadingView {
    *   `done` of `total` bytes; `complete`: nothing more will come of this stage
    */
   progress({ stage, done, total, complete = false }) {
-    if (stage === 'setup') return this.#setUp((done ?? 0) / (total || 1));
-    if (done !== undefined) this.#counts[stage] = { done, total };
+    if (stage === 'setup') this.#prepared = (done ?? 0) / (total || 1);
+    else if (done !== undefined) this.#counts[stage] = { done, total };
     if (complete) this.#stages[stage].dataset.state = 'done';
     this.#show();
   }
@@ -65,16 +68,10 @@ export class LoadingView {
     const done = counts.reduce((sum, count) => sum + count.done, 0);
     const known = counts.length > 0 && counts.every(({ total }) => total);
     const total = counts.reduce((sum, count) => sum + (count.total ?? 0), 0);
-    this.#bytes.textContent = counts.length ? formatProgress(done, known ? total : null) : '';
-    if (!known || running === 'setup') return this.#bar.removeAttribute('value');
-    this.#bar.max = total;
-    this.#bar.value = done;
-  }
-
-  /** How much of the model is prepared, from 0 to 1. */
-  #setUp(share) {
-    if (!this.#isDone('python') || !this.#isDone('model')) return; // their bytes are what the bar shows
-    this.#bar.max = 1;
-    this.#bar.value = share;
+    const isSetUp = running === 'setup'; // the bytes that are missing are the routing's
+    this.#bytes.textContent = counts.length && !isSetUp ? formatProgress(done, known ? total : null) : '';
+    const share = isSetUp ? this.#prepared : known ? done / total : null;
+    if (share === null) this.#bar.removeAttribute('value');
+    else this.#bar.value = share;
   }
 }

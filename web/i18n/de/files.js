@@ -11,8 +11,11 @@ export const files = {
   longPaste: { one: 'Du hast {count} Zeichen eingefügt.', other: 'Du hast {count} Zeichen eingefügt: Ein langer Text ist als Datei besser aufgehoben.' },
   noReader: 'PDF-Dateien können gerade nicht gelesen werden: Ein Teil der Seite fehlt. Prüfe deine Verbindung und versuch es noch einmal.',
   notRead: '{name} kann nicht gelesen werden. Ordner lassen sich nicht anhängen: Wähle die Dateien darin.',
+  notSent: '{name} konnte nicht gelesen werden, deshalb wurde deine Nachricht nicht gesendet.',
+  nothingByWords: 'Von der Datei wurde nichts gelesen: Sie war noch nicht erschlossen, und kein Wort deiner Nachricht kam darin vor.',
   opening: 'Die Datei wird geöffnet',
   page: 'Seite {first}',
+  pages: 'Seiten {first} bis {last}',
   pasteAttach: 'Anhängen',
   pastedName: 'Eingefügter Text.txt',
   pdfDamaged: '{name} kann nicht gelesen werden: Die Datei ist beschädigt oder kein PDF.',
@@ -25,4 +28,5 @@ export const files = {
   row: 'Tabellenzeile {first}',
   rows: 'Tabellenzeilen {first} bis {last}',
   tooLarge: '{name} ist zu groß: Eine Datei darf {megabytes} MB haben. Nimm einen Teil davon.',
+  waits: '{name} wird gelesen, {share}. Danach wird deine Nachricht gesendet.',
 };

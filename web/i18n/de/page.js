@@ -4,6 +4,7 @@ export const header = {
   menu: 'Gespräche',
   model: 'Das Modell und was es ausführt',
   models: 'Alle Modelle und Einstellungen',
+  skip: 'Zum Nachrichtenfeld',
 };
 
 export const pwa = {

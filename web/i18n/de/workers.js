@@ -9,6 +9,7 @@ export const workerSentences = [
   ['Numpy on the CPU was chosen, which is slow.', 'Numpy auf der CPU wurde gewählt, das ist langsam.'],
   ['Runs on the CPU ({count}), as chosen.', 'Läuft auf der CPU ({count}), wie gewählt.'],
   ['{missing}, so Sonata runs on the CPU ({count}).', '{missing}, darum läuft Sonata auf der CPU ({count}).'],
+  ['{missing}, so Sonata runs on the CPU ({count}). Current Chrome, Edge and Safari have WebGPU when hardware acceleration is turned on, Firefox on Windows and macOS.', '{missing}, darum läuft Sonata auf der CPU ({count}). Aktuelle Chrome, Edge und Safari haben WebGPU, wenn die Hardwarebeschleunigung an ist, Firefox auf Windows und macOS.'],
   ['{missing}. Current Chrome, Edge and Safari have WebGPU when hardware acceleration is turned on, Firefox on Windows and macOS.', '{missing}. Aktuelle Chrome, Edge und Safari haben WebGPU, wenn die Hardwarebeschleunigung an ist, Firefox auf Windows und macOS.'],
   ['1 worker', '1 Worker'],
   ['{count} workers', '{count} Worker'],

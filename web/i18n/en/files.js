@@ -11,8 +11,11 @@ export const files = {
   longPaste: { one: 'You pasted {count} character.', other: 'You pasted {count} characters: a long text is better attached as a file.' },
   noReader: 'PDF files cannot be read now: a part of the page could not be loaded. Check your connection, then try again.',
   notRead: '{name} cannot be read. Folders cannot be attached: choose the files in them.',
+  notSent: '{name} could not be read, so your message was not sent.',
+  nothingByWords: 'Nothing of the file was read: it was not indexed yet, and no word of your message was found in it.',
   opening: 'Opening the file',
   page: 'page {first}',
+  pages: 'pages {first} to {last}',
   pasteAttach: 'Attach it',
   pastedName: 'Pasted text.txt',
   pdfDamaged: '{name} cannot be read: it is damaged, or no PDF.',
@@ -25,4 +28,5 @@ export const files = {
   row: 'row {first}',
   rows: 'rows {first} to {last}',
   tooLarge: '{name} is too large: a file may have {megabytes} MB. Take a part of it.',
+  waits: 'Reading {name}, {share}. Your message is sent as soon as it is read.',
 };

@@ -4,6 +4,7 @@ export const header = {
   menu: 'Chats',
   model: 'The model and what runs it',
   models: 'All models and settings',
+  skip: 'To the message box',
 };
 
 export const pwa = {
