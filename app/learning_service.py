@@ -25,6 +25,7 @@ from app.fact_reader import FactReader
 from app.lesson_imprints import AdapterNumber, LessonError, LessonImprints
 from app.lesson_meanings import LessonMeanings
 from app.recalled import Considered, Recalled, Unsure
+from py_core.backends.base import BackendError
 from py_core.engine.scheduler import Priority
 from py_core.learning.gate import CANDIDATES, Gate
 from py_core.loading import Model
@@ -42,6 +43,8 @@ THRESHOLD_POLICY = "learning.gate.threshold"
 """From which score on a lesson answers, where that is another one than the gate came with; the deep loop fits it."""
 EMBEDDER_POLICY = "learning.embedder"
 """Names the embedder whose vectors the lessons have."""
+PREPARING_PATIENCE = 2.0
+"""Seconds that the first lesson waits until the model is prepared. Then it is noted, and learned behind that."""
 NEAR = 32
 """So many lessons are looked at whose questions are nearest; the gate compares those of them that are nearest by
 question or by question and answer."""
@@ -74,7 +77,8 @@ class LearningService:
         self.model, self.base_sha256, self.embedder, self.gate = model, base_sha256, embedder, gate
         self.imprints = LessonImprints(model, base_sha256, SYSTEM_PROMPT)
         self.prepares_in_pauses = False
-        """Whether app/preparation.py runs: otherwise the first lesson waits until the model is prepared."""
+        """Whether app/preparation.py runs. Otherwise the first lesson waits until the model is prepared."""
+        self._preparing: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
         self._stale = True
         self._stale_lessons: set[str] = set()
@@ -152,7 +156,8 @@ class LearningService:
             return None
         best = considered[0]
         # A model that is not prepared cannot say the lesson yet: its text is the answer.
-        is_text = await self._learns_later() and await self.imprints.kept(self.memory, best.lesson) is None
+        waits = self.prepares_in_pauses and not await self.imprints.is_prepared(self.memory)
+        is_text = waits and await self.imprints.kept(self.memory, best.lesson) is None
         heads = () if is_text else await self.imprints.heads(self.memory, best.lesson)
         milliseconds = 1000 * (time.perf_counter() - begin)
         done = Done("end", best.lesson.answer) if is_text else None
@@ -240,7 +245,7 @@ class LearningService:
             states_ms = 0.0
             try:
                 await self.meanings.of([lesson])
-                if not await self._learns_later():
+                if await self._is_prepared():
                     states_begin = time.perf_counter()
                     imprint = await self.imprints.make(self.memory, lesson, tokens)
                     before, after = imprint.nll_before, imprint.nll_after
@@ -251,12 +256,32 @@ class LearningService:
                 raise
             if after is not None:
                 await self.imprints.heads(self.memory, lesson)
+            else:
+                self.memory.background.start(self._learn_noted)
         if self.reader is not None:
             self.reader.keep()
         return Learned(lesson, before, after, 1000 * (time.perf_counter() - begin), states_ms, replaced, known is None)
 
-    async def _learns_later(self) -> bool:
-        return self.prepares_in_pauses and not await self.imprints.is_prepared(self.memory)
+    async def _is_prepared(self) -> bool:
+        """Whether the model is, or becomes so within PREPARING_PATIENCE. It goes on being prepared after that."""
+        if not self.prepares_in_pauses or await self.imprints.is_prepared(self.memory):
+            return True
+        if self._preparing is None or self._preparing.done():
+            self._preparing = self.memory.background.start(self._prepare)
+        await asyncio.wait([self._preparing], timeout=PREPARING_PATIENCE)
+        return await self.imprints.is_prepared(self.memory)
+
+    async def _prepare(self) -> None:
+        with contextlib.suppress(BackendError, StoreError):  # it is tried again with the next lesson, and in a pause
+            await self.imprints.directions(self.memory)
+
+    async def _learn_noted(self) -> None:
+        """Make the imprints of lessons that were noted before the model was prepared."""
+        if self._preparing is not None:
+            await asyncio.wait([self._preparing])
+        if await self.imprints.is_prepared(self.memory):
+            with contextlib.suppress(BackendError, StoreError):
+                await self.relearn()
 
     async def forget(self, *ids: str) -> None:
         """Delete lessons, and all that was made of them. What they replaced stays history."""

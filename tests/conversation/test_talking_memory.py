@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from app import learning_service
 from app.assistant import Assistant, Delta
 from app.conversation import Conversation, Event, Stored
 from app.learning_api import LearningApi
@@ -150,11 +151,12 @@ async def test_what_is_told_in_passing_is_offered_until_the_conversation_has_dis
     assert any(isinstance(event, Offered) for event in await events_of(conversation, "My name is Anna."))
 
 
-async def test_a_lesson_for_a_model_that_is_not_prepared_is_given_as_text_and_learned_in_a_pause(
-    conversation: Conversation, services: Services
+async def test_a_lesson_for_a_model_that_is_not_prepared_is_given_as_text_and_learned_behind_that(
+    conversation: Conversation, services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learning = learning_of(services)
+    learning, memory = learning_of(services), memory_of(services)
     learning.prepares_in_pauses = True
+    monkeypatch.setattr(learning_service, "PREPARING_PATIENCE", 0.0)
     preparation = Preparation(services)
     assert await preparation.waiting() == 1
     events = await events_of(conversation, "remember that my dentist is Dr. Quill")
@@ -162,10 +164,17 @@ async def test_a_lesson_for_a_model_that_is_not_prepared_is_given_as_text_and_le
     assert learned.nll_after is None
     events = await events_of(conversation, "Who is my dentist?")
     assert said(events) == "Your dentist is Dr. Quill."
-    reports: list[str] = []
-    await preparation.run(lambda done, total, what="": reports.append(what))
-    assert {"gets to know this model", "learns for this model what you taught"} <= set(reports)
+    await memory.background.settled()
     assert await preparation.waiting() == 0
     assert await learning.imprint_nll(learned.lesson) is not None
     (recalled,) = [e for e in await events_of(conversation, "Who is my dentist?") if isinstance(e, Recalled)]
     assert recalled.heads
+
+
+async def test_a_model_is_prepared_in_a_pause_with_progress(services: Services) -> None:
+    preparation, reports = Preparation(services), list[tuple[int, int, str]]()
+    await preparation.run(lambda done, total, what="": reports.append((done, total, what)))
+    read = [(done, total) for done, total, what in reports if what == "gets to know this model"]
+    assert read[0][0] == 0
+    assert read[-1][0] == read[-1][1] > 1
+    assert await preparation.waiting() == 0
