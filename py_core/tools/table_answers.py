@@ -228,7 +228,7 @@ class _Answer:
                 return self._best_rows([row for rows in groups.values() for row in rows])
             if is_added(q.measure):
                 what = "sum"
-            elif q.best == 1 and isinstance(q.noun, Column) and not _is_never_alone(q.measure):
+            elif q.best == 1 and isinstance(q.noun, Column) and _is_of_one(q.measure):
                 return self._best_rows(self.rows)
             else:
                 return None
@@ -448,11 +448,10 @@ class _Answer:
         return Exact("table", value, said, " ".join(parts))
 
 
-def _is_never_alone(column: Column) -> bool:
-    """Whether it is not sure that its largest number is meant, and no sum."""
-    return set(words_of(column.name)).isdisjoint(
-        {"price", "preis", "rate", "score", "percent", "temperature", "age", "alter"}
-    )
+def _is_of_one(column: Column) -> bool:
+    """Whether its largest number is surely that of one row, and no sum."""
+    words = set(words_of(column.name))
+    return not words.isdisjoint(("price", "preis", "rate", "score", "percent", "temperature", "age", "alter"))
 
 
 def _rounded(value: Fraction, numbers: Sequence[Decimal]) -> tuple[Decimal, bool]:

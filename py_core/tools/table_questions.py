@@ -92,6 +92,8 @@ _ADDED = _words(
 )
 """Words in the names of columns whose numbers are added up where nothing else is said."""
 _PRICES = _words("price prices cost costs preis preise kosten")
+_EACH_ONE = _words("price prices preis preise unit average avg mean rate percent prozent")
+"""Words in the names of columns whose numbers are of one thing, whatever else the name says."""
 _AMOUNTS = _words("quantity qty units unit pieces menge stueck stueckzahl")
 _UNSAID = _words("name names amount value total number title eur usd euro id nr nummer betrag wert")
 """Words in the names of columns that a question may leave out."""
@@ -99,10 +101,14 @@ _SOLD = _words("sale sales verkauf verkaeufe")
 """Rows or amounts, who knows."""
 _TURNS = _words("or oder not no nicht kein keine ohne without except")
 """What turns a condition around, even if a cell says it, too."""
+_EXPORTS = _words("export data list table report copy final new all my daten liste tabelle bericht kopie neu alle")
+"""Words in the names of files that do not tell what its rows are."""
+_ANSWERS = _words("yes no y n true false ja nein j wahr falsch x")
 _PREFIXES = (("gesamt", "sum"), ("durchschnitts", "mean"))
 _GERMAN_BEGINS = re.compile("gesamt|durchschnitt|groesst|kleinst|hoechst|niedrigst|verschieden|meist|wenigst|teuerst")
 _MONTHS = {folded(name): number for name, (number, _) in MONTHS.items()}
 _EACH = ("per", "pro", "je")
+_DEFINITE = ("the", "our", "my", "der", "die", "das", "den", "how", "wie")
 _EQUALS = ("is", "are", "was", "were", "ist", "sind", None)
 _SMALL = ("fill", "and", "verb", "ask", "which", "by")
 _NAMES_TOO = ("sum", "month", "year", "rows", "file")
@@ -153,9 +159,8 @@ def is_label(column: Column) -> bool:
 
 def is_added(column: Column) -> bool:
     """Whether the sum of its numbers is what people mean by them."""
-    return column.unit != "%" and not _ADDED.isdisjoint(words_of(column.name)) and _PRICES.isdisjoint(
-        set(words_of(column.name)) - {"cost", "costs", "kosten"}
-    ) and "unit" not in words_of(column.name)  # fmt: skip
+    words = set(words_of(column.name))
+    return column.unit != "%" and bool(words & _ADDED) and words.isdisjoint(_EACH_ONE)
 
 
 @lru_cache(maxsize=4096)
@@ -197,7 +202,8 @@ class _Names:
     def __init__(self, table: Table) -> None:
         self.table = table
         self.columns = [(words_of(re.sub(r"\(.*?\)|\[.*?\]", "", column.name)), column) for column in table.columns]
-        self.file = set(words_of(table.name.rpartition(".")[0]))
+        named = [word for word in words_of(table.name.rpartition(".")[0]) if word.isalpha() and word not in _EXPORTS]
+        self.things = named[0] if len(named) == 1 else ""
         self.values: dict[tuple[str, ...], list[Column]] = {}
         for column in table.columns:
             if column.numbers is None and column.months is None:
@@ -227,7 +233,7 @@ class _Names:
 
     def value(self, words: Sequence[str]) -> tuple[tuple[str, ...], list[Column]] | None:
         *first, last = words
-        for form in (last, *forms(last), f"{last}s", f"{last}e"):
+        for form in forms(last):
             if (found := self.values.get((*first, form))) is not None:
                 return (*first, form), found
         return None
@@ -243,15 +249,21 @@ def _items(text: str, names: _Names, language: str) -> list[Item]:
         said = phrase[0].count(" ") + 1 if phrase else 0
         kind = (phrase.lastgroup or "") if phrase else ""
         if tokens[at][1] is not None:
-            if (quoted := names.value(words_of(tokens[at][1]) or ("",))) is None:
+            quoted = names.value(words_of(tokens[at][1]) or ("",))
+            if items and items[-1][0] == "contains":
+                items.append(("text", folded(tokens[at][1])))
+            elif quoted is not None:
+                items.append(("value", quoted))
+            else:
                 raise _NotAskedError
-            items.append(("value", quoted))
             at += 1
             continue
         column, long = _longest(names.column, words, at, 6)
         value, longer = _longest(names.value, words, at, names.longest)
-        if items and items[-1] == ("contains", None):
-            items.append(("text", words[at]))
+        if items and items[-1][0] == "contains":
+            if kind != "fill" and at + 1 < len(words):
+                raise _NotAskedError  # how many words are meant?
+            items += [("text", words[at])] * (kind != "fill")
             at += 1
         elif max(long, longer, said) == 0 or (words[at][0].isdigit() and not (longer and _is_of(items, value))):
             at += _other(words, at, names, language, items)
@@ -323,7 +335,7 @@ def _other(words: list[str], at: int, names: _Names, language: str, items: list[
         if word.startswith(prefix) and (column := names.column((word.removeprefix(prefix),))) is not None:
             items.extend(((kind, None), ("column", column)))
             return 1
-    if any(_same((word,), (name,)) for name in names.file):
+    if names.things and _same((word,), (names.things,)):
         amounts = any(not _AMOUNTS.isdisjoint(words_of(column.name)) for column in names.numbers)
         counted = bool(items) and items[-1][0] == "count"
         if not (counted and amounts and word in _SOLD):
@@ -471,6 +483,8 @@ class _Reader:
         before = self._kind(at - 1)
         if self.q.noun is not None or (isinstance(noun, str) and len(self.names.dates) != 1):
             raise _NotAskedError
+        if isinstance(noun, Column) and _ANSWERS.issuperset(map(folded, noun.distinct)):
+            raise _NotAskedError  # how many are paid: not yes and no
         asks = ("count", "distinct", "which", "list", *_SIZES) + (("number",) if self.q.best else ())
         if (
             before not in asks
@@ -488,7 +502,7 @@ class _Reader:
         if kind == "value" and column in self.items[after][1][1]:
             self.items[after] = ("value", (self.items[after][1][0], [column]))
             self.used.update(range(at + 1, after))
-        elif kind == "contains" and column.numbers is None:
+        elif kind == "contains" and column.numbers is None and self._kind(after + 1) == "text":
             self.q.filters.append(Filter(column, "contains", [str(self.items[after + 1][1])]))
             self.used.update((after, after + 1))
         elif self._kind(at - 1) == "value" and column in self.items[at - 1][1][1]:
@@ -583,7 +597,7 @@ class _Reader:
             raise _NotAskedError
         (column,) = self.names.dates
         years = {pair[0] for pair in column.months or [] if pair is not None}
-        if self._kind(at + 1) == "number":
+        if self._kind(at + 1) == "number" and 1900 <= self.items[at + 1][1] <= 2100:
             year = int(self.items[at + 1][1])
             self.used.add(at + 1)
         elif len(years) == 1:
@@ -651,11 +665,11 @@ class _Reader:
                 raise _NotAskedError  # prices times amounts
             q.what = what
         elif q.measure is not None and not flags & {"rows", "things"} and (q.group or flags & {"ask", "list"}):
-            definite = [("fill", word) for word in ("the", "our", "my", "der", "die", "das", "den")] + [
-                ("ask", "how"),
-                ("ask", "wie"),
-            ]
-            if not q.filters and not q.group and not any(item in definite for item in self.raw):
+            if (
+                not q.filters
+                and not q.group
+                and not any(item[1] in _DEFINITE for item in self.raw if item[0] in _SMALL)
+            ):
                 raise _NotAskedError  # what is revenue
             q.what = "value"
         else:

@@ -201,6 +201,25 @@ def test_what_readers_take_for_one_character_stays_one() -> None:
     assert graphemes("e\u0301👩\u200d🚀🇩🇪👍🏽") == ["é", "👩\u200d🚀", "🇩🇪", "👍🏽"]
 
 
+@given(st.lists(st.fractions(-50, 50, max_denominator=6), min_size=1, max_size=2), st.integers(1, 9))
+def test_an_equation_has_the_roots_that_it_was_made_of(roots: list[Fraction], factor: int) -> None:
+    sides = "".join(f"(x {'-' if root >= 0 else '+'} {abs(root.numerator)}/{root.denominator})" for root in roots)
+    exact = answer_exactly(f"solve {factor}{sides} = 0", NOW)
+    assert exact is not None
+    assert [Fraction(value) for value in exact.value.split(", ")] == sorted(set(roots))
+
+
+@given(st.integers(1, 9), st.integers(-20, 20), st.integers(-20, 20))
+def test_roots_with_a_square_root_solve_their_equation(a: int, b: int, c: int) -> None:
+    exact = answer_exactly(f"solve {a}x^2 + {b}x + {c} = 0".replace("+ -", "- "), NOW)
+    assert exact is not None
+    assert bool(exact.value) == (b * b >= 4 * a * c)
+    for value in filter(None, exact.value.split(", ")):
+        bare = re.sub(r"(\d*)√(\d+)", lambda found: f"{found[1] or 1}*{found[2]}**.5", value)
+        x = eval(bare)  # of numbers and signs only
+        assert abs(a * x * x + b * x + c) < 1e-6
+
+
 def test_a_sign_before_a_number_is_no_operation() -> None:
     assert parse("-5") is None
     parsed = parse("-5", least=0)
