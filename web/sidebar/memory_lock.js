@@ -46,6 +46,7 @@ export class MemoryLock {
     if (state === 'opening') return void this.#expect(memory);
     this.#told = memory;
     this.#show(state === 'locked');
+    if (this.#isAsking && this.#parts.banner.isShown) return; // it says so
     this.#say(state === 'locked' ? t(isChat ? 'notices.lockedChat' : 'notices.lockedMemory') : null);
   }
 
