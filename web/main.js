@@ -185,9 +185,9 @@ async function load({ moved = false, take = engine !== null } = {}) {
   const link = tabs.connect({ take });
   const current = (engine = new Engine(link));
   current.memory.onChange(() => onMemory(current));
-  lock.use(current.memory, 'opening');
   panels.use(current);
   chats.use(current);
+  onMemory(current);
   // For tests and developers, in the console.
   const loseDevice = () => current.loseDevice();
   window.sonata = { engine: current, chat, info: null, lastAnswer: null, loseDevice, load: () => load(), storedModels, removeModel };

@@ -13,7 +13,7 @@ export class MemoryLock {
   #parts;
   #onFree;
   #memory = /** @type {import('../memory/client.js').Memory|null} */ (null);
-  #isTold = false; // by an engine
+  #told = /** @type {import('../memory/client.js').Memory|null} */ (null); // of which it is known whether it is locked
   #isLocked = false;
   #isAsking = false; // in the banner
   #goesWithout = false; // messages are answered without the memory
@@ -34,7 +34,6 @@ export class MemoryLock {
     render(html`<h2>${iconOf('lock')}${t('lock.title')}</h2><p>${t('lock.about')}</p>`, head);
     this.#form.addField(t('stored.passphrase'), this.#field);
     root.append(head, this.#form.element);
-    isNoted(NAME).then((locked) => { if (locked && !this.#isTold) this.#show(true); });
   }
 
   /**
@@ -44,9 +43,10 @@ export class MemoryLock {
    */
   use(memory, state, isChat = false) {
     this.#memory = memory;
-    if (state === 'opening') return;
-    this.#isTold = true;
+    if (state === 'opening') return void this.#expect(memory);
+    this.#told = memory;
     this.#show(state === 'locked');
+    if (this.#isAsking && this.#parts.banner.isShown) return; // it says so
     this.#say(state === 'locked' ? t(isChat ? 'notices.lockedChat' : 'notices.lockedMemory') : null);
   }
 
@@ -60,6 +60,11 @@ export class MemoryLock {
       { label: t('lock.without'), run: () => this.#goWithout() },
     ]);
     return true;
+  }
+
+  /** A memory that opens is locked, as far as is noted: the field does not wait for Python. */
+  async #expect(memory) {
+    if (this.#told !== memory && await isNoted(NAME) && this.#told !== memory && this.#memory === memory) this.#show(true);
   }
 
   #say(line) {
