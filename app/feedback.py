@@ -23,7 +23,7 @@ from app.routing_service import Reweighed
 from app.services import Services
 from app.trajectory_recorder import rated
 from py_core.learning.quality import kept_share
-from py_core.learning.teaching import NOTHING_TOLD, Told, lesson_of
+from py_core.learning.teaching import Told, lesson_of
 from py_core.memory.memory import Memory
 from py_core.memory.trajectories import Feedback as Opinion
 from py_core.memory.trajectories import Trajectory
@@ -33,6 +33,7 @@ STEP = 0.25
 of all its judged answers together, so that each can be taken back exactly, in any order."""
 LEAST_QUALITY = 0.5
 """A lesson that falls to this is switched off: a new one with its second bad answer without a good one."""
+NOTHING_TOLD = "There is nothing to remember in this. Write a sentence, as: my dentist is Dr. Quill."
 OPENING = "Sonata is still loading what it learns with. Try again in a moment."
 UNKNOWN = "Nothing is known of how this answer came about, so it cannot be judged. Ask again, and judge the new answer."
 

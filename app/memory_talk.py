@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from app.chat_lessons import paused
+from app.feedback import NOTHING_TOLD
 from app.learning_service import Learned, LearningService
 from app.lesson_imprints import LessonError
 from app.services import Services
 from py_core.backends.base import BackendError
 from py_core.learning import german_statements as german
 from py_core.learning.memory_talk import Correct, Forget, ListLessons, asked_of_memory
-from py_core.learning.teaching import NOTHING_TOLD, Told, asked_to_remember, lesson_of, told_by
+from py_core.learning.teaching import Told, asked_to_remember, lesson_of, told_by
 from py_core.learning.worth_remembering import told_in_passing
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import Lesson, plain

@@ -16,7 +16,6 @@ from py_core.learning import german_statements as german
 from py_core.learning.question_rules import has_verb, is_statement, question_of
 from py_core.learning.statement_words import BASES, BE, MODALS, PAST, words_of
 
-NOTHING_TOLD = "There is nothing to remember in this. Write a sentence, as: my dentist is Dr. Quill."
 _BEGINNING = re.compile(
     r"^\s*(?:(?:please|hey|ok|okay|sonata|and|also)[\s,]+)*(?:(?:can|could|will|would)\s+you\s+(?:please\s+)?)?"
     r"(?:please\s+)?(?:remember|memorise|memorize|learn|note|keep in mind|bear in mind|don't forget|do not forget"

@@ -10,13 +10,12 @@ import pytest
 
 from app.assistant import Assistant, Delta
 from app.conversation import Conversation, Event, Stored
-from app.feedback import Feedback, FeedbackError
+from app.feedback import NOTHING_TOLD, Feedback, FeedbackError
 from app.learning_service import Learned
 from app.lesson_imprints import LessonError
 from app.router_factory import RouterParts
 from app.services import Services
 from app.turn_details import turn_entries
-from py_core.learning.teaching import NOTHING_TOLD
 from py_core.loading import Model
 from py_core.memory.branches import Branches
 from py_core.memory.lessons import Lesson
