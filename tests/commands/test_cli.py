@@ -220,7 +220,7 @@ def test_info_tells_why_a_tokenizer_cannot_be_used(write_model: Callable[..., Pa
 def test_bench_json_has_exactly_the_documented_keys(tiny: list[str]) -> None:
     options = ["--prompt-tokens", "20", "--tokens", "6", "--position", "30", "--rounds", "2", "--json"]
     speed = json.loads(printed(sonata("bench", *tiny, *options)))
-    asked = {"prompt_tokens": 20, "tokens": 6, "position": 30, "rounds": 2, "backend": "numpy", "model": "tiny"}
+    asked = {"prompt_tokens": 20, "tokens": 6, "position": 30, "rounds": 2, "backend": "numpy", "model": "Tiny"}
     assert {key: speed[key] for key in asked} == asked
     assert set(speed) - set(asked) == {"adapter", "prefill_tok_s", "first_token_ms", "decode_tok_s"}
     assert min(speed["prefill_tok_s"], speed["decode_tok_s"]) > 10
@@ -229,7 +229,7 @@ def test_bench_json_has_exactly_the_documented_keys(tiny: list[str]) -> None:
 
 def test_bench_prints_a_table(tiny: list[str]) -> None:
     words = printed(sonata("bench", *tiny, "--prompt-tokens", "9", "--tokens", "3", "--rounds", "1"))
-    assert all(said in words for said in ("tiny on numpy", "prefill", "9 tokens", "3 tokens from position 9 on"))
+    assert all(said in words for said in ("Tiny on numpy", "prefill", "9 tokens", "3 tokens from position 9 on"))
 
 
 def test_bench_says_what_it_cannot_measure(tiny: list[str]) -> None:

@@ -116,7 +116,7 @@ def test_a_model_in_several_files_is_one(hub: LocalHub, model: Path, tmp_path: P
     assert "is kept already" in printed(sonata("models", "import", parts[2]))
     assert "Deleted big: 0.5 MB." in printed(sonata("models", "rm", "big"))
     assert list(ModelCache().folder.iterdir()) == []
-    assert "mine (Tiny, 0.5 MB) is kept now" in printed(sonata("models", "import", parts[2], "--name", "mine"))
+    assert "mine (Big, 0.5 MB) is kept now" in printed(sonata("models", "import", parts[2], "--name", "mine"))
     assert json.loads(printed(sonata(*words, "--model", "mine")))["tokens"] == expected
     parts[0].unlink()
     assert_sentence(sonata("models", "import", parts[1]), f"put {parts[0].name} into the folder")
