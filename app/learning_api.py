@@ -32,6 +32,7 @@ FORGOTTEN = 200
 """So many forgotten lessons can be restored."""
 PLOTTED = 30
 """So many lessons and trainings are plotted at most."""
+UNPREPARED = "Sonata gets to know this model in a pause; until then it gives what you taught word for word."
 OPENING = "Sonata is still loading what it learns with. Try again in a moment."
 NO_READER = "The model that runs has no addition for reading facts, so nothing is read."
 Filter = Literal["now", "off", "history"]
@@ -163,7 +164,8 @@ class LearningApi:
         learning, idle = services.learning, services.idle
         runs = await memory.revisions.runs(learning.base_sha256) if learning is not None else []
         trained = " ".join(filter(None, (_background_words(runs), self._leaves_out())))
-        words = {"instant": _instant_words(lessons), "background": trained, "deep": self._deep_words()}
+        instant = " ".join(filter(None, (_instant_words(lessons), await self._unprepared_words())))
+        words = {"instant": instant, "background": trained, "deep": self._deep_words()}
         words["reading"] = "" if learning is None or learning.reads else NO_READER
         words["style"] = await services.style.words() if services.style is not None else ""
         in_pauses = [name for name in idle.names if name != "preparation"] if idle is not None else []
@@ -227,6 +229,11 @@ class LearningApi:
         said += f"{_count(report.strategies, 'group')} of them showed."
         questions = ", ".join(f"“{one.question}”" for one in report.suggestions)
         return said + (f" You could teach what to say to: {questions}." if questions else "")
+
+    async def _unprepared_words(self) -> str:
+        learning = self._services.learning
+        is_known = learning is None or await learning.imprints.is_prepared(self._memory)
+        return "" if is_known else UNPREPARED
 
     async def _learned_lately(self, lessons: Sequence[Lesson]) -> list[dict[str, Any]]:
         """The latest lessons that this model has learned, the oldest first."""

@@ -157,6 +157,7 @@ export const sentences = [
   ['answers', 'Antworten'],
   ['answers that you liked', 'Antworten, die du mochtest'],
   ['The model that runs has no addition for reading facts, so nothing is read.', 'Für dieses Modell gibt es keinen Zusatz zum Lesen von Tatsachen, also wird nichts nachgelesen.'],
+  ['Sonata gets to know this model in a pause; until then it gives what you taught word for word.', 'Sonata lernt dieses Modell in einer Pause kennen; bis dahin gibt es wörtlich wieder, was du beigebracht hast.'],
   ['{known} in use; {uses} came from what you taught.', '{known} in Gebrauch; {uses} kamen aus dem, was du beigebracht hast.'],
   ['1 fact', '1 Tatsache'],
   ['{count} facts', '{count} Tatsachen'],
