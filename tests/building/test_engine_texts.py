@@ -23,7 +23,9 @@ from app.building.python_archives import NATIVE_ONLY
 NOT_SAID = (
     # said in both languages, patterns, and what the model reads
     *("py_core/tools/", "py_core/learning/augmentation.py", "py_core/learning/question_rules.py"),
-    *("py_core/learning/teaching.py", "app/titles.py", "app/file_material.py"),
+    *("py_core/learning/teaching.py", "app/titles.py", "app/file_material.py", "app/help_answers.py"),
+    *("app/memory_talk.py", "py_core/learning/german_statements.py", "py_core/learning/memory_talk.py"),
+    "py_core/learning/worth_remembering.py",
     # for the terminal
     *(
         "app/bench.py",

@@ -33,7 +33,11 @@ TABS_IN_A_ROW = """() => {
 
 class LearningPage(ChatPage):
     async def can_learn(self) -> None:
+        """Until then a lesson waits, or is only noted."""
         await self.page.wait_for_function("() => document.documentElement.dataset.learning === 'ready'")
+        await self.page.evaluate("sonata.engine.learning.learnNow('preparation')")
+        known = "({ loops }) => !loops[0].words.includes('gets to know this model')"
+        await self.until(f"sonata.engine.learning.overview().then({known})")
 
     async def ask_anew(self, text: str) -> str:
         """In a new chat."""
@@ -248,6 +252,28 @@ async def test_what_was_said_of_answers_and_what_the_chat_remembers_is_there_aft
     await again.get_by_role("button", name="Undo").click()
     await expect(again).to_contain_text("Undone.")
     assert (await chat.page.evaluate("sonata.engine.learning.lessons({ search: 'dentist' })"))["items"] == []
+
+    await chat.ask("My name is Anna.")
+    offer = chat.page.locator(".answer").last.get_by_text("Remember this?")
+    await expect(offer).to_contain_text("Your name is Anna.")
+    await chat.under_answer("Remember").click()
+    await expect(chat.learned).to_contain_text("What is my name?")
+    await expect(offer).to_have_count(0)
+    await chat.ask("Forget my name.")
+    card = chat.page.get_by_role("region", name="Forgotten").last
+    await expect(card).not_to_contain_text("Anna")
+    await card.get_by_role("button", name="Undo").click()
+    await expect(card).to_contain_text("Your name is Anna.")
+    await chat.ask("What do you know about me?")
+    await chat.page.wait_for_function("() => !document.querySelector('[aria-busy]')")
+    await chat.page.reload()
+    await chat.wait_for("ready")
+    await chat.can_learn()
+    card = chat.page.get_by_role("region", name="What you taught")
+    await expect(card).to_contain_text("Your name is Anna.")
+    await card.get_by_role("button", name="Forget", exact=True).click()
+    await expect(card.get_by_role("status")).to_have_text("Forgotten")
+    assert (await chat.page.evaluate("sonata.engine.learning.lessons()"))["items"] == []
 
 
 async def test_loops_are_switched_off_paused_and_run_and_their_plots_have_tables(chat: LearningPage) -> None:
