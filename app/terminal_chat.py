@@ -50,6 +50,7 @@ COMMANDS = {
     "/new": "starts over",
     "/retry": "answers the last message once more",
     "/continue": "goes on with an answer that was cut off",
+    "/undo": "takes back what was taught or forgotten last",
     "/remember": "keeps the last answer for such messages",
     "/agent NAME": "sends messages like the last one to another agent",
     "/adapter NAME": "answers with an adapter, /adapter with none",
@@ -79,6 +80,7 @@ def run_chat(
     if adapter is not None:
         runner.run(conversation.assistant.use_adapter(open_adapter(adapter)))
     last: list[Routed] = []
+    changes: list[Learned | Card] = []
     _unlock(runner, services, console)
     if only_one is not None:
         runner.run(_learn(services, conversation.assistant, only_one))
@@ -112,6 +114,11 @@ def run_chat(
             console.print("[dim]A new conversation.[/dim]")
         elif command == "/help":
             console.print(f"[dim]{HELP}[/dim]")
+        elif command == "/undo":
+            try:
+                console.print(f"[dim]{escape(runner.run(_undo(services, changes)))}[/dim]")
+            except StoreError as error:
+                _warn(console, str(error))
         elif command == "/remember":
             try:
                 console.print(f"[dim]{escape(runner.run(_remember(services, conversation)))}[/dim]")
@@ -138,7 +145,8 @@ def run_chat(
                 _warn(console, f"There is no {text.strip()}. {HINT}")
                 continue
             try:
-                runner.run(_answer(conversation, again() if again else conversation.respond(text), console, last))
+                events = again() if again else conversation.respond(text)
+                runner.run(_answer(conversation, events, console, last, changes))
             except (BackendError, ValueError) as error:
                 console.print(f"[red]{escape(str(error))}[/red]", soft_wrap=True)
 
@@ -195,6 +203,20 @@ def _attach(
         _warn(console, str(error))
 
 
+async def _undo(services: Services, changes: list[Learned | Card]) -> str:
+    """Take back what was taught or forgotten last; returns a sentence about it. Raises StoreError."""
+    learning = services.learning
+    if not changes or learning is None:
+        return "Nothing was taught or forgotten here that could be taken back."
+    change = changes.pop()
+    if isinstance(change, Learned):
+        await learning.undo(change.lesson.id)
+        return f"Forgotten: {change.lesson.question}"
+    for lesson in change.lessons:
+        await learning.restore(lesson)
+    return f"Remembered again: {', '.join(lesson.question for lesson in change.lessons)}"
+
+
 async def _remember(services: Services, conversation: Conversation) -> str:
     """Keep the last answer as a lesson; returns a sentence about it. Raises LessonError, EmbedderError, StoreError,
     BackendError."""
@@ -218,8 +240,10 @@ async def _use_adapter(conversation: Conversation, open_adapter: Callable[[str],
 
 
 async def _answer(
-    conversation: Conversation, events: AsyncIterator[Event], console: Console, last: list[Routed]
-) -> None:
+    conversation: Conversation, events: AsyncIterator[Event], console: Console, last: list[Routed],
+    changes: list[Learned | Card],
+) -> None:  # fmt: skip
+    """Show an answer. last, changes: take the route, and what was taught or forgotten."""
     loop = asyncio.get_running_loop()
     with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C ends the program there
         loop.add_signal_handler(signal.SIGINT, conversation.stop)
@@ -251,10 +275,13 @@ async def _answer(
             elif isinstance(event, Computed):
                 console.print(f"[dim]Computed: {escape(event.exact.working)}[/dim]")
             elif isinstance(event, Learned):
-                back = f"`sonata memory undo {event.lesson.id[:SHORT_ID]}` takes it back"
-                console.print(f"[dim]Learned in {event.milliseconds / 1000:.1f} s; {back}.[/dim]")
+                changes.append(event)
+                console.print(f"[dim]Learned in {event.milliseconds / 1000:.1f} s; /undo takes it back.[/dim]")
             elif isinstance(event, Card):
                 card = event
+                if event.kind == "forgotten":
+                    changes.append(event)
+                    console.print("[dim]/undo brings it back.[/dim]")
             elif isinstance(event, Offered):
                 console.print("[dim]To have this remembered, write it again after \u201cremember that\u201d.[/dim]")
             elif isinstance(event, Reading):

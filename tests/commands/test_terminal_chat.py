@@ -253,8 +253,11 @@ def test_what_it_is_told_to_remember_it_says_when_it_is_asked_and_a_passphrase_p
     options = "--model", str(tiny_path), "--home", str(tmp_path)
     chat = open_terminal(*options)
     told = chat.say("remember that my dog is called Biscuit")
-    assert re.search(r"Learned in [\d.]+ s; `sonata memory undo [0-9a-f]{8}` takes it back\.", told)
+    assert re.search(r"Learned in [\d.]+ s; /undo takes it back\.", told)
     assert "I will remember that." in told
+    assert "/undo brings it back." in chat.say("Forget my dog")
+    assert "You have not taught me anything yet." in chat.say("What do you know about me?")
+    assert "Remembered again: What is my dog called?" in chat.say("/undo")
     listed = chat.say("What do you know about me?")
     assert re.search(r"one thing:\n[0-9a-f]{8}  What is my dog called\? Your dog is called Biscuit\.", listed)
     chat.say("/new")  # a model as small as this one knows nothing by heart after another turn
