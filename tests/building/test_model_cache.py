@@ -323,7 +323,7 @@ def test_an_import_is_a_link_where_the_disk_allows_it(cache: ModelCache, tiny_pa
     file = tmp_path / "My Model.Q4.gguf"
     file.write_bytes(tiny_path.read_bytes())
     kept = cache.import_file(file)
-    assert (kept.name, kept.title, kept.source) == ("my-model-q4", "tiny", str(file))
+    assert (kept.name, kept.title, kept.source) == ("my-model-q4", "My Model", str(file))
     assert os.path.samefile(kept.path, file)
     assert cache.import_file(file) == kept  # once is enough
     copied = cache.import_file(file, "copied", copy=True) if cache.remove(kept.name) else None
