@@ -61,12 +61,16 @@ _TOLD = {
 }
 _FORGET = {
     "en": r"(?:forget|unlearn)(?: about)?|(?:stop|quit) remembering|(?:do not|don't) remember(?=.* any ?more)",
-    "de": r"vergiss|vergesse",
+    "de": r"(?:vergiss|vergesse)(?: bitte)?",
 }
 _DELETE = {"en": r"delete|remove|erase|wipe|clear", "de": r"lösche?|entferne?|streiche?"}
 _MEMORY = {
     "en": r"\s+(?:from|out of|in) (?:your|the|my) (?:memory|lessons|facts)",
     "de": r"\s+aus (?:deinem|dem) (?:gedächtnis|speicher)",
+}
+_WHOLE = {
+    "en": r"(?:all of )?(?:your|the whole) memory|everything (?:from|in) your memory",
+    "de": r"(?:dein(?:en?)?|das ganze) (?:ganzes )?(?:gedächtnis|speicher)",
 }
 _AFTER = {
     "en": r"(?:,? (?:please|now|again|for ever|forever|completely|any ?more))*",
@@ -113,9 +117,10 @@ _LIST = {
     r"|what (?:have you|did you) (?:learn|learned|learnt|memori[sz]ed?)(?: so far| from me)"
     r"|(?:what|everything) (?:you (?:know|remember)|you have learned|you've learned) about (?:me|us|myself)"
     r"|(?:what|everything) (?:that )?i(?:'ve| have)? (?:taught|told) you(?: so far)?"
+    r"|do you (?:know|remember) (?:anything|something) about me"
     r"|what(?:'s| is) in your memory|(?:your|my) (?:lessons|facts))",
     "de": r"(?:(?:sag|zeig|nenn)e? mir,? )?(?:bitte )?(?:alles,? )?(?:"
-    r"was weißt du (?:schon |eigentlich |alles )?(?:über|von) (?:mich|mir|uns)(?: alles)?"
+    r"was wei(?:ß|ss)t du (?:schon |eigentlich |alles )?(?:über|von) (?:mich|mir|uns)(?: alles)?"
     r"|was (?:du (?:schon |alles )?(?:über|von) (?:mich|mir|uns) weißt)"
     r"|was (?:habe|hab) ich dir (?:schon |alles |bisher )?(?:beigebracht|gesagt|erzählt)"
     r"|was ich dir (?:schon |alles |bisher )?(?:beigebracht|gesagt|erzählt) habe"
@@ -158,6 +163,8 @@ def _forgetting(text: str, language: str) -> Forget | None:
         what, surely = re.sub("^über ", "", " ".join([*between, what[told.end() :]]).strip()), True
         if not what or re.fullmatch(_ALL[language], what, re.IGNORECASE):
             return Forget("", True, language)
+    elif verb["delete"] and re.fullmatch(_WHOLE[language], what, re.IGNORECASE):
+        return Forget("", True, language)
     elif verb["delete"] and not surely:
         return None  # a file, a line of a text
     if re.fullmatch(_ALL[language], what, re.IGNORECASE):

@@ -67,7 +67,8 @@ _PHRASES = re.compile(
     |(?P<month>months?|monaten?|monate?s?)|(?P<year>years?|jahre?n?)
     |(?P<rows>rows?|lines?|entry|entries|records?|zeilen?|eintraegen?|eintrag|datensaetzen?|datensatz)
     |(?P<and>and|und)
-    |(?P<verb>is|are|was|were|has|have|had|do|does|did|make|made|exist|ist|sind|war|waren|hat|haben|hatte|gibt\ es
+    |(?P<verb>is|are|was|were|has|have|had|do|does|did|make|made|exist|works?|lives?|comes?|arbeite(?:n|t)|wohn(?:en|t)
+        |leb(?:en|t)|komm(?:en|t)|ist|sind|war|waren|hat|haben|hatte|gibt\ es
         |vorhanden)
     |(?P<fill>the|a|an|of|all|in|for|from|with|where|that|whose|there|we|i|at|to|this|these|my|our|der|die|das|den|dem
         |des|ein|eine[nrms]?|alle[rn]?|mein(?:e[nrms]?)?|von|vom|im|fuer|aus|mit|bei|am|wo|deren|es|wir|diese[rmns]?|da|dort)
@@ -99,6 +100,13 @@ _UNSAID = _words("name names amount value total number title eur usd euro id nr 
 """Words in the names of columns that a question may leave out."""
 _SOLD = _words("sale sales verkauf verkaeufe")
 """Rows or amounts, who knows."""
+_ORDERS = _words(
+    "order orders transaction transactions purchase purchases booking bookings invoice invoices bestellung bestellungen"
+    " buchung buchungen rechnung rechnungen"
+)
+_PEOPLE = _words("people person persons employee employees personen leute mitarbeiter")
+"""What people call rows, if each row has a name or number of its own; of people, in a column that says so:"""
+_NAMES_OF_PEOPLE = _PEOPLE | _words("name names member student customer mitglied kunde teilnehmer vorname nachname")
 _TURNS = _words("or oder not no nicht kein keine ohne without except")
 """What turns a condition around, even if a cell says it, too."""
 _EXPORTS = _words("export data list table report copy final new all my daten liste tabelle bericht kopie neu alle")
@@ -204,6 +212,10 @@ class _Names:
         self.columns = [(words_of(re.sub(r"\(.*?\)|\[.*?\]", "", column.name)), column) for column in table.columns]
         named = [word for word in words_of(table.name.rpartition(".")[0]) if word.isalpha() and word not in _EXPORTS]
         self.things = named[0] if len(named) == 1 else ""
+        first = table.columns[0]
+        has_key = len(first.distinct) == len(first.cells)
+        is_people = not _NAMES_OF_PEOPLE.isdisjoint(words_of(first.name))
+        self.rows = (_ORDERS | _PEOPLE if is_people else _ORDERS) if has_key else frozenset[str]()
         self.values: dict[tuple[str, ...], list[Column]] = {}
         for column in table.columns:
             if column.numbers is None and column.months is None:
@@ -335,7 +347,7 @@ def _other(words: list[str], at: int, names: _Names, language: str, items: list[
         if word.startswith(prefix) and (column := names.column((word.removeprefix(prefix),))) is not None:
             items.extend(((kind, None), ("column", column)))
             return 1
-    if names.things and _same((word,), (names.things,)):
+    if (names.things and _same((word,), (names.things,))) or word in names.rows:
         amounts = any(not _AMOUNTS.isdisjoint(words_of(column.name)) for column in names.numbers)
         counted = bool(items) and items[-1][0] == "count"
         if not (counted and amounts and word in _SOLD):
@@ -664,7 +676,11 @@ class _Reader:
             if what == "sum" and prices and self._amounts():
                 raise _NotAskedError  # prices times amounts
             q.what = what
-        elif q.measure is not None and not flags & {"rows", "things"} and (q.group or flags & {"ask", "list"}):
+        elif (
+            q.measure is not None
+            and not flags & {"rows", "things"}
+            and (q.group or flags & {"ask", "list"} or self._is_noun_phrase())
+        ):
             if (
                 not q.filters
                 and not q.group
@@ -674,6 +690,10 @@ class _Reader:
             q.what = "value"
         else:
             raise _NotAskedError
+
+    def _is_noun_phrase(self) -> bool:
+        """ "revenue of Tea in East": a column and conditions, and nothing is said of them."""
+        return bool(self.q.filters) and self.kinds[0] == "column" and set(self.kinds) <= {"column", "value"}
 
     def _decide_size(self, size: str, what: str) -> None:
         """The largest, the 5 cheapest, the region with the most rows."""

@@ -18,7 +18,8 @@ ASKED: list[tuple[str, Asked]] = [
     ("Do not remember my door code any more", Forget("my door code")),
     ("Forget everything", Forget("")),
     ("Forget everything you know about me.", Forget("", surely=True)),
-    ("Vergiss den Türcode vom Büro.", Forget("den Türcode vom Büro", language="de")),
+    ("Wipe your memory", Forget("", surely=True)),
+    ("Vergiss bitte den Türcode vom Büro.", Forget("den Türcode vom Büro", language="de")),
     ("Vergiss, dass mein Zahnarzt Dr. Quill heißt.", Forget("mein Zahnarzt Dr. Quill heißt", True, "de")),
     ("Lösche, was ich dir über meine Schwester gesagt habe.", Forget("meine Schwester", True, "de")),
     ("Bitte vergiss alles, was du über mich weißt.", Forget("", True, "de")),
@@ -30,7 +31,8 @@ ASKED: list[tuple[str, Asked]] = [
     ("What do you know about me?", ListLessons()),
     ("what did I teach you", ListLessons()),
     ("Show me everything you know about me", ListLessons()),
-    ("Was weißt du über mich?", ListLessons("de")),
+    ("Do you know anything about me?", ListLessons()),
+    ("Was weisst du über mich?", ListLessons("de")),
     ("Was habe ich dir beigebracht?", ListLessons("de")),
 ]
 
