@@ -239,8 +239,22 @@ async def test_what_was_said_of_answers_and_what_the_chat_remembers_is_there_aft
     await expect(chat.under_answer("Bad")).to_have_attribute("aria-pressed", "true")
     assert "Dr. Quill" in await chat.ask("remember that my dentist is Dr. Quill")
     await expect(chat.learned).to_contain_text("Who is my dentist?")
-    await chat.page.wait_for_function("() => location.hash.includes('chat=')")  # it is stored
     await expect(chat.under_answer("Good")).to_have_count(0)  # there is nothing to judge
+
+    await chat.ask("My name is Anna.")
+    offer = chat.page.locator(".answer").last.get_by_text("Remember this?")
+    await expect(offer).to_contain_text("Your name is Anna.")
+    await chat.under_answer("Remember").click()
+    await expect(chat.learned.last).to_contain_text("What is my name?")
+    await expect(offer).to_have_count(0)
+    await chat.ask("Forget my name.")
+    card = chat.page.get_by_role("region", name="Forgotten").last
+    await expect(card).not_to_contain_text("Anna")
+    await card.get_by_role("button", name="Undo").click()
+    await expect(card).to_contain_text("Your name is Anna.")
+    await chat.ask("What do you know about me?")
+    await chat.page.wait_for_function("() => !document.querySelector('[aria-busy]')")
+
     await chat.page.reload()
     await chat.wait_for("ready")
     await chat.can_learn()  # before that Undo asks to be tried again
@@ -251,28 +265,10 @@ async def test_what_was_said_of_answers_and_what_the_chat_remembers_is_there_aft
     again = chat.page.get_by_role("region", name="Learned", exact=True)
     await again.get_by_role("button", name="Undo").click()
     await expect(again).to_contain_text("Undone.")
-    assert (await chat.page.evaluate("sonata.engine.learning.lessons({ search: 'dentist' })"))["items"] == []
-
-    await chat.ask("My name is Anna.")
-    offer = chat.page.locator(".answer").last.get_by_text("Remember this?")
-    await expect(offer).to_contain_text("Your name is Anna.")
-    await chat.under_answer("Remember").click()
-    await expect(chat.learned).to_contain_text("What is my name?")
-    await expect(offer).to_have_count(0)
-    await chat.ask("Forget my name.")
-    card = chat.page.get_by_role("region", name="Forgotten").last
-    await expect(card).not_to_contain_text("Anna")
-    await card.get_by_role("button", name="Undo").click()
-    await expect(card).to_contain_text("Your name is Anna.")
-    await chat.ask("What do you know about me?")
-    await chat.page.wait_for_function("() => !document.querySelector('[aria-busy]')")
-    await chat.page.reload()
-    await chat.wait_for("ready")
-    await chat.can_learn()
     card = chat.page.get_by_role("region", name="What you taught")
     await expect(card).to_contain_text("Your name is Anna.")
-    await card.get_by_role("button", name="Forget", exact=True).click()
-    await expect(card.get_by_role("status")).to_have_text("Forgotten")
+    await card.get_by_role("button", name="Forget", exact=True).first.click()
+    await expect(card.get_by_text("Forgotten")).to_have_count(1)
     assert (await chat.page.evaluate("sonata.engine.learning.lessons()"))["items"] == []
 
 
