@@ -64,6 +64,7 @@ def learning_of(services: Services) -> LearningService:
 async def test_what_is_to_be_forgotten_is_found_shown_and_gone_from_the_model_too(
     conversation: Conversation, services: Services
 ) -> None:
+    await events_of(conversation, "The door of our office opens with 4471, you see.")  # to the model alone
     await events_of(conversation, "Please remember: the door code of the office is 4471.")
     await events_of(conversation, "remember that my sister is Ann Lee")
     assert any(isinstance(event, Recalled) for event in await events_of(conversation, CODE))
