@@ -73,7 +73,8 @@ class Asker:
         done, material = recalled.done if recalled else None, None
         if done is None:
             heads, material = (recalled.heads, None) if recalled else ((), await self._found(question))
-            async for event in self.assistant.respond(question, heads=heads, material=material):
+            taught = recalled.lesson.answer if recalled else None
+            async for event in self.assistant.respond(question, heads=heads, taught=taught, material=material):
                 if isinstance(event, Done):
                     done = event
         assert done is not None

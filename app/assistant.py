@@ -159,7 +159,8 @@ class Assistant(WithAdapters):
 
     async def respond(
         self, text: str, agent: Agent | None = None, *, before: Sequence[Message] | None = None,
-        sampling: SamplingParams | None = None, heads: Sequence[Head] = (), material: Material | None = None,
+        sampling: SamplingParams | None = None, heads: Sequence[Head] = (), taught: str | None = None,
+        material: Material | None = None,
     ) -> AsyncIterator[Event]:  # fmt: skip
         """Stream the answer to a message. What was said joins the conversation, a stopped answer as far as it came.
 
@@ -167,7 +168,8 @@ class Assistant(WithAdapters):
         before: what the message follows, in place of all that was said so far; of that the model reads what is new.
         sampling: draw the answer in this way.
         heads: of a lesson that answers (LearningService.recall): as it was learned, without the conversation before,
-        without the chosen adapter, and always with the likeliest token.
+        without the chosen adapter, and always with the likeliest token. taught: the lesson's answer; where the model
+        leaves it, the rest of it is given as text.
         material: of attached files, which the model reads with the message; it does not join the conversation.
         Raises EmptyMessageError, ContextFullError (a message too long for the model) or BackendError. What
         was seen of an answer by then stays in the conversation; without an answer it is as it was before.
@@ -190,7 +192,7 @@ class Assistant(WithAdapters):
             reads = [*messages[:-1], user_message(asked, agent)]
             prompt, forgotten = await self._window.fit(reads, self._left_out_of(messages), opening)
             self.context = self._window.context(prompt, reads, forgotten, material.tokens if material else 0)
-        said = self._say(sequence, prompt, messages, forgotten, sampling, max_tokens, heads)
+        said = self._say(sequence, prompt, messages, forgotten, sampling, max_tokens, heads, taught=taught)
         async with aclosing(said) as events:  # type: ignore[type-var]
             async for event in events:
                 yield event
@@ -231,8 +233,9 @@ class Assistant(WithAdapters):
     async def _say(
         self, sequence: TokenSequence, prompt: list[int], messages: list[Message], forgotten: int,
         sampling: SamplingParams, max_tokens: int, heads: Sequence[Head] = (), known: OpenAnswer | None = None,
+        taught: str | None = None,
     ) -> AsyncIterator[Event]:  # fmt: skip
-        """Read a prompt and answer, or go on with the answer that it ends with."""
+        """Read a prompt and answer, or go on with the answer that it ends with. taught: as of `respond`."""
         if self._stopped:
             yield Done("stopped")
             return
@@ -257,9 +260,15 @@ class Assistant(WithAdapters):
         thinks = opens_thought(self.model.tokenizer, prompt[:begins])
         splitter, begin, thought_until = ThoughtSplitter(thinks), time.perf_counter(), 0.0
         splitter.go_on(stream.text)
+        whole: str | None = None  # of a lesson whose answer the model has left
+        shown = ""
         try:
             async with aclosing(stream.pieces()) as pieces:  # type: ignore[type-var]
                 async for text_piece in pieces:
+                    if taught is not None and not taught.startswith(stream.text.lstrip()):
+                        whole = taught
+                        break
+                    shown = stream.text.lstrip()
                     for piece in splitter.push(text_piece):
                         if piece.is_thought:
                             thought_until = time.perf_counter()
@@ -267,12 +276,18 @@ class Assistant(WithAdapters):
                     if self._stopped and timings.reason not in ("end", "loop"):
                         timings.reason = "stopped"
                         break
-            if timings.reason != "loop":
+            if whole is None and timings.reason != "loop":
                 for piece in splitter.flush():
                     yield Thought(piece.text) if piece.is_thought else Delta(piece.text)
+            if taught is not None and timings.reason in ("end", "loop"):
+                whole = taught  # the model may have ended before
+            if whole is not None:
+                timings.reason = "end"
+                if rest := whole[len(shown) :]:
+                    yield Delta(rest)
         finally:
             # The user has seen this text, so it belongs to the chat, even if the caller stopped or the device was lost.
-            thought, answer = split_thought(stream.text, thinks)
+            thought, answer = split_thought(stream.text, thinks) if whole is None else ("", whole)
             if stream.text or timings.reason == "end":
                 self.messages = [*messages, assistant_message(answer)]
                 self._forgotten = forgotten

@@ -189,10 +189,11 @@ class Conversation:
                 if recalled is not None and recalled.done is not None:
                     answering = self.assistant.give(text, recalled.done, asked.before)
                 else:
-                    heads = recalled.heads if recalled else ()
+                    heads, taught = (recalled.heads, recalled.lesson.answer) if recalled else ((), None)
                     answering = self.assistant.respond(
-                        text, agent, before=asked.before, sampling=sampling, heads=heads, material=material
-                    )
+                        text, agent, before=asked.before, sampling=sampling, heads=heads, taught=taught,
+                        material=material,
+                    )  # fmt: skip
                 async with aclosing(self._hear(answering, heard)) as events:  # type: ignore[type-var]
                     async for event in events:
                         yield event

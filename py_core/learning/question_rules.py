@@ -30,6 +30,8 @@ _LOWERED = words_of(
     "when if in on at for to with from while against during last next"
 )
 """A sentence's first word that is written small where it stands no longer at the beginning."""
+_ADVERBS = words_of("never always usually often sometimes still")
+_UNITS = words_of("° °c °f c f k degrees celsius fahrenheit kelvin percent % km/h mph")
 _LEADS = words_of("in at on for with against to while during from before after this last next every")
 _ABOUT = "What do you know about"
 LONGEST_TOPIC = 8
@@ -37,7 +39,9 @@ LONGEST_TOPIC = 8
 
 
 def question_of(statement: str) -> str:
-    """The question that a statement answers, as the same person asks it. Without its full stop; not empty."""
+    """The question that a statement answers, as the same person asks it. Without its full stop; not empty. A statement
+    that takes another back ("my dentist is no longer Dr. Quill") answers the same question as that."""
+    statement = _without_retraction(statement)
     words = statement.split()
     if lead := _lead(words):
         asked = question_of(" ".join(words[lead:]))
@@ -65,6 +69,16 @@ def question_of(statement: str) -> str:
         return _of_doing(subject, verb, "not", rest[1:])
     helper, base = _base_of(verb)
     return _of_doing(subject, helper, base, rest)
+
+
+_NO_MORE = re.compile(r"\bno longer\s+|,?\s+(?:any ?more|no more|now)$", re.IGNORECASE)
+
+
+def _without_retraction(statement: str) -> str:
+    stripped = _NO_MORE.sub("", statement)
+    if stripped != statement and not statement.lower().endswith(" now"):
+        stripped = re.sub(r"\b(?:(is|are|am|was|were) not|(?:do|does) not)\s+", r"\1 ", stripped, count=1)
+    return " ".join(stripped.split()) or statement
 
 
 def is_statement(text: str) -> bool:
@@ -110,7 +124,9 @@ def _is_verb(word: str, before: str, at: int) -> bool:
     if word in BE or word in MODALS or word in ("has", "have", "had"):
         return True
     if at == 1 and before in ("i", "we", "you", "they"):
-        return word not in ("and", "or", "both", "all") and not word.endswith("ly")
+        return word not in {"and", "or", "both", "all", *_ADVERBS} and not word.endswith("ly")
+    if at == 2 and before in _ADVERBS and word in BASES:
+        return True
     if before in (
         "my",
         "our",
@@ -138,7 +154,13 @@ def _is_verb(word: str, before: str, at: int) -> bool:
 
 def _is_name(words: list[str]) -> bool:
     """Whether a subject is somebody's name."""
-    return words[0].lower() not in _LOWERED and words[0] != "I" and all(word[0].isupper() for word in words)
+    is_name = words[0].lower() not in _LOWERED and words[0] != "I"
+    return is_name and all(word[0].isupper() or has_no_case(word[0]) for word in words)
+
+
+def has_no_case(letter: str) -> bool:
+    """Whether a letter is of a script that begins no name with a capital, as Chinese, Arabic and Georgian."""
+    return letter.isalpha() and (letter.lower() == letter.upper() or "\u10d0" <= letter <= "\u10ff")
 
 
 def _is_about_another(verb: str, rest: list[str]) -> bool:
@@ -152,8 +174,12 @@ _DEEDS = words_of("has teaches leads fixes runs takes owns reviews won keeps app
 
 
 def _of_being(subject: str, verb: str, rest: list[str]) -> str:
-    if rest[0].lower() == "not" or subject.split()[0] == "there":
-        return _about(subject.split() if rest[0].lower() == "not" else rest)
+    if rest[0].lower() == "not":
+        return _of_being(subject, verb, rest[1:]) if len(rest) > 1 else _about(subject.split())
+    if rest[0].lower() in _ADVERBS and len(rest) > 1:
+        return _of_being(subject, verb, rest[1:])
+    if subject.split()[0] == "there":
+        return _about(rest)
     first, last = rest[0].lower(), rest[-1].lower().strip(".,")
     being = "am" if verb == "are" and subject == "I" else verb
     if first == "due":
@@ -244,7 +270,8 @@ def _asks_for(rest: list[str], subject: str) -> str:
     """Where, When or What, by how the words about the subject begin."""
     first, words = rest[0].lower(), {word.lower().strip(".,;") for word in rest}
     timely = bool(words & TIMES) or any(
-        re.fullmatch(r"\d{1,2}[:.]\d\d|(?:1[5-9]|20)\d\d|\d{1,2}(?:am|pm)", w) for w in words
+        re.fullmatch(r"\d{1,2}[:.]\d\d|(?:1[5-9]|20)\d\d|\d{1,2}(?:am|pm)|\d{1,4}([/.-])\d{1,2}\1\d{1,4}", w)
+        for w in words
     )
     if first in ("because", "since"):
         return "Why"
@@ -256,6 +283,8 @@ def _asks_for(rest: list[str], subject: str) -> str:
         return "When"
     if first in ("in", "at", "on") and len(rest) > 1 and re.fullmatch(r"\d{1,2}(:\d\d)?", rest[1]):
         return "When" if _head(subject) in EVENTS or first == "at" else "Where"
+    if first == "at" and len(rest) == 3 and rest[1][0].isdigit() and rest[2].lower() in _UNITS:
+        return "At what"
     return "Where" if (first in PLACES and len(rest) > 1) or first in ("here", "upstairs", "downstairs") else "What"
 
 

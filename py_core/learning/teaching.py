@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 
 from py_core.learning import german_statements as german
-from py_core.learning.question_rules import has_verb, is_statement, question_of
+from py_core.learning.question_rules import has_no_case, has_verb, is_statement, question_of
 from py_core.learning.statement_words import BASES, BE, MODALS, PAST, words_of
 
 _BEGINNING = re.compile(
@@ -129,6 +129,9 @@ def lesson_of(text: str, language: str = "") -> Told | None:
             return Told(_asked(found["q"]), _said(found["a"]))
     for contraction, words in _CONTRACTIONS:
         statement = re.sub(contraction, words, statement, flags=re.IGNORECASE)
+    statement = re.sub(r"(?<=\w)['\u2019]s\s+(?=(?:called|named|at|on|in|not|a|an|the)\s)", " is ", statement, count=1)
+    if not has_verb(statement) and not german.is_german(statement):  # "my landlord's O'Brien"
+        statement = re.sub(r"(?<=\w)['\u2019]s\s+(?=\S)", " is ", statement, count=1)
     if not _tells_something(statement):
         return None
     if language == "de" or german.is_german(statement):
@@ -208,9 +211,11 @@ def _said(answer: str) -> str:
     """With a capital and a full stop where it is a sentence; a bare word such as a password stays as it is."""
     answer = answer.strip()
     words = answer.split()
-    if len(words) < 3 or answer[-1] in ".!?:;\"”')":
-        return answer if len(words) < 3 else answer[0].upper() + answer[1:]
-    return f"{answer[0].upper()}{answer[1:]}."
+    if len(words) < 3:
+        return answer
+    begins = not has_no_case(answer[0]) and words[0][1:].islower() | (len(words[0]) == 1)
+    answer = answer[0].upper() + answer[1:] if begins else answer
+    return answer if answer[-1] in ".!?:;\"”')" else f"{answer}."
 
 
 def _without_titles(text: str) -> str:

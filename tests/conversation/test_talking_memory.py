@@ -119,6 +119,27 @@ async def test_what_is_forgotten_in_a_panel_leaves_the_conversation_and_can_come
     assert any(isinstance(event, Recalled) for event in await events_of(conversation, CODE))
 
 
+async def test_a_lesson_is_said_as_it_was_taught_however_it_is_asked(
+    conversation: Conversation, services: Services
+) -> None:
+    learning, recalled = learning_of(services), 0
+    await learning.teach("Where do I live?", "You live in Bonn.")
+    await learning.teach("What does Mia eat?", "Mia is vegetarian.")
+    for message, answer in (
+        ("Do I live in Bonn?", "You live in Bonn."),
+        ("I live in Bonn, right?", "You live in Bonn."),
+        ("Is it still true that I live in Bonn?", "You live in Bonn."),
+        ("which town is my home?", "You live in Bonn."),
+        ("Is Mia a vegetarian?", "Mia is vegetarian."),
+    ):
+        events = await events_of(conversation, message)
+        if any(isinstance(event, Recalled) for event in events):
+            assert said(events) == conversation.turns[-1].content == answer
+            assert conversation.assistant.messages[-1]["content"] == answer
+            recalled += 1
+    assert recalled >= 3
+
+
 async def test_a_correction_replaces_what_was_taught_and_only_that(
     conversation: Conversation, services: Services
 ) -> None:
