@@ -189,9 +189,9 @@ class Conversation:
                 if recalled is not None and recalled.done is not None:
                     answering = self.assistant.give(text, recalled.done, asked.before)
                 else:
-                    heads, taught = (recalled.heads, recalled.lesson.answer) if recalled else ((), None)
+                    heads, given = (recalled.heads, recalled.lesson.answer) if recalled else ((), None)
                     answering = self.assistant.respond(
-                        text, agent, before=asked.before, sampling=sampling, heads=heads, taught=taught,
+                        text, agent, before=asked.before, sampling=sampling, heads=heads, taught=given,
                         material=material,
                     )  # fmt: skip
                 async with aclosing(self._hear(answering, heard)) as events:  # type: ignore[type-var]
