@@ -41,7 +41,8 @@ LONGEST_TOPIC = 8
 def question_of(statement: str) -> str:
     """The question that a statement answers, as the same person asks it. Without its full stop; not empty. A statement
     that takes another back ("my dentist is no longer Dr. Quill") answers the same question as that."""
-    statement = _without_retraction(statement)
+    before = _NO_MORE.sub("", statement).strip()
+    is_taken_back, statement = before != statement, before or statement
     words = statement.split()
     if lead := _lead(words):
         asked = question_of(" ".join(words[lead:]))
@@ -66,19 +67,14 @@ def question_of(statement: str) -> str:
     if verb in ("has", "have", "had"):
         return _of_having(subject, verb, rest)
     if verb in ("do", "does", "did") and rest[0].lower() == "not" and len(rest) > 1:
-        return _of_doing(subject, verb, "not", rest[1:])
+        return (
+            _of_doing(subject, verb, rest[1], rest[2:]) if is_taken_back else _of_doing(subject, verb, "not", rest[1:])
+        )
     helper, base = _base_of(verb)
     return _of_doing(subject, helper, base, rest)
 
 
 _NO_MORE = re.compile(r"\bno longer\s+|,?\s+(?:any ?more|no more|now)$", re.IGNORECASE)
-
-
-def _without_retraction(statement: str) -> str:
-    stripped = _NO_MORE.sub("", statement)
-    if stripped != statement and not statement.lower().endswith(" now"):
-        stripped = re.sub(r"\b(?:(is|are|am|was|were) not|(?:do|does) not)\s+", r"\1 ", stripped, count=1)
-    return " ".join(stripped.split()) or statement
 
 
 def is_statement(text: str) -> bool:
@@ -113,7 +109,9 @@ def _verb_at(words: list[str]) -> int | None:
             continue
         if lower in RELATIVE and not skip:
             skip = 1
-        elif _is_verb(lower, words[at - 1].lower(), at):
+        elif _is_verb(lower, words[at - 1].lower(), at) or (
+            lower in ("do", "does", "did") and words[at + 1 : at + 2] == ["not"]
+        ):
             if not skip:
                 return at
             skip -= 1

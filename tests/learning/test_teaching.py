@@ -41,6 +41,7 @@ TOLD = [
     ("my dentist is no longer Dr. Quill", "Who is my dentist?", "Your dentist is no longer Dr. Quill."),
     ("my dentist isn't Dr. Quill any more", "Who is my dentist?", "Your dentist is not Dr. Quill any more."),
     ("I don't live in Bonn anymore", "Where do I live?", "You do not live in Bonn anymore."),
+    ("Tom does not live in Bonn any more", "Where does Tom live?", "Tom does not live in Bonn any more."),
     ("I no longer live in Bonn", "Where do I live?", "You no longer live in Bonn."),
     ("李明 is my boss", "Who is my boss?", "李明 is your boss."),
     ("გიორგი is my brother", "Who is my brother?", "გიორგი is your brother."),
