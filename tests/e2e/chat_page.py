@@ -204,6 +204,13 @@ class ChatPage:
             "wanted => document.documentElement.dataset.routing === wanted", arg=state, timeout=LOAD_SECONDS * 1000
         )
 
+    async def can_learn(self) -> None:
+        """Until then a lesson waits, or is only noted."""
+        await self.page.wait_for_function("() => document.documentElement.dataset.learning === 'ready'")
+        await self.page.evaluate("sonata.engine.learning.learnNow('preparation')")
+        known = "({ loops }) => !loops[0].words.includes('gets to know this model')"
+        await self.until(f"sonata.engine.learning.overview().then({known})")
+
     async def state(self) -> str:
         return await self.page.evaluate("document.documentElement.dataset.state")
 

@@ -49,9 +49,6 @@ class IdlePage(ChatPage):
         """
         return await self.page.evaluate(UNTIL, [state, done, pause])
 
-    async def can_learn(self) -> None:
-        await self.page.wait_for_function("() => document.documentElement.dataset.learning === 'ready'")
-
     async def ask_anew(self, text: str) -> str:
         await self.page.click("#new-chat")
         return await self.ask(text)

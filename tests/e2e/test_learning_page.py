@@ -32,13 +32,6 @@ TABS_IN_A_ROW = """() => {
 
 
 class LearningPage(ChatPage):
-    async def can_learn(self) -> None:
-        """Until then a lesson waits, or is only noted."""
-        await self.page.wait_for_function("() => document.documentElement.dataset.learning === 'ready'")
-        await self.page.evaluate("sonata.engine.learning.learnNow('preparation')")
-        known = "({ loops }) => !loops[0].words.includes('gets to know this model')"
-        await self.until(f"sonata.engine.learning.overview().then({known})")
-
     async def ask_anew(self, text: str) -> str:
         """In a new chat."""
         await self.page.click("#new-chat")
