@@ -130,6 +130,7 @@ def test_the_site_ships_the_kernels_without_their_sources(dist: Path, kernel_was
     assert shipped == {name: path.read_bytes() for name, path in compiled.items()}
 
 
+@pytest.mark.all
 def test_kernels_that_were_damaged_in_the_cache_are_compiled_again(
     small: build_outputs.KernelModule, compiler: kernels.Compiler, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -261,6 +261,7 @@ def test_the_benchmark_tells_and_plots_what_is_recalled_and_reads_no_memory(
         assert f">{words}</text>" in svg
 
 
+@pytest.mark.all
 def test_the_benchmark_of_styles_tells_what_was_learned_of_one(tiny: list[str]) -> None:
     words = ["bench", "style", "--style", "lists", "--limit", "1", *tiny[:2], "--backend", "wasm"]
     report = json.loads(printed(sonata(*words, "--json")))

@@ -53,6 +53,7 @@ def test_nothing_to_route_is_said_in_a_sentence() -> None:
     assert_sentence(sonata("route", stdin="\n"), "nothing to route")
 
 
+@pytest.mark.all
 def test_bench_routing_reports_each_agent_and_step(made_files: dict[str, Path], tmp_path: Path) -> None:
     rows = "".join(
         f'[[request]]\ntext = "{text}"\nagent = "{agent}"\ndifficulty = "easy"\n'

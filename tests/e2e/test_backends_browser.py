@@ -64,7 +64,7 @@ await hidden_and_logits(*json.loads('ARGUMENTS'))
 """
 
 
-@pytest.mark.parametrize("backend", ["webgpu", "wasm"])
+@pytest.mark.parametrize("backend", [pytest.param("webgpu", marks=pytest.mark.all), "wasm"])
 async def test_hidden_states_logits_and_scores_equal_numpy(python_page: Page, tmp_path: Path, backend: str) -> None:
     path = TinyLlama(formats=("F32",), embedding_format="F32").write(tmp_path / "tiny.gguf")
     tokens, start = prompt(70), 3

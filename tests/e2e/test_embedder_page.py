@@ -157,6 +157,7 @@ async def test_files_that_cannot_be_had_or_are_damaged_are_a_sentence(page: Page
             await page.context.unroute(pattern)
 
 
+@pytest.mark.all
 async def test_after_closing_every_call_fails_with_a_sentence(browser: Browser, site: str) -> None:
     async with blank_page(browser, site) as page:
         await page.evaluate(OPEN)

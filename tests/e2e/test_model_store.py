@@ -519,7 +519,7 @@ async def test_a_model_that_is_deleted_is_downloaded_again(tab: ModelTab, small:
     assert asked() == [0, 0]
 
 
-@pytest.mark.parametrize("mode", ["read-only", "readwrite"])
+@pytest.mark.parametrize("mode", [pytest.param("read-only", marks=pytest.mark.all), "readwrite"])
 async def test_a_kept_model_is_loaded_in_two_tabs_at_once_and_not_deleted_meanwhile(
     context: BrowserContext, tab: ModelTab, server: PlainServer, small: SmallSite, good, whole, asked, mode: str
 ) -> None:

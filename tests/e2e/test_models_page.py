@@ -209,16 +209,10 @@ async def test_a_model_of_the_list_is_stopped_continued_used_and_deleted_in_one_
     assert await chat.page.evaluate("sonata.lastAnswer.promptTokens") > 20
     await expect(chat.page.locator(".question")).to_have_count(2)
 
-    await chat.page.reload()
-    await chat.wait_for("ready", 60)
-    assert await chat.page.evaluate(TOKENS) == second
-    # Python starts before a stored chat is shown.
-    await expect(chat.page.locator(".question")).to_have_count(2, timeout=60_000)
     await chat.open_models()
     await press(chat, "Use Tiny")
     await until_ready_again(chat)
     assert await chat.page.evaluate(TOKENS) == first
-    await open_list(chat)
     await row(chat, "Other").get_by_role("button", name="Delete").click()
     await row(chat, "Other").get_by_role("group").get_by_role("button", name="Delete").click()
     await expect(row(chat, "Other")).to_have_count(1)

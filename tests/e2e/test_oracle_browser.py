@@ -87,12 +87,10 @@ async def test_logits_and_greedy_tokens_equal_llama_cpp(chat: ChatPage, oracle, 
     assert chat.errors == []
 
 
-@pytest.mark.parametrize("names", [("p1",), pytest.param(("p0", "p3"), marks=pytest.mark.all)], ids=["p1", "p0 and p3"])
-async def test_the_cpu_agrees_with_llama_cpp_where_the_next_token_is_certain(
-    chat: ChatPage, oracle, names: tuple[str, ...]
-) -> None:
+@pytest.mark.all  # tests/wasm/test_oracle_wasm.py has the same kernels
+async def test_the_cpu_agrees_with_llama_cpp_where_the_next_token_is_certain(chat: ChatPage, oracle) -> None:
     await chat.open_ready("?backend=wasm&precision=precise&routing=off")
-    for name in names:
+    for name in ("p0", "p1", "p3"):
         expected = oracle(name)
         got = np.array(await chat.page.evaluate(LOGITS, expected.prompt), np.float32)
         reference = expected.logits.ravel()

@@ -97,6 +97,7 @@ async def test_tabs_share_a_worker_and_another_takes_over_with_the_question_that
     assert (second.errors, third.errors) == ([], [])
 
 
+@pytest.mark.all
 async def test_answers_at_once_are_those_of_each_tab_alone(browser_tabs: BrowserContext, tiny_site: str) -> None:
     first, second = await new_tab(browser_tabs, tiny_site), await new_tab(browser_tabs, tiny_site)
     alone = [await tab.page.evaluate(RESPOND, text) for tab, text in ((first, "One"), (second, "Two"))]

@@ -57,6 +57,7 @@ await trained(*json.loads('ARGUMENTS'))
 """
 
 
+@pytest.mark.all
 async def test_killed_workers_change_no_number(python_page: Page, tmp_path: Path) -> None:
     file = base64.b64encode(CASES["llama"].write(tmp_path / "tiny.gguf").read_bytes()).decode()
     made = []

@@ -82,7 +82,7 @@ async def test_the_cpu_is_taken_for_a_software_gpu_until_the_menu_says_fast_whic
     await chat.choose("backend", "wasm-fast")
     await chat.wait_for("loading")
     await chat.close_panel()
-    await chat.open_ready("?max_tokens=16&workers=2&routing=off")  # it is remembered
+    await chat.wait_for("ready")
     await expect(chat.page.locator(".status-line")).to_contain_text("on the CPU, fast")
     await expect(reason(chat)).to_contain_text("2 workers")
     await chat.shows("backend", "wasm-fast")

@@ -309,6 +309,7 @@ def test_recall_survives_the_loss_of_most_vectors(wasm) -> None:
     assert np.mean(lost) < 0.047, lost
 
 
+@pytest.mark.all
 def test_an_index_gives_its_memory_back(wasm) -> None:
     vectors = clustered(2000, 64, 1)
     filled(HnswSettings(64), wasm, vectors)

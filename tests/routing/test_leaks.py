@@ -40,6 +40,7 @@ def known() -> list[str]:
     return [example.text for example in shipped_examples() + more_requests()]
 
 
+@pytest.mark.all
 def test_no_row_is_nearly_what_the_router_was_made_of(asked) -> None:
     # short small talk is the same wherever it is typed: one word says nothing about the rest
     assert leaks([row["text"] for row in asked if len(words(row["text"])) > 2], known()) == []
