@@ -207,7 +207,7 @@ export class AnswerView {
   #settlePlain(text, length) {
     const block = document.createElement('p');
     block.className = 'plain';
-    block.textContent = text.replace(/\n+$/, '');
+    block.textContent = text.trimEnd();
     this.#tail.replaceChildren();
     this.#tail.classList.remove('plain');
     this.#settle(block.textContent ? [block] : [], length, block.textContent?.trim() ?? '');

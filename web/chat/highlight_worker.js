@@ -21,7 +21,7 @@ const COLOURS = {
   '': ['subst', 'params', 'operator', 'punctuation', 'tag'],
 };
 const COLOUR_OF = new Map(Object.entries(COLOURS).flatMap(([colour, scopes]) => scopes.map((scope) => [scope, colour])));
-const PIECES = /<span class="(?:hljs-)?([\w-]+)[^"]*">|(<\/span>)|&(?:amp|lt|gt|quot|#x27);|[^<&]+/g;
+const PIECES = /<span class="(?:hljs-)?([\w-]+)(?: [^"]*)?">|(<\/span>)|&(?:amp|lt|gt|quot|#x27);|[^<&]+/g;
 
 addEventListener('message', ({ data: { language, text, from } }) => {
   try {

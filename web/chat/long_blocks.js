@@ -3,7 +3,7 @@ import { lexBlocks } from './markdown.js';
 
 const LONG_LIST = 12; // items; a longer list settles up to its last item
 const LONG_CODE = 8000; // characters, some 200 lines; longer code settles in parts of this length
-const FENCE = /^ {0,3}(?:`{3,}|~{3,})[^\n]*\n/;
+const FENCE = /^ {0,3}(?:`{3}|~{3})[^\n]*\n/;
 
 /**
  * The last block becomes two where it is long. The first of them has `goesOn`, and code `fence`: the line that has to

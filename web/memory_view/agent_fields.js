@@ -21,7 +21,7 @@ export const NEW_AGENT = { sampling: { frequency_penalty: 0.2 } };
 /** "Recipe helper!" -> "recipe-helper", or "recipe-helper-2" where that is taken: what Python takes for an id. */
 export function freeId(title, taken) {
   const plain = title.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase();
-  const base = plain.replace(/[^a-z0-9]+/g, '-').replace(/^[-0-9]+/, '').slice(0, 36).replace(/-+$/, '') || 'agent';
+  const base = plain.replace(/[^a-z0-9]+/g, '-').replace(/^[-0-9]+/, '').slice(0, 36).replace(/-$/, '') || 'agent';
   let id = base;
   for (let number = 2; taken.includes(id); number += 1) id = `${base}-${number}`;
   return id;
