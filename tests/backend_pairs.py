@@ -134,19 +134,24 @@ async def alone(
 
 
 async def assert_said_alone(
-    backend: Backend, before: list[int], rules: SamplingParams, said: list[int], noise: float = 1e-4
-) -> None:
+    backend: Backend, before: list[int], rules: SamplingParams, said: list[int], noise: float = 1e-4, adapter: int = 0
+) -> int:
     """What comes after these tokens is what comes alone, but for tokens between which rounding decides: passes that
     read a text in other pieces add up in another order. `noise`: how far logits may be off, as a part of the largest.
+
+    Returns:
+        How many tokens rounding decided.
     """
-    done = 0
-    while (again := await alone(backend, before + said[:done], len(said) - done, rules)) != said[done:]:
+    done = rounded = 0
+    while (again := await alone(backend, before + said[:done], len(said) - done, rules, adapter)) != said[done:]:
         done += next(at for at, (one, other) in enumerate(zip(again, said[done:], strict=True)) if one != other)
         sequence = backend.new_sequence()
+        backend.use_adapter(sequence, adapter)
         await backend.prefill(sequence, before + said[:done])
         logits, draw = await backend.logits(sequence), np.random.default_rng(0)
         backend.free(sequence)
         off = noise * np.abs(logits).max() * draw.standard_normal((100, len(logits))).astype(np.float32)
         tokens = before + said[:done]
         assert said[done] in {sample(logits + one, tokens, len(tokens), rules) for one in off}
-        done += 1
+        done, rounded = done + 1, rounded + 1
+    return rounded

@@ -1,0 +1,115 @@
+"""Whatever happens in whatever order, for minutes or hours: how often an answer is not the one that it is alone.
+
+    python -m tests.bench.interleavings [--kind wasm|webgpu] [--seconds 60] [--processes 1] [--seed 0] [--only SEED]
+        [--json FILE]
+
+Each play opens a tiny model (plain, with windows, with tiers of keys and values) on the backend and on numpy, the
+reference, and does 20 to 60 random steps: conversations open, branch, answer alone and beside others, greedy and at a
+temperature, with guesses and adapters, are kept and brought back, lose their workers or their device
+(tests/backends/test_interleavings.py). "Decided by rounding" are tokens that differ from numpy's as much as the
+kernels' noise explains. A play that fails is told with its seed; `--only` plays it once more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import tempfile
+import time
+import traceback
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from app.build_outputs import kernel_path
+from py_core.backends import page_table
+from tests.architectures.variants import VARIANTS
+from tests.backends.test_interleavings import CONTEXT, NAMES, Step, play
+from tests.backends.test_tiers import POLICY
+from tests.tiny_llama import TinyLlama
+from tests.tiny_models import ALL_BYTES
+
+GEMMA = VARIANTS["gemma2"]
+MODELS = {
+    "plain": TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=CONTEXT),
+    "windows": replace(
+        GEMMA, config={**GEMMA.config, "vocab_size": ALL_BYTES, "max_position_embeddings": CONTEXT}, context=CONTEXT
+    ),
+    "tiers": TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=CONTEXT, seed=1),
+}
+
+
+def played(kind: str, seed: int, folder: Path, kernel: Path) -> tuple[Counter[str], str]:
+    """What was seen, and what went wrong or ""."""
+    draw = random.Random(seed)
+    name = draw.choice(list(MODELS))
+    path = folder / f"{name}.gguf"
+    names = [*NAMES, "uses an adapter"]
+    steps = [Step(draw.choice(names), draw.randint(0, 11), draw.randint(1, 200)) for _ in range(draw.randint(20, 60))]
+    seen = Counter({"plays": 1, "steps": len(steps), f"plays ({name})": 1})
+    page_table.FIRST_PAGES = 2
+    try:
+        asyncio.run(play(kind, path, kernel, steps, seen, name == "plain", POLICY if name == "tiers" else None))
+    except Exception:
+        return seen, f"{kind}, {name}, seed {seed}: {traceback.format_exc(limit=-3)}"
+    return seen, ""
+
+
+def played_until(
+    kind: str, end: float, seed: int, every: int, folder: Path, kernel: Path
+) -> tuple[Counter[str], list[str]]:
+    seen, wrong = Counter[str](), []
+    while time.time() < end:
+        one, problem = played(kind, seed, folder, kernel)
+        seen += one
+        wrong += [problem] if problem else []
+        seed += every
+    return seen, wrong
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--kind", choices=("wasm", "webgpu"), default="wasm")
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", type=int)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    kernel, console = kernel_path(), Console()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        for name, model in MODELS.items():
+            model.write(folder / f"{name}.gguf")
+        if given.only is not None:
+            seen, problem = played(given.kind, given.only, folder, kernel)
+            wrong = [problem] if problem else []
+        else:
+            end = time.time() + given.seconds
+            with ProcessPoolExecutor(given.processes) as pool:
+                runs = [
+                    pool.submit(played_until, given.kind, end, given.seed + at, given.processes, folder, kernel)
+                    for at in range(given.processes)
+                ]
+                results = [run.result() for run in runs]
+            seen = sum((one for one, _ in results), Counter())
+            wrong = [problem for _, problems in results for problem in problems]
+    table = Table("seen", "times")
+    for what, times in sorted(seen.items()):
+        table.add_row(what, f"{times:,}")
+    table.add_row("plays that went wrong", f"{len(wrong):,}")
+    console.print(table)
+    for problem in wrong[:20]:
+        console.print(problem, markup=False)
+    if given.json:
+        given.json.write_text(json.dumps({"kind": given.kind, "seen": seen, "wrong": wrong}, indent=1), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
