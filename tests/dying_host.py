@@ -18,7 +18,7 @@ class DyingHost(WasmtimeHost):
     begun over the same memory fails.
     """
 
-    dies, runs = 0, 0
+    dies = runs = restarts = 0
 
     def __init__(self, *arguments, **options) -> None:
         super().__init__(*arguments, **options)
@@ -71,6 +71,7 @@ class DyingHost(WasmtimeHost):
 
     def _begin_again(self) -> None:
         failing, self._failing = self._failing or [], None
+        self.restarts += 1
         self._unanswered.clear()
         for answer in failing:
             if not answer.done():

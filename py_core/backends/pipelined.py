@@ -449,11 +449,14 @@ class PipelinedBackend(PageTransfer):
         if self._logits_of is sequence:
             self._logits_of = None
         sequence.stored = min(sequence.stored, stored)
-        if sequence.slot != NO_SLOT and not self._sees(sequence.slot, sequence.stored):
+        if sequence.slot == NO_SLOT:
+            return
+        if not self._sees(sequence.slot, sequence.stored):
             sequence.stored = 0
-            self._release(sequence.slot, 0)
         elif table := self._shared_table:
             sequence.stored = table.whole(sequence.slot, sequence.stored)
+        if not sequence.stored:  # else its pages would be held by one who needs them no more
+            self._release(sequence.slot, 0)
 
     def _lose(self, error: Exception) -> None:
         """Note a loss; `_restore` makes up for it. Raises the error itself where they follow one another too often."""

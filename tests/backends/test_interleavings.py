@@ -216,7 +216,7 @@ class Conversations:
 
     async def uses_an_adapter(self, sequence: TokenSequence, step: Step) -> None:
         """Or none. Its text runs again."""
-        self.engine.use_adapter(sequence, step.which % (len(self.backend._adapters) + 1))
+        self.engine.use_adapter(sequence, step.which % (len(self.numpy._adapters) + 1))
 
     async def is_lost(self, sequence: TokenSequence, step: Step) -> None:
         """Workers die, or the device goes away, soon."""

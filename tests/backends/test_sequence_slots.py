@@ -22,6 +22,7 @@ from py_core.engine import turns
 from py_core.engine.engine import Engine, Timings
 from tests.backend_pairs import GREEDY, Pair, alone, assert_said_alone, open_pair, prompt
 from tests.page_owners import assert_each_page_has_its_owners
+from tests.tiny_adapters import drawn
 from tests.tiny_llama import TinyLlama
 
 CONTEXT = 6 * PAGE
@@ -182,3 +183,15 @@ async def assert_alike(tiny: Pair, engine: Engine, sequence: TokenSequence) -> N
     expected, got = await tiny.numpy.logits(reference), await engine.logits(sequence)
     tiny.numpy.free(reference)
     assert np.abs(got - expected).max() <= 2e-3 * np.abs(expected).max()
+
+
+async def test_who_changes_the_adapter_holds_no_pages_until_its_text_runs_again(tiny: Pair) -> None:
+    backend = await with_little_memory(tiny, CONTEXT // 2)
+    engine = Engine(backend, ())
+    number = await engine.add_adapter(drawn(tiny.numpy._graph, 1))
+    for seed in range(4):
+        sequence, text = engine.new_sequence(), prompt(CONTEXT - 9 * PAGE // 4 - seed, seed=seed)
+        await engine.prefill(sequence, text, Timings())
+        engine.use_adapter(sequence, number)
+    assert backend._shared_table is not None
+    assert_each_page_has_its_owners(backend)

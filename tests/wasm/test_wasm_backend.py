@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 
@@ -13,11 +14,13 @@ from py_core.backends.wasm.host import WorkersRestartedError
 from py_core.backends.wasm.host_wasmtime import ABORT, WasmtimeHost
 from py_core.backends.wasm.kv_pages import KVPages
 from py_core.backends.wasm.layout import MATRIX_KINDS, Arena, Mode
+from py_core.engine.engine import Engine, Timings
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.models.registry import describe_model
 from tests.architectures.variants import VARIANTS
-from tests.backend_pairs import MODELS, Pair, collect, cosine, open_pair, prompt
+from tests.backend_pairs import MODELS, Pair, alone, collect, cosine, open_pair, prompt
+from tests.dying_host import WorkersDie
 from tests.tiny_llama import TinyLlama
 from tests.wasm.builds import in_turn
 
@@ -115,6 +118,29 @@ async def test_an_answer_goes_on_after_workers_were_restarted(tmp_path: Path, ke
     ours, reference = await pair.prefilled(prompt(200))
     assert await collect(pair.other, ours, 50) == await collect(pair.numpy, reference, 50)
     assert host.restarts >= 3
+
+
+async def test_workers_that_die_in_a_reading_that_is_given_up_harm_nobody(tmp_path: Path, kernel_wasm) -> None:
+    """Nobody hears of the call that fails, and what was written before it is lost: where the reader's page is."""
+    path = TinyLlama(tied=False, formats=("F32",), embedding_format="F32").write(tmp_path / "tiny.gguf")
+    host = WorkersDie(kernel_wasm())
+    pair = await open_pair(path, host)
+    engine, shared = Engine(pair.other, ()), prompt(64, seed=1)
+    first, second, third = (engine.new_sequence() for _ in range(3))
+    await engine.prefill(first, text := prompt(70), Timings())
+    await engine.prefill(third, shared, Timings())
+    host.lose(2)  # once the page that both begin with was copied
+    reading = asyncio.ensure_future(engine.prefill(second, shared[:30] + prompt(20, seed=2), Timings()))
+    for _ in range(2):
+        await asyncio.sleep(0)
+    engine.truncate(second, 30)
+    with pytest.raises(BackendError, match="changed"):
+        await reading
+    assert host.lost == 1
+    other = shared[:30] + prompt(30, seed=3)
+    await engine.prefill(second, other, Timings())
+    for sequence, read in ((second, other), (first, text)):
+        assert await collect(pair.other, sequence, 9) == await alone(pair.numpy, read, 9)
 
 
 async def test_memory_stays_near_the_files_size(model_path: Path, kernel_wasm) -> None:

@@ -75,6 +75,7 @@ class WasmBackend(PipelinedBackend):
         capabilities = Capabilities("wasm", f"CPU, {workers}, {simd}", True, (precision,))
         super().__init__(capabilities, config.context_length, config.vocab_size, MAX_ROWS, graph)
         self._host, self._config, self._graph, self._tiers = host, config, graph, tiers
+        self._restarts = host.restarts
         self._lowering = ProgramLowering(
             config, graph, header.tensors, PRECISIONS[precision], host.most_workers, MAX_ROWS, SLOTS
         )
@@ -93,6 +94,11 @@ class WasmBackend(PipelinedBackend):
             self._host.write(address, data)
         await self._host.upload(source, self._lowering.weights.jobs, progress)
 
+    async def _restore(self) -> None:
+        if self._restarts != self._host.restarts:  # maybe in a call that whoever made it did not wait for to its end
+            self._restarts, self._lost, self._logits_of = self._host.restarts, True, None
+        await super()._restore()
+
     async def _rebuild(self) -> None:
         """The memory is as it was, but for writes that were on their way: not those of an adapter that was added,
         since who places one waits until they are done."""
@@ -107,13 +113,9 @@ class WasmBackend(PipelinedBackend):
         while True:
             try:
                 await self._restore()  # pages make way, so their tables have to be there
-                return await open_wasm_training(self._host, self._config, plan, lowering, pages, self._note_loss)
+                return await open_wasm_training(self._host, self._config, plan, lowering, pages)
             except (WorkersRestartedError, TrainingLostError) as error:
                 self._lose(error)
-
-    def _note_loss(self) -> None:
-        """The workers were started again in a call that was not this backend's: writes may be lost."""
-        self._lost = True
 
     async def _place_adapter(self, number: int, adapter: LoraAdapter) -> None:
         await self._sets.place(self._host, number, adapter)

@@ -48,6 +48,12 @@ class KernelHost(Protocol):
     shared: bool
     """Whether the memory outlives a worker that dies."""
 
+    @property
+    def restarts(self) -> int:
+        """How many times the workers were started again. Whoever waited for none of the calls that failed learns of it
+        here: what was written since the last answer is lost then."""
+        ...
+
     async def reserve(self, nbytes: int) -> None:
         """Make the memory at least so large. Raises BackendError when the machine does not give it."""
         ...

@@ -37,6 +37,10 @@ class BrowserKernelHost:
         self.relaxed = bool(pool.relaxed)
         self.shared = bool(pool.shared)
 
+    @property
+    def restarts(self) -> int:
+        return int(self._pool.restarted)
+
     async def reserve(self, nbytes: int) -> None:
         try:
             await self._pool.reserve(nbytes)

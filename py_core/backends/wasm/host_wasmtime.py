@@ -78,6 +78,8 @@ class WasmtimeHost:
     """See `KernelHost` for the contract of each method."""
 
     shared = False
+    restarts = 0
+    """Its workers are threads: they do not die."""
 
     def __init__(self, kernels: Path, workers: int = 1) -> None:
         """`kernels`: one of the builds of web/kernels. Raises BackendError where it does not fit this version."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -57,10 +57,9 @@ class WasmTraining:
 
     def __init__(
         self, host: KernelHost, config: ModelConfig, plan: TrainingPlan, lowering: TrainingLowering,
-        memory: SessionMemory, lose: Callable[[], None],
+        memory: SessionMemory,
     ) -> None:  # fmt: skip
-        """`lose` is called where the workers were started again."""
-        self._host, self._config, self._lowering, self._memory, self._lose = host, config, lowering, memory, lose
+        self._host, self._config, self._lowering, self._memory = host, config, lowering, memory
         self._size, self._width = plan.layout.size, plan.loss.h.width
         self._steps = 0
         self._lost = False
@@ -199,14 +198,12 @@ class WasmTraining:
 
     def _note_loss(self) -> TrainingLostError:
         self._lost = True
-        self._lose()
         return _lost()
 
 
 async def open_wasm_training(
-    host: KernelHost, config: ModelConfig, plan: TrainingPlan, model: ProgramLowering, pages: KVPages,
-    lose: Callable[[], None],
-) -> WasmTraining:  # fmt: skip
+    host: KernelHost, config: ModelConfig, plan: TrainingPlan, model: ProgramLowering, pages: KVPages
+) -> WasmTraining:
     """A session whose pairs are zeros, in memory between the pages. Raises BackendError when memory is out."""
 
     def lowered(base: int) -> TrainingLowering:
@@ -214,7 +211,7 @@ async def open_wasm_training(
 
     memory = SessionMemory(host, pages)
     base = await memory.take(lowered(0).arena.end)
-    training = WasmTraining(host, config, plan, lowered(base), memory, lose)
+    training = WasmTraining(host, config, plan, lowered(base), memory)
     try:
         await training.restore(TrainingState.of(np.zeros(plan.layout.size, np.float32)))
     except BaseException:

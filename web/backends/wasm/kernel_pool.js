@@ -72,6 +72,9 @@ export class KernelPool {
     if (shared) this.#memory = sharedMemory(this.#leastPages, kernels.maximum);
   }
 
+  /** How many times the workers were started again. */
+  restarted = 0;
+
   get workers() { return this.#wanted; }
   get mostWorkers() { return this.shared ? MAX_WORKERS : 1; }
 
@@ -292,6 +295,7 @@ export class KernelPool {
     if (this.#end) return;
     control.forEach((_, word) => word === EPOCH || Atomics.store(control, word, 0));
     this.#state = 'running';
+    this.restarted += 1;
     const failed = [...this.#asked.values()];
     this.#asked.clear();
     quietly(this.#spawn());
