@@ -98,11 +98,17 @@ class PrefixCache(AdapterUse):
         return self._drop_kept(lambda table, page: table.references(page) == 1)
 
     def _let_go_of_own(self, slot: int, first: int, length: int) -> bool:
-        """Keep a page for others no more that a pass over these positions of a sequence writes, and that only this one
-        holds besides: so it needs no copy. Whether there was one."""
-        table = self._shared_table
-        written = set(table.shared(slot, first, length)) if table else set()
-        return self._drop_kept(lambda table, page: page in written and table.references(page) == 2)
+        """Keep a page for others no more that only this sequence holds besides. Whether there was one.
+
+        One that a pass over these positions writes needs no copy then. Behind another one there may be a page of the
+        same text that nobody uses: the sequence had one of its own.
+        """
+        if (table := self._shared_table) is None:
+            return False
+        return any(
+            self._drop_kept(lambda table, page: page in own and table.references(page) == 2)  # noqa: B023
+            for own in (table.shared(slot, first, length), table.held(slot))
+        )
 
     def _drop_kept(self, may_go: Callable[[PageTable, int], bool]) -> bool:
         """Keep a page no more for whoever begins alike, the one that was used longest ago of those that may go. Whether

@@ -35,9 +35,10 @@ from tests.tiny_llama import TinyLlama
 CONTEXT = 4 * PAGE
 SLOTS = 5
 """More than there are rows at work at a time, as always (32 and 8)."""
-NOISE = 5e-4
-"""Of the largest logit: so far the kernels are from numpy, whose tokens are compared with theirs at any temperature."""
-TIERS_NOISE = 0.05
+NOISE = 1e-3
+"""Of the largest logit: so far the kernels are from numpy, whose tokens are compared with theirs at any temperature.
+Two of 100,000 answers were farther than half of it."""
+TIERS_NOISE = 0.2
 """What is in a tier depends on what was read when, too."""
 HEAD = len(packed("", b""))
 """Bytes of a kept page before what it holds."""
@@ -111,7 +112,8 @@ class Conversations:
             self.sequences[other.number], self.texts[other.number] = other, []
         else:
             other = list(self.sequences.values())[step.size % MOST]
-        await self.holds(other, text[: len(text) * step.size // 200] + prompt(step.which + 1, seed=step.size))
+        text = text[: len(text) * step.size // 200] + prompt(step.which + 1, seed=step.size)
+        await self.holds(other, text[: CONTEXT - 1])
 
     async def holds(self, sequence: TokenSequence, text: list[int], shelf: Shelf | None = None) -> None:
         await self.engine.prefill(sequence, text, timings := Timings(), shelf=shelf)
@@ -230,7 +232,7 @@ class Conversations:
         await self.numpy.prefill(reference, self.texts[sequence.number])
         expected, got = await self.numpy.logits(reference), await self.engine.logits(sequence)
         self.numpy.free(reference)
-        assert np.abs(got - expected).max() <= 4 * self.noise * np.abs(expected).max()
+        assert np.abs(got - expected).max() <= 3 * self.noise * np.abs(expected).max()
 
     async def end(self) -> None:
         for sequence in self.sequences.values():

@@ -195,3 +195,19 @@ async def test_who_changes_the_adapter_holds_no_pages_until_its_text_runs_again(
         engine.use_adapter(sequence, number)
     assert backend._shared_table is not None
     assert_each_page_has_its_owners(backend)
+
+
+async def test_one_conversation_has_room_though_another_page_of_its_text_is_kept(tiny: Pair) -> None:
+    """The page of who read the same at the same time: behind it those are kept that the conversation holds itself."""
+    backend = await with_little_memory(tiny, CONTEXT // 2)
+    engine, text = Engine(backend, ()), prompt(CONTEXT - 1)
+    other, one = (engine.new_sequence() for _ in range(2))
+    for sequence in (other, one):
+        sequence.shares = False
+        await engine.prefill(sequence, text[:PAGE], Timings())
+        sequence.shares = True
+    engine.free(other)
+    await engine.prefill(one, text[: CONTEXT - PAGE], Timings())
+    engine.truncate(one, CONTEXT - PAGE - 1)
+    await engine.prefill(one, text, Timings())
+    assert len(one.tokens) == one.stored == CONTEXT - 1
