@@ -12,7 +12,7 @@ from functools import reduce
 from py_core.tools.exact import CannotComputeError, Exact, Question
 from py_core.tools.expression import Brackets, Node, Number, Operation, Percent, Value, computed, shown
 from py_core.tools.expression_parser import Parsed, parse
-from py_core.tools.number_text import DIGITS, written
+from py_core.tools.number_text import DIGITS, NUMBER, decimal_point, written
 
 STRONG, WEAK, BARE = 2, 1, 0
 """How surely the words around an expression ask for its value. "Calculate 7/8" does; "what is 7/8" may mean a date."""
@@ -56,7 +56,7 @@ def answer(question: Question) -> Exact | None:
         try:
             if (special := _special(expression, language)) is not None:
                 return _as_asked(special, expression, _language(expression, language))
-            parsed = parse(expression, language or _language(expression, "").replace("en", ""))
+            parsed = parse(expression, language)
             if parsed is not None and not _is_doubtful(expression, parsed, strength):
                 spoken = parsed.language or "en"
                 return _as_asked(_answer(parsed.node, spoken), expression, spoken)
@@ -153,19 +153,27 @@ def _is_doubtful(text: str, parsed: Parsed, strength: int) -> bool:
 
 # ---- forms that are no expression ----
 
-_AND = r"\s*(?:,\s*(?:and |und )?|\band\b|\bund\b)\s*"
+_AND = r"\s*(?:[,;]\s(?:and |und )?|\band\b|\bund\b)\s*"
+_JOINED_LIST = re.compile(r"(?<![\d.,])\d{1,2}(?:,\d{1,2}){2,}(?![\d.,])")
 _X, _Y = r"(?P<a>.+?)", r"(?P<b>.+)"
 
 
-def _parts(text: str, language: str) -> list[Node] | None:
-    """The numbers of "3, 5 and 10"; None where they are none."""
-    nodes = []
-    for part in re.split(_AND, re.sub(r"^(?:the numbers|den zahlen|der zahlen)\s+", "", text, flags=re.IGNORECASE)):
-        parsed = parse(part, language, 0)
-        if parsed is None:
-            return None
-        nodes.append(parsed.node)
-    return nodes
+def _nodes(parts: Sequence[str], language: str, is_list: bool = False) -> list[Node] | None:
+    """The operands of a form; None where one is none, or they could be read in two ways. The comma of 1,5 may be what
+    separates an English list."""
+    point = decimal_point([number for part in parts for number in re.findall(NUMBER, part)], language)
+    if not point or (is_list and language == "en" and point == ","):
+        return None
+    parsed = [parse(part, language, 0, point) for part in parts]
+    return [each.node for each in parsed if each] if all(parsed) else None
+
+
+def _listed(text: str, language: str) -> list[str]:
+    """The parts of "3, 5 and 10", and in English of "3,5,10"."""
+    text = re.sub(r"^(?:the numbers|den zahlen|der zahlen)\s+", "", text, flags=re.IGNORECASE)
+    if language == "en":
+        text = _JOINED_LIST.sub(lambda found: found[0].replace(",", ", "), text)
+    return re.split(_AND, text)
 
 
 def _joined(sign: str) -> Callable[[Sequence[Node]], Node]:
@@ -257,14 +265,13 @@ def _operands(text: str) -> Iterator[tuple[Callable[[Sequence[Node]], Node] | No
         if (found := pattern.fullmatch(text)) is None:
             continue
         both = [each for each in (found.groupdict().get(name) for name in "abcd") if each]
-        parsed = [parse(part, language, 0) for part in both]
-        if len(parsed) == 2 and all(parsed):
-            yield make, language, [each.node for each in parsed if each]
+        if (nodes := _nodes(both, language)) is not None:
+            yield make, language, nodes
     for pattern, language, make in _MANY_FORMS:
         if (found := pattern.fullmatch(text)) is None:
             continue
-        nodes = _parts(found["all"] or found.groupdict().get("all2") or "", language)
-        if nodes is not None and len(nodes) > 1:
+        parts = _listed(found["all"] or found.groupdict().get("all2") or "", language)
+        if len(parts) > 1 and (nodes := _nodes(parts, language, is_list=True)) is not None:
             yield make, language, nodes
 
 
