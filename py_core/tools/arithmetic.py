@@ -11,12 +11,14 @@ from functools import reduce
 
 from py_core.tools.exact import CannotComputeError, Exact, Question
 from py_core.tools.expression import Brackets, Node, Number, Operation, Percent, Value, computed, shown
-from py_core.tools.expression_parser import Parsed, parse
+from py_core.tools.expression_parser import LONGEST, Parsed, long_expression, parse
 from py_core.tools.number_text import DIGITS, NUMBER, decimal_point, written
 
 STRONG, WEAK, BARE = 2, 1, 0
 """How surely the words around an expression ask for its value. "Calculate 7/8" does; "what is 7/8" may mean a date."""
 
+_LONG = re.compile(r"[^\d(]{0,40}[-\d\s+*/^().,×÷]+[\s=]*")
+_OPERATES = re.compile(r"\d\s*[+*/^×÷]\s*[\d(]|\(\s*\(|\)\s*[-+*/^×÷]")
 _WHAT = r"(?:what is|what's|what\u2019s|whats|what are)"
 _ASKS: tuple[tuple[re.Pattern[str], str, int], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), language, strength)
@@ -47,6 +49,9 @@ _ASKS: tuple[tuple[re.Pattern[str], str, int], ...] = tuple(
 
 def answer(question: Question) -> Exact | None:
     text = question.text
+    if len(text) > LONGEST:
+        german = "de" if re.match(r"berechne|rechne|was|wie", text, re.IGNORECASE) else ""
+        return _refused(long_expression(), german) if _LONG.fullmatch(text) and _OPERATES.search(text) else None
     if "\n" in question.given:
         return None
     for ask, language, strength in _ASKS:
@@ -55,7 +60,7 @@ def answer(question: Question) -> Exact | None:
         expression = found["e"].strip(" :")
         try:
             if (special := _special(expression, language)) is not None:
-                return _as_asked(special, expression, _language(expression, language))
+                return _as_asked(special[0], expression, special[1])
             parsed = parse(expression, language)
             if parsed is not None and not _is_doubtful(expression, parsed, strength):
                 spoken = parsed.language or "en"
@@ -246,15 +251,15 @@ _TWO_FORMS = [(re.compile(form, re.IGNORECASE), language, make) for form, langua
 _MANY_FORMS = [(re.compile(form, re.IGNORECASE), language, make) for form, language, make in _MANY]
 
 
-def _special(text: str, language: str) -> Exact | None:
-    """Raises CannotComputeError."""
+def _special(text: str, language: str) -> tuple[Exact, str] | None:
+    """And its language. Raises CannotComputeError."""
     if len(text) > 500:
         return None
     for form, spoken, nodes in _operands(text):
         if language in ("", spoken):
             if form is None:
-                return _share(nodes[0], nodes[1], spoken)
-            return _answer(form(nodes), spoken)
+                return _share(nodes[0], nodes[1], spoken), spoken
+            return _answer(form(nodes), spoken), spoken
     return None
 
 

@@ -200,7 +200,7 @@ def _shifted(found: re.Match[str], question: Question, language: str) -> Exact |
     base = _day(groups["d"], question, language) if groups.get("d") else Day(question.now.date(), True, language)
     if number is None or unit is None or base is None:
         return None
-    back = (groups.get("way") or "").lower() in ("ago", "before", "vor")
+    back = (groups.get("way") or "").lower() in ("ago", "before", "vor", "minus", "-", "\u2212")
     day = moved(base.date, -number if back else number, unit)
     said, on = written_day(day, language), weekday(day, language)
     count = _counted(number, unit, language)
@@ -280,18 +280,22 @@ _MAKERS: tuple[tuple[str, str, Answer], ...] = (
     (rf"(?:wie ?viele (?P<u>tage|wochen) (?:sind |liegen )?(?:es )?|tage )(?:zwischen dem|zwischen|vom|von)"
      rf" {_D} (?:und dem|und|bis zum|bis)"
      rf" {_E}", "de", _between),
-    (rf"(?:what|which) (?:date|day{_OF_WEEK})(?: is| will)?(?: it)?(?: be)?(?: is)? in {_N_EN} {_U_EN}(?: from"
+    (rf"(?:what|which) (?:date|day{_OF_WEEK})(?: is| will)?(?: it)?(?: be)?(?: is| will be)? in {_N_EN} {_U_EN}(?: from"
      rf" (?:now|today))?", "en", _shifted),
     (rf"{_WHAT} the (?:date|day) in {_N_EN} {_U_EN}(?: from (?:now|today))?", "en", _shifted),
     (rf"(?:(?:{_WHAT} the date|what (?:date|day)(?: is| will be)?(?: it)?) )?{_N_EN} {_U_EN} from (?:now"
      rf"|today)(?: be)?", "en", _shifted),
-    (rf"(?:what (?:date|day{_OF_WEEK}) (?:was|is) (?:it )?|what was the date ){_N_EN} {_U_EN}"
+    (rf"(?:what (?:date|day{_OF_WEEK}) (?:(?:was|is) (?:it )?|it (?:was|is) )|what was the date ){_N_EN} {_U_EN}"
      rf" (?P<way>ago)", "en", _shifted),
     (rf"(?:(?:{_WHAT} the date|what (?:date|day)(?: is| was| will be)?(?: it)?|{_WHAT}) )?{_N_EN} {_U_EN}"
      rf" (?P<way>after|before|from) {_D}"
      r"(?: be)?", "en", _shifted),
     (rf"(?:welches datum|welcher (?:wochen)?tag|was für ein tag) (?:ist|haben wir|war)(?: es)? (?P<way>in|vor)"
      rf" {_N_DE} {_U_DE}", "de", _shifted),
+    (rf"(?:welches datum|welcher (?:wochen)?tag|was für ein tag) (?:es )?(?P<way>in|vor) {_N_DE} {_U_DE} (?:ist|war)",
+     "de", _shifted),
+    (rf"(?:(?:{_WHAT}|calculate) )?{_D} ?(?P<way>[-+\u2212]|plus|minus) ?{_N_EN} {_U_EN}", "en", _shifted),
+    (rf"(?:(?:was ist|berechne) )?{_D} ?(?P<way>[-+\u2212]|plus|minus) ?{_N_DE} {_U_DE}", "de", _shifted),
     (rf"(?:(?:welches datum|welcher (?:wochen)?tag|was für ein tag|was) (?:ist|war) )?{_N_DE} {_U_DE}"
      rf" (?P<way>nach|vor)(?: dem)? {_D}",
      "de", _shifted),
