@@ -160,7 +160,7 @@ def _is_doubtful(text: str, parsed: Parsed, strength: int) -> bool:
 
 _AND = r"\s*(?:[,;]\s(?:and |und )?|\band\b|\bund\b)\s*"
 _JOINED_LIST = re.compile(r"(?<![\d.,])\d{1,2}(?:,\d{1,2}){2,}(?![\d.,])")
-_X, _Y = r"(?P<a>.+?)", r"(?P<b>.+)"
+_X, _Y = r"(?P<a>.+?)", r"(?P<b>.+?)"
 
 
 def _nodes(parts: Sequence[str], language: str, is_list: bool = False) -> list[Node] | None:

@@ -34,7 +34,7 @@ _WORDS = re.compile(
 _DAYS_ON = re.compile(r"[-+] ?\w+ (?:days?|weeks?|months?|years?|tage?|wochen?|monate?|jahre?)\b", re.IGNORECASE)
 _SIGNS = re.compile(r"[\d)!%²³]\s*(?:[-+*/^×÷·⋅∙\u2212\u2013!%=]|:\s|[xX]\s*\d)|[a-z]\(-?\d|\d\s*pi\b|\d\(|[x-z)] ?=")
 _CONVERSION = re.compile(
-    r"(?:^|\s)-?[\d.,]*\d(?:[^\s\d]\S*)?(?:\s[^\s\d]\S*){0,3} (?:in|to|into|as|zu|nach) \D\S*(?:\s\S+){0,3}$",
+    r"(?:^|\s)-?(?>[\d.,]*\d)(?:[^\s\d]\S*)?(?:\s[^\s\d]\S*){0,3} (?:in|to|into|as|zu|nach) \D\S*(?:\s\S+){0,3}$",
     re.IGNORECASE,
 )
 _FEET = re.compile(r"\d ?(?:'|\u2032|\u2019|feet|ft)")

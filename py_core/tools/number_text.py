@@ -16,7 +16,7 @@ MOST_DIGITS = 1000
 _MOST_EXPONENT = 10**8  # 32-bit Python, as in the page, allows 425,000,000
 _PRECISION = Context(prec=60, Emax=_MOST_EXPONENT, Emin=-_MOST_EXPONENT)
 
-NUMBER = r"(?:\d+(?:[.,]\d+)*|\.\d+)(?![.,]?\d)"
+NUMBER = r"(?>\d+(?:[.,]\d+)*|\.\d+)"
 """What may be a number: with points and commas up to its last digit."""
 _SHAPES = tuple(
     (re.compile(shape), sign)

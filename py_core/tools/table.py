@@ -19,6 +19,8 @@ from py_core.tools.number_text import plain_digits, shape_of
 _DELIMITERS = "\t;|,"
 """Where two fit the first is taken: a comma may stand in a number."""
 _SAMPLE = 50
+_SAMPLE_LINES = 200
+MOST_COLUMNS = 1000
 MOST_LONG_ROWS = 0.1
 """The share of rows with more cells than the header, above which the table cannot be trusted."""
 _MISSING = {"", "-", "\u2013", "\u2014", "n/a", "na", "nan", "null", "none", "k.a.", "k. a."}
@@ -28,7 +30,7 @@ _TOTALS = {
 _UNIT = r"[€$£¥]|EUR|USD|GBP|CHF"
 _NUMBER = re.compile(
     rf"(?P<open>\()?(?P<s>[-+\u2212]?)\s?(?P<u>{_UNIT})?\s?(?P<t>[-+\u2212]?)"
-    rf"(?P<n>[.,]?\d[\d.,]{{0,40}}|\d{{1,3}}(?:[ \u00a0\u202f'\u2019]\d{{3}})+(?:[.,]\d+)?)"
+    rf"(?P<n>[.,]?\d[\d.,]{{0,40}}|\d{{1,3}}(?:[ \u00a0\u202f'\u2019]\d{{3}}){{1,12}}(?:[.,]\d{{1,40}})?)"
     rf"\s?(?P<v>%|{_UNIT})?(?P<close>\))?"
 )
 _SIGNS = {"EUR": "€", "USD": "$", "GBP": "£"}
@@ -189,11 +191,11 @@ def read_table(name: str, text: str) -> Table | None:
         return None
 
 
-def _rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Raises csv.Error."""
+def _rows(text: str, delimiter: str, lines: int | None = None) -> Iterator[tuple[int, list[str]]]:
+    """Those that are not empty, of so many lines. Raises csv.Error."""
     reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
     line = 1
-    for row in reader:
+    for row in islice(reader, lines):
         cells = [cell.strip() for cell in row]
         if any(cells):
             yield line, cells
@@ -203,7 +205,7 @@ def _rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 def _delimiter(text: str) -> str:
     def fits(delimiter: str) -> bool:
         try:
-            widths = [len(row) for _, row in islice(_rows(text, delimiter), _SAMPLE)]
+            widths = [len(row) for _, row in islice(_rows(text, delimiter, _SAMPLE_LINES), _SAMPLE)]
         except csv.Error:
             return False
         most, times = Counter(widths).most_common(1)[0] if widths else (0, 0)
@@ -214,6 +216,8 @@ def _delimiter(text: str) -> str:
 
 def _table(table: Table, header: list[str], rows: Iterator[tuple[int, list[str]]]) -> Table | None:
     width = len(header)
+    if width > MOST_COLUMNS:
+        return None
     kept, known = [list[str]() for _ in header], dict[str, str]()
     for line, row in rows:
         if len(row) > width and any(row[width:]):

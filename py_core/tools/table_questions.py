@@ -36,6 +36,7 @@ _GERMAN = _words(
     " groesste groesster groesstes kleinste kleinster kleinstes hoechster teuersten billigsten mittelwert"
 )
 _LONGEST_VALUE = 80
+_LONGEST_NAME = 200
 _SIGN = re.compile(r"[^\w\s.,;:?!()'\u2019\-]")
 _DE = "(?:e[nrsm]?)?"  # what German adjectives end in
 _PHRASES = re.compile(
@@ -174,7 +175,7 @@ def is_added(column: Column) -> bool:
 @lru_cache(maxsize=4096)
 def words_of(name: str) -> tuple[str, ...]:
     """unitPrice (EUR) -> unit, price, eur."""
-    apart = re.sub(r"(?<=[a-zäöüß])(?=[A-ZÄÖÜ])", " ", name)
+    apart = re.sub(r"(?<=[a-zäöüß])(?=[A-ZÄÖÜ])", " ", name[:_LONGEST_NAME])
     return tuple(re.findall(_WORD, folded(apart)))
 
 
@@ -209,7 +210,9 @@ class _Names:
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self.columns = [(words_of(re.sub(r"\(.*?\)|\[.*?\]", "", column.name)), column) for column in table.columns]
+        self.columns = [
+            (words_of(re.sub(r"\([^()]*\)|\[[^\[\]]*\]", "", column.name)), column) for column in table.columns
+        ]
         named = [word for word in words_of(table.name.rpartition(".")[0]) if word.isalpha() and word not in _EXPORTS]
         self.things = named[0] if len(named) == 1 else ""
         first = table.columns[0]
