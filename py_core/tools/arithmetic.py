@@ -17,7 +17,7 @@ from py_core.tools.number_text import DIGITS, NUMBER, decimal_point, written
 STRONG, WEAK, BARE = 2, 1, 0
 """How surely the words around an expression ask for its value. "Calculate 7/8" does; "what is 7/8" may mean a date."""
 
-_LONG = re.compile(r"[^\d(]{0,40}[-\d\s+*/^().,×÷]+[\s=]*")
+_LONG = re.compile(r"(?>[^\d(]{0,40})[-\d\s+*/^().,×÷]++[\s=]*")
 _OPERATES = re.compile(r"\d\s*[+*/^×÷]\s*[\d(]|\(\s*\(|\)\s*[-+*/^×÷]")
 _WHAT = r"(?:what is|what's|what\u2019s|whats|what are)"
 _ASKS: tuple[tuple[re.Pattern[str], str, int], ...] = tuple(

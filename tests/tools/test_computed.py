@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from datetime import datetime
+from itertools import product
 from pathlib import Path
 
 from py_core.tools.answering import answer_exactly
@@ -127,6 +128,20 @@ def test_hostile_input_ends_with_words_or_nothing() -> None:
         if may_be_for_a_tool(message):
             exact = answer_exactly(message, NOW)
             assert exact is None or re.fullmatch(r"\S.*\.|[^.]+ = .*", exact.words, re.DOTALL), name
+
+
+OPENINGS = ("", "how many words in the text: ", "what is 3 + ", "sum of 1,5 and ", "5 miles in ", "days until ",
+            "solve x + ", "3 apples cost 2, what do ", "from 9:40 to ")  # fmt: skip
+REPEATS = (" ", ".", "1", "1.", "1,", ", ", "a", "a ", "-", "(", '"', "please ", "und ", "²", "=")
+
+
+def test_what_repeats_costs_no_more_than_its_length() -> None:
+    """Milliseconds each: what grows with the square of a long text, or the cube of a short one, takes minutes."""
+    for opening, part, size in product(OPENINGS, REPEATS, (900, 19_000)):
+        message = f"{opening}{part * (size // len(part))}x"
+        may_be_for_a_tool(message)
+        exact = answer_exactly(message, NOW)
+        assert exact is None or exact.words
 
 
 def test_what_is_too_much_is_said_in_a_sentence() -> None:

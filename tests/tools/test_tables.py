@@ -157,6 +157,20 @@ def test_what_could_be_read_in_two_ways_is_no_table() -> None:
     assert [text for text in NO_TABLES if read_table("a.csv", text)] == []
 
 
+REPEATED = (
+    "," * 10**5, "a," * 10**5 + "\n" + "1," * 10**5, "(" * 10**5 + ",b\nx,1", "[" * 10**5 + "a,b\nx,1", "a,b\n" * 10**5,
+    "1," * 50_000 + "a;b\nx;1", "a,b" + "\n" * 10**5, "a;b\n1;1" + " 000" * 10**4, 'a,b\n"' + '""' * 50_000,
+)  # fmt: skip
+
+
+def test_a_table_that_repeats_costs_no_more_than_its_length() -> None:
+    """Milliseconds each, as in test_computed.py."""
+    for text in REPEATED:
+        if (read := read_table("a.csv", text)) is not None:
+            exact = asked("sum of b", read)
+            assert exact is None or exact.words
+
+
 def test_a_header_of_words_over_words_is_not_sure() -> None:
     read = read_table("a.csv", "Ann,Rome\nBob,Oslo\n")
     assert read is not None
