@@ -51,19 +51,10 @@ def _day(text: str, question: Question, language: str, past: bool = False) -> Da
 
 def _counted(number: int, unit: str, language: str) -> str:
     names = {
-        "en": {
-            "day": ("day", "days"),
-            "week": ("week", "weeks"),
-            "month": ("month", "months"),
-            "year": ("year", "years"),
-        },
-        "de": {
-            "day": ("Tag", "Tage"),
-            "week": ("Woche", "Wochen"),
-            "month": ("Monat", "Monate"),
-            "year": ("Jahr", "Jahre"),
-        },
-    }[language]
+        "en": {unit: (unit, f"{unit}s") for unit in ("day", "week", "month", "year")},
+        "de": {"day": ("Tag", "Tage"), "week": ("Woche", "Wochen"), "month": ("Monat", "Monate"),
+               "year": ("Jahr", "Jahre")},
+    }[language]  # fmt: skip
     return f"{grouped(str(number), language)} {names[unit][number != 1]}"
 
 
