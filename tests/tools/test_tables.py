@@ -150,7 +150,10 @@ def test_numbers_are_read_by_their_column() -> None:
         assert columns(text)["b"] == expected, text
 
 
-NO_TABLES = ("1,2\n3,4\n", "Ann,2024-01-01\nBob,2024-02-01\n", 'a,b\n"x,1\ny,2\n', "a,b\n1,200,5\n", "", "a,b\n")
+NO_TABLES = (
+    "1,2\n3,4\n", "Ann,2024-01-01\nBob,2024-02-01\n", 'a,b\n"x,1\ny,2\n', "a,b\n1,200,5\n", "", "a,b\n",
+    "a" + ",b" * 1000 + "\n" + "1" + ",2" * 1000,
+)  # fmt: skip
 
 
 def test_what_could_be_read_in_two_ways_is_no_table() -> None:
