@@ -251,12 +251,14 @@ _MAKERS: tuple[tuple[str, str, Answer], ...] = (
      rf" )?(?:calendar )?week number",
      "en", clock_answers.week),
     (r"welche (?:kalenderwoche|kw) (?:ist|haben wir)(?: es| gerade| jetzt| heute)*", "de", clock_answers.week),
-    (rf"(?:on )?(?:what|which) (?:day{_OF_WEEK}|weekday) (?P<was>is|was|will|does|did) (?:it (?:on )?)?{_D}"
+    (rf"(?:on )?(?:what|which) (?:day{_OF_WEEK}|weekday) (?:it )?(?P<was>is|was|will|does|did) (?:it )?(?:on )?{_D}"
      r"(?: (?:be(?: on)?|fall|fall on|on))?", "en", _weekday),
     (rf"{_WHAT} the (?:day of the week|weekday) (?:of|on|for) {_D}", "en", _weekday),
     (rf"when (?:is|was) {_D}", "en", _date_of_feast),
     (rf"wann (?:ist|war) {_D}", "de", _date_of_feast),
     (rf"(?:{_DE_DAY}|welches datum) (?P<was>ist|war|wird) {_D}(?: (?:für ein tag|sein))?", "de", _weekday),
+    (rf"(?:what|which) (?:day{_OF_WEEK}|weekday) {_D} (?P<was>is|was|will be)", "en", _weekday),
+    (rf"{_DE_DAY} {_D} (?P<was>ist|war)", "de", _weekday),
     (rf"auf welchen (?:wochen)?tag (?P<was>fällt|fiel) {_D}", "de", _weekday),
     (rf"(?:how many (?P<u>days|weeks) (?:are (?:there |left )*|is it |do we have |remain |left )?|how long (?:is it )?"
      rf"|number of days |(?:the )?days )(?:left )?(?:un)?til(?:l)? {_D}", "en", _until),
