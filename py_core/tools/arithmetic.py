@@ -51,8 +51,8 @@ _ASKS: tuple[tuple[re.Pattern[str], str, int], ...] = tuple(
 def answer(question: Question) -> Exact | None:
     text = question.text
     if len(text) > LONGEST:
-        german = "de" if re.match(r"berechne|rechne|was|wie", text, re.IGNORECASE) else ""
-        return _refused(long_expression(), german) if _LONG.fullmatch(text) and _OPERATES.search(text) else None
+        spoken = "de" if re.match(r"berechne|rechne|was|wie", text, re.IGNORECASE) else "en"
+        return _refused(long_expression(), spoken) if _LONG.fullmatch(text) and _OPERATES.search(text) else None
     if "\n" in question.given:
         return None
     for ask, language, strength in _ASKS:

@@ -10,7 +10,7 @@ from datetime import date
 from py_core.tools import clock_answers, year_answers
 from py_core.tools.dates import MONTHS, Day, calendar_note, moved, read_day, weekday, written_day
 from py_core.tools.exact import CannotComputeError, Exact, Question
-from py_core.tools.number_text import grouped
+from py_core.tools.number_text import grouped, read_numbers
 from py_core.tools.number_words import read_number
 
 _UNITS = {
@@ -19,10 +19,10 @@ _UNITS = {
     "monate": "month", "monaten": "month", "jahr": "year", "jahre": "year", "jahren": "year",
 }  # fmt: skip
 _N_EN = (
-    r"(?P<n>\d{1,7}|an?|one|two|three|four|five|six|seven|eight|nine|ten|[a-z]+ty(?:-[a-z]+)?|a hundred"
+    r"(?P<n>\d[\d.,]{0,8}|an?|one|two|three|four|five|six|seven|eight|nine|ten|[a-z]+ty(?:-[a-z]+)?|a hundred"
     r"|\w+teen|eleven|twelve)"
 )
-_N_DE = r"(?P<n>\d{1,7}|[a-zäöüß]+)"
+_N_DE = r"(?P<n>\d[\d.,]{0,8}|[a-zäöüß]+)"
 _U_EN, _U_DE = r"(?P<u>days?|weeks?|months?|years?)", r"(?P<u>tag(?:en?)?|wochen?|monat(?:en?)?|jahr(?:en?)?)"
 _D, _E = r"(?P<d>.+?)", r"(?P<e>.+)"
 _WHAT = r"(?:what is|what's|what\u2019s|whats)"
@@ -175,9 +175,10 @@ def _between(found: re.Match[str], question: Question, language: str) -> Exact |
     return Exact("date", str(days), f"There {'is' if days == 1 else 'are'} {count} {dates}.", working)
 
 
-def _number(text: str) -> int | None:
-    if text.isdigit():
-        return int(text)
+def _number(text: str, language: str) -> int | None:
+    if text[0].isdigit():
+        numbers = read_numbers([text], language)
+        return int(numbers[0]) if numbers and numbers[0].denominator == 1 else None
     if text.lower() in ("a", "an", "einem", "einer", "ein", "eine"):
         return 1
     number = read_number([text.lower()] if " " not in text else text.lower().split(), 0)
@@ -187,7 +188,7 @@ def _number(text: str) -> int | None:
 def _shifted(found: re.Match[str], question: Question, language: str) -> Exact | None:
     """In 45 days; 3 weeks ago; 45 days after 1 March."""
     groups = found.groupdict()
-    number, unit = _number(groups["n"]), _UNITS.get(groups["u"].lower())
+    number, unit = _number(groups["n"], language), _UNITS.get(groups["u"].lower())
     base = _day(groups["d"], question, language) if groups.get("d") else Day(question.now.date(), True, language)
     if number is None or unit is None or base is None:
         return None
