@@ -8,12 +8,10 @@ A tool is a module with `answer(question) -> Exact | None`; TOOLS lists them in 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 
 from py_core.tools import arithmetic, counting, date_questions, durations, equations, proportions, units
 from py_core.tools.exact import Exact, Question, question_of
-from py_core.tools.expression_parser import LONGEST as LONGEST_EXPRESSION
 
 TOOLS: tuple[Callable[[Question], Exact | None], ...] = (
     units.answer,
@@ -28,9 +26,6 @@ TOOLS: tuple[Callable[[Question], Exact | None], ...] = (
 
 def answer_exactly(text: str, now: datetime) -> Exact | None:
     """now: the local time of whoever asks. None where no tool is sure: then the model answers."""
-    if len(text) > LONGEST_EXPRESSION:  # only what says so by its beginning: a text to count in, or one long expression
-        question = Question(text.strip(), text.strip(), now)
-        return counting.answer(question) or arithmetic.answer(replace(question, text=" ".join(text.split())))
     question = question_of(text, now)
     for answer in TOOLS:
         if (exact := answer(question)) is not None:

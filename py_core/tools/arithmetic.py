@@ -11,12 +11,14 @@ from functools import reduce
 
 from py_core.tools.exact import CannotComputeError, Exact, Question
 from py_core.tools.expression import Brackets, Node, Number, Operation, Percent, Value, computed, shown
-from py_core.tools.expression_parser import Parsed, parse
-from py_core.tools.number_text import DIGITS, written
+from py_core.tools.expression_parser import LONGEST, Parsed, long_expression, parse
+from py_core.tools.number_text import DIGITS, NUMBER, decimal_point, written
 
 STRONG, WEAK, BARE = 2, 1, 0
 """How surely the words around an expression ask for its value. "Calculate 7/8" does; "what is 7/8" may mean a date."""
 
+_LONG = re.compile(r"(?>[^\d(]{0,40})[-\d\s+*/^().,×÷]++[\s=]*")
+_OPERATES = re.compile(r"\d\s*[+*/^×÷]\s*[\d(]|\(\s*\(|\)\s*[-+*/^×÷]")
 _WHAT = r"(?:what is|what's|what\u2019s|whats|what are)"
 _ASKS: tuple[tuple[re.Pattern[str], str, int], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), language, strength)
@@ -27,7 +29,8 @@ _ASKS: tuple[tuple[re.Pattern[str], str, int], ...] = tuple(
         (rf"(?:{_WHAT} )?the (?:result|value|answer|outcome) (?:of|to|for) (?P<e>.+)", "en", STRONG),
         (r"what (?:does|do|will|would) (?P<e>.+) (?:equal|make|come to|give|be)", "en", STRONG),
         (rf"{_WHAT} (?P<e>.+) (?:equal(?: to)?|as a decimal(?: number| fraction)?|in decimals?)", "en", STRONG),
-        (r"(?P<e>.+?)(?:\s*=|,? equals| is equal to| is what| makes what| equals what)", "", STRONG),
+        (r"(?P<e>.+?)\s*=", "", STRONG),
+        (r"(?P<e>.+?)(?:,? equals| is equal to| is what| makes what| equals what)", "en", STRONG),
         (rf"{_WHAT} (?P<e>.+)", "en", WEAK),
         (r"what (?P<e>.+) (?:is|equals|makes)", "en", WEAK),
         (r"how much (?P<e>.+) (?:is|makes)", "en", STRONG),
@@ -47,6 +50,9 @@ _ASKS: tuple[tuple[re.Pattern[str], str, int], ...] = tuple(
 
 def answer(question: Question) -> Exact | None:
     text = question.text
+    if len(text) > LONGEST:
+        spoken = "de" if re.match(r"berechne|rechne|was|wie", text, re.IGNORECASE) else "en"
+        return _refused(long_expression(), spoken) if _LONG.fullmatch(text) and _OPERATES.search(text) else None
     if "\n" in question.given:
         return None
     for ask, language, strength in _ASKS:
@@ -55,8 +61,8 @@ def answer(question: Question) -> Exact | None:
         expression = found["e"].strip(" :")
         try:
             if (special := _special(expression, language)) is not None:
-                return _as_asked(special, expression, _language(expression, language))
-            parsed = parse(expression, language or _language(expression, "").replace("en", ""))
+                return _as_asked(special[0], expression, special[1])
+            parsed = parse(expression, language)
             if parsed is not None and not _is_doubtful(expression, parsed, strength):
                 spoken = parsed.language or "en"
                 return _as_asked(_answer(parsed.node, spoken), expression, spoken)
@@ -153,19 +159,27 @@ def _is_doubtful(text: str, parsed: Parsed, strength: int) -> bool:
 
 # ---- forms that are no expression ----
 
-_AND = r"\s*(?:,\s*(?:and |und )?|\band\b|\bund\b)\s*"
-_X, _Y = r"(?P<a>.+?)", r"(?P<b>.+)"
+_AND = r"\s*(?:[,;]\s(?:and |und )?|\band\b|\bund\b)\s*"
+_JOINED_LIST = re.compile(r"(?<![\d.,])\d{1,2}(?:,\d{1,2}){2,}(?![\d.,])")
+_X, _Y = r"(?P<a>.+?)", r"(?P<b>.+?)"
 
 
-def _parts(text: str, language: str) -> list[Node] | None:
-    """The numbers of "3, 5 and 10"; None where they are none."""
-    nodes = []
-    for part in re.split(_AND, re.sub(r"^(?:the numbers|den zahlen|der zahlen)\s+", "", text, flags=re.IGNORECASE)):
-        parsed = parse(part, language, 0)
-        if parsed is None:
-            return None
-        nodes.append(parsed.node)
-    return nodes
+def _nodes(parts: Sequence[str], language: str, is_list: bool = False) -> list[Node] | None:
+    """The operands of a form; None where one is none, or they could be read in two ways. The comma of 1,5 may be what
+    separates an English list."""
+    point = decimal_point([number for part in parts for number in re.findall(NUMBER, part)], language)
+    if not point or (is_list and language == "en" and point == ","):
+        return None
+    parsed = [parse(part, language, 0, point) for part in parts]
+    return [each.node for each in parsed if each] if all(parsed) else None
+
+
+def _listed(text: str, language: str) -> list[str]:
+    """The parts of "3, 5 and 10", and in English of "3,5,10"."""
+    text = re.sub(r"^(?:the numbers|den zahlen|der zahlen)\s+", "", text, flags=re.IGNORECASE)
+    if language == "en":
+        text = _JOINED_LIST.sub(lambda found: found[0].replace(",", ", "), text)
+    return re.split(_AND, text)
 
 
 def _joined(sign: str) -> Callable[[Sequence[Node]], Node]:
@@ -238,15 +252,15 @@ _TWO_FORMS = [(re.compile(form, re.IGNORECASE), language, make) for form, langua
 _MANY_FORMS = [(re.compile(form, re.IGNORECASE), language, make) for form, language, make in _MANY]
 
 
-def _special(text: str, language: str) -> Exact | None:
-    """Raises CannotComputeError."""
+def _special(text: str, language: str) -> tuple[Exact, str] | None:
+    """And its language. Raises CannotComputeError."""
     if len(text) > 500:
         return None
     for form, spoken, nodes in _operands(text):
         if language in ("", spoken):
             if form is None:
-                return _share(nodes[0], nodes[1], spoken)
-            return _answer(form(nodes), spoken)
+                return _share(nodes[0], nodes[1], spoken), spoken
+            return _answer(form(nodes), spoken), spoken
     return None
 
 
@@ -257,14 +271,13 @@ def _operands(text: str) -> Iterator[tuple[Callable[[Sequence[Node]], Node] | No
         if (found := pattern.fullmatch(text)) is None:
             continue
         both = [each for each in (found.groupdict().get(name) for name in "abcd") if each]
-        parsed = [parse(part, language, 0) for part in both]
-        if len(parsed) == 2 and all(parsed):
-            yield make, language, [each.node for each in parsed if each]
+        if (nodes := _nodes(both, language)) is not None:
+            yield make, language, nodes
     for pattern, language, make in _MANY_FORMS:
         if (found := pattern.fullmatch(text)) is None:
             continue
-        nodes = _parts(found["all"] or found.groupdict().get("all2") or "", language)
-        if nodes is not None and len(nodes) > 1:
+        parts = _listed(found["all"] or found.groupdict().get("all2") or "", language)
+        if len(parts) > 1 and (nodes := _nodes(parts, language, is_list=True)) is not None:
             yield make, language, nodes
 
 

@@ -14,64 +14,12 @@ _WORD = r"[^\W\d_]{2,40}"
 _QUOTED = r"[\"“”„'‘’`](?P<q>[^\"“”„`\n]{1,500}?)[\"“”'‘’`]"
 _THE_WORD = r"(?:the )?(?:word|name|string|term) "
 _DAS_WORT = r"(?:de[mrs]|das)?\s?(?:wort(?:es)?|begriff|namen?) "
-_NOT_MEANT = frozenset(
-    [
-        "it",
-        "that",
-        "this",
-        "them",
-        "him",
-        "her",
-        "me",
-        "you",
-        "us",
-        "there",
-        "total",
-        "all",
-        "my",
-        "your",
-        "his",
-        "our",
-        "their",
-        "the",
-        "a",
-        "an",
-        "one",
-        "each",
-        "every",
-        "everything",
-        "nothing",
-        "words",
-        "word",
-        "name",
-        "text",
-        "english",
-        "german",
-        "alphabet",
-        "time",
-        "school",
-        "life",
-        "school",
-        "dollar",
-        "dollars",
-        "euro",
-        "euros",
-        "pound",
-        "pounds",
-        "rupees",
-        "das",
-        "dies",
-        "es",
-        "ihm",
-        "ihr",
-        "dem",
-        "letters",
-        "letter",
-        "deutsch",
-        "englisch",
-        "alles",
-    ]
-)
+_NOT_MEANT = {
+    "it", "that", "this", "them", "him", "her", "me", "you", "us", "there", "total", "all", "my", "your", "his", "our",
+    "their", "the", "a", "an", "one", "each", "every", "everything", "nothing", "words", "word", "name", "text",
+    "english", "german", "alphabet", "time", "school", "life", "dollar", "dollars", "euro", "euros", "pound", "pounds",
+    "rupees", "das", "dies", "es", "ihm", "ihr", "dem", "letters", "letter", "deutsch", "englisch", "alles",
+}  # fmt: skip
 _FORMS: tuple[tuple[str, str, str], ...] = (
     (rf"how many (?P<letter>letter |letters )?[\"'‘“]?(?P<c>[^\W_])[\"'’”]?(?P<s>['’]?s)?(?: are| are there| is|"
      rf" letters are there| letters)?(?: there)? in "
@@ -130,7 +78,14 @@ _WORDS = (
         r" )?[\"“„](?P<text>[^\"“”„]+)[\"”“][\s?.]*",
         re.IGNORECASE | re.DOTALL), "de"),
 )  # fmt: skip
-_VOWELS = {"en": set("aeiou"), "de": set("aeiouäöü")}
+_VOWELS = {"en": set("aeiouæœø"), "de": set("aeiouäöüæœø")}
+_LIGATURES = re.compile("[\ufb00-\ufb17]")
+_UNSPACED = re.compile(
+    "[\u0e00-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\u1b00-\u1b7f\u3005-\u30ff"
+    "\u3100-\u312f\u31a0-\u31ff\u3400-\ua4cf\ua980-\uaa7f\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f"
+    "\U00020000-\U0003ffff]"
+)
+"""Characters of writing that has no spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, Chinese, Japanese, Yi."""
 
 
 def answer(question: Question) -> Exact | None:
@@ -177,6 +132,11 @@ def graphemes(text: str) -> list[str]:
     return found
 
 
+def letters_of(text: str) -> list[str]:
+    """As graphemes, with the letters of ligatures: ﬁ is f and i."""
+    return graphemes(_LIGATURES.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text))
+
+
 def _quoted(text: str, language: str) -> str:
     return f"„{text}“" if language == "de" else f"“{text}”"
 
@@ -190,7 +150,7 @@ def _letters(groups: dict[str, str | None], text: str, language: str) -> Exact |
         return None  # how many e in hydrogen
     if not named and text[:1].isupper() and not plural and language == "en":
         return None
-    places = [at for at, each in enumerate(graphemes(text), 1) if each.casefold() == letter.casefold()]
+    places = [at for at, each in enumerate(letters_of(text), 1) if each.casefold() == letter.casefold()]
     shown, word, count = letter.lower() if letter.isalpha() else letter, _quoted(text, language), len(places)
     where = ", ".join(map(str, places))
     if language == "de":
@@ -206,8 +166,11 @@ def _letters(groups: dict[str, str | None], text: str, language: str) -> Exact |
 
 def _all(groups: dict[str, str | None], text: str, language: str) -> Exact | None:
     what = (groups.get("what") or groups.get("what2") or "").lower()
-    letters = [each.casefold() for each in graphemes(text) if each[0].isalpha()]
+    letters = [each.lower() for each in letters_of(text) if each[0].isalpha()]
     bare = [unicodedata.normalize("NFD", each)[0] if language == "en" else each for each in letters]
+    is_latin = all(unicodedata.name(each[0], "").startswith("LATIN") for each in bare)
+    if not is_latin and what in ("vowels", "vokale", "consonants", "konsonanten"):
+        return None
     if what in ("vowels", "vokale"):
         counted = [each for each in bare if each in _VOWELS[language]]
     elif what in ("consonants", "konsonanten"):
@@ -231,7 +194,7 @@ def _listed(counted: list[str], language: str) -> str:
 
 
 def _reversed(groups: dict[str, str | None], text: str, language: str) -> Exact:
-    back = "".join(reversed(graphemes(text)))
+    back = "".join(reversed(letters_of(text)))
     if language == "de":
         return Exact(
             "count",
@@ -245,8 +208,11 @@ def _reversed(groups: dict[str, str | None], text: str, language: str) -> Exact:
 
 
 def _spelled(groups: dict[str, str | None], text: str, language: str) -> Exact:
-    spelled = "-".join(graphemes(text.upper() if language == "en" else text.replace("ß", "ẞ").upper()))
-    count = len(graphemes(text))
+    letters = letters_of(text)
+    count, spelled = (
+        len(letters),
+        "-".join(each.upper() if len(each.upper()) == len(each) else each for each in letters),
+    )
     if language == "de":
         return Exact("count", spelled, f"{_quoted(text, 'de')}: {spelled}", f"{count} Zeichen, eines nach dem anderen.")
     return Exact("count", spelled, f"{_quoted(text, 'en')}: {spelled}", f"{count} characters, one after the other.")
@@ -258,11 +224,13 @@ def _of_text(found: re.Match[str], language: str) -> Exact | None:
     what = (groups.get("what") or groups.get("what2") or ("words" if language == "en" else "wörter")).lower()
     inner = text[1:-1] if len(text) > 2 and text[0] in "\"“„'" and text[-1] in "\"”“'" else text
     if what in ("words", "wörter"):
+        if _UNSPACED.search(inner):
+            return None
         count = sum(1 for word in inner.split() if any(map(str.isalnum, word)))
         names = ("word", "words") if language == "en" else ("Wort", "Wörter")
         how = "Counted by the spaces between them." if language == "en" else "An den Leerzeichen dazwischen gezählt."
     elif what in ("letters", "buchstaben"):
-        count = sum(each[0].isalpha() for each in graphemes(inner))
+        count = sum(each[0].isalpha() for each in letters_of(inner))
         names = ("letter", "letters") if language == "en" else ("Buchstabe", "Buchstaben")
         how = (
             "Without spaces, digits and punctuation."

@@ -10,7 +10,7 @@ from datetime import date
 from py_core.tools import clock_answers, year_answers
 from py_core.tools.dates import MONTHS, Day, calendar_note, moved, read_day, weekday, written_day
 from py_core.tools.exact import CannotComputeError, Exact, Question
-from py_core.tools.number_text import grouped
+from py_core.tools.number_text import grouped, read_numbers
 from py_core.tools.number_words import read_number
 
 _UNITS = {
@@ -19,10 +19,10 @@ _UNITS = {
     "monate": "month", "monaten": "month", "jahr": "year", "jahre": "year", "jahren": "year",
 }  # fmt: skip
 _N_EN = (
-    r"(?P<n>\d{1,7}|an?|one|two|three|four|five|six|seven|eight|nine|ten|[a-z]+ty(?:-[a-z]+)?|a hundred"
+    r"(?P<n>\d[\d.,]{0,8}|an?|one|two|three|four|five|six|seven|eight|nine|ten|[a-z]+ty(?:-[a-z]+)?|a hundred"
     r"|\w+teen|eleven|twelve)"
 )
-_N_DE = r"(?P<n>\d{1,7}|[a-zäöüß]+)"
+_N_DE = r"(?P<n>\d[\d.,]{0,8}|[a-zäöüß]+)"
 _U_EN, _U_DE = r"(?P<u>days?|weeks?|months?|years?)", r"(?P<u>tag(?:en?)?|wochen?|monat(?:en?)?|jahr(?:en?)?)"
 _D, _E = r"(?P<d>.+?)", r"(?P<e>.+)"
 _WHAT = r"(?:what is|what's|what\u2019s|whats)"
@@ -51,19 +51,10 @@ def _day(text: str, question: Question, language: str, past: bool = False) -> Da
 
 def _counted(number: int, unit: str, language: str) -> str:
     names = {
-        "en": {
-            "day": ("day", "days"),
-            "week": ("week", "weeks"),
-            "month": ("month", "months"),
-            "year": ("year", "years"),
-        },
-        "de": {
-            "day": ("Tag", "Tage"),
-            "week": ("Woche", "Wochen"),
-            "month": ("Monat", "Monate"),
-            "year": ("Jahr", "Jahre"),
-        },
-    }[language]
+        "en": {unit: (unit, f"{unit}s") for unit in ("day", "week", "month", "year")},
+        "de": {"day": ("Tag", "Tage"), "week": ("Woche", "Wochen"), "month": ("Monat", "Monate"),
+               "year": ("Jahr", "Jahre")},
+    }[language]  # fmt: skip
     return f"{grouped(str(number), language)} {names[unit][number != 1]}"
 
 
@@ -184,9 +175,10 @@ def _between(found: re.Match[str], question: Question, language: str) -> Exact |
     return Exact("date", str(days), f"There {'is' if days == 1 else 'are'} {count} {dates}.", working)
 
 
-def _number(text: str) -> int | None:
-    if text.isdigit():
-        return int(text)
+def _number(text: str, language: str) -> int | None:
+    if text[0].isdigit():
+        numbers = read_numbers([text], language)
+        return int(numbers[0]) if numbers and numbers[0].denominator == 1 else None
     if text.lower() in ("a", "an", "einem", "einer", "ein", "eine"):
         return 1
     number = read_number([text.lower()] if " " not in text else text.lower().split(), 0)
@@ -196,11 +188,11 @@ def _number(text: str) -> int | None:
 def _shifted(found: re.Match[str], question: Question, language: str) -> Exact | None:
     """In 45 days; 3 weeks ago; 45 days after 1 March."""
     groups = found.groupdict()
-    number, unit = _number(groups["n"]), _UNITS.get(groups["u"].lower())
+    number, unit = _number(groups["n"], language), _UNITS.get(groups["u"].lower())
     base = _day(groups["d"], question, language) if groups.get("d") else Day(question.now.date(), True, language)
     if number is None or unit is None or base is None:
         return None
-    back = (groups.get("way") or "").lower() in ("ago", "before", "vor")
+    back = (groups.get("way") or "").lower() in ("ago", "before", "vor", "minus", "-", "\u2212")
     day = moved(base.date, -number if back else number, unit)
     said, on = written_day(day, language), weekday(day, language)
     count = _counted(number, unit, language)
@@ -260,12 +252,14 @@ _MAKERS: tuple[tuple[str, str, Answer], ...] = (
      rf" )?(?:calendar )?week number",
      "en", clock_answers.week),
     (r"welche (?:kalenderwoche|kw) (?:ist|haben wir)(?: es| gerade| jetzt| heute)*", "de", clock_answers.week),
-    (rf"(?:on )?(?:what|which) (?:day{_OF_WEEK}|weekday) (?P<was>is|was|will|does|did) (?:it (?:on )?)?{_D}"
+    (rf"(?:on )?(?:what|which) (?:day{_OF_WEEK}|weekday) (?:it )?(?P<was>is|was|will|does|did) (?:it )?(?:on )?{_D}"
      r"(?: (?:be(?: on)?|fall|fall on|on))?", "en", _weekday),
     (rf"{_WHAT} the (?:day of the week|weekday) (?:of|on|for) {_D}", "en", _weekday),
     (rf"when (?:is|was) {_D}", "en", _date_of_feast),
     (rf"wann (?:ist|war) {_D}", "de", _date_of_feast),
     (rf"(?:{_DE_DAY}|welches datum) (?P<was>ist|war|wird) {_D}(?: (?:für ein tag|sein))?", "de", _weekday),
+    (rf"(?:what|which) (?:day{_OF_WEEK}|weekday) {_D} (?P<was>is|was|will be)", "en", _weekday),
+    (rf"{_DE_DAY} {_D} (?P<was>ist|war)", "de", _weekday),
     (rf"auf welchen (?:wochen)?tag (?P<was>fällt|fiel) {_D}", "de", _weekday),
     (rf"(?:how many (?P<u>days|weeks) (?:are (?:there |left )*|is it |do we have |remain |left )?|how long (?:is it )?"
      rf"|number of days |(?:the )?days )(?:left )?(?:un)?til(?:l)? {_D}", "en", _until),
@@ -280,18 +274,22 @@ _MAKERS: tuple[tuple[str, str, Answer], ...] = (
     (rf"(?:wie ?viele (?P<u>tage|wochen) (?:sind |liegen )?(?:es )?|tage )(?:zwischen dem|zwischen|vom|von)"
      rf" {_D} (?:und dem|und|bis zum|bis)"
      rf" {_E}", "de", _between),
-    (rf"(?:what|which) (?:date|day{_OF_WEEK})(?: is| will)?(?: it)?(?: be)?(?: is)? in {_N_EN} {_U_EN}(?: from"
+    (rf"(?:what|which) (?:date|day{_OF_WEEK})(?: is| will)?(?: it)?(?: be)?(?: is| will be)? in {_N_EN} {_U_EN}(?: from"
      rf" (?:now|today))?", "en", _shifted),
     (rf"{_WHAT} the (?:date|day) in {_N_EN} {_U_EN}(?: from (?:now|today))?", "en", _shifted),
     (rf"(?:(?:{_WHAT} the date|what (?:date|day)(?: is| will be)?(?: it)?) )?{_N_EN} {_U_EN} from (?:now"
      rf"|today)(?: be)?", "en", _shifted),
-    (rf"(?:what (?:date|day{_OF_WEEK}) (?:was|is) (?:it )?|what was the date ){_N_EN} {_U_EN}"
+    (rf"(?:what (?:date|day{_OF_WEEK}) (?:(?:was|is) (?:it )?|it (?:was|is) )|what was the date ){_N_EN} {_U_EN}"
      rf" (?P<way>ago)", "en", _shifted),
     (rf"(?:(?:{_WHAT} the date|what (?:date|day)(?: is| was| will be)?(?: it)?|{_WHAT}) )?{_N_EN} {_U_EN}"
      rf" (?P<way>after|before|from) {_D}"
      r"(?: be)?", "en", _shifted),
     (rf"(?:welches datum|welcher (?:wochen)?tag|was für ein tag) (?:ist|haben wir|war)(?: es)? (?P<way>in|vor)"
      rf" {_N_DE} {_U_DE}", "de", _shifted),
+    (rf"(?:welches datum|welcher (?:wochen)?tag|was für ein tag) (?:es )?(?P<way>in|vor) {_N_DE} {_U_DE} (?:ist|war)",
+     "de", _shifted),
+    (rf"(?:(?:{_WHAT}|calculate) )?{_D} ?(?P<way>[-+\u2212]|plus|minus) ?{_N_EN} {_U_EN}", "en", _shifted),
+    (rf"(?:(?:was ist|berechne) )?{_D} ?(?P<way>[-+\u2212]|plus|minus) ?{_N_DE} {_U_DE}", "de", _shifted),
     (rf"(?:(?:welches datum|welcher (?:wochen)?tag|was für ein tag|was) (?:ist|war) )?{_N_DE} {_U_DE}"
      rf" (?P<way>nach|vor)(?: dem)? {_D}",
      "de", _shifted),

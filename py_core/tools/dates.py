@@ -10,33 +10,13 @@ from datetime import date, timedelta
 from py_core.tools.exact import CannotComputeError
 
 _ENGLISH_MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
+    "January", "February", "March", "April", "May", "June", "July",
+    "August", "September", "October", "November", "December",
+]  # fmt: skip
 _GERMAN_MONTHS = [
-    "Januar",
-    "Februar",
-    "März",
-    "April",
-    "Mai",
-    "Juni",
-    "Juli",
-    "August",
-    "September",
-    "Oktober",
-    "November",
-    "Dezember",
-]
+    "Januar", "Februar", "März", "April", "Mai", "Juni", "Juli",
+    "August", "September", "Oktober", "November", "Dezember",
+]  # fmt: skip
 _ENGLISH_DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 _GERMAN_DAYS = ["Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag", "Sonntag"]
 MONTHS = {
@@ -130,11 +110,19 @@ def read_day(text: str, today: date, past: bool = False) -> Day | None:
             month, day = (second, first) if first > 12 else (first, second)
         else:
             month, language = MONTHS[groups["m"]] if groups.get("m") else (int(groups["n"]), "")
-            language = "de" if "." in lower and re.match(r"(?:de[rmn] )?\d{1,2}\.", lower) else language
             day = int(groups["d"])
+            if re.match(r"(?:de[rmn] )?\d{1,2}\.", lower):
+                month, day, language = _dotted(month, day, bool(groups.get("m")) or not lower[0].isdigit())
         found_date = _date(year, month, day, today, past)
         return Day(found_date, year is not None, language, found["feast"] if feast else "")
     return None
+
+
+def _dotted(month: int, day: int, is_german: bool) -> tuple[int, int, str]:
+    """24.12. is clear in every language, 12.24. is English; 3.4. is a date to German words only."""
+    if month > 12 >= day and not is_german:
+        return day, month, "en"
+    return month, day, "" if not is_german and (day > 12 or day == month) else "de"
 
 
 def _date(year: int | None, month: int, day: int, today: date, past: bool) -> date:

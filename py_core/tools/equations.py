@@ -8,7 +8,7 @@ from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
 from py_core.tools.exact import Exact, Question
-from py_core.tools.number_text import NUMBER, is_german, plain_number, read_number, written
+from py_core.tools.number_text import NUMBER, decimal_point, number_of, plain_number, written
 
 LONGEST = 150
 MOST_BRACKETS = 20
@@ -27,6 +27,8 @@ _WORDS = (
     (r"\b(?:times|mal)\b", "*"), (r"\b(?:divided by|geteilt durch)\b", "/"), (r"\*\*", "^"),
     (r"\b(?:equals|is equal to|ist gleich)\b", "="), ("[−–]", "-"), ("[×·⋅]", "*"), ("÷", "/"), ("²", "^2"),
 )  # fmt: skip
+_GERMAN = re.compile(r"^(?:lös|was|wie|finde)|\b(?:mal|geteilt|hoch|gleich|nach)\b", re.IGNORECASE)
+_ENGLISH = re.compile(r"^(?:solve|find|what)|\b(?:times|divided|squared|equals?|for)\b", re.IGNORECASE)
 _TOKEN = re.compile(rf"\s*(?:(?P<n>{NUMBER})|(?P<x>[a-zA-Z](?![a-zA-Z\d]))|(?P<s>[-+*/^()]))")
 _USUAL = "xyz"
 """Unknowns of an equation that nobody says to solve: others may be units, or statistics."""
@@ -50,16 +52,16 @@ def answer(question: Question) -> Exact | None:
     for words, sign in _WORDS:
         expression = re.sub(words, sign, expression, flags=re.IGNORECASE)
     sides = expression.split("=")
-    german = bool(re.match(r"(?:lös|was|wie|finde)", asked["ask"] or "", re.IGNORECASE)) or bool(
-        re.search(r"\b(?:mal|geteilt|hoch|gleich)\b", asked["e"], re.IGNORECASE)
-    )
-    if len(sides) != 2:
+    spoken = "de" if _GERMAN.search(text) else "en" if _ENGLISH.search(text) else ""
+    point = decimal_point(re.findall(NUMBER, expression), spoken)
+    if len(sides) != 2 or not point:
         return None
     try:
-        readers = [_Reader(side, german) for side in sides]
+        readers = [_Reader(side, point) for side in sides]
         left, right = (reader.all() for reader in readers)
     except _NoEquationError:
         return None
+    language = spoken or ("de" if point == "," else "en")
     unknowns = set(readers[0].unknowns + readers[1].unknowns)
     if len(unknowns) != 1:
         return None
@@ -72,23 +74,20 @@ def answer(question: Question) -> Exact | None:
     if is_set and all(len(side) < 2 for side in (left, right) if side != (0, 1)):
         return None
     equation = " = ".join(" ".join(side.split()) for side in sides)
-    return _solved(_sum(left, right, -1), unknown, "de" if german else "en", equation)
+    return _solved(_sum(left, right, -1), unknown, language, equation)
 
 
 class _Reader:
     """One side of an equation to a polynomial."""
 
-    def __init__(self, text: str, german: bool) -> None:
+    def __init__(self, text: str, point: str) -> None:
         self.tokens, self.unknowns, self._at, self._depth = list[str | Fraction](), list[str](), 0, 0
         at, end = 0, len(text.rstrip())
         while at < end:
             if (found := _TOKEN.match(text, at)) is None:
                 raise _NoEquationError
             if found["n"]:
-                number = read_number(found["n"], "de" if german or is_german(found["n"]) else "en")
-                if number is None:
-                    raise _NoEquationError
-                self.tokens.append(number)
+                self.tokens.append(number_of(found["n"], point))
             elif found["x"]:
                 if found["x"].lower() in _NO_UNKNOWNS:
                     raise _NoEquationError

@@ -55,6 +55,7 @@ _AFTER = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_AFTER = 12
+_MOST_AFTER = 5
 
 
 def question_of(message: str, now: datetime) -> Question:
@@ -62,10 +63,11 @@ def question_of(message: str, now: datetime) -> Question:
     text = " ".join(given.split())
     begin = _BEFORE.match(text)
     text = text[begin.end() :] if begin else text
-    while True:
+    for _ in range(_MOST_AFTER):
         text = text.rstrip(" ,.?\u2026")
         if (bare := text.rstrip("!")) and bare[-1] not in "0123456789)":  # 5! is a number
             text = bare
         if (end := _AFTER.search(text, max(len(text) - _LONGEST_AFTER, 0))) is None or not end.start():
-            return Question(text, given, now)
+            break
         text = text[: end.start()]
+    return Question(text, given, now)

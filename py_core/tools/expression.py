@@ -150,7 +150,10 @@ def _decimal(value: Value) -> Decimal:
 def _add(left: Value, right: Value) -> Value:
     if isinstance(left, Fraction) and isinstance(right, Fraction):
         return left + right
-    return _CONTEXT.add(_decimal(left), _decimal(right))
+    a, b = _decimal(left), _decimal(right)
+    total = _CONTEXT.add(a, b)
+    # What is left of digits that cancel is their rounding: √2 × √2 - 2 is 0.
+    return Decimal(0) if abs(total) < max(abs(a), abs(b)) * Decimal("1e-50") else total
 
 
 def _multiply(left: Value, right: Value) -> Value:

@@ -22,9 +22,8 @@ from py_core.tools.expression import (
     Operation,
     Percent,
 )
-from py_core.tools.number_text import NUMBER, is_german
-from py_core.tools.number_text import read_number as read_digits
-from py_core.tools.number_words import SCALES
+from py_core.tools.number_text import NUMBER, decimal_point, number_of
+from py_core.tools.number_words import ABBREVIATED, SCALES
 from py_core.tools.number_words import read_number as read_words
 
 LONGEST = 1000
@@ -72,8 +71,8 @@ _SIGNS = {
 }  # fmt: skip
 _LEXER = re.compile(
     rf"\s*(?:(?P<number>{NUMBER})(?P<power>[eE][+-]?\d{{1,4}}(?![\w.]))?"
-    rf"|(?P<sign>\*\*|[-+*/^()!%²³√∛×·⋅∙÷∕\u2212\u2013]|[xX](?=\s*[\d(√])|:(?=\s))"
-    rf"|(?P<word>[^\W\d_]+(?:-[^\W\d_]+)*\d{{0,2}}))"
+    rf"|(?P<sign>\*\*|[-+*/^()!%√∛×·⋅∙÷∕\u2212\u2013]|[²³](?!\s*[²³])|[xX](?=\s*[\d(√])|:(?=\s))"
+    rf"|(?P<word>[^\W\d_]+(?:-[^\W\d_]+)*\d{{0,2}})(?P<dot>\.)?)"
 )
 
 
@@ -82,6 +81,15 @@ class _Token:
     kind: str  # number, or what _WORDS and _SIGNS give
     value: Fraction = Fraction(0)
     is_word: bool = False
+
+
+@dataclass(frozen=True)
+class _Digits:
+    """A number that is read when the language of all words is known. scale: a word ("million"), or ""."""
+
+    text: str
+    power: int
+    scale: str
 
 
 @dataclass(frozen=True)
@@ -99,16 +107,11 @@ class _NotArithmeticError(Exception):
     """The text is no expression."""
 
 
-def parse(text: str, language: str = "", least: int = 1) -> Parsed | None:
-    """An expression with at least so many operations. language: of the words around it, "" where there are none. None
-    where the text is something else. Raises CannotComputeError where it is too long, or its brackets too deep."""
-    if len(text) > LONGEST:
-        if re.fullmatch(r"[-\d\s+*/^().,×÷]+", text) and re.search(
-            r"\d\s*[+*/^×÷]\s*[\d(]|\(\s*\(|\)\s*[-+*/^×÷]", text
-        ):
-            raise _long_expression()
-        return None
-    reader = _Reader(language)
+def parse(text: str, language: str = "", least: int = 1, point: str = "") -> Parsed | None:
+    """An expression with at least so many operations. language: of the words around it, "" where there are none. point:
+    the decimal point (number_text.decimal_point) if other numbers tell it. None where the text is something else.
+    Raises CannotComputeError where it has too many operations, or its brackets are too deep."""
+    reader = _Reader(language, point)
     try:
         tokens = reader.tokens(text)
         parser = _Parser(tokens)
@@ -118,11 +121,11 @@ def parse(text: str, language: str = "", least: int = 1) -> Parsed | None:
     if parser.operations < least:
         return None
     if parser.operations > MOST_OPERATIONS:
-        raise _long_expression()
+        raise long_expression()
     return Parsed(node, reader.language, parser.operations, any(token.is_word for token in tokens))
 
 
-def _long_expression() -> CannotComputeError:
+def long_expression() -> CannotComputeError:
     return CannotComputeError(
         f"This is longer than the {LONGEST} characters or {MOST_OPERATIONS} operations that I compute at once.",
         f"Das ist länger als die {LONGEST} Zeichen oder {MOST_OPERATIONS} Rechenschritte, die ich auf einmal berechne.",
@@ -139,33 +142,46 @@ def _deep_brackets() -> CannotComputeError:
 class _Reader:
     """Text to tokens."""
 
-    def __init__(self, language: str) -> None:
-        self.language = language
+    def __init__(self, language: str, point: str) -> None:
+        self.language, self._point = language, point
 
     def tokens(self, text: str) -> list[_Token]:
         parts = self._parts(text)
-        if not self.language and any(kind == "number" and is_german(part) for kind, part, _ in parts):
-            self.language = "de"
-        tokens: list[_Token] = []
+        found: list[_Token | _Digits] = []
         at = 0
         while at < len(parts):
             kind, part, power = parts[at]
+            at += 1
             if kind == "number":
-                value = read_digits(part, self.language)
-                if value is None or len(part) > MOST_NUMBER_DIGITS:
-                    raise _NotArithmeticError
-                at += 1
-                scale = SCALES.get(parts[at][1].lower(), 1) if at < len(parts) and parts[at][0] == "word" else 1
-                at += scale > 100
-                tokens.append(_Token("number", value * (scale if scale > 100 else 1) * Fraction(10) ** power))
+                scale = parts[at][1].lower() if at < len(parts) and parts[at][0] == "word" else ""
+                languages = [each for each, scales in SCALES.items() if scales.get(scale, 0) > 100]
+                if len(languages) == 1:
+                    self._speak(languages[0])
+                at += bool(languages)
+                found.append(_Digits(part, power, scale if languages else ""))
             elif kind == "sign":
                 if part == ":":  # a division in German, elsewhere a time or a list
                     self._speak("de")
-                tokens.append(_Token("/" if part == ":" else _SIGNS[part]))
-                at += 1
+                found.append(_Token("/" if part == ":" else _SIGNS[part]))
             else:
-                at = self._read_words(parts, at, tokens)
+                at = self._read_words(parts, at - 1, found)
+        return self._numbers(found)
+
+    def _numbers(self, found: list[_Token | _Digits]) -> list[_Token]:
+        digits = [each.text for each in found if isinstance(each, _Digits)]
+        point = self._point or decimal_point(digits, self.language)
+        if not point or any(len(each) > MOST_NUMBER_DIGITS for each in digits):
+            raise _NotArithmeticError
+        tokens = [each if isinstance(each, _Token) else self._number(each, point) for each in found]
+        self.language = self.language or ("de" if point == "," else "")
         return tokens
+
+    def _number(self, digits: _Digits, point: str) -> _Token:
+        scales = {SCALES[each].get(digits.scale, 0) for each in ([self.language] if self.language else SCALES)}
+        if digits.scale and len(scales) > 1:  # 1 billion: 10^9, or 10^12 in German
+            raise _NotArithmeticError
+        scale = scales.pop() if digits.scale else 1
+        return _Token("number", number_of(digits.text, point) * scale * Fraction(10) ** digits.power)
 
     def _parts(self, text: str) -> list[tuple[str, str, int]]:
         parts: list[tuple[str, str, int]] = []
@@ -174,18 +190,20 @@ class _Reader:
             found = _LEXER.match(text, at)
             if found is None:
                 raise _NotArithmeticError
-            kind = found.lastgroup or ""
-            if kind == "power":
-                kind = "number"
+            kind = next(kind for kind in ("number", "sign", "word") if found[kind])
             power = int(found["power"][1:]) if found["power"] else 0
             touches = bool(parts) and parts[-1][0] == "number" and text[found.start()] not in " \t"
             if kind == "word" and touches and found["word"].lower() not in ("pi", "π", "sqrt"):
                 raise _NotArithmeticError  # 3D, 2nd, 401k
+            if found["dot"] and found["word"].lower() not in ABBREVIATED:
+                raise _NotArithmeticError
+            if found["sign"] in ("x", "X") and touches and parts[-1][1] == "0":
+                raise _NotArithmeticError  # 0x10
             parts.append((kind, found[kind], power))
             at = found.end()
         return parts
 
-    def _read_words(self, parts: list[tuple[str, str, int]], at: int, tokens: list[_Token]) -> int:
+    def _read_words(self, parts: list[tuple[str, str, int]], at: int, tokens: list[_Token | _Digits]) -> int:
         end = at
         while end < len(parts) and parts[end][0] == "word":
             end += 1

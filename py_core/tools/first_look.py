@@ -13,8 +13,9 @@ _WORDS = re.compile(
     r"plus|minus|times|multipl\w+|divided?|squared?|cubed?|root|percent\w*|per cent|half of|third of|quarter of|"
     r"tenth of|twice|factorial|mod(?:ulo)?|power of|raised to|quotient|quotienten|add [\d.,]+|add up|subtract\w*|"
     r"subtrahiere|addiere|multipliziere|dividiere|teile|ziehe|differenz|difference (?:between|of) [\d.,]+|"
-    r"(?:thousand|million|billion)|remainder|sum of|product of|average of|mean of|mal|durch|hoch|quadrat|\w*wurzel|"
-    r"prozent|hälfte|drittel|viertel|fakultät|doppelte|summe|produkt|durchschnitt|today\W?s?|tomorrow\W?s|"
+    r"thousand|tausend|(?:m|b|tr)illi(?:on(?:en)?|arden?)|tsd|mio|mrd|bio|remainder"
+    r"|(?:sum|total|product|average|mean) of|mal|durch|hoch|quadrat|\w*wurzel|"
+    r"prozent|hälfte|drittel|viertel|fakultät|doppelte|summe|produkt|durchschnitt|mittelwert|today\W?s?|tomorrow\W?s|"
     r"yesterday\W?s|date|what time|the time|current time|until|till?|since|weekday|leap ?year|"
     r"what (?:calendar |week)?(?:day|year|month|week)|which (?:day|year|month|week|calendar)|when (?:is|was)|"
     r"from now|(?:days?|weeks?|months?|years?|tage?n?|wochen?|monate?n?|jahre?n?) (?:of|between|from|after|before|to"
@@ -30,9 +31,10 @@ _WORDS = re.compile(
     r"|\b(?:ein|eine|a|an|one|zwei|two) \w+ (?:in|to) \w+",
     re.IGNORECASE,
 )
+_DAYS_ON = re.compile(r"[-+] ?\w+ (?:days?|weeks?|months?|years?|tage?|wochen?|monate?|jahre?)\b", re.IGNORECASE)
 _SIGNS = re.compile(r"[\d)!%²³]\s*(?:[-+*/^×÷·⋅∙\u2212\u2013!%=]|:\s|[xX]\s*\d)|[a-z]\(-?\d|\d\s*pi\b|\d\(|[x-z)] ?=")
 _CONVERSION = re.compile(
-    r"(?:^|\s)-?[\d.,]*\d(?:[^\s\d]\S*)?(?:\s[^\s\d]\S*){0,3} (?:in|to|into|as|zu|nach) \D\S*(?:\s\S+){0,3}$",
+    r"(?:^|\s)-?(?>[\d.,]*\d)(?:[^\s\d]\S*)?(?:\s[^\s\d]\S*){0,3} (?:in|to|into|as|zu|nach) \D\S*(?:\s\S+){0,3}$",
     re.IGNORECASE,
 )
 _FEET = re.compile(r"\d ?(?:'|\u2032|\u2019|feet|ft)")
@@ -54,6 +56,8 @@ def may_be_for_a_tool(message: str) -> bool:
     words = len(_WORD.findall(begin))
     if words > _MOST_WORDS:
         return False
-    if _WORDS.search(begin) is not None or _CONVERSION.search(begin) or _FEET.search(begin) or _TIMES.search(begin):
+    if _WORDS.search(begin) is not None or _CONVERSION.search(begin) or _FEET.search(begin):
+        return True
+    if _TIMES.search(begin) or _DAYS_ON.search(begin):
         return True
     return words <= _MOST_WORDS_WITH_SIGNS and _SIGNS.search(begin) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
 
@@ -15,35 +16,62 @@ MOST_DIGITS = 1000
 _MOST_EXPONENT = 10**8  # 32-bit Python, as in the page, allows 425,000,000
 _PRECISION = Context(prec=60, Emax=_MOST_EXPONENT, Emin=-_MOST_EXPONENT)
 
-NUMBER = (
-    r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}|\d+(?:[.,]\d+)?|\.\d+)(?![\d])"
+NUMBER = r"(?>\d+(?:[.,]\d+)*|\.\d+)"
+"""What may be a number: with points and commas up to its last digit."""
+_SHAPES = tuple(
+    (re.compile(shape), sign)
+    for shape, sign in (
+        (r"0\d+|0\d+[.,].*", "no"),
+        (r"\d+", "plain"),
+        (r"\d{1,3}(?:,\d{3})+\.\d+|\d{1,3}(?:,\d{3}){2,}", "."),
+        (r"\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}", ","),
+        (r"[1-9]\d{0,2}[.,]\d{3}", "either"),
+        (r"\d*\.\d+", "."),
+        (r"\d*,\d+", ","),
+    )
 )
-_ENGLISH_GROUPS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
-_GERMAN_GROUPS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
+_POINTS = {"en": ".", "de": ","}
 
 
-def read_number(text: str, language: str) -> Fraction | None:
-    """The number that `text` is; None where it is none, or begins with a 0 as no number does (007)."""
-    if re.fullmatch(r"0\d.*", text, re.DOTALL):
-        return None
-    english = _ENGLISH_GROUPS.fullmatch(text) is not None
-    german = _GERMAN_GROUPS.fullmatch(text) is not None
-    if german and (language == "de" or "," in text or text.count(".") > 1):
-        plain = text.replace(".", "").replace(",", ".")
-    elif english and (language != "de" or "." in text or text.count(",") > 1):
-        plain = text.replace(",", "")
-    elif re.fullmatch(r"\d+,\d+", text):
-        plain = text.replace(",", ".")
-    elif re.fullmatch(r"\d*\.?\d+", text):
-        plain = text
-    else:
-        return None
-    return Fraction(plain)
+def shape_of(text: str) -> str:
+    """The decimal point that a number shows, "." or ","; "plain" if it has none, "either" if it is a thousand in one
+    language and a fraction in the other (1.500), "no" if it is no number, or begins with a 0 as none does (007)."""
+    return next((sign for shape, sign in _SHAPES if shape.fullmatch(text)), "no")
 
 
-def is_german(text: str) -> bool:
-    """Whether a number can only be read as a German one: 3,5 or 1.234,5."""
-    return "," in text and not _ENGLISH_GROUPS.fullmatch(text)
+def decimal_point(numbers: Sequence[str], language: str, others: Collection[str] = ()) -> str:
+    """The decimal point of all numbers of a text: "." or ","; "" where one is no number or could be two. language: of
+    the words around them, "" where nothing tells it. others: points of other numbers that these must agree with.
+
+    All are written alike, so what is clear in one tells the others. Else 1,500 is read with English words only, and
+    1.500 with German ones: both times as a thousand."""
+    shapes = set(map(shape_of, numbers))
+    points = shapes & {".", ","}
+    own = _POINTS.get(language, "")
+    if "no" in shapes or len(points) > 1:
+        return ""
+    if "either" not in shapes:
+        return next(iter(points), own or ".")
+    if not points and (not own or any(own in number for number in numbers if shape_of(number) == "either")):
+        return ""
+    points.update(others, own)
+    return points.pop() if len(points) == 1 else ""
+
+
+def plain_digits(text: str, point: str) -> str:
+    """1.234,50 -> 1234.50. text: whose shape is not "no". point: as decimal_point tells it."""
+    return text.replace("." if point == "," else ",", "").replace(",", ".")
+
+
+def number_of(text: str, point: str) -> Fraction:
+    """text, point: as of plain_digits."""
+    return Fraction(plain_digits(text, point))
+
+
+def read_numbers(texts: Sequence[str], language: str) -> list[Fraction] | None:
+    """All numbers of a text; None where decimal_point tells no point."""
+    point = decimal_point(texts, language)
+    return [number_of(text, point) for text in texts] if point else None
 
 
 def grouped(plain: str, language: str) -> str:
@@ -66,7 +94,7 @@ def plain_number(value: Fraction | Decimal) -> tuple[str, bool]:
         if (ended := _ended(value)) is not None:
             return ended, True
         value = _PRECISION.divide(Decimal(value.numerator), Decimal(value.denominator))
-    if abs(value) < Decimal("1e-40"):
+    if not value:
         return "0", False
     exponent = value.adjusted()
     digits = max(DIGITS, exponent + 3) if exponent < 15 else DIGITS

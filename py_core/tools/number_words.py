@@ -6,56 +6,26 @@ from collections.abc import Sequence
 from functools import cache
 
 _ENGLISH_ONES = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+]  # fmt: skip
 _ENGLISH_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 _GERMAN_ONES = [
-    "null",
-    "ein",
-    "zwei",
-    "drei",
-    "vier",
-    "fünf",
-    "sechs",
-    "sieben",
-    "acht",
-    "neun",
-    "zehn",
-    "elf",
-    "zwölf",
-    "dreizehn",
-    "vierzehn",
-    "fünfzehn",
-    "sechzehn",
-    "siebzehn",
-    "achtzehn",
-    "neunzehn",
-]
+    "null", "ein", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwölf",
+    "dreizehn", "vierzehn", "fünfzehn", "sechzehn", "siebzehn", "achtzehn", "neunzehn",
+]  # fmt: skip
 _GERMAN_TENS = ["zwanzig", "dreißig", "vierzig", "fünfzig", "sechzig", "siebzig", "achtzig", "neunzig"]
+ABBREVIATED = {"tsd": 1000, "mio": 10**6, "mrd": 10**9, "bio": 10**12}
+"""With a point behind them, or without."""
 SCALES = {
-    "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12,
-    "tausend": 1000, "millionen": 10**6, "milliarde": 10**9, "milliarden": 10**9,
+    "en": {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12},
+    "de": {
+        "tausend": 1000, "million": 10**6, "millionen": 10**6, "milliarde": 10**9, "milliarden": 10**9,
+        "billion": 10**12, "billionen": 10**12, "billiarde": 10**15, "billiarden": 10**15, "trillion": 10**18,
+        "trillionen": 10**18, "trilliarde": 10**21, "trilliarden": 10**21, **ABBREVIATED,
+    },
 }  # fmt: skip
-"""Words that multiply what stands before them. "Billion" is the English one; the German has no entry."""
+"""By language: words that multiply what stands before them."""
 
 
 @cache
@@ -101,7 +71,7 @@ def number_word(word: str) -> tuple[int, str] | None:
 def read_number(words: Sequence[str], at: int) -> tuple[int, int, str] | None:
     """The number that begins with word `at`, the index after it, and its language; None where there is none."""
     first = words[at].lower()
-    if first == "a" and at + 1 < len(words) and words[at + 1].lower() in ("hundred", "thousand", "million", "billion"):
+    if first == "a" and at + 1 < len(words) and words[at + 1].lower() in SCALES["en"]:
         part, language, at = 1, "en", at + 1
     elif (found := number_word(first)) is not None:
         (part, language), at = found, at + 1
@@ -110,7 +80,7 @@ def read_number(words: Sequence[str], at: int) -> tuple[int, int, str] | None:
     total, is_open = 0, True
     while at < len(words):
         word = words[at].lower()
-        scale = SCALES.get(word)
+        scale = SCALES[language].get(word)
         if scale is not None and is_open and part:
             if scale == 100:
                 part *= 100

@@ -7,7 +7,7 @@ import re
 from fractions import Fraction
 
 from py_core.tools.exact import Exact, Question
-from py_core.tools.number_text import NUMBER, plain_number, read_number, written
+from py_core.tools.number_text import NUMBER, plain_number, read_numbers, written
 from py_core.tools.number_words import number_word
 
 LONGEST = 200
@@ -42,21 +42,21 @@ def answer(question: Question) -> Exact | None:
             continue
         if not re.search(r"^(?:if|when|wenn)\b|\b(?:what|how|was|wie)", found[0], re.IGNORECASE):
             return None
-        first = _number(found["n"], language)
-        price, second = read_number(found["p"], language), read_number(found["m"], language)
-        if not first or price is None or not second or not _same(found["a"], found["b"]):
+        numbers = read_numbers([_in_digits(found["n"], language), found["p"], found["m"]], language)
+        if numbers is None:
+            return None
+        first, price, second = numbers
+        if not first or not second or not _same(found["a"], found["b"]):
             return None
         return _said(first, price, second, found, language)
     return None
 
 
-def _number(text: str, language: str) -> Fraction | None:
-    if text[0].isdigit() or text[0] == ".":
-        return read_number(text, language)
+def _in_digits(text: str, language: str) -> str:
     if re.fullmatch(r"an?|eine?[nrm]?", text, re.IGNORECASE):
-        return Fraction(1)
+        return "1"
     word = number_word(text)
-    return Fraction(word[0]) if word and word[1] == language else None
+    return str(word[0]) if word and word[1] == language else text
 
 
 def _same(one: str, other: str) -> bool:

@@ -14,9 +14,13 @@ from functools import cached_property
 from io import StringIO
 from itertools import islice
 
+from py_core.tools.number_text import plain_digits, shape_of
+
 _DELIMITERS = "\t;|,"
 """Where two fit the first is taken: a comma may stand in a number."""
 _SAMPLE = 50
+_SAMPLE_LINES = 200
+MOST_COLUMNS = 1000
 MOST_LONG_ROWS = 0.1
 """The share of rows with more cells than the header, above which the table cannot be trusted."""
 _MISSING = {"", "-", "\u2013", "\u2014", "n/a", "na", "nan", "null", "none", "k.a.", "k. a."}
@@ -26,20 +30,8 @@ _TOTALS = {
 _UNIT = r"[€$£¥]|EUR|USD|GBP|CHF"
 _NUMBER = re.compile(
     rf"(?P<open>\()?(?P<s>[-+\u2212]?)\s?(?P<u>{_UNIT})?\s?(?P<t>[-+\u2212]?)"
-    rf"(?P<n>[.,]?\d[\d.,]{{0,40}}|\d{{1,3}}(?:[ \u00a0\u202f'\u2019]\d{{3}})+(?:[.,]\d+)?)"
+    rf"(?P<n>[.,]?\d[\d.,]{{0,40}}|\d{{1,3}}(?:[ \u00a0\u202f'\u2019]\d{{3}}){{1,12}}(?:[.,]\d{{1,40}})?)"
     rf"\s?(?P<v>%|{_UNIT})?(?P<close>\))?"
-)
-_SHAPES = tuple(
-    (re.compile(shape), reads)
-    for shape, reads in (
-        (r"0\d+|0\d+[.,].*", "no"),
-        (r"\d+", "plain"),
-        (r"\d{1,3}(?:,\d{3})+\.\d+|\d{1,3}(?:,\d{3}){2,}", "."),
-        (r"\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}", ","),
-        (r"[1-9]\d{0,2}[.,]\d{3}", "either"),
-        (r"\d*\.\d+", "."),
-        (r"\d*,\d+", ","),
-    )
 )
 _SIGNS = {"EUR": "€", "USD": "$", "GBP": "£"}
 _DATES = (
@@ -60,7 +52,7 @@ def folded(text: str) -> str:
 
 @dataclass(frozen=True)
 class _Cell:
-    """A cell that is a number. reads: its decimal point, "plain", or "either"."""
+    """A cell that is a number. reads: its shape (number_text.shape_of)."""
 
     digits: str
     minus: bool
@@ -68,7 +60,7 @@ class _Cell:
     reads: str
 
     def value(self, point: str) -> Decimal:
-        digits = self.digits.replace("." if point == "," else ",", "").replace(",", ".")
+        digits = plain_digits(self.digits, point)
         return Decimal(f"-{digits}" if self.minus else digits)
 
 
@@ -77,7 +69,7 @@ def _number(cell: str) -> _Cell | None:
     if found is None or bool(found["open"]) != bool(found["close"]) or (found["u"] and found["v"]):
         return None
     digits = re.sub("[ \u00a0\u202f'\u2019]", "", found["n"])
-    reads = next((reads for shape, reads in _SHAPES if shape.fullmatch(digits)), "no")
+    reads = shape_of(digits)
     if reads == "no" or (found["s"] and found["t"]) or (found["open"] and (found["s"] or found["t"])):
         return None
     minus = bool(found["open"]) or (found["s"] or found["t"]) in ("-", "\u2212")
@@ -121,7 +113,7 @@ class Column:
         """Of its numbers, by the column, else by the other columns of the file; "" where that cannot be told."""
         points = self.points
         if not points and any(number.reads == "either" for number in self._parsed.values()):
-            points = set[str]().union(*(column.points for column in self.table.columns))
+            points = self.table.points
         elif not points:
             return "."
         return points.copy().pop() if len(points) == 1 else ""
@@ -181,6 +173,11 @@ class Table:
     short: int = 0
     sure: bool = False
 
+    @property
+    def points(self) -> set[str]:
+        """The decimal points that its numbers show."""
+        return set[str]().union(*(column.points for column in self.columns))
+
 
 def read_table(name: str, text: str) -> Table | None:
     """None if the text is no table with a header that could be read in one way only."""
@@ -194,11 +191,11 @@ def read_table(name: str, text: str) -> Table | None:
         return None
 
 
-def _rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Raises csv.Error."""
+def _rows(text: str, delimiter: str, lines: int | None = None) -> Iterator[tuple[int, list[str]]]:
+    """Those that are not empty, of so many lines. Raises csv.Error."""
     reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
     line = 1
-    for row in reader:
+    for row in islice(reader, lines):
         cells = [cell.strip() for cell in row]
         if any(cells):
             yield line, cells
@@ -208,7 +205,7 @@ def _rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 def _delimiter(text: str) -> str:
     def fits(delimiter: str) -> bool:
         try:
-            widths = [len(row) for _, row in islice(_rows(text, delimiter), _SAMPLE)]
+            widths = [len(row) for _, row in islice(_rows(text, delimiter, _SAMPLE_LINES), _SAMPLE)]
         except csv.Error:
             return False
         most, times = Counter(widths).most_common(1)[0] if widths else (0, 0)
@@ -219,6 +216,8 @@ def _delimiter(text: str) -> str:
 
 def _table(table: Table, header: list[str], rows: Iterator[tuple[int, list[str]]]) -> Table | None:
     width = len(header)
+    if width > MOST_COLUMNS:
+        return None
     kept, known = [list[str]() for _ in header], dict[str, str]()
     for line, row in rows:
         if len(row) > width and any(row[width:]):

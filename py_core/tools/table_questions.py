@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from py_core.tools.dates import MONTHS
-from py_core.tools.number_text import NUMBER, read_number
+from py_core.tools.number_text import NUMBER, decimal_point, number_of, shape_of
 from py_core.tools.number_words import number_word
 from py_core.tools.table import Column, Table, folded
 
@@ -36,6 +36,7 @@ _GERMAN = _words(
     " groesste groesster groesstes kleinste kleinster kleinstes hoechster teuersten billigsten mittelwert"
 )
 _LONGEST_VALUE = 80
+_LONGEST_NAME = 200
 _SIGN = re.compile(r"[^\w\s.,;:?!()'\u2019\-]")
 _DE = "(?:e[nrsm]?)?"  # what German adjectives end in
 _PHRASES = re.compile(
@@ -174,7 +175,7 @@ def is_added(column: Column) -> bool:
 @lru_cache(maxsize=4096)
 def words_of(name: str) -> tuple[str, ...]:
     """unitPrice (EUR) -> unit, price, eur."""
-    apart = re.sub(r"(?<=[a-zäöüß])(?=[A-ZÄÖÜ])", " ", name)
+    apart = re.sub(r"(?<=[a-zäöüß])(?=[A-ZÄÖÜ])", " ", name[:_LONGEST_NAME])
     return tuple(re.findall(_WORD, folded(apart)))
 
 
@@ -209,7 +210,9 @@ class _Names:
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self.columns = [(words_of(re.sub(r"\(.*?\)|\[.*?\]", "", column.name)), column) for column in table.columns]
+        self.columns = [
+            (words_of(re.sub(r"\([^()]*\)|\[[^\[\]]*\]", "", column.name)), column) for column in table.columns
+        ]
         named = [word for word in words_of(table.name.rpartition(".")[0]) if word.isalpha() and word not in _EXPORTS]
         self.things = named[0] if len(named) == 1 else ""
         first = table.columns[0]
@@ -255,6 +258,7 @@ def _items(text: str, names: _Names, language: str) -> list[Item]:
     """What stands in the question, in its order. Raises _NotAskedError."""
     tokens = [(found[0], found["q"]) for found in _TOKEN.finditer(text)]
     words = [folded(token) for token, _ in tokens]
+    point = decimal_point([word for word in words if shape_of(word) != "no"], language, names.table.points)
     items, at = list[Item](), 0
     while at < len(words):
         phrase = _PHRASES.match(" ".join(words[at:]))
@@ -278,7 +282,7 @@ def _items(text: str, names: _Names, language: str) -> list[Item]:
             items += [("text", words[at])] * (kind != "fill")
             at += 1
         elif max(long, longer, said) == 0 or (words[at][0].isdigit() and not (longer and _is_of(items, value))):
-            at += _other(words, at, names, language, items)
+            at += _other(words, at, names, point, items)
         elif words[at] in _TURNS and not _is_of(items, value):
             raise _NotAskedError
         elif said >= max(long, longer) and kind in _SMALL and not (longer == said and _is_of(items, value)):
@@ -315,7 +319,7 @@ def _is_of(items: list[Item], value: tuple[tuple[str, ...], list[Column]] | None
     return value is not None and bool(before) and before[-1][0] == "column" and before[-1][1] in value[1]
 
 
-def _other(words: list[str], at: int, names: _Names, language: str, items: list[Item]) -> int:
+def _other(words: list[str], at: int, names: _Names, point: str, items: list[Item]) -> int:
     """Numbers, months, prefixes and what else a row is called. How many words were read. Raises _NotAskedError."""
     word = words[at]
     unit = _CURRENCIES.get(word)
@@ -323,10 +327,9 @@ def _other(words: list[str], at: int, names: _Names, language: str, items: list[
         items.append(("unit", unit))
         return 1
     if word[0].isdigit():
-        number = read_number(word, language)
-        other = "." if language == "en" else ","
-        if number is None or re.fullmatch(rf"[1-9]\d{{0,2}}\{other}\d{{3}}", word):  # 1.000 is a thousand to others
+        if not point or shape_of(word) == "no":
             raise _NotAskedError
+        number = number_of(word, point)
         items.append(("number", Decimal(number.numerator) / Decimal(number.denominator)))
         after = _CURRENCIES.get(words[at + 1]) if at + 1 < len(words) else None
         if after:

@@ -11,8 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from py_core.tools.exact import Exact, Question
-from py_core.tools.number_text import NUMBER, is_german, plain_number, short_number, written
-from py_core.tools.number_text import read_number as read_digits
+from py_core.tools.number_text import NUMBER, decimal_point, number_of, plain_number, short_number, written
 from py_core.tools.number_words import read_number as read_words
 
 _TABLE = Path(__file__).with_name("units.toml")
@@ -23,13 +22,14 @@ _DIGITS = 5
 
 @dataclass(frozen=True)
 class Unit:
-    """size, zero: size × amount + zero is in the dimension's own unit. names: (singular, plural) by language."""
+    """size, zero: size × amount + zero is in the dimension's own unit. names: by language singular, plural, and what
+    else it is called."""
 
     key: str
     dimension: str
     size: Fraction
     zero: Fraction
-    names: dict[str, tuple[str, str]]
+    names: dict[str, tuple[str, ...]]
     symbol: str
     notes: dict[str, str]
 
@@ -40,7 +40,7 @@ def units() -> dict[str, tuple[Unit, ...]]:
     found: dict[str, list[Unit]] = {}
     for dimension, entries in tomllib.loads(_TABLE.read_text(encoding="utf-8")).items():
         for key, entry in entries.items():
-            names = {language: (entry[language][0], entry[language][1]) for language in ("en", "de") if entry[language]}
+            names = {language: tuple(entry[language]) for language in ("en", "de") if entry[language]}
             notes = {"en": entry.get("note", ""), "de": entry.get("note_de", "")}
             symbols = entry["symbols"]
             unit = Unit(
@@ -66,13 +66,10 @@ def converted(amount: Fraction, given: Unit, wanted: Unit) -> Fraction:
     return (amount * given.size + given.zero - wanted.zero) / wanted.size
 
 
+_DE_NUMBER = r"eine[mnr]?|ein|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|zwölf|zwanzig|hundert"
 _A = (
     rf"(?P<n>(?:minus |-)?{NUMBER}|an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|half an?"
-    rf"|a hundred)"
-)
-_A_DE = (
-    rf"(?P<n>(?:minus |-)?{NUMBER}|eine[mnr]?|ein|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|zwölf"
-    rf"|zwanzig|hundert)"
+    rf"|a hundred|{_DE_NUMBER})"
 )
 _NAME = r"[^\d\s?!,;:()][^?!,;:()]{0,30}?"
 _U, _V = rf"(?P<u>{_NAME}|\"|')", rf"(?P<v>{_NAME})"
@@ -83,19 +80,20 @@ _WHAT = (
 _FORMS = tuple(
     (re.compile(form, re.IGNORECASE), language)
     for form, language in (
-        (rf"(?:(?:convert|change|turn) |{_WHAT} |express )?{_A} ?{_U} (?:in|to|into|as|in to) {_V}", "en"),
+        (rf"(?:(?:convert|change|turn) |{_WHAT} |express ){_A} ?{_U} (?:in|to|into|as|in to) {_V}", "en"),
+        (rf"{_A} ?{_U} (?:to|into|as|in to) {_V}", "en"),
+        (rf"{_A} ?{_U} in {_V}", ""),
         (rf"how many {_V} (?:are|is|does|do|make|makes|equal|equals|=)(?: up)?(?: there)?(?: in)? {_A} ?{_U}(?:"
          rf" have| has| make)?", "en"),
         (rf"how many {_V} (?:are there )?(?:in|to|per) {_A} ?{_U}", "en"),
         (rf"how many {_V} (?:has|have) {_A} ?{_U}(?: got)?", "en"),
         (rf"how (?:many|much) {_V} is {_A} ?{_U}", "en"),
-        (rf"(?:rechne|wandle|konvertiere|umrechnen:?) {_A_DE} ?{_U} (?:in|zu|nach) {_V}(?: um)?", "de"),
-        (rf"(?:(?:was|wie ?viel|wie ?viele|wie lang|wie schnell|wie weit|wie hoch) (?:ist|sind) )?{_A_DE} ?{_U}"
-         rf" in {_V}(?: umgerechnet| umrechnen)?",
-         "de"),
+        (rf"(?:rechne|wandle|konvertiere|umrechnen:?) {_A} ?{_U} (?:in|zu|nach) {_V}(?: um)?", "de"),
+        (rf"(?:was|wie ?viel|wie ?viele|wie lang|wie schnell|wie weit|wie hoch) (?:ist|sind) {_A} ?{_U}"
+         rf" in {_V}(?: umgerechnet| umrechnen)?", "de"),
+        (rf"{_A} ?{_U} in {_V} (?:umgerechnet|umrechnen)", "de"),
         (rf"(?:wie ?viele?) {_V} (?:sind|ist|hat|haben|ergeben|ergibt|entsprechen|gibt es in|sind in|stecken in"
-         rf"|passen in) (?:in )?{_A_DE} ?{_U}",
-         "de"),
+         rf"|passen in) (?:in )?{_A} ?{_U}", "de"),
     )
 )  # fmt: skip
 _COMPOUND = re.compile(
@@ -115,37 +113,41 @@ def answer(question: Question) -> Exact | None:
     for form, language in _FORMS:
         if (found := form.fullmatch(text)) is None:
             continue
-        spoken = "de" if language == "en" and is_german(found["n"]) else language
-        amount = _amount(found["n"], spoken)
         pair = _pair(found["u"], found["v"])
-        if amount is None or pair is None:
+        said = language or (_said_in(found, *pair) if pair else "")
+        amount, point = _amount(found["n"], said)
+        if pair is None or amount is None:
             continue
-        if spoken == "de" and not all("de" in unit.names for unit in pair):
-            spoken = "en"
-        if language == "de" and not _is_german(found[0], found["u"], found["v"]):
-            continue
-        return _said(amount, *pair, spoken)
+        spoken = language or ("de" if point == "," else said or "en")
+        return _said(amount, *pair, spoken if all(spoken in unit.names for unit in pair) else "en")
     return None
 
 
-def _is_german(text: str, *names: str) -> bool:
-    """Whether the words are German; "5 m in cm" is said in both languages, and the English form has taken it."""
-    return any(units().get(name.strip().lower()) for name in names) or not text.isascii() or " " in text
+def _said_in(found: re.Match[str], *pair: Unit) -> str:
+    """The language of an amount and the names of its units, "" where they are said so in both. A capital is German, as
+    in Meter."""
+    languages = {"de"} if re.fullmatch(_DE_NUMBER, found["n"], re.IGNORECASE) else {"en", "de"}
+    for name, unit in zip((found["u"].strip(), found["v"].strip()), pair, strict=True):
+        folded = {each for each, names in unit.names.items() if name.lower() in map(str.lower, names)}
+        exact = {each for each in folded if name in unit.names[each]} - {"en"}
+        languages &= exact or folded or languages  # a symbol tells nothing
+    return languages.pop() if len(languages) == 1 else ""
 
 
-def _amount(text: str, language: str) -> Fraction | None:
+def _amount(text: str, language: str) -> tuple[Fraction | None, str]:
+    """And the decimal point of its number."""
     lower = text.lower()
     if lower in ("a", "an", "ein", "eine", "einem", "einer", "einen"):
-        return Fraction(1)
+        return Fraction(1), ""
     if lower.startswith("half"):
-        return Fraction(1, 2)
+        return Fraction(1, 2), ""
     sign = -1 if lower.startswith(("-", "minus")) else 1
     lower = lower.removeprefix("-").removeprefix("minus ")
     if lower[0].isdigit() or lower[0] == ".":
-        value = read_digits(lower, language)
-        return None if value is None or len(lower) > 40 else sign * value
+        point = decimal_point([lower], language) if len(lower) <= 40 else ""
+        return (sign * number_of(lower, point) if point else None), point
     number = read_words(lower.split(), 0)
-    return Fraction(number[0]) if number else None
+    return (Fraction(number[0]) if number else None), ""
 
 
 def _pair(given: str, wanted: str) -> tuple[Unit, Unit] | None:

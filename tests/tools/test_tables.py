@@ -79,6 +79,11 @@ def test_these_are_computed() -> None:
         exact = asked(question, tables[name])
         if exact is None or exact.value != result or exact.kind != "table":
             wrong[question] = exact and exact.value
+        other = asked(
+            question.translate(str.maketrans(",.", ".,")), tables[name]
+        )  # in another format: the same, or none
+        if other is not None and other.value != result:
+            wrong[question] = other.value
     assert wrong == {}
 
 
@@ -150,11 +155,28 @@ def test_numbers_are_read_by_their_column() -> None:
         assert columns(text)["b"] == expected, text
 
 
-NO_TABLES = ("1,2\n3,4\n", "Ann,2024-01-01\nBob,2024-02-01\n", 'a,b\n"x,1\ny,2\n', "a,b\n1,200,5\n", "", "a,b\n")
+NO_TABLES = (
+    "1,2\n3,4\n", "Ann,2024-01-01\nBob,2024-02-01\n", 'a,b\n"x,1\ny,2\n', "a,b\n1,200,5\n", "", "a,b\n",
+    "a" + ",b" * 1000 + "\n" + "1" + ",2" * 1000,
+)  # fmt: skip
 
 
 def test_what_could_be_read_in_two_ways_is_no_table() -> None:
     assert [text for text in NO_TABLES if read_table("a.csv", text)] == []
+
+
+REPEATED = (
+    "," * 10**5, "a," * 10**5 + "\n" + "1," * 10**5, "(" * 10**5 + ",b\nx,1", "[" * 10**5 + "a,b\nx,1", "a,b\n" * 10**5,
+    "1," * 50_000 + "a;b\nx;1", "a,b" + "\n" * 10**5, "a;b\n1;1" + " 000" * 10**4, 'a,b\n"' + '""' * 50_000,
+)  # fmt: skip
+
+
+def test_a_table_that_repeats_costs_no_more_than_its_length() -> None:
+    """Milliseconds each, as in test_computed.py."""
+    for text in REPEATED:
+        if (read := read_table("a.csv", text)) is not None:
+            exact = asked("sum of b", read)
+            assert exact is None or exact.words
 
 
 def test_a_header_of_words_over_words_is_not_sure() -> None:

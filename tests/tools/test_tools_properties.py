@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -16,7 +17,7 @@ from py_core.tools.counting import graphemes
 from py_core.tools.dates import easter
 from py_core.tools.expression import CannotComputeError, Negative, Number, value_of
 from py_core.tools.expression_parser import parse
-from py_core.tools.number_text import grouped, plain_number, read_number
+from py_core.tools.number_text import grouped, plain_number, read_numbers, shape_of
 from py_core.tools.number_words import read_number as read_words
 from py_core.tools.units import converted, units
 
@@ -47,7 +48,7 @@ def expressions(draw: st.DrawFn, depth: int = 0) -> tuple[str, Fraction | None]:
 @given(expressions())
 def test_an_expression_has_the_value_that_fractions_give(expression: tuple[str, Fraction | None]) -> None:
     text, expected = expression
-    parsed = parse(text, least=0)
+    parsed = parse(text, least=0, point=".")
     assert parsed is not None
     if expected is None:
         with pytest.raises(CannotComputeError):
@@ -90,7 +91,52 @@ def test_a_written_number_is_exact_or_right_to_ten_digits(value: Fraction) -> No
 @given(st.integers(-(10**15), 10**15), st.sampled_from(["en", "de"]))
 def test_a_number_is_read_as_it_was_written(number: int, language: str) -> None:
     assume(number >= 0)
-    assert read_number(grouped(str(number), language), language) == number
+    assert read_numbers([grouped(str(number), language)], language) == [number]
+
+
+SENTENCES = (
+    ("en", "what is {} * 2", lambda a, b: 2 * a), ("en", "{} plus {}", lambda a, b: a + b),
+    ("en", "sum of {} and {}", lambda a, b: a + b), ("en", "average of {}, {} and 2", lambda a, b: (a + b + 2) / 3),
+    ("en", "subtract {} from {}", lambda a, b: b - a), ("en", "50% of {}", lambda a, b: a / 2),
+    ("en", "solve x + {} = {}", lambda a, b: b - a), ("en", "convert {} km to m", lambda a, b: 1000 * a),
+    ("en", "{} seconds in milliseconds", lambda a, b: 1000 * a),
+    ("en", "2 pens cost {}, what do 4 cost?", lambda a, b: 2 * a),
+    ("de", "was ist {} mal 2", lambda a, b: 2 * a), ("de", "Summe von {} und {}", lambda a, b: a + b),
+    ("de", "Durchschnitt von {}; {} und 2", lambda a, b: (a + b + 2) / 3),
+    ("de", "ziehe {} von {} ab", lambda a, b: b - a),
+    ("de", "50% von {}", lambda a, b: a / 2), ("de", "löse x + {} = {}", lambda a, b: b - a),
+    ("de", "{} Kilogramm in g", lambda a, b: 1000 * a), ("de", "wie viele Meter sind {} km", lambda a, b: 1000 * a),
+    ("de", "2 Stifte kosten {}, was kosten 4?", lambda a, b: 2 * a),
+    ("", "{} * 2", lambda a, b: 2 * a), ("", "{} + {}", lambda a, b: a + b), ("", "x + {} = {}", lambda a, b: b - a),
+    ("", "{} km in m", lambda a, b: 1000 * a),
+)  # fmt: skip
+AMOUNTS = st.decimals("0.1", 10**7, places=2) | st.integers(1, 10**7).map(Decimal) | st.decimals("0.1", 99, places=3)
+
+
+def in_format(number: Decimal, language: str, grouped: bool) -> str:
+    """As people write it in a language, who may leave out its groups of thousands."""
+    said = f"{number:,f}" if grouped else f"{number:f}"
+    return said.translate(str.maketrans(",.", ".,")) if language == "de" else said
+
+
+@given(st.sampled_from(SENTENCES), AMOUNTS, AMOUNTS, st.booleans())
+def test_a_number_in_the_format_of_another_language_is_the_same_or_for_the_model(
+    sentence: tuple[str, str, Callable[..., Fraction]], first: Decimal, second: Decimal, grouped: bool
+) -> None:
+    language, text, value = sentence
+    written = {
+        other: text.format(in_format(first, other, grouped), in_format(second, other, grouped))
+        for other in ("en", "de")
+    }
+    found = {other: answer_exactly(message, NOW) for other, message in written.items()}
+    values = {exact.value for exact in found.values() if exact is not None}
+    assert len(values) <= 1, written
+    is_clear = all(shape_of(in_format(number, "en", grouped)) != "either" for number in (first, second))
+    if language and is_clear:
+        exact = found[language]
+        assert exact is not None
+        expected = value(Fraction(first), Fraction(second))
+        assert abs(Fraction(exact.value) - expected) <= abs(expected) / 10**4 + Fraction(5, 1000)
 
 
 @given(st.integers(2, 10**6))
