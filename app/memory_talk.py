@@ -7,7 +7,8 @@ talked.words       # "I have forgotten what you taught me for “What is the doo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from app.chat_lessons import paused
@@ -16,10 +17,9 @@ from app.learning_service import Learned, LearningService
 from app.lesson_imprints import LessonError
 from app.services import Services
 from py_core.backends.base import BackendError
-from py_core.learning import german_statements as german
 from py_core.learning.memory_talk import Correct, Forget, ListLessons, asked_of_memory
-from py_core.learning.teaching import Told, asked_to_remember, lesson_of, told_by
-from py_core.learning.worth_remembering import told_in_passing
+from py_core.learning.teaching import Told, denies, lesson_of, takes_back, told_by
+from py_core.learning.worth_remembering import sentences_of, told_in_passing
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import Lesson, plain
 from py_core.passages.words import telling_words
@@ -71,11 +71,10 @@ async def talk(services: Services, text: str) -> Talked | None:
     learning = services.learning
     if learning is None or not learning.is_on:
         return None
-    told = told_by(text)
+    told, language = told_by(text)
     asked = None if told else asked_of_memory(text)
     if not told and asked is None:
-        language = "en" if asked_to_remember(text) else "de" if german.asked_to_remember(text) else ""
-        return Talked(_say("nothing", language)) if language else None
+        return Talked(_say("nothing", language)) if language else await _take_back(services, learning, text)
     try:
         with paused(services):
             if told:
@@ -94,15 +93,47 @@ async def talk(services: Services, text: str) -> Talked | None:
 async def offered(services: Services, text: str) -> Offered | None:
     """What a message tells in passing that is not known yet."""
     learning = services.learning
-    if learning is None or not learning.is_on or not (told := told_in_passing(text)):
+    if learning is None or not learning.is_on:
         return None
-    known = {(plain(one.question), one.answer) for one in await _current(learning)}
+    told = told_in_passing(text)
+    with suppress(EmbedderError, BackendError):
+        for one in map(lesson_of, sentences_of(text)):
+            if one is not None and (lesson := await _taken_back(learning, one)) is not None:
+                told.append(replace(one, question=lesson.question))
+    known = {(plain(one.question), one.answer) for one in await _current(learning)} if told else set()
     new = tuple(one for one in told if (plain(one.question), one.answer) not in known)
     return Offered(new) if new else None
 
 
+async def _take_back(services: Services, learning: LearningService, text: str) -> Talked | None:
+    """A message that says of something taught that it is no longer so. What fails is for `recall` to say."""
+    sentences = sentences_of(text)
+    told = lesson_of(sentences[0]) if len(sentences) == 1 else None
+    if told is None:
+        return None
+    with suppress(EmbedderError, StoreError, BackendError, LessonError), paused(services):
+        if (known := await _taken_back(learning, told)) is not None:
+            return await _replace(learning, known, told)
+    return None
+
+
+async def _taken_back(learning: LearningService, told: Told) -> Lesson | None:
+    """The lesson that what was told takes back."""
+    for asked in (told.question, told.statement) if denies(told.answer) else ():
+        known = await learning.lesson_for(asked)
+        if known is not None and takes_back(told, known.question, known.answer):
+            return known
+    return None
+
+
+async def _replace(learning: LearningService, known: Lesson, told: Told) -> Talked:
+    learned = await learning.teach(known.question, told.answer, edited=None if known.answer == told.answer else known)
+    said = _say("corrected", told.language)
+    return Talked(said.format(question=learned.lesson.question, answer=learned.lesson.answer), (learned,))
+
+
 async def _teach(learning: LearningService, told: Sequence[Told]) -> Talked:
-    learned = [await learning.teach(one.question, one.answer) for one in told]
+    learned = [await _learn(learning, one) for one in told]
     language = told[0].language
     if len(learned) == 1:
         lesson = learned[0].lesson
@@ -112,13 +143,21 @@ async def _teach(learning: LearningService, told: Sequence[Told]) -> Talked:
     return Talked("\n- ".join([_say("several", language).format(count=len(facts)), *facts]), tuple(learned))
 
 
+async def _learn(learning: LearningService, told: Told) -> Learned:
+    """Raises LessonError if it denies something else than what was taught for the same question."""
+    if (known := await _taken_back(learning, told)) is not None:
+        return await learning.teach(known.question, told.answer, edited=known)
+    same = await learning.lesson_for(told.question) if denies(told.answer) else None
+    if same is not None and plain(same.question) == plain(told.question) and not denies(same.answer):
+        raise LessonError(_say("stays", told.language).format(question=same.question, answer=same.answer))
+    return await learning.teach(told.question, told.answer)
+
+
 async def _correct(learning: LearningService, asked: Correct) -> Talked | None:
     told = lesson_of(asked.statement, asked.language if asked.language == "de" else "")
     if told is None or (known := await learning.lesson_for(told.question)) is None:
         return None
-    learned = await learning.teach(known.question, told.answer, edited=None if known.answer == told.answer else known)
-    said = _say("corrected", asked.language)
-    return Talked(said.format(question=learned.lesson.question, answer=learned.lesson.answer), (learned,))
+    return await _replace(learning, known, told)
 
 
 async def _forget(learning: LearningService, asked: Forget) -> Talked | None:
@@ -178,6 +217,8 @@ _WORDS = {
         "several": "I will remember {count} things:",
         "corrected": "I have corrected that. When you ask \u201c{question}\u201d, I say now: {answer}",
         "untaught": "I could not remember that.",
+        "stays": "For \u201c{question}\u201d you taught me: {answer} That stays, since it is not what you take back. "
+        "Tell me what is right, and it takes its place.",
         "nothing": NOTHING_TOLD,
         "failed": "That did not work.",
         "forgotten": "I have forgotten what you taught me for \u201c{question}\u201d. You still see what was said in "
@@ -196,6 +237,8 @@ _WORDS = {
         "several": "Ich merke mir {count} Dinge:",
         "corrected": "Das habe ich berichtigt. Auf die Frage \u201e{question}\u201c sage ich jetzt: {answer}",
         "untaught": "Das konnte ich mir nicht merken.",
+        "stays": "Auf die Frage \u201e{question}\u201c hast du mir beigebracht: {answer} Das bleibt so, denn du nimmst "
+        "etwas anderes zurück. Sag mir, was stimmt, dann ersetzt es die alte Antwort.",
         "nothing": "Darin ist nichts zu merken. Schreib einen Satz wie: Mein Zahnarzt ist Dr. Quill.",
         "failed": "Das hat nicht geklappt.",
         "forgotten": "Ich habe vergessen, was du mir zu \u201e{question}\u201c beigebracht hast. Du siehst noch, "

@@ -15,6 +15,11 @@ _BEGINNING = re.compile(
     re.IGNORECASE,
 )
 _BEGINS = words_of("mein meine unser unsere ich wir der die das dein deine")
+_OWN = words_of("ich wir mein meine meinen meinem meiner unser unsere unseren unserem unserer nicht")
+"""A statement that begins otherwise is German if it has one of these."""
+_NO_MORE = re.compile(
+    r"\b(?:(?:jetzt|nun)\s+)?nicht\s+(?:mehr|länger)\s*|\bkein(?:e[nrms]?)?\s+(?=(?:\S+\s+){1,3}mehr\b)"
+)
 _DETERMINERS = words_of(
     "mein meine meiner meines meinem meinen unser unsere unserer unseres unserem unseren dein deine deiner deines "
     "der die das des dem den ein eine einer eines"
@@ -45,7 +50,9 @@ _TIMES = re.compile(
     r"|^(?:heute|morgen|übermorgen|montags|dienstags|mittwochs|donnerstags|freitags|samstags|sonntags)\b",
     re.IGNORECASE,
 )
+_ASIDES = words_of("jetzt nun inzwischen derzeit seitdem übrigens leider auch schon noch seit")
 _ADVERBS = words_of("gern gerne nie immer oft meistens lieber am liebsten nicht")
+_BEING = words_of("ist sind war waren bin heißt heiße heißen")
 _HAS = words_of("hat habe haben")
 _NUMBERS = words_of("zwei drei vier fünf sechs sieben acht neun zehn elf zwölf")
 _FORMS = {
@@ -88,7 +95,20 @@ def _main_clause(clause: str) -> str:
 def is_german(statement: str) -> bool:
     """Whether a statement begins as a German one about a person does."""
     words = statement.split()
-    return len(words) > 2 and words[0].lower() in _BEGINS and _verb_at(words) is not None
+    is_ours = bool(words) and (words[0].lower() in _BEGINS or not _OWN.isdisjoint(words))
+    return len(words) > 2 and is_ours and _verb_at(words) is not None
+
+
+def straight(statement: str) -> str:
+    """A statement that begins with something else, with "ich" or "wir" first: "in Bonn wohne ich" as "ich wohne in
+    Bonn"."""
+    words = statement.split()
+    at = _verb_at(words)
+    if at is None or words[0].lower() in _PRONOUNS or words[at + 1 : at + 2] not in (["ich"], ["wir"]):
+        return statement
+    first = words[0].lower()
+    lead = [first if first in _PLACES | _ASIDES else words[0], *words[1:at]]
+    return " ".join([words[at + 1].capitalize(), words[at], *lead, *words[at + 2 :]])
 
 
 def is_statement(text: str) -> bool:
@@ -99,14 +119,26 @@ def is_statement(text: str) -> bool:
 
 
 def question_of(statement: str) -> str:
-    """The question that a statement answers, as the same person asks it."""
-    words = statement.rstrip(" .!").split()
+    """The question that a statement answers, as the same person asks it: of a statement that takes another back ("ich
+    wohne nicht mehr in Bonn") the question of that one."""
+    statement = statement.rstrip(" .!")
+    before = _NO_MORE.sub("", statement)
+    if before != statement:
+        return question_of(before.removesuffix(" mehr"))
+    words = statement.split()
     at = _verb_at(words)
     if at is None or at + 1 >= len(words):
         return f"Was weißt du über „{statement}“?"
     subject, verb, rest = _small(words[:at]), words[at], words[at + 1 :]
     end, last = " ".join(rest), rest[-1]
     noun = next((word for word in words[:at] if word[0].isupper() and word.lower() not in _DETERMINERS), words[0])
+    if rest[0] in _ASIDES and len(rest) > 1:
+        return question_of(" ".join([*words[: at + 1], *rest[1:]]))
+    if "nicht" in rest[:-1]:
+        asked = question_of(" ".join(word for word in words if word != "nicht"))
+        return asked if verb in _BEING else f"{asked[:-1]} nicht?"
+    if rest[0] in _OWN and words[0][0].isupper() and words[0].lower() not in _DETERMINERS | _PRONOUNS:
+        return f"Wer {verb} {end}?"
     if verb in ("heißt", "heiße", "heißen"):
         return f"Wie {verb} {subject}?"
     if last in ("alt", "groß", "lang", "hoch", "schwer", "breit") and any(c.isdigit() for c in end):

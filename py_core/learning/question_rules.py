@@ -53,28 +53,27 @@ def question_of(statement: str) -> str:
     subject, verb, rest = _inner(words[:at]), words[at].lower(), words[at + 1 :]
     if not rest and verb not in THIRD_PERSON:
         return _about(words[:at])
+    if verb in MODALS and (modal := _WHOLE.get(verb, verb.removesuffix("n't"))) != verb:
+        verb, rest = modal, ["not", *rest]
+    is_denied = rest[:1] == ["not"] and len(rest) > 1
+    if is_denied and (is_taken_back or verb in BE):
+        rest = rest[1:]
     if _is_name(words[:at]) and _is_about_another(verb, rest):
         return f"Who {words[at]} {' '.join(rest)}?"
     if verb in BE:
         return _of_being(subject, verb, rest)
     if subject.split()[0] == "there":
         return _about(words)
-    if verb in MODALS:
-        modal = {"cannot": "can", "can't": "can", "won't": "will"}.get(verb, verb.removesuffix("n't"))
-        if modal != verb:
-            return _of_doing(subject, modal, "not", rest)
+    if verb in MODALS or (verb in ("do", "does", "did") and is_denied):
         return _of_doing(subject, verb, rest[0], rest[1:])
     if verb in ("has", "have", "had"):
         return _of_having(subject, verb, rest)
-    if verb in ("do", "does", "did") and rest[0].lower() == "not" and len(rest) > 1:
-        return (
-            _of_doing(subject, verb, rest[1], rest[2:]) if is_taken_back else _of_doing(subject, verb, "not", rest[1:])
-        )
     helper, base = _base_of(verb)
     return _of_doing(subject, helper, base, rest)
 
 
-_NO_MORE = re.compile(r"\bno longer\s+|,?\s+(?:any ?more|no more|now)$", re.IGNORECASE)
+_NO_MORE = re.compile(r"\b(?:now )?no longer\s+|,?\s+(?:any ?more|any longer|no more|now)$", re.IGNORECASE)
+_WHOLE = {"cannot": "can", "can't": "can", "won't": "will"}
 
 
 def is_statement(text: str) -> bool:
@@ -173,7 +172,7 @@ _DEEDS = words_of("has teaches leads fixes runs takes owns reviews won keeps app
 
 def _of_being(subject: str, verb: str, rest: list[str]) -> str:
     if rest[0].lower() == "not":
-        return _of_being(subject, verb, rest[1:]) if len(rest) > 1 else _about(subject.split())
+        return _about(subject.split())
     if rest[0].lower() in _ADVERBS and len(rest) > 1:
         return _of_being(subject, verb, rest[1:])
     if subject.split()[0] == "there":

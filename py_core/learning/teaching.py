@@ -10,11 +10,13 @@ person before they are kept, who can change them. The rules here are English; ge
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from py_core.learning import german_statements as german
 from py_core.learning.question_rules import has_no_case, has_verb, is_statement, question_of
 from py_core.learning.statement_words import BASES, BE, MODALS, PAST, words_of
+from py_core.memory.text_search import fold
+from py_core.passages.words import telling_words
 
 _BEGINNING = re.compile(
     r"^\s*(?:(?:please|hey|ok|okay|sonata|and|also)[\s,]+)*(?:(?:can|could|will|would)\s+you\s+(?:please\s+)?)?"
@@ -61,19 +63,22 @@ _CONTRACTIONS = (
 @dataclass(frozen=True)
 class Told:
     """What a person told: a question as he would ask it, and its answer as the assistant gives it. language: "en" or
-    "de"."""
+    "de". statement: as it was said, if it was one."""
 
     question: str
     answer: str
     language: str = "en"
+    statement: str = field(default="", compare=False)
 
 
-def told_by(message: str) -> list[Told]:
-    """What a chat message asks to remember, a lesson for each fact: "remember that Peter is allergic to nuts and Mia is
-    vegetarian" tells two. None of them if it asks for something else, as "Do you remember my dentist?" does."""
+def told_by(message: str) -> tuple[list[Told], str]:
+    """What a chat message asks to remember, a lesson for each fact ("remember that Peter is allergic to nuts and Mia is
+    vegetarian" tells two), and its language: "" if it asks for something else, as "Do you remember my dentist?" does.
+    """
     if (statement := asked_to_remember(message)) is not None:
-        return lessons_of(statement)
-    return [lesson for one in german.asked_to_remember(message) for lesson in lessons_of(one, "de")]
+        return lessons_of(statement), "en"
+    statements = german.asked_to_remember(message)
+    return [lesson for one in statements for lesson in lessons_of(one, "de")], "de" if statements else ""
 
 
 def asked_to_remember(message: str) -> str | None:
@@ -135,9 +140,10 @@ def lesson_of(text: str, language: str = "") -> Told | None:
     if not _tells_something(statement):
         return None
     if language == "de" or german.is_german(statement):
-        return Told(german.question_of(statement), _said(german.flipped(statement)), "de")
+        statement = german.straight(statement)
+        return Told(german.question_of(statement), _said(german.flipped(statement)), "de", statement)
     first = re.split(r"(?<=[^\s.][.!])\s+(?=[A-Z])", _without_titles(statement))[0].replace("\0", ".")
-    return Told(question_of(first.rstrip(" .!")), _said(flipped(statement)))
+    return Told(question_of(first.rstrip(" .!")), _said(flipped(statement)), statement=statement)
 
 
 def _tells_something(statement: str) -> bool:
@@ -153,6 +159,45 @@ def _tells_something(statement: str) -> bool:
     first, last = words
     has_value = bool(re.search(r"\d", statement)) or (first[0].islower() and last[0].isupper())
     return has_value or first.lower() in ("he", "she", "it")
+
+
+_DENIES = re.compile(
+    r"\b(?:not|no longer|never|cannot|\w+n['\u2019]t|stopped|quit|used to|nicht|nie|kein(?:e[nrms]?)?)\b", re.IGNORECASE
+)
+_INSTEAD = re.compile(r"\b(?:but|instead|rather|sondern|stattdessen)\b", re.IGNORECASE)
+_OF_DENIALS = words_of(
+    "not no longer never cannot t any more anymore now stopped quit used nicht mehr langer jetzt nie kein keine keinen "
+    "keiner keinem heisst dein deine deinen deinem deiner euer eure ihr"
+)
+"""Folded words of a denial that the denied statement need not have."""
+
+
+def denies(answer: str) -> bool:
+    """Whether an answer says only that something is not so, or no longer."""
+    return _DENIES.search(answer) is not None and _INSTEAD.search(answer) is None
+
+
+def takes_back(told: Told, question: str, answer: str) -> bool:
+    """Whether what was told takes back what a lesson says: it denies, and everything else that it says, the lesson
+    says, too. "You no longer live in Bonn." takes back "You live in Bonn.", and leaves "You live in Rome."."""
+    if not denies(told.answer) or denies(answer):
+        return False
+    asked = telling_words(question)
+    value = telling_words(answer) - asked
+    known = asked | value
+    names = {fold(name) for name in re.findall(r"\b[^\W\d_a-zäöüß]\w*|\d\w*", told.answer)}
+    said = {word for word in telling_words(told.answer) - _OF_DENIALS if "'" not in word and "\u2019" not in word}
+    return (
+        not said.isdisjoint(value)
+        and any(_has_verb(asked, word) for word in telling_words(told.statement))
+        and all(word in known or (word not in names and _has_verb(known, word)) for word in said)
+    )
+
+
+def _has_verb(known: set[str], word: str) -> bool:
+    """Whether one of the known words is this one, or differs from it in its ending only: live, lives, living."""
+    lengths = [(other, max(3, min(len(word), len(other)) - 1)) for other in known]
+    return any(word[:length] == other[:length] for other, length in lengths)
 
 
 def flipped(statement: str) -> str:

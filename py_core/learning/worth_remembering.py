@@ -13,7 +13,10 @@ LONGEST = 300
 """Characters of a message that may tell something in passing."""
 _SENTENCES = re.compile(r"(?<=[^\s.][.!])(?<!\bDr\.)(?<!\bMr\.)(?<!\bSt\.)(?<!\bMrs\.)(?<!\d\.)\s+")
 _GREETING = re.compile(r"^(?:hi|hello|hey|hallo)\b[\s,!.]*(?:sonata\b[\s,!.]*)?", re.IGNORECASE)
-_NOTE = re.compile(r"^(?:note|notiz|fyi|for the record|for your information)\s*[:,]\s*(?=\S)", re.IGNORECASE)
+_NOTE = re.compile(
+    r"^(?:note|notiz|fyi|for the record|for your information|by the way|btw|actually|übrigens)\s*[:,]\s*(?=\S)",
+    re.IGNORECASE,
+)
 
 _NAME = r"(?:(?:Dr|Mr|Mrs|Ms|Prof|Herr|Frau)\.? )?[A-ZÄÖÜ][\w'\u2019.-]*(?: [A-ZÄÖÜ][\w'\u2019.-]*){0,3}"
 _DATE = (
@@ -65,13 +68,16 @@ _PASSING = re.compile(
 )
 
 
-def told_in_passing(message: str) -> list[Told]:
-    """The facts about the person in the first sentence of a message that tells any worth an offer. A message of several
-    lines (a text, code) tells none."""
+def sentences_of(message: str) -> list[str]:
+    """The sentences of a message, without greetings. None of a message of several lines (a text, code)."""
     if len(message) > LONGEST or "\n" in message.strip() or '"' in message or "`" in message:
         return []
-    for sentence in _SENTENCES.split(message.strip()):
-        noted = _NOTE.sub("", _GREETING.sub("", sentence))
+    return [_NOTE.sub("", _GREETING.sub("", sentence)) for sentence in _SENTENCES.split(message.strip())]
+
+
+def told_in_passing(message: str) -> list[Told]:
+    """The facts about the person in the first sentence of a message that tells any worth an offer."""
+    for noted in sentences_of(message):
         small = noted[:1].lower() + noted[1:] if re.match(r"(?!I\b)\w", noted) else noted
         if _PASSING.match(small):
             continue

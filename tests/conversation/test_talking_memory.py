@@ -155,6 +155,42 @@ async def test_a_correction_replaces_what_was_taught_and_only_that(
     assert current == {"Peter is allergic to nuts.", "Your dentist is Dr. Bauer."}
 
 
+async def test_what_is_no_longer_so_replaces_what_was_taught_and_only_that(
+    conversation: Conversation, services: Services
+) -> None:
+    learning = learning_of(services)
+    for question, answer in (
+        ("Which town do I live in?", "You live in Bonn."),
+        ("Do I eat fish?", "You eat fish on Fridays."),
+        ("Wo arbeite ich?", "Du arbeitest bei Siemens."),
+        ("Who is my dentist?", "Your dentist is Dr. Quill."),
+    ):
+        await learning.teach(question, answer)
+
+    async def replaced_by(message: str) -> list[tuple[str, str]]:
+        """The old and the new answer."""
+        events = await events_of(conversation, message)
+        learned = [event for event in events if isinstance(event, Learned)]
+        assert all(event.lesson.answer in said(events) for event in learned)
+        return [(event.replaced.answer, event.lesson.answer) for event in learned if event.replaced]
+
+    assert await replaced_by("I no longer live in Bonn.") == [("You live in Bonn.", "You no longer live in Bonn.")]
+    assert await replaced_by("Ich arbeite nicht mehr bei Siemens") == [
+        ("Du arbeitest bei Siemens.", "Du arbeitest nicht mehr bei Siemens.")
+    ]
+    for message in ("Dr. Bauer isn't my dentist now", "My dentist is not nice.", "I don't like fish."):
+        assert await replaced_by(message) == []
+        assert conversation.turns[-1].details["tokens"] > 0  # the model answered
+    events = await events_of(conversation, "Remember that Dr. Bauer is no longer my dentist.")
+    assert "That stays" in said(events)
+    *_, offer = await events_of(conversation, "I don't eat fish on Fridays any more. Write a poem about the sea.")
+    assert isinstance(offer, Offered)
+    assert [one.question for one in offer.told] == ["Do I eat fish?"]
+    assert await replaced_by("Remember that Dr. Quill isn't my dentist any more") == [
+        ("Your dentist is Dr. Quill.", "Dr. Quill is not your dentist any more.")
+    ]
+
+
 async def test_what_is_told_in_passing_is_offered_until_the_conversation_has_dismissed_it(
     conversation: Conversation, services: Services
 ) -> None:

@@ -43,6 +43,9 @@ TOLD = [
     ("I don't live in Bonn anymore", "Where do I live?", "You do not live in Bonn anymore."),
     ("Tom does not live in Bonn any more", "Where does Tom live?", "Tom does not live in Bonn any more."),
     ("I no longer live in Bonn", "Where do I live?", "You no longer live in Bonn."),
+    ("Dr. Quill isn't my dentist now", "Who is my dentist?", "Dr. Quill is not your dentist now."),
+    ("Ann is not my boss", "Who is my boss?", "Ann is not your boss."),
+    ("I can't swim any more", "What can I do?", "You can't swim any more."),
     ("李明 is my boss", "Who is my boss?", "李明 is your boss."),
     ("გიორგი is my brother", "Who is my brother?", "გიორგი is your brother."),
     ("iPhone is the best", "What is iPhone?", "iPhone is the best."),
@@ -73,6 +76,21 @@ TOLD = [
 @pytest.mark.parametrize(("text", "question", "answer"), TOLD)
 def test_a_statement_becomes_what_one_asks_and_what_the_assistant_says(text: str, question: str, answer: str) -> None:
     assert lesson_of(text) == Told(question, answer)
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "answer"),
+    [
+        ("Ich wohne nicht mehr in Bonn", "Wo wohne ich?", "Du wohnst nicht mehr in Bonn."),
+        ("In Bonn wohne ich nicht mehr", "Wo wohne ich?", "Du wohnst in Bonn nicht mehr."),
+        ("Ich wohne nicht in Bonn", "Wo wohne ich nicht?", "Du wohnst nicht in Bonn."),
+        ("Ich wohne jetzt in Rom", "Wo wohne ich?", "Du wohnst jetzt in Rom."),
+        ("Dr. Quill ist nicht mehr mein Zahnarzt", "Wer ist mein Zahnarzt?", "Dr. Quill ist nicht mehr dein Zahnarzt."),
+        ("Ich bin kein Vegetarier mehr", "Was bin ich?", "Du bist kein Vegetarier mehr."),
+    ],
+)
+def test_a_german_statement_is_asked_for_by_what_it_says_or_takes_back(text: str, question: str, answer: str) -> None:
+    assert lesson_of(text) == Told(question, answer, "de")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from app.help_answers import help_answer
 from py_core.learning.memory_talk import Asked, Correct, Forget, ListLessons, asked_of_memory
-from py_core.learning.teaching import Told, told_by
+from py_core.learning.teaching import Told, lesson_of, takes_back, told_by
 from py_core.learning.worth_remembering import told_in_passing
 
 ASKED: list[tuple[str, Asked]] = [
@@ -55,7 +55,7 @@ That is right, my dentist is Dr. Quill / It was wrong to leave my job / No, is m
 @pytest.mark.parametrize("message", [message for message in NOT_ASKED if message.strip()])
 def test_a_message_that_only_looks_so_is_for_the_model(message: str) -> None:
     assert asked_of_memory(message) is None
-    assert told_by(message) == []
+    assert told_by(message)[0] == []
 
 
 def en(question: str, answer: str) -> Told:
@@ -93,7 +93,41 @@ def de(question: str, answer: str) -> Told:
     ],
 )  # fmt: skip
 def test_each_fact_of_a_message_becomes_a_lesson_of_its_own(message: str, told: list[Told]) -> None:
-    assert told_by(message) == told
+    assert told_by(message)[0] == told
+
+
+TAKEN_BACK = """
+I live in Bonn: I no longer live in Bonn / I'm no longer living in Bonn / I don't live in Bonn
+I eat fish: I don't eat fish any more / I never eat fish / I stopped eating fish
+my dentist is Dr. Quill: my dentist is not Dr. Quill / Dr. Quill isn't my dentist now
+I drive a blue Skoda: I don't drive a Skoda any more
+Ich wohne in Bonn: Ich wohne nicht mehr in Bonn / In Bonn wohne ich nicht mehr / Ich wohne jetzt nicht mehr in Bonn
+Mein Zahnarzt ist Dr. Quill: Dr. Quill ist nicht mehr mein Zahnarzt / Mein Zahnarzt heißt nicht mehr Dr. Quill
+Ich esse Fisch: Ich esse keinen Fisch mehr / Ich esse nie Fisch
+"""
+KEPT = """
+I live in Bonn: I no longer live in Rome / I live in Bonn / I don't live alone / I don't like Bonn / I am not in Bonn
+my dentist is Dr. Quill: Dr. Bauer isn't my dentist now / my dentist is not nice
+Who is my dentist? Dr. Quill: my dentist is not Dr. Quill but Dr. Bauer
+I drive a blue Skoda: I no longer drive a blue BMW
+Ich wohne in Bonn: Ich wohne nicht mehr in Rom
+"""
+
+
+@pytest.mark.parametrize(
+    ("taught", "told", "taken"),
+    [
+        (taught, told, table is TAKEN_BACK)
+        for table in (TAKEN_BACK, KEPT)
+        for taught, _, others in (line.partition(": ") for line in table.strip().splitlines())
+        for told in others.split(" / ")
+    ],
+)
+def test_what_is_denied_is_taken_back_and_nothing_else(taught: str, told: str, taken: bool) -> None:
+    lesson, denial = lesson_of(taught), lesson_of(told)
+    assert lesson is not None
+    assert denial is not None
+    assert takes_back(denial, lesson.question, lesson.answer) is taken
 
 
 @pytest.mark.parametrize(
