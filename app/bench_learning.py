@@ -20,7 +20,7 @@ from app.cli_consolidation import run_entry
 from app.cli_model_file import chosen_path
 from app.consolidation_service import ConsolidationService
 from app.fact_reader import FactReader, read_facts
-from app.facts import VAGUE, Fact, Split, facts, generic_prompts, paragraphs
+from app.facts import VAGUE, Fact, Split, facts, generic_prompts, paragraphs, pasted
 from app.facts.templates import template_facts
 from app.learning_service import LearningService
 from app.model_cache import sha256_of_model
@@ -81,7 +81,7 @@ class Questions:
         near = [text for fact in chosen for text in fact.near if _plain(text) not in asked]
         return cls(
             chosen, tuple(near[:limit]), {kind: tuple(texts[:limit]) for kind, texts in generic.items()},
-            paragraphs(split)[:limit],
+            (*paragraphs(split), *(one.text for one in pasted()))[:limit],
         )  # fmt: skip
 
 
@@ -257,7 +257,7 @@ async def _opened(asker: Asker, learning: LearningService, texts: Iterable[str],
         on_progress("Looking for lessons", number, len(texts))
         found.asked += 1
         begin = time.perf_counter()
-        considered = await learning.consider(text)
+        considered = await learning.look(text)
         found.ms.append(1000 * (time.perf_counter() - begin))
         if considered and considered[0].score > learning.threshold:
             found.opened += 1

@@ -28,6 +28,7 @@ from app.recalled import Considered, Recalled, Unsure
 from py_core.backends.base import BackendError
 from py_core.engine.scheduler import Priority
 from py_core.learning.gate import CANDIDATES, Gate
+from py_core.learning.own_question import own_question
 from py_core.loading import Model
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import KIND, Lesson, Source, lesson_of, plain
@@ -164,8 +165,14 @@ class LearningService:
         return Recalled(best.lesson, best.confidence, heads, tuple(considered), milliseconds, done=done)
 
     async def look(self, text: str) -> list[Considered]:
-        """As `consider`; none where the user has switched lessons off, or nothing is asked."""
-        return await self.consider(text) if self.is_on and text.strip() else []
+        """As `consider` of what the person asks in own words (own_question), or of the whole message if that is a
+        lesson's question. None where the user has switched lessons off, or nothing is asked."""
+        if not self.is_on or not text.strip():
+            return []
+        asked = own_question(text)
+        if asked != text and await self._is_taught(text):
+            asked = text
+        return await self.consider(asked) if asked else []
 
     async def consider(self, text: str) -> list[Considered]:
         """The lessons that may answer a message, the best first; also those that the gate shuts."""
@@ -182,6 +189,12 @@ class LearningService:
         scores = self.gate.scores((text, meaning), [pairs[at] for at in best])
         found = [Considered(near[at], float(score)) for at, score in zip(best, scores, strict=True)]
         return sorted(found, key=lambda each: -each.score)
+
+    async def _is_taught(self, question: str) -> bool:
+        if not await self.memory.store.count(KIND):
+            return False
+        (meaning,) = await self.embedder.meanings([question])
+        return bool(await self._same(question, meaning.vector))
 
     async def lesson_for(self, question: str) -> Lesson | None:
         """The lesson that was taught for this question, or surely answers it; None if there is none."""

@@ -5,6 +5,9 @@ close to the question in its words, and the fact does not answer it. `generic_*.
 shares words with facts, kind "vague" may well be answered by one, kind "foreign" is not English. `paragraphs_*.jsonl`:
 {"text"}. "train" is for training, "dev" for choosing; "held" is only for the figures at the end.
 
+`pasted.jsonl`: {"kind", "text", "own"}: messages with code, tables, logs, mails or quotes, and plain prose. None of
+them asks for a fact; "own" is what the person asks in own words, "" for nothing.
+
 `facts_common_*.jsonl` are what many people teach ("What is my name?"). They may answer generic prompts of the kinds
 "personal" and "mean", so these are not asked where they are stored.
 """
@@ -38,6 +41,13 @@ class GenericPrompt:
     prompt: str
 
 
+@dataclass(frozen=True)
+class Pasted:
+    kind: str
+    text: str
+    own: str
+
+
 @cache
 def facts(split: FactSplit) -> tuple[Fact, ...]:
     return tuple(
@@ -54,6 +64,11 @@ def generic_prompts(split: Split) -> tuple[GenericPrompt, ...]:
 @cache
 def paragraphs(split: Split) -> tuple[str, ...]:
     return tuple(row["text"] for row in _rows(f"paragraphs_{split}"))
+
+
+@cache
+def pasted() -> tuple[Pasted, ...]:
+    return tuple(Pasted(**row) for row in _rows("pasted"))
 
 
 def _rows(name: str) -> list[Any]:

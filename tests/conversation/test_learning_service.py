@@ -87,6 +87,17 @@ async def test_a_lesson_is_recalled_in_other_words_also_after_a_restart(open_ser
     assert await again.imprint_nll(kept) == (learned.nll_before, learned.nll_after)
 
 
+async def test_a_paste_asks_nothing_unless_it_was_taught_as_a_question(services: Services) -> None:
+    learning, _ = of(services)
+    await learning.teach(CAT, PUMPERNICKEL)
+    code = f"```\nprint({CAT!r})\n```"
+    assert await answer(learning, CAT) == await answer(learning, f"{code}\n{CAT}") == PUMPERNICKEL
+    for message in (code, f"> {CAT}", f'Translate "{CAT}" into French.', "My cat is called Tim."):
+        assert await answer(learning, message) is None
+    await learning.teach(code, "It prints a question.")
+    assert await answer(learning, code) == "It prints a question."
+
+
 async def test_a_forgotten_lesson_leaves_nothing_behind(open_services: OpenServices, model: Model) -> None:
     learning, memory = of(await open_services())
     learned = await learning.teach(CAT, PUMPERNICKEL)
