@@ -39,15 +39,18 @@ _MAIL = re.compile(
     re.IGNORECASE,
 )
 _DATA = re.compile(
-    r"\s*(?:select|insert into|delete from|create (?:table|index|view)|alter table|with \w+ as)\b|update \w+ set\b"
+    r"\s*(?i:select [\w.*()]+(?: from\b.*|,.*)?$|insert into\b|delete from\b|create (?:table|index|view)\b)"
+    r"|\s*(?i:alter table\b|update \w+ set\b)"
     r"|\s*[\[(]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d|\s*[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{1,3}(?:\.\d{1,3}){3} "
-    r"|\s*\[?(?:ERROR|WARN(?:ING)?|INFO|DEBUG|FATAL|TRACE)\b|\s*[\w.]*(?:Error|Exception)\b|npm ERR!|Traceback\b"
-    r"|\s*[{}\[\]<|]|\s*\"[^\"]*\":|[+-]{3} |@@ |diff --git|(?:>>>|\$|PS|C:\\) ?"
-    r"|[\w.-]{1,40}@[\w.-]{1,40}[:~].{0,80}[$#] "
-    r"|\s*[\w.-]+=\S|\s*[\w.]+ [-+*/]?= [^?\s]|\[[\w. -]+\]$|import \w|from \S+ import\b|for \w+ in\b"
-    r"|\s*[\w.]+\(.*\)$",
-    re.IGNORECASE,
+    r"|\s*\[?(?:ERROR|WARN(?:ING)?|INFO|DEBUG|FATAL|TRACE)\b|\s*[\w.]*[a-z](?:Error|Exception)\b|npm ERR!"
+    r"|Traceback \(|Exception in thread\b"
+    r"|\s*[{}\[\]<|]|\s*\"[^\"]*\":|[+-]{3} |@@ |diff --git|>>> |\$ |PS [A-Z]:|[A-Z]:\\|\s*[\w.-]+=\S"
+    r"|[\w.-]{1,40}@[\w.-]{1,40}[:~].{0,80}[$#] |\[[\w. -]+\]$"
 )
+_STATEMENT = re.compile(
+    r"\s*[\w.]+ [-+*/]?= [^?\s]|\s*[\w.]+\(.*\)$|import [\w.{]|from \S+ import\b|\s*for \w+ in\b|\s*with \w+ as\b"
+)
+"""A line of a program, if others stand beside it."""
 _SIGNS = re.compile(r"[{}()\[\];=<>|*&]")
 _BEGINS_CODE = tuple("+-#/*<>{}[]()\"'|$@`")
 _QUOTES = re.compile(r"\"[^\"]*\"|“[^“”]*”|„[^„“”]*[“”]|«[^«»]*»|»[^«»]*«")
@@ -133,7 +136,7 @@ def _ends(message: str) -> list[str]:
 def _own_lines(block: Sequence[str]) -> list[str]:
     """The lines of a paragraph; of one with code or data in it only those that ask something."""
     table = _rows_of_tables(block)
-    is_code = [at in table or _is_code(line) for at, line in enumerate(block)]
+    is_code = [at in table or _is_code(line, len(block) > 1) for at, line in enumerate(block)]
     if not any(is_code):
         return list(block)
     ends = (0, len(block) - 1)
@@ -148,8 +151,10 @@ def _own_lines(block: Sequence[str]) -> list[str]:
     ]
 
 
-def _is_code(line: str) -> bool:
-    return _DATA.match(line) is not None or (_SIGNS.search(line) is not None and has_code(line))
+def _is_code(line: str, is_one_of_several: bool) -> bool:
+    if _DATA.match(line) or (is_one_of_several and _STATEMENT.match(line)):
+        return True
+    return _SIGNS.search(line) is not None and has_code(line)
 
 
 def _rows_of_tables(block: Sequence[str]) -> set[int]:
