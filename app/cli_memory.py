@@ -27,6 +27,7 @@ from py_core.memory.errors import StoreError
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
 from py_core.memory.policies import Policy
+from py_core.memory.text_search import has_all, terms_of
 from py_core.memory.transfer import Imported, export, import_file
 from py_core.showing import one_line, shown
 
@@ -164,18 +165,10 @@ def _picked(count: int, yes: bool) -> list[int]:
 def _with_words(lessons: Sequence[Lesson], text: str) -> list[Lesson]:
     """The lessons in whose question or answer each word of a text stands that says something, or begins one. Of those
     that replaced each other only the newest."""
-    words = _words(text)
-    wanted = [word for word in words if word not in SMALL] or words
-    fits = {}
-    for lesson in lessons:
-        there = _words(f"{lesson.question} {lesson.answer}")
-        if wanted and all(any(one.startswith(word) for one in there) for word in wanted):
-            fits[lesson.id] = lesson
+    terms = terms_of(text)
+    wanted = [term for term in terms if term not in SMALL] or terms
+    fits = {one.id: one for one in lessons if wanted and has_all(wanted, f"{one.question} {one.answer}")}
     return [lesson for lesson in fits.values() if lesson.replaced_by not in fits]
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"[^\W_]+", text.casefold())
 
 
 def _with_older(lessons: Sequence[Lesson], found: Sequence[Lesson]) -> list[Lesson]:

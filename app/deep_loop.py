@@ -173,7 +173,7 @@ class DeepLoop:
             return Evidence(math.log(recalled / (1 - recalled)), was_right)
         if not one.lesson and one.feedback != "good":
             async with self._memory.background.step():
-                considered = await learning.consider(one.asked)
+                considered = await learning.look(one.asked)
             known = [each for each in considered if each.lesson.created < one.created]
             if known and threshold - NEARLY < known[0].score <= threshold:
                 return Evidence(known[0].score, True, 0.5)
@@ -190,7 +190,7 @@ class DeepLoop:
             question = max(bad, key=lambda one: (float(one.vector @ strategy.vector), one.id)).asked
             if learning is not None:
                 async with self._memory.background.step():
-                    considered = await learning.consider(question)
+                    considered = await learning.look(question)
                 if considered and considered[0].score > learning.threshold:
                     continue
             found.append(Suggestion(question, len(bad)))
