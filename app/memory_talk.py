@@ -155,9 +155,10 @@ async def _learn(learning: LearningService, told: Told) -> Learned:
 
 async def _correct(learning: LearningService, asked: Correct) -> Talked | None:
     told = lesson_of(asked.statement, asked.language if asked.language == "de" else "")
-    if told is None or (known := await learning.lesson_for(told.question)) is None:
+    if told is None:
         return None
-    return await _replace(learning, known, told)
+    known = await _taken_back(learning, told) or await learning.lesson_for(told.question)
+    return await _replace(learning, known, told) if known else None
 
 
 async def _forget(learning: LearningService, asked: Forget) -> Talked | None:

@@ -186,6 +186,9 @@ async def test_what_is_no_longer_so_replaces_what_was_taught_and_only_that(
     *_, offer = await events_of(conversation, "I don't eat fish on Fridays any more. Write a poem about the sea.")
     assert isinstance(offer, Offered)
     assert [one.question for one in offer.told] == ["Do I eat fish?"]
+    assert await replaced_by("Actually, I don't eat fish on Fridays now.") == [
+        ("You eat fish on Fridays.", "You do not eat fish on Fridays.")
+    ]
     assert await replaced_by("Remember that Dr. Quill isn't my dentist any more") == [
         ("Your dentist is Dr. Quill.", "Dr. Quill is not your dentist any more.")
     ]

@@ -8,7 +8,7 @@ from app.facts import FactSplit, Pasted, facts, paragraphs, pasted
 from py_core.learning.own_question import READ, own_question
 
 
-@pytest.mark.parametrize("one", pasted(), ids=lambda one: f"{one.kind}: {one.text[:30]!r}")
+@pytest.mark.parametrize("one", pasted(), ids=lambda one: one.kind)
 def test_what_is_pasted_asks_nothing(one: Pasted) -> None:
     assert " ".join(own_question(one.text).split()) == one.own
 
