@@ -38,6 +38,7 @@ _MAIL = re.compile(
     r"|ursprüngliche nachricht|weitergeleitet)|(?:on|am)\b.{5,80}\b(?:wrote|schrieb\b.{0,60}):$",
     re.IGNORECASE,
 )
+_QUESTION_AT_END = re.compile(r"\n[ \t]*\n([^\n]*\?)\s*\Z")
 _DATA = re.compile(
     r"\s*(?i:select [\w.*()]+(?: from\b.*|,.*)?$|insert into\b|delete from\b|create (?:table|index|view)\b)"
     r"|\s*(?i:alter table\b|update \w+ set\b)"
@@ -71,7 +72,7 @@ _ASKS = _ASKED | words_of(
 """A sentence that begins with one of them asks for something."""
 _OWN = words_of("i i'm i've my me we our us ich mein meine meinen meinem meiner mir mich wir unser unsere uns")
 _NEEDS = words_of(
-    "forgot forget forgotten need needs want wants can't cannot can lost help find remember wonder wondering know "
+    "forgot forget forgotten need needs want wants can't cannot lost help find remember wonder wondering know "
     "asks looking search searching missing question confirm tell remind vergessen vergaß brauche brauchen suche "
     "finde weiß hilfe verloren will möchte frage wissen bestätige"
 )
@@ -83,7 +84,7 @@ def own_question(message: str) -> str:
     """The part of a message that may ask for something the person taught, as it was written; "" if nothing does."""
     sentences = _sentences(message)
     if len(sentences) > 1:
-        sentences = [one for one in sentences if _asks(one) or not (is_statement(one) and denies(one))]
+        sentences = [one for one in sentences if _asks(one) or not (_says(one) and denies(one))]
     introduces = next((at for at, one in enumerate(sentences, 1) if one[-1] == ":"), len(sentences))
     if len(_words(" ".join(sentences[introduces:]))) > SHORT:
         sentences = [*sentences[:introduces], *filter(_asks, sentences[introduces:][-OUTER:])]
@@ -109,7 +110,8 @@ def _is_pasted(quote: str) -> bool:
 
 
 def _blocks(message: str) -> list[list[str]]:
-    """The lines of each paragraph, without fenced, quoted and indented ones, and without a mail that was pasted."""
+    """The lines of each paragraph, without fenced, quoted and indented ones, and without a mail that was pasted, but
+    for a question after it."""
     is_fenced, is_one_line, lines = False, "\n" not in message.strip(), list[str]()
     for part in _ends(message):
         for line in part.splitlines():
@@ -117,6 +119,7 @@ def _blocks(message: str) -> list[list[str]]:
                 is_fenced = is_fenced != (line.count("```") != 2)
                 line = ""
             if line and not is_one_line and _MAIL.match(line):
+                lines += ["", *_QUESTION_AT_END.findall(part)]
                 break
             is_quoted = line.lstrip().startswith(">") or (line.startswith(("    ", "\t")) and not is_one_line)
             lines.append("" if is_fenced or is_quoted else line)
@@ -196,11 +199,13 @@ def _is_plain(sentences: Sequence[str]) -> bool:
     if len(sentences) > 1:
         return all(one[-1] in ".!" or len(_words(one)) >= _PROSE for one in sentences)
     return all(
-        _ASKED.isdisjoint(words := _words(one))
-        and (one[-1] in ".!" or len(words) > _KEYWORDS)
-        and (is_statement(one) or german.is_german(one))
+        _ASKED.isdisjoint(words := _words(one)) and (one[-1] in ".!" or len(words) > _KEYWORDS) and _says(one)
         for one in sentences
     )
+
+
+def _says(sentence: str) -> bool:
+    return is_statement(sentence) or german.is_german(sentence)
 
 
 def _words(text: str) -> list[str]:

@@ -53,6 +53,8 @@ def test_a_question_in_own_words_stays_as_it_is(text: str) -> None:
         ("I park on level 3.", ""),
         ("I no longer eat fish. What is in season?", "What is in season?"),
         ("Summarise the following text:\n" + "The road is closed. " * 5, "Summarise the following text:"),
+        ("Von: Ann\nBetreff: Fest\n\nWo wohnst du?\nAnn\n\nWo wohne ich?", "Wo wohne ich?"),
+        ("Freitags esse ich keinen Fisch mehr. Was gibt es sonst?", "Was gibt es sonst?"),
         ("Explain `SELECT name FROM members` to me", "Explain to me"),
         ("Where do I live?\n```\n" + "Where is it?\n" * READ + "```\nThanks!", "Where do I live? Thanks!"),
         ("Who wrote this?\n" + "> Where do I live?\n" * READ, "Who wrote this?"),
