@@ -72,7 +72,7 @@ def question_of(statement: str) -> str:
     return _of_doing(subject, helper, base, rest)
 
 
-_NO_MORE = re.compile(r"\b(?:now )?no longer\s+|,?\s+(?:any ?more|any longer|no more|now)$", re.IGNORECASE)
+_NO_MORE = re.compile(r"\b(?:now )?no longer |,? (?:any ?more|any longer|no more|now)$", re.IGNORECASE)
 _WHOLE = {"cannot": "can", "can't": "can", "won't": "will"}
 
 
