@@ -27,6 +27,7 @@ from py_core.memory.errors import StoreError
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
 from py_core.memory.policies import Policy
+from py_core.memory.text_search import fold
 from py_core.memory.transfer import Imported, export, import_file
 from py_core.showing import one_line, shown
 
@@ -175,7 +176,7 @@ def _with_words(lessons: Sequence[Lesson], text: str) -> list[Lesson]:
 
 
 def _words(text: str) -> list[str]:
-    return re.findall(r"[^\W_]+", text.casefold())
+    return re.findall(r"[^\W_]+", fold(text))
 
 
 def _with_older(lessons: Sequence[Lesson], found: Sequence[Lesson]) -> list[Lesson]:
