@@ -131,7 +131,7 @@ class GuardedProtocol(H11Protocol):
 
     def _head_is_late(self) -> None:
         self._late = None
-        if self.transport.is_closing() or self._is_answering:
+        if self.transport.is_closing():
             return
         if self.conn.trailing_data[0]:
             self._end(HTTPStatus.REQUEST_TIMEOUT, "The request did not arrive in time: send it at once.")

@@ -275,7 +275,9 @@ def test_what_is_no_request_gets_a_status_and_ends_the_connection(patient, capfd
     assert "Traceback" not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("after", [b"broken\r\n", b"5\r\nhello much\r\n", b"x" * 1_000_000])
+@pytest.mark.parametrize(
+    "after", [b"broken\r\n", b"5\r\nhello much\r\n", b"x" * 1_000_000], ids=["size", "chunk", "flood"]
+)
 def test_a_body_that_breaks_after_the_answer_adds_nothing_to_it(patient, capfd, after):
     opened = patient.connect(CHUNKED)
     said = opened.recv(12)
