@@ -35,6 +35,8 @@ _ZIP = b"PK\x03\x04"
 _IN_ZIP = re.compile(r"(?:.*/)?conversations(?:-\d+)?\.json", re.DOTALL)
 _MARKDOWN = re.compile(r"# (?P<title>[^\n]+)\n\n\*(?P<begun>(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d))\*\n\n")
 _ROLES = {f"**{name}**": role for role, name in SPEAKERS.items()}
+UNSAID = "\u2026"
+"""Before an answer that is the first message: the page shows answers below messages, and templates demand them."""
 _UNNAMED = {"", "new chat"}
 _MARKER = re.compile("\ue200([^\ue200\ue201]*)\ue201")
 """In ChatGPT's texts: a citation or the like, a name and its values between \\ue202."""
@@ -239,6 +241,9 @@ def _said(message: _Message, turns: list[Turn], above: int | None, alone: bool) 
             turns[above] = replace(turns[above], content=whole)
             return above
         after = turns[above].after
+    if after is None and message.role == "assistant":
+        turns.append(Turn("user", UNSAID, message.created, number=len(turns)))
+        after = turns[-1].number
     turns.append(Turn(message.role, message.text, message.created, number=len(turns), after=after))
     return len(turns) - 1
 

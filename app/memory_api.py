@@ -226,8 +226,7 @@ class MemoryApi(ConversationApi):
         await self._memory.writer.flush()
         chats = await import_chats(self._memory.sessions, data, mode)
         if chats is not None:
-            told = asdict(chats)
-            return {**told, "leftOut": told.pop("left_out")}
+            return {"leftOut" if name == "left_out" else name: value for name, value in asdict(chats).items()}
         imported = await import_file(self._memory.store, data, mode, passphrase or None)
         await self._read_again()
         return {"written": imported.written, "leftOut": imported.left_out}

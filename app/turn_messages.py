@@ -21,8 +21,6 @@ def messages_of(turns: Sequence[Turn], agents: Mapping[str, Agent]) -> list[Mess
     said, left_out = set[str](), set[int]()
     for place, turn in enumerate(turns):
         if turn.role == "assistant":
-            if place == 0:  # of a chat that was imported: templates demand a message before it
-                left_out.add(place)
             words = " ".join(turn.content.split())
             if is_unread(turn) or turn.details.get("reason") == "loop" or words in said:
                 left_out |= {place - 1, place}
