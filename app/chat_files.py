@@ -40,7 +40,7 @@ UNSAID = "\u2026"
 _UNNAMED = {"", "new chat"}
 _MARKER = re.compile("\ue200([^\ue200\ue201]*)\ue201")
 """In ChatGPT's texts: a citation or the like, a name and its values between \\ue202."""
-_TEXTS = {"text", "audio_transcription"}
+_TEXTS = "text", "audio_transcription"
 _LATEST_MILLISECONDS = 1000 * LATEST
 
 
@@ -330,7 +330,7 @@ def _own_chat(entry: Mapping[str, Any]) -> Chat | None:
     for one in told if isinstance(told, list) else ():
         turn = _object(one)
         number, after, content = turn.get("number"), turn.get("after"), turn.get("content")
-        if type(number) is not int or not isinstance(content, str) or turn.get("role") not in SPEAKERS:
+        if type(number) is not int or not isinstance(content, str) or turn.get("role") not in tuple(SPEAKERS):
             return None
         if after is not None and (type(after) is not int or after >= number):
             return None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.chat_files import ImportedChats, import_chats, read_chats
@@ -189,7 +189,9 @@ def test_a_tree_of_any_depth_is_read() -> None:
 
 def test_of_a_message_whose_kind_is_not_known_nothing_comes_in_and_it_is_counted() -> None:
     spoken = {"content_type": "audio_transcription", "text": "spoken", "direction": "in"}
-    said = {**node("user", ["typed", spoken, {"content_type": "image_asset_pointer"}, 5, None], None, "b")}
+    said = {
+        **node("user", ["typed", spoken, {"content_type": "image_asset_pointer"}, {"type": [1]}, 5, None], None, "b")
+    }
     said["message"]["content"]["content_type"] = "multimodal_text"
     strange = [
         node("tool", "found", "a"), node("system", "Be kind.", "a"), node("user", ["x" * 1_000_001], "a"),
@@ -252,7 +254,7 @@ async def test_a_chat_that_cannot_be_stored_is_counted_and_the_others_come() -> 
     chats = [
         {**own, "id": "aaaaaaaa", "turns": [{**said, "details": {"tokens": "many", "agent": 5}}]},
         {**own, "id": "bbbbbbbb", "turns": [said]},
-        {**own, "id": "cccccccc", "turns": [{**said, "role": "system"}]},
+        {**own, "id": "cccccccc", "turns": [{**said, "role": ["system"]}]},
     ]
     memory = await empty()
     assert await brought(memory, json.dumps(chats).encode()) == ImportedChats(1, 1, 0, 2)
@@ -265,6 +267,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=25)
 @given(st.data())
 async def test_any_values_in_the_places_of_a_tree_are_read(data: st.DataObject) -> None:
     def changed(value: Any) -> Any:
