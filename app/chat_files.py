@@ -75,6 +75,17 @@ class _Message:
     created: float = 0.0
 
 
+@dataclass(slots=True)
+class _Said:
+    """A turn. length: the characters of its texts, with what is put between them."""
+
+    role: str
+    texts: list[str]
+    created: float
+    after: int | None
+    length: int
+
+
 async def import_chats(
     sessions: Sessions, data: bytes, mode: Literal["merge", "replace"] = "merge"
 ) -> ImportedChats | None:
@@ -174,7 +185,7 @@ def _chat(
     created = _seconds(times[0]) or min((turn.created for turn in turns if turn.created), default=0.0) or time.time()
     turns = [turn if turn.created else replace(turn, created=created) for turn in turns]
     title = _title(facts.get("title"))
-    first = turns[0].content if turns else ""
+    first = next((turn.content for turn in turns if turn.content != UNSAID), "")
     session = Session(
         _id(source, facts.get("id"), title, times[0], first),
         title or title_of(first),
@@ -201,7 +212,7 @@ def _turns(messages: Mapping[str, _Message]) -> tuple[list[Turn], dict[str, int]
     for id, message in messages.items():
         named = [child for child in _texts_of(message.children) if parents.get(child) == id]
         followers[id] = list(dict.fromkeys([*named, *followers[id]]))
-    turns, places, seen = list[Turn](), dict[str, int](), set[str]()
+    said, places, seen = list[_Said](), dict[str, int](), set[str]()
     for start in (*followers[None], *messages):  # at last those that follow each other in a circle
         waiting: list[tuple[str, int | None, bool]] = [(start, None, False)]
         while waiting:
@@ -211,11 +222,15 @@ def _turns(messages: Mapping[str, _Message]) -> tuple[list[Turn], dict[str, int]
             seen.add(id)
             message = messages[id]
             if message.role:
-                above, alone = _said(message, turns, above, alone), True
+                above, alone = _say(message, said, above, alone), True
             if above is not None:
                 places[id] = above
             alone = alone and len(followers[id]) == 1
             waiting += [(follower, above, alone) for follower in reversed(followers[id])]
+    turns = [
+        Turn(one.role, "\n\n".join(one.texts), one.created, number=number, after=one.after)
+        for number, one in enumerate(said)
+    ]
     return turns, places
 
 
@@ -232,20 +247,20 @@ def _parents(messages: Mapping[str, _Message]) -> dict[str, str | None]:
     return found
 
 
-def _said(message: _Message, turns: list[Turn], above: int | None, alone: bool) -> int:
+def _say(message: _Message, said: list[_Said], above: int | None, alone: bool) -> int:
     """Put a message behind the turn `above`. Returns the number of its turn."""
     after = above
-    if above is not None and turns[above].role == message.role:
-        whole = f"{turns[above].content}\n\n{message.text}"
-        if alone and len(whole) <= LONGEST_TEXT:
-            turns[above] = replace(turns[above], content=whole)
+    if above is not None and said[above].role == message.role:
+        if alone and said[above].length + len(message.text) <= LONGEST_TEXT:
+            said[above].texts.append(message.text)
+            said[above].length += len(message.text) + 2
             return above
-        after = turns[above].after
+        after = said[above].after
     if after is None and message.role == "assistant":
-        turns.append(Turn("user", UNSAID, message.created, number=len(turns)))
-        after = turns[-1].number
-    turns.append(Turn(message.role, message.text, message.created, number=len(turns), after=after))
-    return len(turns) - 1
+        said.append(_Said("user", [UNSAID], message.created, None, 0))
+        after = len(said) - 1
+    said.append(_Said(message.role, [message.text], message.created, after, len(message.text) + 2))
+    return len(said) - 1
 
 
 def _chatgpt_message(node: Any) -> _Message:

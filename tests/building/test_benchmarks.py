@@ -46,7 +46,7 @@ OPTIONS = {
     "learning_open": "--rounds 1 --tokens 2",
     "llama_cpp_logits": "",
     "long_chat": "--messages 10",
-    "many_chats": "--conversations 2 --turns 2 --browser --rounds 1",
+    "many_chats": "--conversations 24 --turns 2 --browser --rounds 1",
     "markdown": "--characters 500 --messages 4",
     "matvec": "--sizes 64x256 --formats Q4_K",
     "memory": "--records 100 --conversations 2",
