@@ -19,7 +19,9 @@ _NAME = re.compile(r"tests[./]bench[./](\w+)")
 NAMED = sorted(
     {name for page in PAGES for name in _NAME.findall(page.read_text("utf-8")) if not (BENCH / name).is_dir()}
 )
-SIZES = "--shape smollm2-135m --layers 1 --hidden 64 --heads 2 --kv-heads 1 --ffn 256 --vocabulary 512 --format Q8_0"
+SIZES = (
+    "--shape smollm2-135m --layers {layers} --hidden 64 --heads 2 --kv-heads 1 --ffn 256 --vocabulary 512 --format Q8_0"
+)
 OPTIONS = {
     "adapters": "--engine wasm --rounds 1 --prompt 8 --tokens 2",
     "agent_instructions": "--fresh --placements none --requests 1 --max-tokens 2",
@@ -54,7 +56,7 @@ OPTIONS = {
     "page_load": "--rounds 1 --server plain",
     "page_phases": "--rounds 1",
     "passages": "",
-    "random_gguf": f"{{folder}}/random.gguf {SIZES}",
+    "random_gguf": f"{{folder}}/random.gguf {SIZES.format(layers=1)}",
     "resume": "--tokens 40 --rounds 1",
     "resume_page": "--words 20 --rounds 1 --wait 0",
     "screenshots": "--out {folder} --tokens 4",
@@ -71,6 +73,7 @@ OPTIONS = {
     "worker_cost": "--tokens 2",
 }
 """What makes each small. {model}, {draft}: files of random weights of these SIZES; {folder}: an empty one."""
+LAYERS = {"model": 4, "draft": 1}
 NEEDS = {"beside_llama_cpp": "llama_cpp", "llama_cpp_logits": "llama_cpp"}
 """What is no part of the project."""
 
@@ -85,9 +88,9 @@ def test_each_benchmark_that_is_named_is_there_and_has_a_small_run() -> None:
 def test_a_benchmark_that_is_named_runs(name: str, tmp_path: Path) -> None:
     if (needed := NEEDS.get(name)) and find_spec(needed) is None:
         pytest.skip(f"{needed} is not installed")
-    files = {part: tmp_path / f"{part}.gguf" for part in ("model", "draft") if f"{{{part}}}" in OPTIONS[name]}
-    for file in files.values():
-        run("random_gguf", f"{file} {SIZES}")
+    files = {part: tmp_path / f"{part}.gguf" for part in LAYERS if f"{{{part}}}" in OPTIONS[name]}
+    for part, file in files.items():
+        run("random_gguf", f"{file} {SIZES.format(layers=LAYERS[part])}")
     run(name, OPTIONS[name].format(folder=tmp_path, **files))
 
 
