@@ -65,7 +65,7 @@ OPTIONS = {
     "tabs": "--tabs 2",
     "teaching": "",
     "titles": "",
-    "training": "--backend wasm --rounds 1",
+    "training": "--backend wasm --rounds 1 --sequences 1 --tokens 8 --rank 1",
     "training_kernels": "{model} --rank 1 --sequences 1 --tokens 4",
     "trajectories": "--answers 2 --tokens 64 --prompt 8 --long 270 --rounds 1",
     "wasm_scaling": "--rounds 1 --tokens 2 --precision fast",
