@@ -33,7 +33,7 @@ OPTIONS = {
     "chat_templates": "--turns 2",
     "consolidation": "--split dev --facts 1 --more 0",
     "draft_cost": "{model} {draft} --backend wasm --tokens 2 --rounds 1",
-    "eight_hours": "--hours 1 --chats 1 --messages 1",
+    "eight_hours": "--hours 1 --chats 3 --messages 2",
     "embedder": "--rounds 8 --patience 0",
     "exact_tools": "",
     "few_rows": "--rows 1,2 --position 8 --rounds 1",
