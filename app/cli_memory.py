@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.adapter_folder import write_whole
+from app.chat_files import ImportedChats, import_chats
 from app.cli_home import HomeOption, opened_memory, with_passphrase
 from app.cli_models import JsonOption, size_words
 from app.policy_words import PolicyWords, told_policies
@@ -27,6 +28,8 @@ from py_core.memory.errors import StoreError
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
 from py_core.memory.policies import Policy
+from py_core.memory.sessions import KIND as SESSION
+from py_core.memory.sessions import TURN
 from py_core.memory.text_search import has_all, terms_of
 from py_core.memory.transfer import Imported, export, import_file
 from py_core.showing import one_line, shown
@@ -228,18 +231,21 @@ def export_memory(
 
 @memory_app.command("import")
 def import_memory(
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="What `sonata memory export` or the page wrote.")],
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="What Sonata, ChatGPT or Open WebUI exported.")],
     home: HomeOption = None,
     replacing: Annotated[
         bool, typer.Option("--replace", help="Delete what is here first. Without it the newer of two stays.")
     ] = False,
     yes: YesOption = False,
 ) -> None:
-    """Read everything learned from a file. Other models learn what was taught when they are used."""
+    """Read everything learned from a file, or chats. Other models learn what was taught when they are used."""
     data = source.read_bytes()
 
-    async def run() -> Imported | None:
+    async def run() -> Imported | ImportedChats | None:
         async with opened_memory(home) as memory:
+            chats = await import_chats(memory.sessions, data, "replace" if replacing else "merge")
+            if chats is not None:
+                return chats
             what = ", ".join(_stored(await counts(memory.store))) or "nothing"
             if replacing and not agreed(yes, f"Delete everything in {memory.store.place} first ({what})?"):
                 return None
@@ -255,9 +261,22 @@ def import_memory(
             return await with_passphrase(opens, f"the file {source}")
 
     done = asyncio.run(run())
-    if done is not None:
+    if isinstance(done, ImportedChats):
+        say(_told_chats(done, source))
+    elif done is not None:
         unread = f" {done.left_out:,} could not be read and were left out." if done.left_out else ""
         say(f"{done.written:,} records were taken over from {source}.{unread}")
+
+
+def _told_chats(done: ImportedChats, source: Path) -> str:
+    came = f"{counted(SESSION, done.chats)} with {counted(TURN, done.messages)} came from {source}."
+    told = [came if done.chats else f"{source} has nothing new."]
+    if done.left_out:
+        what = "pictures, files, tool calls and thoughts are not imported"
+        told.append(f"Left out, in whole or in part: {counted(TURN, done.left_out)} ({what}).")
+    if done.unread:
+        told.append(f"Could not be read: {counted(SESSION, done.unread)}.")
+    return " ".join(told)
 
 
 def _stored(numbers: Mapping[str, int]) -> list[str]:

@@ -1,8 +1,9 @@
-"""A conversation as a file: Markdown to read, JSON with everything."""
+"""A conversation as a file: Markdown to read, JSON with everything. chat_files.py reads both."""
 
 from __future__ import annotations
 
 import json
+import re
 import time
 
 from py_core.memory.branches import Branches
@@ -11,15 +12,23 @@ from py_core.memory.sessions import Session
 FORMAT, VERSION = "sonata-conversation", 1
 SPEAKERS = {"user": "You", "assistant": "Sonata"}
 UNTITLED = "Untitled"
+SPEAKER_LINE = re.compile(rf"^(\*\*(?:{'|'.join(SPEAKERS.values())})\*\*) *$", re.MULTILINE)
+"""In a message such a line gets a space at its end, which Markdown does not show: it begins no message."""
 
 
 def as_markdown(session: Session, branches: Branches) -> str:
     """What is shown of it: title, time, and each message below who said it. Answers are Markdown already."""
-    begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.created))
-    parts = [f"# {one_line(session.title) or UNTITLED}", f"*{begun}*"]
+    parts = list(heading(session))
     for turn in branches.path():
-        parts += [f"**{SPEAKERS.get(turn.role, turn.role)}**", turn.content.strip()]
+        content = SPEAKER_LINE.sub(lambda line: f"{line[0]} ", turn.content.strip())
+        parts += [f"**{SPEAKERS.get(turn.role, turn.role)}**", content]
     return "\n\n".join(parts) + "\n"
+
+
+def heading(session: Session) -> tuple[str, str]:
+    """Its title and its time, as the Markdown begins."""
+    begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.created))
+    return f"# {one_line(session.title) or UNTITLED}", f"*{begun}*"
 
 
 def as_json(session: Session, branches: Branches) -> str:

@@ -21,6 +21,7 @@ from py_core.memory.errors import StoreError
 from py_core.memory.files import KIND, Passage, StoredFile
 from py_core.memory.memory import Memory
 from py_core.memory.rows import Change
+from py_core.memory.text_search import fold
 from py_core.passages.chunks import Chunk, chunks_of, kind_of, place_of_all
 from py_core.passages.search import Found, PassageIndex
 from py_core.routing.embedder import Embedder, EmbedderError
@@ -323,8 +324,8 @@ def _whole(opened: _Open, count: CountTokens, room: int) -> Material | None:
 
 
 def _is_about_files(question: str, opened: _Open) -> bool:
-    folded = question.casefold()
-    return any(word in folded for word in (*_WHOLE_WORDS, *(file.stored.name.casefold() for file in opened.files)))
+    folded = fold(question)
+    return any(word in folded for word in (*_WHOLE_WORDS, *(fold(file.stored.name) for file in opened.files)))
 
 
 def _passages(opened: _Open, found: Sequence[Found], by_words: bool, count: CountTokens, room: int) -> Material | None:

@@ -6,6 +6,7 @@ web/memory/client.js calls its methods with JSON. Times are seconds since 1970.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from typing import Any, Literal
 
 import numpy as np
@@ -218,8 +219,14 @@ class MemoryApi(ConversationApi):
     async def import_file(
         self, data: bytes, mode: Literal["merge", "replace"], passphrase: str | None
     ) -> dict[str, int]:
+        """{written, leftOut}, as Imported; of a file of chats {chats, messages, leftOut, unread}, as ImportedChats."""
+        from app.chat_files import import_chats  # late, as in app/services.py
+
         self._refuse_locked()
         await self._memory.writer.flush()
+        chats = await import_chats(self._memory.sessions, data, mode)
+        if chats is not None:
+            return {"leftOut" if name == "left_out" else name: value for name, value in asdict(chats).items()}
         imported = await import_file(self._memory.store, data, mode, passphrase or None)
         await self._read_again()
         return {"written": imported.written, "leftOut": imported.left_out}

@@ -86,8 +86,9 @@ def create_app(dist: Path, routes: Sequence[BaseRoute] = (), names: Sequence[str
 def server_config(app: Starlette, limits: Limits = LIMITS) -> uvicorn.Config:
     protocol: Any = partial(GuardedProtocol, limits=limits)
     return uvicorn.Config(
-        app, http=protocol, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off"
-    )
+        app, http=protocol, ws="none", log_level="warning", access_log=False, timeout_graceful_shutdown=1,
+        lifespan="off",
+    )  # fmt: skip
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
+import h11
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -22,6 +24,8 @@ class Limits:
     head_seconds: float = 10.0
     """From the opening of a connection, or the first byte of a later request, to the end of the request's head.
     A browser sends it at once; one that opens connections in advance opens them again."""
+    last_seconds: float = 2.0
+    """What is sent after the last status of a connection is read, and thrown away, for so long."""
     per_address: int = 64
     """Connections. A browser has six to a site, in each of its profiles."""
     in_all: int = 512
@@ -29,15 +33,27 @@ class Limits:
 
 
 LIMITS = Limits()
+SENTENCES = {
+    HTTPStatus.BAD_REQUEST: "This is no HTTP request: look at what was sent.",
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "The head of the request is too long: 64 kB is the most.",
+    HTTPStatus.NOT_IMPLEMENTED: "This server reads bodies of requests in chunks or of a known length, and no others.",
+}
+"""Of a request that cannot be read."""
 
 
 class GuardedProtocol(H11Protocol):
-    """HTTP/1.1 that ends connections beyond the limits, with a sentence where the other side has begun to speak."""
+    """HTTP/1.1 that ends connections beyond the limits, with a sentence if the other side has begun to speak.
+
+    A request that is none, or ends early, gets a status if it has no answer yet, and nothing of its connection is read
+    any more. An answer that is under way is sent to its end: a second status would be read as a part of it.
+    """
 
     def __init__(self, *given: Any, limits: Limits, **named: Any) -> None:
         super().__init__(*given, **named)
         self._limits = limits
         self._late: asyncio.TimerHandle | None = None
+        self._is_over = False  # no more is read
+        self._has_eof = False  # the other side sends no more
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -45,31 +61,65 @@ class GuardedProtocol(H11Protocol):
         address, _ = self.client or ("", 0)
         from_there = sum(host == address for host, _ in clients)
         if from_there > self._limits.per_address or len(self.connections) > self._limits.in_all:
-            self._refuse(
+            self._say(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "There are too many connections to this server: close some of them, then try again.",
             )
+            self.transport.close()
             return
         self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.transport.is_closing():
+        if self._is_over:
             return
-        if self.cycle is not None and not self.cycle.response_complete:
+        super().data_received(data)
+        if self._is_over or self.transport.is_closing():
+            return
+        if self._is_answering:
             self._stop_waiting()
         elif self._late is None:
             self._wait_for_head()
 
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Whether the connection stays: until what was asked before is answered."""
+        self._has_eof = True
+        if self._is_over:
+            return self._is_answering
+        if self._is_answering and self.conn.their_state is not h11.SEND_BODY:
+            return True
+        if self._is_answering or self.conn.trailing_data[0]:
+            self._end(HTTPStatus.BAD_REQUEST, "The request ended early: send it again.")
+        return self._is_answering
+
+    def send_400_response(self, msg: str) -> None:
+        """Called while the error of the parser is handled."""
+        error = sys.exception()
+        status = HTTPStatus(error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400)
+        self._end(status, SENTENCES.get(status, SENTENCES[HTTPStatus.BAD_REQUEST]))
+
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if not self.transport.is_closing() and self.conn.trailing_data[0] and self._late is None:
+        if self.transport.is_closing() or self._is_answering:
+            return
+        if self._is_over:
+            self._close_soon()
+        elif self._has_eof:
+            if self.conn.trailing_data[0]:
+                self._end(HTTPStatus.BAD_REQUEST, "The request ended early: send it again.")
+            else:
+                self.transport.close()
+        elif self.conn.trailing_data[0] and self._late is None:
             self._unset_keepalive_if_required()  # the next request has begun
             self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         super().connection_lost(exc)
+
+    @property
+    def _is_answering(self) -> bool:
+        cycle = self.cycle
+        return cycle is not None and not (cycle.response_complete or cycle.disconnected)
 
     def _wait_for_head(self) -> None:
         self._late = self.loop.call_later(self._limits.head_seconds, self._head_is_late)
@@ -80,18 +130,40 @@ class GuardedProtocol(H11Protocol):
             self._late = None
 
     def _head_is_late(self) -> None:
+        self._late = None
         if self.transport.is_closing():
             return
         if self.conn.trailing_data[0]:
-            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The request did not arrive in time: send it at once.")
+            self._end(HTTPStatus.REQUEST_TIMEOUT, "The request did not arrive in time: send it at once.")
         else:
             self.transport.close()
 
-    def _refuse(self, status: HTTPStatus, sentence: str) -> None:
+    def _end(self, status: HTTPStatus, sentence: str) -> None:
+        """Read no more. The last request gets a status if no answer to it has begun."""
+        self._is_over = True
+        self._stop_waiting()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            if self._is_answering:
+                self.cycle.disconnected = True  # what it says now goes nowhere
+                self.cycle.message_event.set()
+            self._say(status, sentence)
+        if not self._is_answering:
+            self._close_soon()
+
+    def _close_soon(self) -> None:
+        """Not at once: if there is more to read, the other side's system would throw away what was sent to it."""
+        self._unset_keepalive_if_required()
+        if self._has_eof or not self.transport.can_write_eof():
+            self.transport.close()
+        else:
+            self.flow.resume_reading()
+            self.transport.write_eof()
+            self._late = self.loop.call_later(self._limits.last_seconds, self.transport.close)
+
+    def _say(self, status: HTTPStatus, sentence: str) -> None:
         body = f"{sentence}\n".encode()
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
         self.transport.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
-        self.transport.close()
 
 
 class KnownNames:

@@ -69,3 +69,7 @@ MAX_ADAPTER_PATTERNS = 2_000
 """Llama 3.1 405B has 882 linears."""
 MAX_ADAPTER_SCALE = 1e4
 """alpha / rank is 1 or 2 in most, and seldom over 16."""
+
+# Chats that other programs export
+MAX_CHATS_BYTES = 256 << 20
+"""Of JSON, unpacked: what people wrote of theirs has 30 to 200 MB."""

@@ -42,10 +42,14 @@ NATIVE_ONLY = (
     "py_core/tokenizers/template_renderer_wasmtime.py",
 )
 """Parts of the sources that the page never runs."""
-UNCOMPILED = "py_core/tools/__pycache__/"
-"""The exact tools, which the page imports for a message that is for one, come without bytecode: it is 2.5 times their
-size, and to compile them takes the page 0.3 s once."""
-COMPILED = f"{UNCOMPILED}first_look."
+UNCOMPILED = (
+    "py_core/tools/__pycache__/",
+    *(f"app/__pycache__/{name}." for name in ("adapter_views", "chat_files", "learning_history", "lesson_story")),
+    "app/__pycache__/policy_words.",
+)
+"""The exact tools, which the page imports for a message that is for one, and what it imports when a panel asks for it
+come without bytecode: it is 2.5 times their size, and to compile the tools takes the page 0.3 s once."""
+COMPILED = "py_core/tools/__pycache__/first_look."
 """Except what looks at each message."""
 SOURCE_SUFFIXES = {".py", ".wgsl", ".toml", ".json", ".txt", ".jinja", ".safetensors"}
 NOT_RUN = (".a", ".c", ".h", ".md", ".pxd", ".pyi", ".pyx", ".rst", "/RECORD")

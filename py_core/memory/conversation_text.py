@@ -15,7 +15,7 @@ from py_core.memory.conversation_list import ConversationList
 from py_core.memory.conversation_parts import ConversationParts
 from py_core.memory.records import Record
 from py_core.memory.store import Store
-from py_core.memory.text_search import find, fold, terms_of
+from py_core.memory.text_search import FOLDING, find, fold, terms_of
 
 BETWEEN = "\0"
 """Between two messages of a conversation's text: no term contains it."""
@@ -38,7 +38,7 @@ class Text:
     folded: str
 
     def dump(self) -> bytes:
-        head = json.dumps([self.version, [turn.rpartition("/")[2] for turn in self.turns]])
+        head = json.dumps([FOLDING, self.version, [turn.rpartition("/")[2] for turn in self.turns]])
         return f"{head}\n{self.folded}".encode("utf-8", "surrogatepass")
 
 
@@ -85,7 +85,9 @@ class ConversationText(ConversationParts[Text]):
     def _read(self, id: str, data: bytes) -> Text | None:
         try:
             head, _, folded = data.decode("utf-8", "surrogatepass").partition("\n")
-            version, numbers = json.loads(head)
+            folding, version, numbers = json.loads(head)
+            if folding != FOLDING:
+                return None
             return Text(int(version), [f"{id}/{number}" for number in numbers], folded)
         except (ValueError, TypeError):
             return None

@@ -37,7 +37,10 @@ SENTENCES: dict[Reason, str] = {
     "conflict": "Another tab or program changed the same item at the same time. Try again.",
     "locked": "A passphrase protects the memory. Type the passphrase to open it.",
     "passphrase": "Wrong passphrase. Try again.",
-    "file": "Sonata did not export this file. Choose another file. Nothing was changed.",
+    "file": (
+        "This is no export of Sonata, ChatGPT or Open WebUI, or a damaged one. Choose another file. "
+        "Nothing was changed."
+    ),
     "record": "The memory cannot store this item.",
     "compacting": "The memory's files may still hold what was there before. Sonata tries again at the next start.",
     "room": "There is not enough space for this. Free some space, then try again. Nothing was changed.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from py_core.memory.trajectories import KIND as TRAJECTORY
 from py_core.memory.transaction import Transaction
 from py_core.memory.write_batch import BatchedWriter
 
-__all__ = ["KIND", "TURN", "Branches", "Place", "Session", "Sessions", "Turn"]
+__all__ = ["KIND", "TURN", "Branches", "Merged", "Place", "Session", "Sessions", "Turn"]
 
 KIND, TURN = "session", "turn"
 
@@ -51,6 +51,16 @@ class Session:
     said: float = 0.0
     created: float = 0.0
     updated: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """conversations: how many are new or have new turns. turns: how many are new. unfit: conversations that cannot be
+    stored."""
+
+    conversations: int
+    turns: int
+    unfit: int
 
 
 class Sessions:
@@ -162,6 +172,44 @@ class Sessions:
                 transaction.expect(*record.key, 0)
                 transaction.put(record)
 
+    async def merge(self, given: Iterable[tuple[Session, Sequence[Turn]]]) -> Merged:
+        """Take in conversations of elsewhere, each with its turns, earlier ones first, in one transaction.
+
+        A conversation that is here keeps what it has and gets the turns that it lacks. A turn that says the same behind
+        the same turn is not lacking. Raises StoreError.
+        """
+        given = list(given)
+        here = {record.id: record for record in await self._store.get_many([(KIND, one.id) for one, _ in given])}
+        known = dict[str, tuple[Session, list[Turn]]]()
+        transaction, grown, new, unfit = Transaction(), set[str](), 0, 0
+        for one, said in given:
+            session, turns = known.get(one.id) or (one, [])
+            if one.id in here and one.id not in known:
+                session, turns = _session(here[one.id]), (await self.branches(one.id)).turns
+            lacking, places = _lacking(session, turns, said)
+            if not lacking:
+                continue
+            leaf = session.leaf
+            if not turns:
+                leaf = lacking[-1].number if one.leaf is None else places.get(one.leaf, lacking[-1].number)
+            session = replace(
+                session, turns=lacking[-1].number + 1, leaf=leaf, said=max(session.said, one.said),
+                updated=self._store.clock(),
+            )  # fmt: skip
+            records = [_record(session), *(_turn_record(one.id, turn) for turn in lacking)]
+            if any(self._store.problem_of(record) for record in records):
+                unfit += 1
+                continue
+            for record in records:
+                version = here[record.id].version if record.kind == KIND and record.id in here else 0
+                transaction.expect(*record.key, version)
+                transaction.put(record)
+            known[one.id] = session, [*turns, *lacking]
+            grown.add(one.id)
+            new += len(lacking)
+        await self._store.commit(transaction)
+        return Merged(len(grown), new, unfit)
+
     async def _added(
         self, session: Session, first: int, turns: Sequence[Turn], after: Place, changes: Mapping[str, Any]
     ) -> Writes:
@@ -201,6 +249,26 @@ class Sessions:
             keys = await self._store.keys_starting_with(TURN, f"{id}/")
             first = max((_number(key[1]) + 1 for key in keys), default=0)
         raise StoreError("conflict")
+
+
+def _lacking(
+    session: Session, turns: Sequence[Turn], said: Sequence[Turn]
+) -> tuple[list[Turn], dict[int | None, int | None]]:
+    """The turns of `said` that are not among `turns`, with numbers of the session; and which number each of `said` has
+    there."""
+    alike = dict[tuple[int | None, str, str], list[int]]()
+    for turn in turns:
+        alike.setdefault((turn.after, turn.role, turn.content.strip()), []).append(turn.number)
+    first = max([session.turns if turns else 0, *(turn.number + 1 for turn in turns)])
+    places, lacking = dict[int | None, int | None]({None: None}), list[Turn]()
+    for turn in said:
+        after = places[turn.after]
+        if same := alike.get((after, turn.role, turn.content.strip())):
+            places[turn.number] = same.pop(0)
+        else:
+            places[turn.number] = first + len(lacking)
+            lacking.append(replace(turn, number=first + len(lacking), after=after))
+    return lacking, places
 
 
 def _turn_id(session: str, number: int) -> str:

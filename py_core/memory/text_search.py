@@ -1,4 +1,4 @@
-"""Words in texts, whatever their case and accents.
+"""Words in texts, whatever their case, accents, apostrophes, hyphens and dashes.
 
 A term is found where a word begins ("cod" finds "Coding"); in writing without spaces, such as Chinese, anywhere.
 """
@@ -11,7 +11,15 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-_AROUND_WORDS = "\"'.,;:!?()[]\u2018\u2019\u201c\u201d"
+FOLDING = 2
+"""The version of `fold`: texts that were folded by another one are folded again."""
+_AROUND_WORDS = "\"'.,;:!?()[]\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a"
+_APOSTROPHES = "`\u00b4\u02b9\u02bb\u02bc\u02bd\u02c8\u02ca\u02cb\u055a\u05f3\u2018\u2019\u201a\u201b\u2032\u2035\ua78c"
+_LIKE_ASCII = {
+    **dict.fromkeys(_APOSTROPHES, "'"),
+    **dict.fromkeys("\u02d7\u2043\u2212", "-"),
+    **dict.fromkeys("\u2044\u2215", "/"),  # the first is in what becomes of \u00bd
+}
 SNIPPET = 160  # characters of a message that are shown around a match
 BEFORE_MATCH = 40
 _UNSPACED = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x2E80, 0x30FF), (0x3400, 0x9FFF), (0xF900, 0xFAFF))
@@ -22,23 +30,32 @@ class _Folding(dict[int, str]):
     """For str.translate: what becomes of each code point. Filled as characters are met."""
 
     def __missing__(self, code: int) -> str:
-        parts = unicodedata.normalize("NFKD", chr(code).casefold())
-        self[code] = folded = "".join(part for part in parts if not unicodedata.combining(part))
+        character = chr(code)
+        parts = _LIKE_ASCII.get(character) or unicodedata.normalize("NFKD", character.casefold())
+        self[code] = folded = "".join(map(_folded, parts))
         return folded
+
+
+def _folded(part: str) -> str:
+    """Of a character that is decomposed: soft hyphens and what else is not seen (Cf), and accents, become nothing."""
+    category = unicodedata.category(part)
+    if category == "Cf" or unicodedata.combining(part):
+        return ""
+    return "-" if category == "Pd" else _LIKE_ASCII.get(part, part)
 
 
 _FOLDING = _Folding()
 
 
 def fold(text: str) -> str:
-    """The text without case and accents: "Über" and "uber" are the same."""
-    return text.lower() if text.isascii() else text.translate(_FOLDING)
+    """The text without case, accents and soft hyphens, with one kind of apostrophe and one of hyphens and dashes."""
+    return text.lower().replace("`", "'") if text.isascii() else text.translate(_FOLDING)
 
 
 def terms_of(query: str) -> list[str]:
     """The terms of a query: its folded words without punctuation around them."""
     folded = (fold(word) for word in query.split())
-    return list(dict.fromkeys(word.strip(_AROUND_WORDS) or word for word in folded))
+    return list(dict.fromkeys(word.strip(_AROUND_WORDS) or word for word in folded if word))
 
 
 def find(term: str, folded: str, start: int = 0) -> int:

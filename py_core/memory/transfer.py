@@ -31,6 +31,7 @@ from py_core.memory.sessions import TURN
 from py_core.memory.store import Store
 
 FORMAT, VERSION = "sonata-memory", 1
+BEGINNING = f'{{"format": "{FORMAT}"'.encode()
 LONGEST_FIRST_LINE = 10_000
 
 

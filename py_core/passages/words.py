@@ -13,7 +13,7 @@ from py_core.memory.text_search import fold
 
 K1, B = 1.2, 0.75
 """How soon more of the same word counts no more, and how much longer texts count less: the usual values."""
-_RUN = re.compile(r"\w+(?:[-./:,'\u2019]\w+)*")
+_RUN = re.compile(r"\w+(?:[-./:,']\w+)*")
 _PART = re.compile(r"\w+")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _FUNCTION_WORDS = """

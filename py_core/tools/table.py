@@ -14,6 +14,7 @@ from functools import cached_property
 from io import StringIO
 from itertools import islice
 
+from py_core.memory.text_search import fold
 from py_core.tools.number_text import plain_digits, shape_of
 
 _DELIMITERS = "\t;|,"
@@ -43,11 +44,8 @@ _DATES = (
 
 def folded(text: str) -> str:
     """In lower case, without accents; ä is ae and ß is ss."""
-    if text.isascii():
-        return text.lower()
     text = unicodedata.normalize("NFC", text).casefold()
-    text = text.replace("ä", "ae").replace("ö", "oe").replace("ü", "ue")
-    return "".join(each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each))
+    return fold(text.replace("ä", "ae").replace("ö", "oe").replace("ü", "ue"))
 
 
 @dataclass(frozen=True)

@@ -83,9 +83,9 @@ READ = """async ([source, selector, way]) => {
 }"""
 # From when Python is there until the last byte of the model was read, and until the page is ready.
 NOTE_TIMES = """async () => {
-  const { Engine } = await import('/engine/engine.js');
-  const start = Engine.prototype.start;
-  Engine.prototype.start = async function (options, onProgress, ...rest) {
+  const { prototype } = sonata.engine.constructor;  // that of the bundle: engine.js by itself has another
+  const { start } = prototype;
+  prototype.start = async function (options, onProgress, ...rest) {
     const times = (globalThis.loadTimes = {});
     const info = await start.call(this, options, (progress) => {
       if (progress.complete) times[progress.stage] ??= performance.now();

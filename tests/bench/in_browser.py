@@ -150,10 +150,10 @@ class SonataTab:
         `load_ms`: Python's start included, as far as a first token. `load_after_python_ms`: from when Python was there.
         """
         self.page.evaluate("""async () => {
-            const { Engine } = await import('/engine/engine.js');
-            const start = Engine.prototype.start;
-            Engine.prototype.start = function (options, onProgress, ...rest) {
-                Engine.prototype.start = start;
+            const { prototype } = sonata.engine.constructor;  // that of the bundle: engine.js by itself has another
+            const { start } = prototype;
+            prototype.start = function (options, onProgress, ...rest) {
+                prototype.start = start;
                 globalThis.loadTimes = { start: performance.now() };
                 const noted = (progress) => {
                     if (progress.stage === 'python') globalThis.loadTimes.python = performance.now();

@@ -12,6 +12,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from app.assistant import SYSTEM_PROMPT
 from app.downloads import default_model_path
@@ -49,10 +50,10 @@ async def measured(options: argparse.Namespace) -> None:
     prompts = 0
     encode_chat = model.encode_chat
 
-    async def counting(given: list[Message]) -> list[int]:
+    async def counting(*given: Any) -> list[int]:
         nonlocal prompts
         prompts += 1
-        return await encode_chat(given)
+        return await encode_chat(*given)
 
     model.encode_chat = counting  # type: ignore[method-assign, assignment]
 

@@ -85,7 +85,7 @@ class Bench:
         found, lists = [], []
         for shape in shapes:
             items = -(-rows // shape.rows)
-            pipeline, grid = builder.matvec(
+            pipeline, grid, _ = builder.matvec(
                 "matvec", matrices[0], matrices[0].parts[0], shape, items, shape.rows, "one", True, None,
                 N=rows, FIRST_ROW=0, Y_STRIDE=rows, Y_OFFSET=0, EPILOGUE=0, LOGITS=False, ADD_BIAS=False, BIAS_AT=0,
                 GELU=False, CAP=0.0,

@@ -1,12 +1,13 @@
 """Takes the screenshots that the manifest names, of the real page and the real model: web/screenshots/*.jpg.
 
-    .venv/bin/python tests/bench/screenshots.py
+    .venv/bin/python tests/bench/screenshots.py [--out FOLDER] [--tokens 160]
 
 Browsers show them when they offer to install the page. They are committed, so that the build needs no browser.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import subprocess
 import sys
@@ -28,12 +29,12 @@ VIEWS = {"wide": (1280, 800, 1), "narrow": (390, 844, 2)}
 """name -> width and height in CSS pixels, and device pixels of each."""
 
 
-async def take(browser: Browser, address: str, name: str) -> Path:
+async def take(browser: Browser, address: str, name: str, out: Path, tokens: int) -> Path:
     width, height, scale = VIEWS[name]
     context = await browser.new_context(viewport={"width": width, "height": height}, device_scale_factor=scale)
     await context.add_init_script("localStorage.setItem('sonata.said-offline', 'yes')")
     page = await context.new_page()
-    await page.goto(f"{address}/?backend=wasm&max_tokens=160")
+    await page.goto(f"{address}/?backend=wasm&max_tokens={tokens}")
     ready = "() => document.documentElement.dataset.state === 'ready'"
     for question in QUESTIONS:
         await page.wait_for_function(ready, timeout=180_000)
@@ -46,29 +47,33 @@ async def take(browser: Browser, address: str, name: str) -> Path:
         await page.wait_for_function(ready, timeout=180_000)
     await page.wait_for_timeout(2000)  # what is drawn and stored last, and the titles
     await page.mouse.move(width / 2, height / 2)
-    path = FOLDER / f"{name}.jpg"
+    path = out / f"{name}.jpg"
     await page.screenshot(path=path, type="jpeg", quality=QUALITY)
     await context.close()
     return path
 
 
-async def take_all(address: str) -> None:
+async def take_all(address: str, out: Path, tokens: int) -> None:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=ensure_chromium(), args=list(CHROMIUM_FLAGS))
         for name in VIEWS:
-            path = await take(browser, address, name)
-            print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1000:.0f} kB")
+            path = await take(browser, address, name, out, tokens)
+            print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
         await browser.close()
 
 
 def main() -> None:
-    FOLDER.mkdir(exist_ok=True)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--out", type=Path, default=FOLDER)
+    parser.add_argument("--tokens", type=int, default=160, help="of an answer at most")
+    options = parser.parse_args()
+    options.out.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "app.server", "--no-open", "--port", "0"]
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     address = next(word for word in server.stdout.readline().split() if word.startswith("http://"))
     try:
-        asyncio.run(take_all(address))
+        asyncio.run(take_all(address, options.out, options.tokens))
     finally:
         server.terminate()
         server.wait(10)

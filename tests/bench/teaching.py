@@ -26,7 +26,7 @@ from app.shipped_gate import shipped_gate
 from py_core.learning.gate import CANDIDATES
 from py_core.learning.teaching import flipped, lesson_of
 
-FACTS = Path(__file__).resolve().parents[2] / "app" / "training" / "facts"
+FACTS = Path(__file__).resolve().parents[2] / "app" / "facts"
 
 
 async def main() -> None:

@@ -213,6 +213,88 @@ def test_an_answer_that_takes_long_is_not_ended(hasty):
     assert everything(asked).endswith(b"at last")
 
 
+GET = b"GET /a.js HTTP/1.1\r\nHost: localhost\r\n"
+CHUNKED = GET.replace(b"GET", b"POST") + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def answers(said: bytes) -> list[tuple[int, bytes]]:
+    """The status and the body of each answer that a connection brought, which has nothing else."""
+    found = []
+    while said:
+        head, _, said = said.partition(b"\r\n\r\n")
+        first, *lines = head.split(b"\r\n")
+        (length,) = (int(line[15:]) for line in lines if line.lower().startswith(b"content-length:"))
+        found.append((int(first.removeprefix(b"HTTP/1.1 ")[:3]), said[:length]))
+        said = said[length:]
+    return found
+
+
+def test_requests_in_a_row_are_answered_in_their_order_however_long_one_takes(hasty):
+    asked = hasty.connect(b"%b\r\n%b\r\n%bConnection: close\r\n\r\n" % (GET, GET.replace(b"a.js", b"held"), GET))
+    assert hasty.begun.wait(60)
+    assert everything(hasty.connect()) == b""  # so much time has passed
+    hasty.release.set()
+    assert [body for _, body in answers(everything(asked))] == [b"content of a.js", b"at last", b"content of a.js"]
+
+
+@pytest.fixture(scope="module")
+def patient(small_site: Path) -> Iterator[Running]:
+    with limited(small_site, Limits()) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("sent", "statuses"),
+    [
+        (GET + b"\r\n" + GET + b"\r\n", [200, 200]),
+        (GET + b"\r\n" + GET, [200, 400]),
+        (GET + b"\r\nNONSENSE\r\n\r\n" + GET, [200, 400]),
+        (CHUNKED + b"5\r\nhello\r\n0\r\n\r\n" + GET + b"\r\n", [405, 200]),
+        (CHUNKED.replace(b"POST /a.js", b"GET /held") + b"5\r\nhel", [400]),
+        (CHUNKED + b"broken\r\nhello\r\n", [400]),
+        (CHUNKED + b"-5\r\nhello\r\n" + b"x" * 1_000_000, [400]),
+        (CHUNKED + b"5\r\nhello much\r\n", [400]),
+        (GET.replace(b"a.js", b"held") + b"Content-Length: 10\r\n\r\nhello", [400]),
+        (GET + b"Content-Length: many\r\n\r\n", [400]),
+        (GET + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n", [400]),
+        (GET + b"Transfer-Encoding: gzip\r\n\r\n", [501]),
+        (GET + b"X: " + b"x" * 1_000_000 + b"\r\n\r\n", [431]),
+        (GET + b"X: 1\r\n" * 50_000 + b"\r\n", [431]),
+        (b"GET /" + b"a" * 1_000_000, [431]),
+        (b"GET /a.js HTTP/1.1\r\n\r\n", [400]),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", [421, 400]),
+        (b"\x16\x03\x01\x02\x00\x01\x00", [400]),
+        (GET + b"Connection: upgrade\r\nUpgrade: websocket\r\n\r\n", [200]),
+        (b"CONNECT a:1 HTTP/1.1\r\nHost: localhost\r\n\r\n", [404]),
+    ],
+)
+def test_what_is_no_request_gets_a_status_and_ends_the_connection(patient, capfd, sent, statuses):
+    opened = patient.connect(sent)
+    opened.shutdown(socket.SHUT_WR)
+    assert [status for status, _ in answers(everything(opened))] == statuses
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "after", [b"broken\r\n", b"5\r\nhello much\r\n", b"x" * 1_000_000], ids=["size", "chunk", "flood"]
+)
+def test_a_body_that_breaks_after_the_answer_adds_nothing_to_it(patient, capfd, after):
+    opened = patient.connect(CHUNKED)
+    said = opened.recv(12)
+    opened.sendall(after)
+    assert [status for status, _ in answers(said + everything(opened))] == [405]
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_body_that_breaks_while_the_answer_is_made_gets_one_status(small_site, capfd):
+    with limited(small_site, Limits()) as running:
+        asked = running.connect(CHUNKED.replace(b"POST /a.js", b"GET /held"))
+        assert running.begun.wait(60)
+        asked.sendall(b"broken\r\n")
+        assert [status for status, _ in answers(everything(asked))] == [400]
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_more_connections_than_the_limit_are_refused_with_a_sentence_until_one_ends(small_site):
     with limited(small_site, Limits(per_address=3)) as running:
         first, *others = [running.connect() for _ in range(3)]

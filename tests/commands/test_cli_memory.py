@@ -223,9 +223,20 @@ def test_import_replaces_everything_only_when_agreed(home: Path, tmp_path: Path)
     assert listed(home, "--all") == []
 
 
+def test_chats_of_another_program_are_imported_and_what_came_in_is_told(home: Path) -> None:
+    file = Path(__file__).parents[1] / "conversation/exports/chatgpt.json"
+    command = ("memory", "import", file, "--home", home)
+    told = printed(sonata(*command))
+    assert f"2 conversations with 7 messages came from {file}." in told
+    assert "Left out, in whole or in part: 6 messages (pictures" in told
+    assert "has nothing new" in printed(sonata(*command))
+    assert_sentence(sonata(*command, "--replace", "--yes"), "only chats", "--replace")
+    assert len(listed(home, "--all")) == 3
+
+
 def test_a_file_that_is_no_export_changes_nothing(home: Path, tmp_path: Path) -> None:
     (tmp_path / "foreign").write_text("hello")
-    assert_sentence(sonata("memory", "import", tmp_path / "foreign", "--home", home), "did not export")
+    assert_sentence(sonata("memory", "import", tmp_path / "foreign", "--home", home), "no export of Sonata")
     assert_sentence(sonata("memory", "import", tmp_path / "missing", "--home", home), "missing")
     assert len(listed(home, "--all")) == 3
 

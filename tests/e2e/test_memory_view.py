@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -431,13 +432,23 @@ async def test_export_delete_all_and_import_with_a_passphrase(chat: MemoryPage, 
     await expect(chat.chip.locator("summary")).to_have_text(re.compile("^Optimizer"))
 
 
-async def test_a_foreign_file_is_refused_with_a_sentence(chat: MemoryPage, tmp_path: Path) -> None:
+async def test_a_foreign_file_is_refused_with_a_sentence_and_chats_of_elsewhere_come_in(
+    chat: MemoryPage, tmp_path: Path
+) -> None:
     foreign = tmp_path / "notes.txt"
     foreign.write_text("not an export")
     await chat.show("Storage")
     await chat.panel.get_by_label("Exported file").set_input_files(foreign)
     await chat.button("Import").click()
-    await expect(chat.panel.get_by_role("alert").filter(has_text="Sonata did not export this file")).to_be_visible()
+    await expect(chat.panel.get_by_role("alert").filter(has_text="This is no export of Sonata")).to_be_visible()
+    archive = tmp_path / "export.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
+        made.write(Path(__file__).parents[1] / "conversation/exports/chatgpt.json", "conversations.json")
+    await chat.panel.get_by_label("Exported file").set_input_files(archive)
+    await chat.button("Import").click()
+    told = chat.panel.get_by_role("status").filter(has_text="Imported 2 conversations with 7 messages.")
+    await expect(told).to_contain_text("6 messages were left out, in whole or in part")
+    await expect(chat.page.get_by_role("link", name="Watering plan")).to_be_visible()
 
 
 DAMAGE = """() => new Promise((resolve, reject) => {

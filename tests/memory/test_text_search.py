@@ -15,7 +15,7 @@ from py_core.memory.memory import Memory
 from py_core.memory.rows import Row
 from py_core.memory.sessions import TURN, Turn
 from py_core.memory.store import Store
-from py_core.memory.text_search import fold, has_all, snippet, terms_of
+from py_core.memory.text_search import FOLDING, fold, has_all, snippet, terms_of
 from py_core.memory.transfer import export, import_file
 
 CHATS = {
@@ -97,7 +97,7 @@ def reads_of_turns(store: Store) -> list[str]:
     return read
 
 
-async def test_a_search_after_a_restart_reads_no_message_again(lasting: Place) -> None:
+async def test_a_search_after_a_restart_reads_no_message_again(lasting: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     memory, ids = await started(await lasting.open())
     assert len(await memory.text.search("algarve")) == 1
     await memory.background.settled()
@@ -108,6 +108,11 @@ async def test_a_search_after_a_restart_reads_no_message_again(lasting: Place) -
     await again.sessions.edit(ids["A bug"], title="A crash")
     await again.text.search("algarve")
     assert f"{ids['A bug']}/000001" in read  # of what has changed
+    monkeypatch.setattr("py_core.memory.conversation_text.FOLDING", FOLDING + 1)
+    newer = await Memory.open(await lasting.open())
+    read = reads_of_turns(newer.store)
+    assert len(await newer.text.search("algarve")) == 1
+    assert f"{ids['Holidays']}/000001" in read  # what another version folded
 
 
 async def test_the_text_of_a_conversation_that_was_left_is_kept_before_anybody_searches(store: Store) -> None:
@@ -170,6 +175,14 @@ async def test_a_search_follows_what_another_program_writes(lasting: Place) -> N
         ("straße, Straße", "strasse", "[straße], [Straße]"),
         ("a ﬁne day", "fine", "a [ﬁne] day"),
         ("no match here", "zebra", "no match here"),
+        ("I don\u2019t know", "don't", "I [don\u2019t] know"),
+        ("I dont, I don't", "„don`t“", "I dont, I [don't]"),
+        ("O\u02bcBrien and o'brien", "O\u2018BRIEN", "[O\u02bcBrien] and [o'brien]"),
+        pytest.param(
+            "an e\u2011mail, 1990\u201395", "E-mail 1990\u221295", "an [e\u2011mail], [1990\u201395]", id="dashes"
+        ),
+        ("Donau\u00addampf\u00adschiff", "donaudampf \u00ad", "[Donau\u00addampf]\u00adschiff"),
+        ("½ cup", "1/2", "[½] cup"),
         ("line\n\nbreaks  and a tab\there", "tab", "line breaks and a [tab] here"),
     ],
 )

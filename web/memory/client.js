@@ -205,7 +205,7 @@ export class Memory {
   /** @param {string|null} passphrase of the file alone @returns {Promise<Uint8Array>} */
   exportFile(passphrase = null) { return this.#ask('export_file', passphrase); }
 
-  /** @param {Uint8Array} data @param {'merge'|'replace'} mode @returns {Promise<{written: number, leftOut: number}>} items; left out is what could not be read */
+  /** @param {Uint8Array} data @param {'merge'|'replace'} mode @returns {Promise<{written: number, leftOut: number}|{chats: number, messages: number, leftOut: number, unread: number}>} items; left out is what could not be read. Of chats: see import_file in app/memory_api.py */
   importFile(data, mode, passphrase = null) { return this.#call('import_file', [mode, passphrase], data); }
 
   /** Delete the items that cannot be read. @returns {Promise<number>} how many */

@@ -1,7 +1,7 @@
 /** The whole memory to a file, and from one. */
 import { t } from '../i18n/i18n.js';
 import { element } from '../page/dom.js';
-import { formatBytes } from '../page/format.js';
+import { formatBytes, formatNumber } from '../page/format.js';
 import { userError } from '../common/user_error.js';
 import { ask } from '../page/ask.js';
 import { saveFile } from '../page/save_file.js';
@@ -51,6 +51,7 @@ export class ImportSection {
     this.#memory = memory;
     this.#form = new SectionForm(t('stored.import'), () => this.#import());
     Object.assign(this.#file, { type: 'file', required: true });
+    this.#form.add(element('p', 'panel-lead', t('stored.importAbout')));
     this.#mode.append(
       new Option(t('stored.importMerge'), 'merge'),
       new Option(t('stored.importReplace'), 'replace'),
@@ -81,6 +82,7 @@ export class ImportSection {
       const imported = await this.#memory.importFile(new Uint8Array(bytes), mode, this.#passphrase.value || null);
       this.#file.value = '';
       this.#askPassphrase(false);
+      if ('chats' in imported) return toldChats(imported);
       const what = imported.written ? t('stored.imported', { count: imported.written }) : t('stored.nothingNew');
       return what + leftOut(imported.leftOut);
     } catch (error) {
@@ -95,6 +97,18 @@ export class ImportSection {
     if (asked) this.#passphrase.select();
     else this.#passphrase.value = '';
   }
+}
+
+function toldChats({ chats, messages, leftOut: parts, unread }) {
+  const told = [t('stored.nothingNew')];
+  if (chats) told[0] = t('stored.importedChats', { chats: counted('session', chats), messages: counted('turn', messages) });
+  if (parts) told.push(t('stored.partsLeftOut', { count: parts }));
+  if (unread) told.push(t('stored.unreadChats', { count: unread }));
+  return told.join(' ');
+}
+
+function counted(kind, count) {
+  return `${formatNumber(count)} ${t(`kinds.${kind}`, { count })}`;
 }
 
 function leftOut(count) {
