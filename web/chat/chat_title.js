@@ -10,9 +10,12 @@ export class ChatTitle {
     this.show(null);
   }
 
-  /** @param {string|null} title null: nothing was said yet */
-  show(title) {
+  /**
+   * @param {string|null} title null: nothing was said yet
+   * @param {boolean} [isSecret] it is not for the browser's tab, whose title stays in its history
+   */
+  show(title, isSecret = false) {
     this.#heading.textContent = title || t('chat.newChat');
-    document.title = title ? `${title} · Sonata` : 'Sonata';
+    document.title = title && !isSecret ? `${title} · Sonata` : 'Sonata';
   }
 }

@@ -20,10 +20,10 @@ const TOGETHER_MS = 50;
  */
 
 /**
- * `turns`: of all branches; `titled`: whose title it is ('': its first words); `said`: when the last turn came. Of a search
+ * `kept`: whether it is there when the page starts again; `turns`: of all branches; `titled`: whose title it is ('': its first words); `said`: when the last turn came. Of a search
  * also the message that was found, as [text, whether it is a match], and how similar it is.
  * @typedef {{id: string, title: string, turns: number, pinned: boolean, archived: boolean, titled: ''|'model'|'user',
- *   said: number, created: number, updated: number, similarity?: number,
+ *   said: number, created: number, updated: number, kept: boolean, similarity?: number,
  *   snippet?: {role: string, parts: [string, boolean][]}|null}} StoredConversation
  */
 
@@ -122,7 +122,7 @@ export class Memory {
   /** Read what a search looks at: the first one does not wait for it. */
   prepareSearch() { return this.#ask('prepare_search'); }
 
-  /** @returns {Promise<{id: string, title: string, turns: StoredTurn[]}>} the turns that are shown, see `choose` */
+  /** @returns {Promise<{id: string, title: string, turns: StoredTurn[], kept: boolean}>} the turns that are shown, see `choose` */
   conversation(id) { return this.#ask('conversation', id); }
 
   /**

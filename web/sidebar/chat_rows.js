@@ -48,12 +48,17 @@ function rowOf(chat, state) {
   };
   return html`
     <li class="chat-row" data-chat=${chat.id} @contextmenu=${openMenu}>
-      <a class="chat-link" href=${`${location.pathname}${location.search}#chat=${chat.id}`} dir="auto" tabindex=${key} title=${name}
+      <a class="chat-link" href=${addressOf(chat)} dir="auto" tabindex=${key} title=${name}
         aria-current=${state.current === chat.id ? 'page' : nothing}>
         <span class="chat-name">${name}</span>${chat.snippet ? snippetOf(chat.snippet) : nothing}</a>
       <button class="chat-more icon-only" type="button" tabindex=${key} aria-haspopup="menu" aria-expanded="false"
         aria-label=${t('sidebar.menuOf', { title: name })} @click=${openMenu}>${iconOf('ellipsis')}</button>
     </li>`;
+}
+
+/** None of its own if it is gone when the page closes. @param {Chat} chat */
+function addressOf({ id, kept }) {
+  return location.pathname + location.search + (kept ? `#chat=${id}` : '');
 }
 
 function editorOf(chat, state) {
