@@ -151,13 +151,16 @@ listenForEscape(byId('log', HTMLElement), () => asking.stop());
 keepFocus(() => composer.focus());
 addEventListener('pagehide', () => asking.keepQuestions());
 if (matchMedia('(pointer: fine)').matches) composer.focus();
+notices.say('options', options.refused.map(({ said, isWhole, ...of }) => (
+  t(isWhole ? 'problems.noWholeNumber' : 'problems.noSeconds', { said: cut(said), ...of })
+)).join(' ') || null);
 isNoted(MEMORY_NAME).then((isEncrypted) => isEncrypted && session.keep(false)); // until the memory is open, and says so
 if (!await reloadToIsolate()) {
   tellOfVersions(notices, () => worksOffline.siteKept());
   load();
   addEventListener('error', ({ error }) => tellUncaught(error));
   addEventListener('unhandledrejection', ({ reason }) => tellUncaught(reason));
-  lostStorage().then((names) => { lost = names; sayLost(); });
+  lostStorage(tabs).then((names) => { lost = names; sayLost(); });
   takeShared({
     addText: (text) => composer.add(text), addFiles: async (files) => (await attachments).attach(files),
     say: (sentence) => notices.say('shared', sentence),

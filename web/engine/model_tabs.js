@@ -52,6 +52,12 @@ export class ModelTabs {
     this.#beginning = this.#begin();
   }
 
+  /** @returns {Promise<boolean>} whether tabs run one model together, as far as is known */
+  async areTogether() {
+    await this.#beginning;
+    return this.#shares;
+  }
+
   async #begin() {
     const locks = await webLocks();
     const broker = locks && partOf(openBroker), channel = broker && partOf(() => new BroadcastChannel('sonata.model'));
