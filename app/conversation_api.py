@@ -18,6 +18,7 @@ from py_core.memory.memory import Memory
 from py_core.memory.records import Record
 from py_core.memory.text_search import snippet, terms_of
 from py_core.routing.agents import AgentError
+from py_core.showing import is_blank
 
 LEAST_TURN_SIMILARITY = 0.15
 """A single word, such as "coding", is less similar to a message than requests are to each other (docs/decisions.md)."""
@@ -102,7 +103,7 @@ class ConversationApi:
 
     async def rename_conversation(self, id: str, title: str) -> None:
         title = " ".join(title.split())
-        if not title:
+        if is_blank(title):
             raise StoreError("record", "Type a title.")
         await self._memory.sessions.edit(id, title=title[:LONGEST_TITLE], titled="user")
 

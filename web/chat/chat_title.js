@@ -1,4 +1,5 @@
 /** The title of the conversation on the page: in the header, and on the browser's tab. */
+import { isBlank, visible } from '../common/cut.js';
 import { t } from '../i18n/i18n.js';
 
 export class ChatTitle {
@@ -15,7 +16,8 @@ export class ChatTitle {
    * @param {boolean} [isSecret] it is not for the browser's tab, whose title stays in its history
    */
   show(title, isSecret = false) {
-    this.#heading.textContent = title || t('chat.newChat');
-    document.title = title && !isSecret ? `${title} · Sonata` : 'Sonata';
+    const seen = title && !isBlank(title) ? visible(title) : null;
+    this.#heading.textContent = seen ?? t('chat.newChat');
+    document.title = seen && !isSecret ? `${seen} · Sonata` : 'Sonata';
   }
 }

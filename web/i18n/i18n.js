@@ -8,6 +8,7 @@
  * section of keys, each with a sentence in which {name} stands for a value. English is there at once: no key that is
  * pressed meets a page that does not listen yet. Another language is fetched before anything is shown. A test finds what one language says and the other does not.
  */
+import { visible } from '../common/cut.js';
 import { local } from '../common/web_storage.js';
 import { english } from './en.js';
 import { setSentences } from './engine_texts.js';
@@ -78,7 +79,7 @@ export function t(key, values = {}) {
   return sentence.replace(/\{(\w+)\}/g, (whole, name) => {
     const value = values[name];
     if (value === undefined) return whole;
-    return typeof value === 'number' ? value.toLocaleString(language) : value;
+    return typeof value === 'number' ? value.toLocaleString(language) : visible(String(value));
   });
 }
 

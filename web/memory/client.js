@@ -5,6 +5,7 @@
  * those of the store a `reason` ("locked", "passphrase", "file", ...: py_core/memory/errors.py), those of an agent the `field`
  * that is wrong, if it is one. Times are seconds since 1970.
  */
+import { visible } from '../common/cut.js';
 import { told } from '../i18n/engine_texts.js';
 
 /** The agent that answers what suits no other (py_core/routing/agents.py: FALLBACK_ID). */
@@ -59,7 +60,7 @@ export class Memory {
   async info() {
     const info = await this.#ask('info');
     for (const name of ['problem', 'uncompacted', 'suspicion']) info[name] &&= told(info[name]);
-    for (const agent of info.agents) agent.title = told(agent.title);
+    for (const agent of info.agents) agent.title = visible(told(agent.title));
     return info;
   }
 
@@ -140,7 +141,7 @@ export class Memory {
    */
   async agentChoice(chat) {
     const choice = await this.#ask('agent_choice', chat);
-    for (const agent of choice.agents) agent.title = told(agent.title);
+    for (const agent of choice.agents) agent.title = visible(told(agent.title));
     return choice;
   }
 

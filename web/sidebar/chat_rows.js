@@ -2,6 +2,7 @@
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { live } from '../vendor/lit-html/directives/live.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
+import { isBlank, visible } from '../common/cut.js';
 import { iconAddress } from '../common/icon.js';
 import { t } from '../i18n/i18n.js';
 
@@ -32,8 +33,8 @@ export function iconOf(name) {
 }
 
 /** @param {Chat} chat */
-export function nameOf(chat) {
-  return chat.title || t('sidebar.untitled');
+export function nameOf({ title }) {
+  return isBlank(title) ? t('sidebar.untitled') : visible(title);
 }
 
 /** @param {Chat} chat @param {RowState} state */
