@@ -357,9 +357,9 @@ function forget() {
   tell(engine.newChat());
 }
 
-/** @param {string|null} text null: another conversation, of which nothing is known yet @param {boolean} [isSecret] as of ChatTitle */
-function showTitle(text, isSecret = false) {
-  title.show(text, isSecret);
+/** @param {string|null} text null: another conversation, of which nothing is known yet */
+function showTitle(text) {
+  title.show(text);
   showBelongings();
   if (text === null) contextBar.show(null);
   chats.mark();

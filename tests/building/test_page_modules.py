@@ -169,3 +169,35 @@ def test_messages_that_are_none_of_ours_break_no_tab() -> None:
       console.log(JSON.stringify(done));
     """  # fmt: skip
     assert told_by(script) == []
+
+
+def test_a_chat_that_is_gone_when_the_page_closes_stands_apart_and_has_no_address() -> None:
+    script = """
+      const t = (key) => key, currentLanguage = () => 'en', chatInAddress = () => 'one', told = [];
+      const showInAddress = (id) => told.push(id), describe = (error) => error, fromError = (error) => error;
+    """ + source_of("sidebar/groups.js", "chat/stored_chat.js") + """
+      const now = Date.now() / 1000;
+      const chats = [
+        { id: 'a', kept: true, said: now }, { id: 'b', said: now }, { id: 'c', pinned: true, said: 0 },
+      ];
+      told.push(grouped(chats).map(({ key, chats }) => [key, ...chats.map(({ id }) => id)]));
+      let state = 'ready', kept = true;
+      const conversation = async () => ({ turns: [], title: '', kept });
+      const engine = { memory: { info: async () => ({ state }), conversation } };
+      const view = { clear() {}, placeStored() {}, showStored() {} };
+      const page = { onGone() {}, onTitle() {} };
+      const stored = new StoredChat(view, { say() {} }, page), queue = { moveToEnd() {} };
+      const look = async () => { await stored.look(engine, queue); told.push(stored.address); };
+      await look();
+      kept = false;
+      await look();
+      stored.open('two');
+      kept = true;
+      await look();
+      state = 'locked'; // the chat on the page is in the memory that is used meanwhile
+      await look();
+      console.log(JSON.stringify(told));
+    """  # fmt: skip
+    assert told_by(script) == [
+        [["unkept", "b", "c"], ["today", "a"]], "one", "one", None, None, "two", "two", None, None,
+    ]  # fmt: skip

@@ -1,4 +1,7 @@
-/** The title of the conversation on the page: in the header, and on the browser's tab. */
+/**
+ * The title of the conversation on the page, in its header. The browser's tab does not have it: a browser keeps the titles
+ * of pages in its history, some bring that to other machines, and no page can take one back.
+ */
 import { isBlank, visible } from '../common/cut.js';
 import { t } from '../i18n/i18n.js';
 
@@ -11,13 +14,8 @@ export class ChatTitle {
     this.show(null);
   }
 
-  /**
-   * @param {string|null} title null: nothing was said yet
-   * @param {boolean} [isSecret] it is not for the browser's tab, whose title stays in its history
-   */
-  show(title, isSecret = false) {
-    const seen = title && !isBlank(title) ? visible(title) : null;
-    this.#heading.textContent = seen ?? t('chat.newChat');
-    document.title = seen && !isSecret ? `${seen} · Sonata` : 'Sonata';
+  /** @param {string|null} title null: nothing was said yet */
+  show(title) {
+    this.#heading.textContent = title && !isBlank(title) ? visible(title) : t('chat.newChat');
   }
 }

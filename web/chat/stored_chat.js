@@ -32,8 +32,8 @@ export class StoredChat {
   /**
    * @param {import('./chat_view.js').ChatView} view
    * @param {import('../page/notices.js').Notices} notices
-   * @param {{onGone: () => void, onTitle: (title: string|null, isSecret?: boolean) => void}} callbacks the conversation that was on the page
-   *   is not stored any more; its title (null: nothing was said yet), and whether the memory is encrypted
+   * @param {{onGone: () => void, onTitle: (title: string|null) => void}} callbacks the conversation that was on the page
+   *   is not stored any more; its title (null: nothing was said yet)
    */
   constructor(view, notices, { onGone, onTitle }) {
     this.#view = view;
@@ -130,12 +130,11 @@ export class StoredChat {
     const { id } = this, { memory } = engine;
     if (!id || this.#answering.size) return false;
     const isLate = () => id !== this.id || engine !== this.#engine || this.#answering.size > 0;
-    let turns, title, kept, encrypted;
+    let turns, title, kept;
     try {
       const info = await memory.info();
       if (info.state === 'locked' && this.#isThere) this.#keep(false);
       if (info.state !== 'ready') return false;
-      ({ encrypted } = info);
       ({ turns, title, kept } = await memory.conversation(id));
     } catch (error) {
       if (isLate()) return false;
@@ -146,7 +145,7 @@ export class StoredChat {
     if (!isLate()) {
       this.#isThere = true;
       this.#keep(kept);
-      this.#onTitle(title, encrypted);
+      this.#onTitle(title);
     }
     const isShown = this.#shown === turns.length && turns.at(-1)?.content === this.#answer;
     if (isLate()) return false;
