@@ -547,6 +547,7 @@ async def test_a_passphrase_locks_every_panel_and_holds_messages_up_until_it_is_
     await expect(chat.panel.get_by_text("The memory is now encrypted.")).to_be_visible(timeout=60_000)
     await chat.page.wait_for_function("() => !('sonata.draft' in sessionStorage)")
     await expect(chat.page.locator("#message")).to_have_value("a secret draft")
+    await chat.page.fill("#message", "")  # or the passphrase's field leaves it the focus
 
     await chat.button("Lock now").click()
     field = chat.page.locator("#memory-lock").get_by_label("Passphrase")

@@ -31,7 +31,7 @@ export async function takeShared({ addText, addFiles, say }) {
   const isWanted = (words || files.length) && await ask({
     title: shared.from ? t('pwa.sharedFrom', { host: cut(shared.from) }) : t('pwa.sharedTitle'),
     paragraphs: [
-      ...words ? [t('pwa.sharedText', { words: cut(words) })] : [],
+      ...words ? [t('pwa.sharedText', { words: cut(words.replace(/\s+/g, ' ')) })] : [],
       ...files.length ? [t('pwa.sharedFiles', { names: namesOf(files) })] : [],
       t('pwa.sharedAbout'),
     ],
