@@ -160,7 +160,11 @@ if (!await reloadToIsolate()) {
   load();
   addEventListener('error', ({ error }) => tellUncaught(error));
   addEventListener('unhandledrejection', ({ reason }) => tellUncaught(reason));
-  lostStorage(tabs).then((names) => { lost = names; sayLost(); });
+  lostStorage(tabs).then((names) => {
+    lost = names;
+    sayLost();
+    onMemory(engine); // may have said a part of it
+  });
   takeShared({
     addText: (text) => composer.add(text), addFiles: async (files) => (await attachments).attach(files),
     say: (sentence) => notices.say('shared', sentence),
