@@ -24,7 +24,7 @@ from app.native_services import route_natively
 from app.services import Services
 from app.terminal import console, say
 from py_core.memory.encryption import NativeCrypto
-from py_core.showing import one_line, shown
+from py_core.showing import is_blank, one_line, shown
 
 chats_app = typer.Typer(
     rich_markup_mode="markdown", no_args_is_help=True,
@@ -237,4 +237,4 @@ def _print(found: Sequence[Chat], as_json: bool, none: str) -> None:
 
 
 def _title(chat: Chat) -> str:
-    return chat["title"] or UNTITLED
+    return UNTITLED if is_blank(chat["title"]) else chat["title"]

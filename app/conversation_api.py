@@ -18,6 +18,7 @@ from py_core.memory.memory import Memory
 from py_core.memory.records import Record
 from py_core.memory.text_search import snippet, terms_of
 from py_core.routing.agents import AgentError
+from py_core.showing import is_blank
 
 LEAST_TURN_SIMILARITY = 0.15
 """A single word, such as "coding", is less similar to a message than requests are to each other (docs/decisions.md)."""
@@ -41,7 +42,7 @@ class ConversationApi:
         messages, those with all in the title first; each with the message that has most of them as a snippet."""
         if not search.strip():
             every = list((await self._memory.conversations.newest_first()).values())
-            return {"total": len(every), "items": [_entry(record) for record in _part(every, offset, limit)]}
+            return {"total": len(every), "items": [self._entry(record) for record in _part(every, offset, limit)]}
         text = self._memory.text
         found = await text.search(search)
         shown = _part(found, offset, limit)
@@ -73,7 +74,8 @@ class ConversationApi:
     async def conversation(self, id: str) -> dict[str, Any]:
         session = await self._session(id)
         branches = await self._memory.sessions.branches(id)
-        return {"id": id, "title": session.title, "turns": turn_entries(branches)}
+        kept = self._services.keeps(id)
+        return {"id": id, "title": session.title, "turns": turn_entries(branches), "kept": kept}
 
     async def choose(self, id: str, number: int) -> dict[str, Any]:
         """Show the branch of a turn, by its number. What `conversation` gives then."""
@@ -101,7 +103,7 @@ class ConversationApi:
 
     async def rename_conversation(self, id: str, title: str) -> None:
         title = " ".join(title.split())
-        if not title:
+        if is_blank(title):
             raise StoreError("record", "Type a title.")
         await self._memory.sessions.edit(id, title=title[:LONGEST_TITLE], titled="user")
 
@@ -149,10 +151,15 @@ class ConversationApi:
         keys = [(sessions.TURN, turn) for turn in turns.values() if turn]
         contents = {record.id: record.body for record in await self._memory.store.get_many(keys)}
         return [
-            {**_entry(records[id]), "snippet": _snippet(contents[turn], search) if turn in contents else None}
+            {**self._entry(records[id]), "snippet": _snippet(contents[turn], search) if turn in contents else None}
             for id, turn in turns.items()
             if id in records
         ]
+
+    def _entry(self, record: Record) -> dict[str, Any]:
+        told = {name: record.body[name] for name in ("title", "turns", "pinned", "archived", "titled", "said")}
+        kept = self._services.keeps(record.id)
+        return {"id": record.id, **told, "created": record.created, "updated": record.updated, "kept": kept}
 
 
 def _is_in_pieces(search: str, pieces: int) -> bool:
@@ -162,11 +169,6 @@ def _is_in_pieces(search: str, pieces: int) -> bool:
 
 def _part(found: list[Any], offset: int, limit: int | None) -> list[Any]:
     return found[offset:] if limit is None else found[offset : offset + limit]
-
-
-def _entry(record: Record) -> dict[str, Any]:
-    told = {name: record.body[name] for name in ("title", "turns", "pinned", "archived", "titled", "said")}
-    return {"id": record.id, **told, "created": record.created, "updated": record.updated}
 
 
 def _snippet(turn: dict[str, Any], search: str) -> dict[str, Any]:

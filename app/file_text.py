@@ -6,6 +6,7 @@ import re
 import unicodedata
 
 from py_core.passages.chunks import PAGE_BREAK
+from py_core.showing import is_blank
 
 MOST_BYTES = 4_000_000
 MOST_CHARACTERS = 1_000_000
@@ -77,7 +78,9 @@ def shown_name(name: str) -> str:
     """A file's name without folders and without what cannot be shown, at most LONGEST_NAME characters."""
     last = re.split(r"[/\\]", name)[-1]
     plain = "".join(character for character in last if character.isprintable())
-    plain = " ".join(unicodedata.normalize("NFC", plain).split()) or "file"
+    plain = " ".join(unicodedata.normalize("NFC", plain).split())
+    if is_blank(plain):
+        return "file"
     return plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 1]}…"
 
 

@@ -35,6 +35,7 @@ from py_core.memory.lessons import KIND, Lesson, Source, lesson_of, plain
 from py_core.memory.memory import Memory
 from py_core.memory.rows import EVERYTHING, Change
 from py_core.routing.embedder import Embedder, EmbedderError
+from py_core.showing import is_blank
 
 INSTANT_POLICY = "learning.instant"
 """Whether lessons answer; the user's switch."""
@@ -230,9 +231,9 @@ class LearningService:
         """
         begin = time.perf_counter()
         question, answer = question.strip(), answer.strip()
-        if not question or not answer:
+        if is_blank(question) or is_blank(answer):
             raise LessonError(
-                f"The {'answer' if question else 'question'} is empty. Write both a question and an answer."
+                f"The {'question' if is_blank(question) else 'answer'} is empty. Write both a question and an answer."
             )
         async with self._changing:
             await self.refresh()

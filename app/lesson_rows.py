@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from py_core.showing import shown, why_not_json
+from py_core.showing import is_blank, shown, why_not_json
 
 LONGEST_LINE = 1_000_000
 """Bytes of a line: far more than any model learns from."""
@@ -87,7 +87,7 @@ def _shown(value: Any) -> str:
 
 def problem_of_text(text: str) -> str:
     """What is wrong with a text, behind its name: "" for nothing."""
-    if not text.strip():
+    if is_blank(text):
         return "is empty. Write something there."
     return "" if is_whole(text) else HALF
 

@@ -19,13 +19,14 @@ from app.turn_indexer import TurnIndexer
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.memory.encryption import Crypto
 from py_core.memory.errors import SENTENCES, StoreError
-from py_core.memory.fallback import open_or_volatile
+from py_core.memory.fallback import FallbackRows, open_or_volatile
 from py_core.memory.ledger import LEDGER
 from py_core.memory.memory import Memory
 from py_core.memory.policies import Policies
 from py_core.memory.records import Record
 from py_core.memory.rows import EVERYTHING, UNCOMPACTED, Batch, Change, Rows
 from py_core.memory.schemas import problem_of
+from py_core.memory.sessions import KIND as CONVERSATION
 from py_core.memory.store import Store
 from py_core.memory.volatile import VolatileRows
 from py_core.routing.embedder import DIMENSIONS
@@ -88,6 +89,7 @@ class Services:
         self.why_not_learning: str | None = None
         """A sentence, where learning failed or is off."""
         self.problem: str | None = None
+        self._rows: FallbackRows | VolatileRows | None = None  # of the memory, unlocked or not
         self._told: set[str] = set()
         self._opening: asyncio.Future[None] | None = None
 
@@ -95,7 +97,7 @@ class Services:
         """Open the memory with the rows of `opening`. If that fails, or until it is unlocked, use a temporary one."""
         opening_ends = self._opening = asyncio.get_running_loop().create_future()
         try:
-            rows = await open_or_volatile(opening, self.trouble, self._make_room)
+            rows = self._rows = await open_or_volatile(opening, self.trouble, self._make_room)
         except Exception as error:  # an unforeseen failure of a browser
             self.trouble(error)
             rows = VolatileRows()
@@ -130,6 +132,13 @@ class Services:
     def keep_pages(self, opening: Callable[[], Awaitable[Rows]]) -> None:
         """Keep what the model reads of the conversations in the rows of `opening`, which are opened when needed."""
         self.pages = PageStore(self, opening)
+
+    def keeps(self, conversation: str) -> bool:
+        """Whether a conversation, by its id, is there when the page or the program starts again."""
+        if self.memory is None:
+            return False
+        kept = self._rows.kept if isinstance(self._rows, FallbackRows) else frozenset()
+        return self.memory.store.persistent or (CONVERSATION, conversation) in kept
 
     async def _make_room(self) -> None:
         if self.pages is not None:

@@ -14,6 +14,7 @@ from app.recalled import Recalled
 from app.routing_service import Routed
 from py_core.memory.branches import Branches, Turn
 from py_core.routing.agents import FALLBACK_ID
+from py_core.showing import is_blank
 
 TITLE_LENGTH = 80
 RANKED_KEPT = 5
@@ -22,7 +23,7 @@ _ROUTE = ("title", "reason", "confidence", "threshold", "ranked")
 
 def title_of(text: str) -> str:
     """The title of a conversation that begins with this message: its first words, at most TITLE_LENGTH characters."""
-    words = " ".join(text.split())
+    words = "" if is_blank(text) else " ".join(text.split())
     if len(words) <= TITLE_LENGTH:
         return words
     cut = words[: TITLE_LENGTH - 1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import reprlib
+import unicodedata
 from typing import Any
 
 LONGEST = 80
@@ -14,13 +15,21 @@ _NUMBER_BITS = 256
 """Longer whole numbers are told by their size: Python writes no number of 4,301 digits or more."""
 
 
-_COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_TURNING = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Characters that turn the order of the others around: a name in a list could look like another one."""
+_COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _VISIBLE: dict[int, str | None] = {
     **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"},
-    **dict.fromkeys((*range(0x80, 0xA0), *range(0xD800, 0xE000)), "\ufffd"),
+    **dict.fromkeys((*range(0x80, 0xA0), *range(0xD800, 0xE000), *_TURNING), "\ufffd"),
     0x7F: "\u2421",
     0x0D: None,
 }
+
+
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
+)
+"""Letters and marks that are never seen, beside white space, controls and formats: fillers, selectors of variants."""
 
 
 class _Short(reprlib.Repr):
@@ -66,8 +75,17 @@ def one_line(text: str) -> str:
     return words if len(words) <= LONGEST else words[: LONGEST - 3] + "..."
 
 
+def is_blank(text: str) -> bool:
+    """Whether nothing of a text is seen: it counts as empty."""
+    return all(
+        character.isspace() or unicodedata.category(character) in ("Cc", "Cf") or _UNSEEN.match(character)
+        for character in text
+    )
+
+
 def plain(text: str) -> str:
     """A text that a terminal shows and does not obey: control characters but newline and tab become visible ones
-    (ESC is U+241B), or U+FFFD, and so does half of a surrogate pair, which is a byte of a file's name that is no text.
+    (ESC is U+241B), or U+FFFD, and so do those that turn the order of the others around, and half of a surrogate pair,
+    which is a byte of a file's name that is no text.
     A carriage return, which would write over the line, is left out."""
     return text.translate(_VISIBLE) if _COMMANDS.search(text) else text

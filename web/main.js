@@ -21,6 +21,8 @@ import { keepFocus, listenForEscape } from './page/keyboard.js';
 import { Models } from './models_view/models.js';
 import { ModelMenu } from './models_view/model_menu.js';
 import { removeModel, storedModels } from './storage/model_store.js';
+import { NAME as MEMORY_NAME, MemoryLock } from './sidebar/memory_lock.js';
+import { describeLost, lostStorage } from './page/lost_storage.js';
 import { LoadingView } from './page/loading_view.js';
 import { Notices } from './page/notices.js';
 import { reloadToIsolate, tellOfVersions } from './page/offline.js';
@@ -31,13 +33,15 @@ import { ChatTitle } from './chat/chat_title.js';
 import { Shortcuts } from './page/shortcuts.js';
 import { RunSettings } from './settings/run_settings.js';
 import { engineKey, readOptions } from './page/options.js';
-import { describe, fromError } from './page/problems.js';
+import { describe, fromError, sentence } from './page/problems.js';
 import { Presence } from './learning/presence.js';
 import { StatusView } from './page/status_view.js';
 import { Watchdog } from './page/watchdog.js';
 import { Chats } from './sidebar/chats.js';
 import { Drawer } from './sidebar/drawer.js';
-import { MemoryLock } from './sidebar/memory_lock.js';
+import { isNoted } from './memory/lock_note.js';
+import { session } from './common/web_storage.js';
+import { cut } from './common/cut.js';
 import { InstallButton } from './pwa/install.js';
 import { takeShared } from './pwa/shared.js';
 import { WorksOffline } from './pwa/works_offline.js';
@@ -106,6 +110,9 @@ new InstallButton(byId('install', HTMLButtonElement));
 
 let state = /** @type {'loading'|'ready'|'answering'|'failed'} */ ('loading');
 let engine = /** @type {Engine} */ (/** @type {unknown} */ (null)); // there from the first `load` on
+let lost = /** @type {import('./page/lost_storage.js').Lost[]} */ ([]);
+const keeps = /** @type {Record<string, boolean>} */ ({ chats: true, model: true }); // until they are known not to be kept
+let isUncaughtSaid = false;
 let runner = /** @type {any} */ (null); // what the status line says of the engine, as StatusView.showInfo takes it
 const asking = new Asking(
   { chat, composer, banner, notices, announcer, stored, queue, navigation, status, watchdog, models, welcome, contextBar, agentChoice, lock },
@@ -144,9 +151,20 @@ listenForEscape(byId('log', HTMLElement), () => asking.stop());
 keepFocus(() => composer.focus());
 addEventListener('pagehide', () => asking.keepQuestions());
 if (matchMedia('(pointer: fine)').matches) composer.focus();
+notices.say('options', options.refused.map(({ said, isWhole, ...of }) => (
+  t(isWhole ? 'problems.noWholeNumber' : 'problems.noSeconds', { said: cut(said), ...of })
+)).join(' ') || null);
+isNoted(MEMORY_NAME).then((isEncrypted) => isEncrypted && session.keep(false)); // until the memory is open, and says so
 if (!await reloadToIsolate()) {
   tellOfVersions(notices, () => worksOffline.siteKept());
   load();
+  addEventListener('error', ({ error }) => tellUncaught(error));
+  addEventListener('unhandledrejection', ({ reason }) => tellUncaught(reason));
+  lostStorage(tabs).then((names) => {
+    lost = names;
+    sayLost();
+    onMemory(engine); // may have said a part of it
+  });
   takeShared({
     addText: (text) => composer.add(text), addFiles: async (files) => (await attachments).attach(files),
     say: (sentence) => notices.say('shared', sentence),
@@ -174,6 +192,7 @@ async function load({ moved = false, take = engine !== null } = {}) {
   if (again && !panels.hasFocus) composer.focus();
   navigation.opening = Promise.resolve();
   banner.hide();
+  byId('model-chip', HTMLElement).hidden = false; // page/early.js may have taken a small fault for the end
   models.adapters.end();
   setState('loading');
   run.tell(null);
@@ -239,7 +258,11 @@ async function onMemory(current) {
   document.documentElement.dataset.learning = info.learning;
   document.documentElement.dataset.memory = info.state;
   current.memory.counts().then((counts) => current === engine && welcome.showMemory(counts), () => {});
-  notices.say('memory', info.problem);
+  if (info.state !== 'opening') session.keep(!info.encrypted);
+  keeps.chats = info.persistent || info.state !== 'ready';
+  sayLost();
+  const isSaid = !keeps.chats && lost.includes('chats');
+  notices.say('memory', isSaid ? null : keeps.chats ? info.problem : `${info.problem ?? ''} ${t('notices.notKept')}`.trim());
   lock.use(current.memory, info.state, Boolean(stored.id) && !stored.isShown);
   await follow(current);
   showBelongings();
@@ -285,7 +308,9 @@ function onReady(info) {
   banner.hide();
   loading.end();
   welcome.showModel(info.parameters);
-  notices.say('model', info.notice && told(info.notice));
+  keeps.model = !info.notice;
+  sayLost();
+  notices.say('model', keeps.model || lost.includes('model') ? null : told(info.notice));
   notices.say('tabs', null);
   notices.say('context', run.inAddress('context') ? info.need && told(info.need) : null);
   run.tell({ ...info, model: runner.model });
@@ -365,6 +390,19 @@ function useExample(text) {
   composer.focus(); // the example is about to vanish, and the focus with it
   if (state === 'failed') composer.text = text;
   else asking.send(text);
+}
+
+/** What the browser forbids to keep; of chats and the model the engine knows. */
+function sayLost() {
+  notices.say('lost', describeLost(lost.filter((name) => !keeps[name])));
+}
+
+/** What nobody caught, once: a fault seldom comes alone. */
+function tellUncaught(error) {
+  if (isUncaughtSaid || !error) return; // none: a note of the browser's, as of a ResizeObserver
+  isUncaughtSaid = true;
+  const message = sentence(cut(String(error.message || error)));
+  notices.say('uncaught', t('problems.uncaught', { message }), { label: t('notices.reload'), run: () => location.reload() });
 }
 
 /** Wait for the engine's word only to report that it failed. */

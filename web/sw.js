@@ -28,7 +28,8 @@ const NEWBORN_MS = 60_000; // so long a page or worker may be on its way before 
 const LOCAL = ['localhost', '127.0.0.1', '[::1]'].includes(location.hostname);
 const SCOPE = worker.registration.scope;
 const SHARE = `${SCOPE}share`; // where the manifest has other apps send what is shared (share_target)
-const SHARED = 'sonata-shared'; // until web/pwa/shared.js has put it into the message box
+const MOST_SHARED = 64e6; // bytes
+const SHARED_MS = 60_000; // for the page to start and ask for it
 // Headers of the site's files, from app/site_headers.py (python -m app.building.write_headers).
 // headers: begin
 const HEADERS = {
@@ -59,14 +60,21 @@ let asked = 0; // when a page or a worker last wanted a file
 let inspecting = /** @type {Promise<void>|null} */ (null); // the check of what is kept that is under way
 /** @typedef {{text: string, path?: string}} Problem the texts site.* of the page say it */
 let damage = /** @type {Problem|null} */ (null); // what it found
+let shared = /** @type {{from: string|null, entries: [string, FormDataEntryValue][]}|null} */ (null); // what another app sent last
 let retired = false; // the site is served without a service worker now
 const arriving = new Map(); // sha256 -> the look for it, or its download, that is under way
 
 worker.addEventListener('install', () => worker.skipWaiting());
-worker.addEventListener('activate', (event) => event.waitUntil(worker.clients.claim()));
+worker.addEventListener('activate', (event) => {
+  event.waitUntil(worker.clients.claim());
+  event.waitUntil(caches.delete('sonata-shared').catch(() => false)); // where what was shared was kept before 2026-12
+});
 
 worker.addEventListener('fetch', (event) => {
-  if (event.request.method === 'POST' && event.request.url === SHARE) return event.respondWith(takeShared(event.request));
+  if (event.request.method === 'POST' && event.request.url === SHARE) {
+    event.respondWith(takeShared(event.request));
+    return event.waitUntil(sleep(SHARED_MS)); // or what is held would be gone with this worker
+  }
   const path = pathOf(event.request);
   if (path !== null && !retired) event.respondWith(answer(event, path));
 });
@@ -74,6 +82,7 @@ worker.addEventListener('fetch', (event) => {
 // The page asks whether there is a newer version, and every page is told what was found; or it wants everything kept.
 worker.addEventListener('message', (event) => {
   if (event.data?.kind === 'keep') return event.waitUntil(keepLater(event.source));
+  if (event.data?.kind === 'shared') return giveShared(event.ports[0]);
   if (event.data?.kind !== 'check') return;
   event.waitUntil(check().then((problem) => tellPages(problem, event.source)));
   event.waitUntil(inspect());
@@ -228,11 +237,39 @@ async function inspection() {
 
 // ---- what other apps share ------------------------------------------------------------------------------------------
 
-/** Keep the form that another app sends, in place of the one before, and open the page, which reads it: also offline. */
-async function takeShared({ body, headers }) {
-  const form = new Response(body, { headers: { 'Content-Type': headers.get('Content-Type') ?? '' } });
-  const kept = caches.open(SHARED).then((cache) => cache.put(SHARE, form));
-  return Response.redirect(`${SCOPE}?shared=${await kept.then(() => 'yes', () => 'failed')}`, 303);
+/**
+ * Hold the form that another app sends, in place of the one before, and open the page, which asks its user about it
+ * (web/pwa/shared.js): also offline. Any site can send such a form, so nothing of it is stored.
+ */
+async function takeShared(request) {
+  shared = null;
+  const state = await hold(request).catch(() => 'failed');
+  return Response.redirect(`${SCOPE}?shared=${state}`, 303);
+}
+
+/** @param {Request} request @returns {Promise<'yes'|'large'>} */
+async function hold({ body, headers, referrer }) {
+  const chunks = [], reader = body?.getReader();
+  for (let size = 0; reader;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    size += value.length;
+    if (size > MOST_SHARED) {
+      reader.cancel().catch(() => {});
+      return 'large';
+    }
+    chunks.push(value);
+  }
+  const form = await new Response(new Blob(chunks), { headers: { 'Content-Type': headers.get('Content-Type') ?? '' } }).formData();
+  const from = URL.canParse(referrer) ? new URL(referrer) : null; // such as about:client
+  shared = { from: from?.host && from.origin !== location.origin ? from.host : null, entries: [...form] };
+  return 'yes';
+}
+
+/** To one page, once. @param {MessagePort|undefined} port */
+function giveShared(port) {
+  port?.postMessage(shared);
+  shared = null;
 }
 
 // ---- versions --------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ CHUNK = 1000
 
 async def open_or_volatile(
     opening: Callable[[], Awaitable[Rows]], on_trouble: OnTrouble, make_room: MakeRoom | None = None
-) -> Rows:
+) -> FallbackRows | VolatileRows:
     """The rows that `opening` opens. If that fails: tells `on_trouble` why, and gives plain memory; no StoreError."""
     try:
         return FallbackRows(await opening(), on_trouble, make_room)
@@ -41,6 +41,8 @@ class FallbackRows:
         self._heard: OnChange | None = None
         self._meta: dict[str, str] = {}  # as last seen
         self._closed = False
+        self.kept: frozenset[Key] = frozenset()
+        """The rows that are still stored, after those under these were lost."""
 
     @property
     def persistent(self) -> bool:
@@ -113,19 +115,22 @@ class FallbackRows:
         return await work(self._rows)
 
     async def _leave(self, lost: Rows, error: StoreError) -> None:
-        volatile = await _copy(lost, VolatileRows(self._meta))
+        volatile = VolatileRows(self._meta)
+        kept = await _copy(lost, volatile)
         if self._rows is not lost:  # several writes failed at once
             return
-        self._rows = volatile
+        self._rows, self.kept = volatile, kept
         lost.listen(None)
         self._on_trouble(error)
 
 
-async def _copy(lost: Rows, volatile: VolatileRows) -> VolatileRows:
-    """Copy everything that can still be read."""
+async def _copy(lost: Rows, volatile: VolatileRows) -> frozenset[Key]:
+    """Copy everything that can still be read. Returns its keys."""
+    copied = set[Key]()
     with contextlib.suppress(StoreError):
         after: Key | None = None
         while rows := await lost.scan(None, after, CHUNK):
             await volatile.apply(Batch(puts=rows))
+            copied.update(row.key for row in rows)
             after = rows[-1].key
-    return volatile
+    return frozenset(copied)

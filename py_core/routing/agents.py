@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from py_core.sampling import SamplingParams
-from py_core.showing import shown
+from py_core.showing import is_blank, shown
 
 FALLBACK_ID = "assistant"
 """The agent that answers when no other is likely enough. It is always there."""
@@ -76,7 +76,7 @@ def agent_from_dict(data: Mapping[str, Any]) -> Agent:
     _refuse_unknown_keys(who, data, _KEYS)
     for key in _REQUIRED:
         value = data.get(key)
-        if not isinstance(value, str) or not value.strip():
+        if not isinstance(value, str) or is_blank(value):
             raise AgentError(f"{who} needs a {key}: a text that is not empty.", key)
     if len(data["id"]) > _LONGEST_ID or not _ID.fullmatch(data["id"]):
         raise AgentError(
@@ -138,7 +138,7 @@ def examples_from_dicts(agent_id: str, rows: Iterable[Mapping[str, Any]]) -> lis
         who = f"Example {number} of agent {shown(agent_id)}"
         _refuse_unknown_keys(who, row, _EXAMPLE_KEYS)
         text, group, hard = row.get("text"), row.get("group"), row.get("hard", False)
-        if not isinstance(text, str) or not text.strip():
+        if not isinstance(text, str) or is_blank(text):
             raise AgentError(f"{who} needs a text that is not empty.")
         if len(text) > _LONGEST_EXAMPLE:
             raise AgentError(f"{who} has {len(text):,} characters; at most {_LONGEST_EXAMPLE:,} are allowed.")
@@ -191,7 +191,7 @@ def _own_examples(who: str, texts: Any) -> tuple[str, ...]:
     if not isinstance(texts, list | tuple):
         raise AgentError(f"The examples of {who} must be a list of texts, not {shown(texts)}.")
     for number, text in enumerate(texts, 1):
-        if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST_EXAMPLE:
+        if not isinstance(text, str) or is_blank(text) or len(text) > _LONGEST_EXAMPLE:
             raise AgentError(
                 f"Example {number} of {who} must be a text of 1 to {_LONGEST_EXAMPLE:,} characters that is not blank.",
                 "examples",

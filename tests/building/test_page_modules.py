@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Sequence
 from itertools import pairwise
@@ -11,7 +12,10 @@ from typing import Any
 
 from app.building.common import ROOT
 from app.building.node import node_path
+from py_core.showing import is_blank
+from tests.unit.test_invisible_names import BLANK, SEEN
 
+REACHED = r"\b(local|session)Storage\.\w|new BroadcastChannel|navigator\.locks\b"
 CALL = """
 import { readFileSync } from 'node:fs';
 const [source, name, given] = JSON.parse(readFileSync(0, 'utf8'));
@@ -23,8 +27,19 @@ console.log(JSON.stringify(given.map((values) => module[name](...values))));
 def called(path: str, name: str, given: Sequence[Sequence[Any]]) -> list[Any]:
     """What a function of a module without imports gives, for each list of arguments."""
     told = json.dumps([Path(ROOT / "web" / path).read_text("utf-8"), name, given])
-    command = [node_path(), "--input-type=module", "-e", CALL]
-    return json.loads(subprocess.run(command, input=told, capture_output=True, text=True, check=True).stdout)
+    return told_by(CALL, told)
+
+
+def told_by(script: str, given: str = "") -> Any:
+    """What a script for node prints as JSON."""
+    command = [node_path(), "--input-type=module", "-e", script]
+    return json.loads(subprocess.run(command, input=given, capture_output=True, text=True, check=True).stdout)
+
+
+def source_of(*paths: str) -> str:
+    """Modules as one script: their imports of each other are left out."""
+    sources = [Path(ROOT / "web" / path).read_text("utf-8") for path in paths]
+    return re.sub(r"^import .*;$|^export ", "", "\n".join(sources), flags=re.MULTILINE)
 
 
 def test_only_a_clearly_larger_model_is_offered_what_the_shipped_one_cannot_do() -> None:
@@ -61,3 +76,128 @@ def test_a_difference_by_words_gives_both_texts_back_and_marks_as_little_as_it_c
     ]  # fmt: skip
     assert sum(len(piece["text"].split()) for piece in letters if piece["kind"] == "same") == 4
     assert [piece["kind"] for piece in inserted] == ["same", "new", "same"]
+
+
+def test_a_number_in_the_address_is_within_its_bounds_or_left_out_and_named() -> None:
+    right = ["workers=4&context=4096&memory=900&max_tokens=8&patience=0.5&idle=.1", "workers=", ""]
+    wrong = [
+        *(f"{name}={text}" for name in ("workers", "context", "memory", "max_tokens") for text in ("2.5", "0", "1e3")),
+        *("workers=17", "context=1048577", "context=-1", "context=0x10", "max_tokens=Infinity", "memory=NaN"),
+        *("patience=86401", "patience=1e9", "patience=-3", "idle=0", "idle=0.0001", "workers=%D9%A3", "workers=4 "),
+    ]
+    found = called("page/options.js", "readOptions", [[f"?{query}"] for query in (*right, *wrong)])
+    first, *others = found
+    assert (first["workers"], first["context"], first["memory"], first["maxTokens"]) == (4, 4096, 900, 8)
+    assert (first["patience"], first["idle"]) == (0.5, 0.1)
+    assert [len(options["refused"]) for options in found] == [0] * len(right) + [1] * len(wrong)
+    names = ("workers", "context", "memory", "maxTokens", "idle")
+    assert all(options[name] is None for options in others for name in names)
+    assert all(options["patience"] == 60 for options in others)
+
+
+def test_the_page_and_python_agree_on_what_shows_nothing() -> None:
+    texts = [*BLANK, *SEEN]
+    assert called("common/cut.js", "isBlank", [[text] for text in texts]) == [is_blank(text) for text in texts]
+    assert called("common/cut.js", "visible", [["a\u202eb\u2069\u200fc"]]) == ["a\ufffdb\ufffd\u200fc"]
+
+
+def test_web_storage_that_the_browser_forbids_lasts_as_long_as_the_page_and_secret_drafts_do_too() -> None:
+    script = source_of("common/web_storage.js") + """
+      const denied = () => { throw new Error('denied'); };
+      const kept = new Map([['other', '1']]);
+      const usual = {
+        getItem: (key) => kept.get(key) ?? null, removeItem: (key) => kept.delete(key),
+        setItem: (key, value) => (value.length > 9 ? denied() : kept.set(key, value)),
+      };
+      const listed = new Proxy(usual, {
+        ownKeys: () => [...kept.keys()], getOwnPropertyDescriptor: () => ({ enumerable: true, configurable: true }),
+      });
+      Object.defineProperty(globalThis, 'localStorage', { get: denied, configurable: true });
+      Object.defineProperty(globalThis, 'sessionStorage', { get: () => listed, configurable: true });
+      const told = [local.isAllowed, session.isAllowed, local.setItem('sonata.a', '1'), local.getItem('sonata.a')];
+      local.removeItem('sonata.a');
+      told.push(local.getItem('sonata.a'), session.setItem('sonata.draft', 'short'), kept.get('sonata.draft'));
+      told.push(session.setItem('sonata.draft', 'too long for it'), kept.has('sonata.draft'));
+      told.push(session.getItem('sonata.draft'));
+      session.setItem('sonata.draft', 'short');
+      session.keep(false);
+      session.setItem('sonata.choice', 'me');
+      told.push([...kept.keys()], session.getItem('sonata.draft'), session.getItem('sonata.choice'));
+      session.keep(true);
+      told.push([...kept.keys()].sort());
+      session.clear();
+      told.push([...kept.keys()], session.getItem('sonata.draft'));
+      console.log(JSON.stringify(told));
+    """  # fmt: skip
+    assert told_by(script) == [
+        False, True, False, "1", None, True, "short", False, False, "too long for it",
+        ["other"], "short", "me", ["other", "sonata.choice", "sonata.draft"], ["other"], None,
+    ]  # fmt: skip
+
+
+def test_every_part_of_the_page_reaches_web_storage_in_one_way() -> None:
+    allowed = {"common/web_storage.js", "page/early.js"}
+    reached = {
+        path.relative_to(ROOT / "web").as_posix()
+        for path in (ROOT / "web").rglob("*.js")
+        if re.search(REACHED, path.read_text("utf-8"))
+    }
+    channels = {"common/browser_parts.js", "engine/model_tabs.js", "engine/worker.js"}
+    assert reached - allowed - channels == set()
+
+
+def test_messages_that_are_none_of_ours_break_no_tab() -> None:
+    """What an older version, another program of this origin or a mistake may send: nothing is thrown or done."""
+    script = source_of("common/browser_parts.js", "memory/tab_writer.js") + """
+      globalThis.self = globalThis;
+    """ + source_of("engine/broker_worker.js") + """
+      const done = [];
+      process.on('unhandledRejection', (error) => done.push(String(error)));
+      const note = (what) => done.push(what);
+      const writer = new TabWriter('memory', { apply: note, heard: note });
+      await new Promise((next) => setTimeout(next));
+      writer.write();
+      const port = { postMessage: (message) => done.push(message) };
+      globalThis.onconnect({ ports: [port] });
+      const strange = [null, undefined, 5, 'x', [], {}, { kind: 'change' },
+        { kind: 'change', change: { puts: [1], deletes: [] } }, { kind: 'apply' },
+        { kind: 'apply', request: { head: 5 } }, { kind: 'answer', id: 'x' }, { kind: 'answer', error: null }];
+      for (const data of strange) await writer.receive(data);
+      for (const data of [null, undefined, 0]) port.onmessage({ data, ports: [] });
+      await new Promise((next) => setTimeout(next));
+      writer.close();
+      console.log(JSON.stringify(done));
+    """  # fmt: skip
+    assert told_by(script) == []
+
+
+def test_a_chat_that_is_gone_when_the_page_closes_stands_apart_and_has_no_address() -> None:
+    script = """
+      const t = (key) => key, currentLanguage = () => 'en', chatInAddress = () => 'one', told = [];
+      const showInAddress = (id) => told.push(id), describe = (error) => error, fromError = (error) => error;
+    """ + source_of("sidebar/groups.js", "chat/stored_chat.js") + """
+      const now = Date.now() / 1000;
+      const chats = [
+        { id: 'a', kept: true, said: now }, { id: 'b', said: now }, { id: 'c', pinned: true, said: 0 },
+      ];
+      told.push(grouped(chats).map(({ key, chats }) => [key, ...chats.map(({ id }) => id)]));
+      let state = 'ready', kept = true;
+      const conversation = async () => ({ turns: [], title: '', kept });
+      const engine = { memory: { info: async () => ({ state }), conversation } };
+      const view = { clear() {}, placeStored() {}, showStored() {} };
+      const page = { onGone() {}, onTitle() {} };
+      const stored = new StoredChat(view, { say() {} }, page), queue = { moveToEnd() {} };
+      const look = async () => { await stored.look(engine, queue); told.push(stored.address); };
+      await look();
+      kept = false;
+      await look();
+      stored.open('two');
+      kept = true;
+      await look();
+      state = 'locked'; // the chat on the page is in the memory that is used meanwhile
+      await look();
+      console.log(JSON.stringify(told));
+    """  # fmt: skip
+    assert told_by(script) == [
+        [["unkept", "b", "c"], ["today", "a"]], "one", "one", None, None, "two", "two", None, None,
+    ]  # fmt: skip

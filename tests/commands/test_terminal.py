@@ -30,9 +30,9 @@ def quiet(result: Result) -> str:
 @pytest.fixture(scope="module")
 def hostile_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model whose name, its file's name and whose folder command terminals."""
-    folder = tmp_path_factory.mktemp("names") / f"folder {TITLE}"
+    folder = tmp_path_factory.mktemp("names") / f"folder {TITLE}\u202e"
     folder.mkdir()
-    return TinyLlama(tied=False).write(folder / f"model {TITLE}.gguf", {"general.name": f"Evil {TITLE}"})
+    return TinyLlama(tied=False).write(folder / f"model {TITLE}.gguf", {"general.name": f"Evil {TITLE}\u202e"})
 
 
 def test_names_of_files_and_models_are_shown_without_their_commands(hostile_path: Path) -> None:

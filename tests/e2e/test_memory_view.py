@@ -541,6 +541,8 @@ async def test_policies_and_models_are_listed_and_changed(chat: MemoryPage, tiny
 async def test_a_passphrase_locks_every_panel_and_holds_messages_up_until_it_is_typed(chat: MemoryPage) -> None:
     await chat.memory("correct", "", "a secret request", "planner")
     deleted = await chat.memory("correct", "", "a request that something else deletes", "planner")
+    await chat.page.fill("#message", "a secret draft")
+    await chat.page.wait_for_function("() => sessionStorage.getItem('sonata.draft')")
     await chat.show("Storage")
     await chat.button("Set a passphrase").click()
     for label in ("New passphrase", "Repeat passphrase"):
@@ -554,6 +556,9 @@ async def test_a_passphrase_locks_every_panel_and_holds_messages_up_until_it_is_
     await chat.panel.get_by_label("Repeat passphrase").fill("open sesame")
     await chat.button("Save").click()
     await expect(chat.panel.get_by_text("The memory is now encrypted.")).to_be_visible(timeout=60_000)
+    await chat.page.wait_for_function("() => !('sonata.draft' in sessionStorage)")
+    await expect(chat.page.locator("#message")).to_have_value("a secret draft")
+    await chat.page.fill("#message", "")  # or the passphrase's field leaves it the focus
 
     await chat.button("Lock now").click()
     field = chat.page.locator("#memory-lock").get_by_label("Passphrase")
@@ -579,6 +584,8 @@ async def test_a_passphrase_locks_every_panel_and_holds_messages_up_until_it_is_
     await expect(chat.row("a secret request")).to_be_visible()
     await expect(field).to_be_hidden()
     await chat.wait_for_words()
+    await expect(chat.page.locator("#chat-title")).to_contain_text("while the memory is locked")
+    assert await chat.page.title() == "Sonata"  # the browser keeps it in its history
 
     await chat.show("Storage")
     await expect(chat.panel).to_contain_text(

@@ -408,16 +408,75 @@ async def test_settings_offer_numpy_only_to_those_who_asked_for_it(page_alone: C
     await page_alone.shows("backend", "numpy")
 
 
-async def test_the_page_works_where_nothing_can_be_stored(chat: ChatPage) -> None:
+DENIED = "() => { throw new DOMException('denied', 'SecurityError'); }"
+LOOK_AT = "Object.defineProperty({of}, '{name}', {{ get: {denied} }});"
+USE = """for (const [name, property] of Object.entries(Object.getOwnPropertyDescriptors({of}.prototype))) {{
+  if (name === 'constructor') continue;
+  const value = {denied};
+  Object.defineProperty({of}.prototype, name, property.get ? {{ ...property, get: value }} : {{ ...property, value }});
+}}"""
+PARTS = {
+    "sessionStorage": ("window", "unsent messages"),
+    "indexedDB": ("window", ""),
+    "localStorage": ("window", "settings"),
+    "caches": ("window", "without a network"),
+    "storage": ("navigator", ""),
+    "locks": ("navigator", "Each tab runs the model"),
+    "serviceWorker": ("navigator", ""),
+    "BroadcastChannel": ("window", "Each tab runs the model"),
+    "SharedWorker": ("window", "Each tab runs the model"),
+}  # fmt: skip
+"""What a browser may forbid, and the words on what is lost then, if the page itself loses anything."""
+CLASSES = ("Storage", "IDBFactory", "CacheStorage", "StorageManager", "LockManager")
+
+
+def forbidden(*names: str) -> str:
+    """A script after which even a look at these parts of the browser throws."""
+    return "".join(LOOK_AT.format(of=PARTS[name][0], name=name, denied=DENIED) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        pytest.param(forbidden(*PARTS), "settings, unsent messages, and the page itself", id="all"),
+        *(pytest.param(forbidden(name), PARTS[name][1], id=name, marks=pytest.mark.all) for name in PARTS),
+        pytest.param(
+            "".join(USE.format(of=name, denied=DENIED) for name in CLASSES),
+            "settings, unsent messages, and the page itself",
+            id="methods",
+            marks=pytest.mark.all,
+        ),
+    ],
+)  # fmt: skip
+async def test_the_page_works_where_nothing_can_be_stored_and_says_what_is_lost(
+    chat: ChatPage, script: str, words: str
+) -> None:
     await chat.use_stand_in()
-    await chat.page.add_init_script(
-        "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('denied', 'SecurityError') } })"
-    )
+    await chat.page.add_init_script(script)
     await chat.open_ready()
     await chat.choose("backend", "wasm")
     await chat.wait_for("loading")
     await chat.wait_for("ready")
+    if words:
+        await expect(chat.page.locator("#notices")).to_contain_text(words)
+        await expect(chat.page.locator("#notices")).to_contain_text("Allow cookies and site data")
+    await chat.shows("backend", "wasm")
     assert chat.errors == []
+
+    rejected = "for (const word of ['first', 'second']) void Promise.reject(new Error(`a ${word} fault`))"
+    await chat.page.evaluate(rejected)
+    await chat.page.evaluate("setTimeout(() => { throw new Error('a third fault'); })")
+    await expect(chat.page.locator("#notices")).to_contain_text("Something went wrong in the page: A first fault.")
+    assert not re.search("second|third", await chat.page.inner_text("#notices"))  # a flood is told once
+
+
+async def test_a_fault_while_the_page_is_put_together_is_said(chat: ChatPage) -> None:
+    broken = "throw new TypeError('no such part')"
+    await chat.page.route("**/bundle/main.js", lambda to: to.fulfill(body=broken, content_type="text/javascript"))
+    await chat.open()
+    await expect(chat.page.locator("#banner")).to_contain_text("The page could not be put together.")
+    await expect(chat.page.locator("#banner pre")).to_contain_text("no such part")
+    assert "Loading" not in await chat.page.inner_text("body")
 
 
 @pytest.mark.all

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from chat_page import ChatPage, share
+from chat_page import SHARE, ChatPage, share
 from plain_server import PlainServer
-from playwright.async_api import BrowserContext, async_playwright, expect
+from playwright.async_api import BrowserContext, FilePayload, async_playwright, expect
 from small_site import SmallSite
 
 from app.building.system import CHROMIUM_FLAGS
@@ -36,7 +36,7 @@ async def kept(context: BrowserContext, light: SmallSite, server: PlainServer) -
     yield chat
 
 
-async def test_what_another_app_shares_comes_into_the_message_box_also_without_the_server(
+async def test_what_another_app_or_site_shares_waits_for_a_click_also_without_the_server(
     kept: ChatPage, context: BrowserContext, server: PlainServer
 ) -> None:
     await kept.open("?shared=yes")  # a link to something that nobody shared
@@ -44,13 +44,32 @@ async def test_what_another_app_shares_comes_into_the_message_box_also_without_t
 
     server.stop()
     page = await context.new_page()
-    await share(page, server.url, title="A page", text="Look at this: https://a.example/b", url="https://a.example/b")
+    form = (
+        SHARE % server.url
+        + "<script>document.forms[0].text.value = 'Remember this'; document.forms[0].submit()</script>"
+    )
+    await page.route("http://other.test/", lambda to: to.fulfill(body=form, content_type="text/html"))
+    await page.goto("http://other.test/", wait_until="commit")  # its form is sent without anybody's click
+    card = page.locator("dialog.ask")
+    await expect(card).to_contain_text("other.test sends something to Sonata")
+    await expect(card).to_contain_text("Remember this")
+    await page.get_by_role("button", name="Discard").click()
+    await expect(page.locator("#message")).to_have_value("")
 
+    words = {"title": "A page", "text": "Look at this: https://a.example/b", "url": "https://a.example/b"}
+    note: FilePayload = {"name": "note\u202egpj.md", "mimeType": "text/markdown", "buffer": b"# Note"}
+    await share(page, server.url, [note], **words)
+    await expect(card).to_contain_text("Files: note\ufffdgpj.md")
     wanted = "A page\nLook at this: https://a.example/b"
-    await expect(page.locator("#message")).to_have_value(wanted)
-    assert await page.locator("#log article").count() == 0, "nobody but the user sends it"
     await expect(page).not_to_have_url(re.compile("shared"))
+    draft = "sessionStorage['sonata.draft'] ?? ''"
+    untouched = f"[{draft}, document.querySelector('#files').hidden, document.querySelector('#message').value]"
+    assert await page.evaluate(untouched) == ["", True, ""]
     assert "sonata-shared" not in await page.evaluate("caches.keys()")
+    await page.get_by_role("button", name="Add", exact=True).click()
+    await expect(page.locator("#message")).to_have_value(wanted)
+    await expect(page.locator("#files")).to_be_visible()
+    assert await page.locator("#log article").count() == 0, "nobody but the user sends it"
     await page.wait_for_function("() => sessionStorage.getItem('sonata.draft')")
     await page.reload()
     await expect(page.locator("#message")).to_have_value(wanted)  # once: it is a draft now

@@ -2,6 +2,7 @@
  * Who answers in the chat on the page: the agent that suits each message, nobody but the plain assistant, or one agent. The
  * chat keeps it (app/agent_choice.py); until it is stored this tab does, also over a reload.
  */
+import { session } from '../common/web_storage.js';
 import { element } from '../page/dom.js';
 import { describe, fromError } from '../page/problems.js';
 import { PLAIN } from '../memory/client.js';
@@ -30,7 +31,7 @@ export class AgentChoice {
     this.#select = /** @type {HTMLSelectElement} */ (root.querySelector('select'));
     this.#parts = parts;
     this.#engine = engine;
-    this.#keep(parts.stored.id === null ? sessionStorage.getItem(KEPT) : null);
+    this.#keep(parts.stored.id === null ? session.getItem(KEPT) : null);
     this.#select.addEventListener('change', () => this.#choose(this.#select.value));
   }
 
@@ -99,7 +100,7 @@ export class AgentChoice {
 
   #keep(agent) {
     this.#unstored = agent;
-    if (agent === null) sessionStorage.removeItem(KEPT);
-    else sessionStorage.setItem(KEPT, agent);
+    if (agent === null) session.removeItem(KEPT);
+    else session.setItem(KEPT, agent);
   }
 }

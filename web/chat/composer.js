@@ -2,6 +2,8 @@
  * The message box. Enter sends, Shift+Enter makes a new line. While an answer comes in, Stop takes the place of Send.
  * ArrowUp in an empty box edits the last message. What is typed survives a reload of the page.
  */
+import { session } from '../common/web_storage.js';
+
 const DRAFT = 'sonata.draft';
 
 export class Composer {
@@ -44,7 +46,7 @@ export class Composer {
       }
     });
     this.#box.addEventListener('input', () => this.#changed());
-    this.text = sessionStorage.getItem(DRAFT) ?? '';
+    this.text = session.getItem(DRAFT) ?? '';
   }
 
   get text() {
@@ -107,9 +109,5 @@ export class Composer {
 }
 
 function keepDraft(text) {
-  try {
-    sessionStorage.setItem(DRAFT, text);
-  } catch {
-    sessionStorage.removeItem(DRAFT); // some millions of characters: an older draft would be wrong
-  }
+  session.setItem(DRAFT, text);
 }

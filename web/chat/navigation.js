@@ -60,7 +60,7 @@ export class Navigation {
   /** The browser's Back or Forward button, or an address that was typed. */
   #onAddress() {
     const id = chatInAddress();
-    if (id === this.#stored.id) return;
+    if (id === this.#stored.address) return;
     if (id) this.resume(id, 'replace');
     else this.newChat('replace');
   }

@@ -20,6 +20,7 @@ export class StoredChat {
   /** @type {Map<object, Promise<void>>} */
   #answering = new Map(); // answers that are not yet stored; resolved once they are
   #isThere = false; // whether the memory is known to have it
+  #isKept = true; // and has it when the page starts again, as far as is known
   #opened = 0; // how often another conversation was opened
   #looking = Promise.resolve(false); // one look after the other
   #engine = /** @type {import('../engine/engine.js').Engine|null} */ (null); // whose memory was looked into last
@@ -48,6 +49,7 @@ export class StoredChat {
     this.#opened += 1;
     this.#shown = 0;
     this.#isThere = false;
+    this.#isKept = true;
     this.#notices.say('chat', null);
     this.#onTitle(null);
     this.#view.clear(id === null);
@@ -72,7 +74,7 @@ export class StoredChat {
         this.#isThere = true;
         this.#answer = text;
         this.#shown = turns === this.#view.storedTurns ? turns : OTHERS;
-        showInAddress(chat, 'replace');
+        showInAddress(this.address, 'replace');
       },
       end: () => {
         this.#answering.delete(answer);
@@ -90,7 +92,12 @@ export class StoredChat {
   adopt(id) {
     this.id = id;
     this.#isThere = true;
-    showInAddress(id, 'replace');
+    showInAddress(this.address, 'replace');
+  }
+
+  /** What the page's address says of it: nothing of one that is gone after a reload. @returns {string|null} */
+  get address() {
+    return this.#isKept ? this.id : null;
   }
 
   /** Rises with each conversation that the page opens, new ones, too. */
@@ -123,11 +130,12 @@ export class StoredChat {
     const { id } = this, { memory } = engine;
     if (!id || this.#answering.size) return false;
     const isLate = () => id !== this.id || engine !== this.#engine || this.#answering.size > 0;
-    let turns, title;
+    let turns, title, kept;
     try {
-      const { state } = await memory.info();
-      if (state !== 'ready') return false;
-      ({ turns, title } = await memory.conversation(id));
+      const info = await memory.info();
+      if (info.state === 'locked' && this.#isThere) this.#keep(false);
+      if (info.state !== 'ready') return false;
+      ({ turns, title, kept } = await memory.conversation(id));
     } catch (error) {
       if (isLate()) return false;
       if (error.reason === 'record') this.#gone(queue);
@@ -136,6 +144,7 @@ export class StoredChat {
     }
     if (!isLate()) {
       this.#isThere = true;
+      this.#keep(kept);
       this.#onTitle(title);
     }
     const isShown = this.#shown === turns.length && turns.at(-1)?.content === this.#answer;
@@ -184,6 +193,11 @@ export class StoredChat {
       this.#notices.say('chat', describe(fromError(error)).message);
       return false;
     }
+  }
+
+  #keep(isKept) {
+    this.#isKept = isKept;
+    showInAddress(this.address, 'replace');
   }
 
   #gone(queue) {

@@ -7,6 +7,7 @@ const leaders = /** @type {Map<string, MessagePort>} */ (new Map()); // by the k
 
 scope.onconnect = ({ ports: [tab] }) => {
   tab.onmessage = ({ data, ports }) => {
+    if (!data) return;
     tab.postMessage({ kind: 'heard' });
     if (data.kind === 'lead') leaders.set(data.key, tab);
     else leaders.get(data.key)?.postMessage(data, [...ports]);

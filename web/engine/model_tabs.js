@@ -4,10 +4,11 @@
  * the lock passes to one that waits for it.
  *
  * A tab may also take the lock: to run another model for all of them, or because the leader is silent. Where the browser
- * has no SharedWorker or no locks, each tab runs its own.
+ * has or allows no SharedWorker or no locks, each tab runs its own.
  */
 import { t } from '../i18n/i18n.js';
 import * as Comlink from '../vendor/comlink.mjs';
+import { partOf, webLocks } from '../common/browser_parts.js';
 import { ownScript } from '../common/own_script.js';
 import { userError } from '../common/user_error.js';
 
@@ -27,7 +28,9 @@ export class ModelTabs {
   #name;
   #patience;
   #onMoved;
-  #shares;
+  #shares = false;
+  #beginning;
+  #locks = /** @type {LockManager} */ (/** @type {unknown} */ (null)); // there where it shares
   #tab = `sonata.tab:${crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`}`;
   #channel = /** @type {BroadcastChannel|null} */ (null);
   #leads = false;
@@ -46,11 +49,25 @@ export class ModelTabs {
     this.#name = `sonata.model:${key}`;
     this.#patience = patience;
     this.#onMoved = onMoved;
-    this.#shares = Boolean(globalThis.SharedWorker && navigator.locks && globalThis.BroadcastChannel);
-    if (!this.#shares) return;
-    navigator.locks.request(this.#tab, () => new Promise(() => {})).catch(() => {}); // it tells that this tab lives
-    this.#channel = new BroadcastChannel('sonata.model');
-    this.#channel.onmessage = ({ data }) => this.#onLeader(data);
+    this.#beginning = this.#begin();
+  }
+
+  /** @returns {Promise<boolean>} whether tabs run one model together, as far as is known */
+  async areTogether() {
+    await this.#beginning;
+    return this.#shares;
+  }
+
+  async #begin() {
+    const locks = await webLocks();
+    const broker = locks && partOf(openBroker), channel = broker && partOf(() => new BroadcastChannel('sonata.model'));
+    broker?.port.close();
+    if (!channel) return;
+    locks.request(this.#tab, () => new Promise(() => {})).catch(() => {}); // it tells that this tab lives
+    this.#locks = locks;
+    this.#channel = channel;
+    channel.onmessage = ({ data }) => this.#onLeader(data ?? {});
+    this.#shares = true;
   }
 
   /**
@@ -58,6 +75,7 @@ export class ModelTabs {
    * @returns {Promise<Link>}
    */
   async connect({ take = false } = {}) {
+    await this.#beginning;
     if (this.#shares && !this.#leads) await this.#elect(take);
     return this.#leads || !this.#shares ? this.#own() : this.#join();
   }
@@ -77,7 +95,7 @@ export class ModelTabs {
   /** @returns {Promise<boolean>} whether this tab leads now */
   #lock(options) {
     return new Promise((resolve) => {
-      navigator.locks.request(this.#name, options, (lock) => {
+      this.#locks.request(this.#name, options, (lock) => {
         this.#leads ||= lock !== null;
         resolve(lock !== null);
         return lock && new Promise(() => {}); // as long as this tab lives, or until another takes it
@@ -131,7 +149,8 @@ export class ModelTabs {
     const leader = `${this.#tab}/${Date.now()}/${Math.random()}`;
     const { port } = openBroker();
     port.onmessage = ({ data, ports: [page] }) => {
-      if (data.kind === 'heard') return this.#channel?.postMessage({ name: this.#name, leader });
+      if (data?.kind === 'heard') return this.#channel?.postMessage({ name: this.#name, leader });
+      if (data?.kind !== 'ask' || !page) return;
       page.postMessage({ leader });
       remote.connect(Comlink.transfer(page, [page]), data.tab);
     };
@@ -171,7 +190,7 @@ export class ModelTabs {
       const timer = setTimeout(end, ASK_MS, null);
       this.#askNow = () => end(null);
       broker.onmessage = () => { isHeard = true; };
-      port1.onmessage = ({ data }) => end(port1, data.leader);
+      port1.onmessage = ({ data }) => data?.leader && end(port1, data.leader);
       broker.postMessage({ kind: 'ask', key: this.#name, tab: this.#tab }, [port2]);
     });
   }

@@ -62,7 +62,8 @@ function fits() {
  * @returns {Promise<{bytes: Promise<Uint8Array<ArrayBuffer>>}|null>}
  */
 async function memoryOf(sha256, onBytes) {
-  const kept = await globalThis.caches?.match(here(`../.precache/${sha256}`), { ignoreVary: true }).catch(() => null);
+  const look = async () => caches.match(here(`../.precache/${sha256}`), { ignoreVary: true });
+  const kept = await look().catch(() => null);
   if (kept) return { bytes: unpacked(kept) };
   return LOCAL ? { bytes: fetchPacked(here('../pyodide/snapshot.packed'), onBytes) } : null;
 }

@@ -3,6 +3,7 @@
  * anywhere, by pasting, or by `attach`; they belong to the conversation and are there again when it is opened.
  */
 import { html, render } from '../vendor/lit-html/lit-html.js';
+import { visible } from '../common/cut.js';
 import { icon } from '../common/icon.js';
 import { describe, fromError } from '../page/problems.js';
 import { t } from '../i18n/i18n.js';
@@ -69,7 +70,7 @@ export class Attachments {
     const { openings, id } = this.#parts.stored;
     if (this.#place.opening !== openings) this.#place = { opening: openings, chat: id };
     for (const file of files) {
-      const coming = { name: file.name, size: file.size, words: t('files.reading'), share: 0, place: this.#place, id: null };
+      const coming = { name: visible(file.name), size: file.size, words: t('files.reading'), share: 0, place: this.#place, id: null };
       this.#coming.push(coming);
       this.#attaching = this.#attaching.then(() => this.#attach(file, coming));
     }

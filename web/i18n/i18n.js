@@ -8,6 +8,8 @@
  * section of keys, each with a sentence in which {name} stands for a value. English is there at once: no key that is
  * pressed meets a page that does not listen yet. Another language is fetched before anything is shown. A test finds what one language says and the other does not.
  */
+import { visible } from '../common/cut.js';
+import { local } from '../common/web_storage.js';
 import { english } from './en.js';
 import { setSentences } from './engine_texts.js';
 
@@ -56,20 +58,14 @@ export function currentLanguage() {
 
 /** @returns {string|null} null: as the browser says */
 export function chosenLanguage() {
-  try {
-    const code = localStorage.getItem(KEY);
-    return code !== null && Object.hasOwn(LANGUAGES, code) ? code : null;
-  } catch {
-    return null;
-  }
+  const code = local.getItem(KEY);
+  return code !== null && Object.hasOwn(LANGUAGES, code) ? code : null;
 }
 
 /** From the next load of the page on. @param {string|null} code null: as the browser says */
 export function chooseLanguage(code) {
-  try {
-    if (code === null) localStorage.removeItem(KEY);
-    else localStorage.setItem(KEY, code);
-  } catch { /* then not */ }
+  if (code === null) local.removeItem(KEY);
+  else local.setItem(KEY, code);
 }
 
 /**
@@ -83,7 +79,7 @@ export function t(key, values = {}) {
   return sentence.replace(/\{(\w+)\}/g, (whole, name) => {
     const value = values[name];
     if (value === undefined) return whole;
-    return typeof value === 'number' ? value.toLocaleString(language) : value;
+    return typeof value === 'number' ? value.toLocaleString(language) : visible(String(value));
   });
 }
 

@@ -1,4 +1,6 @@
 /** Of the tabs that are open one learns in idle times; Web Locks choose it, and take the lock back when it closes. */
+import { webLocks } from '../common/browser_parts.js';
+
 const NAME = 'sonata-learning';
 
 let end = /** @type {(() => void)|null} */ (null);
@@ -6,10 +8,11 @@ let end = /** @type {(() => void)|null} */ (null);
 /** For app/one_learner.py. */
 export const oneLearner = {
   /** @returns {Promise<boolean>} whether this tab may learn now; any may where the browser has no locks */
-  take() {
-    if (!navigator.locks) return Promise.resolve(true);
+  async take() {
+    const locks = await webLocks();
+    if (!locks) return true;
     return new Promise((resolve) => {
-      const held = navigator.locks.request(NAME, { ifAvailable: true }, (lock) => {
+      const held = locks.request(NAME, { ifAvailable: true }, (lock) => {
         resolve(lock !== null);
         return lock && new Promise((/** @type {(value: void) => void} */ release) => { end = release; });
       });

@@ -2,12 +2,14 @@
  * Tells the engine what it has to know to learn only while nobody is kept waiting: that somebody types or clicks, here or
  * in another tab; that another tab gives an answer; and how the battery is, where the browser tells.
  */
+import { openChannel } from '../common/browser_parts.js';
+
 const SIGNS = ['keydown', 'input', 'pointerdown'];
 const QUIET_MS = 500; // between two signs that are told
 const ANSWERING_MS = 2000;
 
 export class Presence {
-  #channel = new BroadcastChannel('sonata-presence');
+  #channel = openChannel('sonata-presence');
   #engine = /** @type {import('../engine/engine.js').Engine|null} */ (null);
   #battery = /** @type {{level: number, charging: boolean}|null} */ (null);
   #told = -Infinity;

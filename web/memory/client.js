@@ -5,6 +5,7 @@
  * those of the store a `reason` ("locked", "passphrase", "file", ...: py_core/memory/errors.py), those of an agent the `field`
  * that is wrong, if it is one. Times are seconds since 1970.
  */
+import { visible } from '../common/cut.js';
 import { told } from '../i18n/engine_texts.js';
 
 /** The agent that answers what suits no other (py_core/routing/agents.py: FALLBACK_ID). */
@@ -20,10 +21,10 @@ const TOGETHER_MS = 50;
  */
 
 /**
- * `turns`: of all branches; `titled`: whose title it is ('': its first words); `said`: when the last turn came. Of a search
+ * `kept`: whether it is there when the page starts again; `turns`: of all branches; `titled`: whose title it is ('': its first words); `said`: when the last turn came. Of a search
  * also the message that was found, as [text, whether it is a match], and how similar it is.
  * @typedef {{id: string, title: string, turns: number, pinned: boolean, archived: boolean, titled: ''|'model'|'user',
- *   said: number, created: number, updated: number, similarity?: number,
+ *   said: number, created: number, updated: number, kept: boolean, similarity?: number,
  *   snippet?: {role: string, parts: [string, boolean][]}|null}} StoredConversation
  */
 
@@ -59,7 +60,7 @@ export class Memory {
   async info() {
     const info = await this.#ask('info');
     for (const name of ['problem', 'uncompacted', 'suspicion']) info[name] &&= told(info[name]);
-    for (const agent of info.agents) agent.title = told(agent.title);
+    for (const agent of info.agents) agent.title = visible(told(agent.title));
     return info;
   }
 
@@ -122,7 +123,7 @@ export class Memory {
   /** Read what a search looks at: the first one does not wait for it. */
   prepareSearch() { return this.#ask('prepare_search'); }
 
-  /** @returns {Promise<{id: string, title: string, turns: StoredTurn[]}>} the turns that are shown, see `choose` */
+  /** @returns {Promise<{id: string, title: string, turns: StoredTurn[], kept: boolean}>} the turns that are shown, see `choose` */
   conversation(id) { return this.#ask('conversation', id); }
 
   /**
@@ -140,7 +141,7 @@ export class Memory {
    */
   async agentChoice(chat) {
     const choice = await this.#ask('agent_choice', chat);
-    for (const agent of choice.agents) agent.title = told(agent.title);
+    for (const agent of choice.agents) agent.title = visible(told(agent.title));
     return choice;
   }
 

@@ -8,6 +8,7 @@
  * this (Web Locks); the others wait in `inTurn`.
  */
 import { deleteDB } from '../vendor/idb.js';
+import { webLocks } from '../common/browser_parts.js';
 import { userError } from '../common/user_error.js';
 import { readMeta } from './any_rows.js';
 import { BLOCKED_MS, Lost, openDatabase, settle } from './opening.js';
@@ -19,8 +20,9 @@ const ATTEMPTS = 20; // of a copy that others write into meanwhile
 
 /** Do `work` while nobody moves the database, after a move that was left unfinished was finished. */
 export async function inTurn(name, version, work) {
-  if (!canMove()) return work();
-  return navigator.locks.request(`sonata-memory:moving:${name}`, async () => {
+  const locks = await lockingMoves();
+  if (!locks) return work();
+  return locks.request(`sonata-memory:moving:${name}`, async () => {
     await finish(name, version);
     return work();
   });
@@ -31,7 +33,7 @@ export async function inTurn(name, version, work) {
  * the copy, which the next `inTurn` brings back.
  */
 export async function moveToNewFiles(name, version, db) {
-  if (!canMove()) throw userError('unavailable', 'no locks');
+  if (!await lockingMoves()) throw userError('unavailable', 'no locks');
   await inTurn(name, version, async () => {
     const copy = await openDatabase(copyOf(name), version, new Lost());
     try {
@@ -46,8 +48,9 @@ export async function moveToNewFiles(name, version, db) {
   });
 }
 
-function canMove() {
-  return Boolean(navigator.locks && indexedDB.databases);
+/** @returns {Promise<LockManager|null>} null where nothing can be moved */
+async function lockingMoves() {
+  return 'databases' in indexedDB ? webLocks() : null;
 }
 
 function copyOf(name) {

@@ -5,6 +5,8 @@
  * IndexedDB's transactions would keep tabs apart by themselves; where the browser has no Web Locks, or the writer does
  * not answer (a frozen tab), a tab writes by itself. A batch is done once, whoever does it: it has an id.
  */
+import { openChannel, webLocks } from '../common/browser_parts.js';
+
 const ANSWER_MS = 5000;
 
 export class TabWriter {
@@ -20,7 +22,7 @@ export class TabWriter {
     this.pending = new Map(); // id -> { request, answer }
     this.writes = false;
     this.ended = new AbortController();
-    this.channel = new BroadcastChannel(`sonata-memory:${name}`);
+    this.channel = openChannel(`sonata-memory:${name}`);
     this.channel.onmessage = ({ data }) => this.receive(data);
     this.queue(name);
   }
@@ -52,12 +54,13 @@ export class TabWriter {
   }
 
   async queue(name) {
-    if (!navigator.locks) {
+    const locks = await webLocks();
+    if (!locks) {
       this.write();
       return;
     }
     try {
-      await navigator.locks.request(`sonata-memory:${name}`, { signal: this.ended.signal }, () => {
+      await locks.request(`sonata-memory:${name}`, { signal: this.ended.signal }, () => {
         if (this.ended.signal.aborted) return null;
         this.write();
         return new Promise((/** @type {(value: void) => void} */ resolve) => (this.release = resolve));
@@ -90,10 +93,12 @@ export class TabWriter {
     return revision;
   }
 
-  async receive({ kind, tab, request, change, id, revision, error }) {
-    if (kind === 'change' && tab !== this.tab) this.heard(change);
+  /** What is no message of ours is left alone. */
+  async receive(data) {
+    const { kind, tab, request, change, id, revision, error } = data ?? {};
+    if (kind === 'change' && tab !== this.tab && isChange(change)) this.heard(change);
     if (kind === 'answer') this.pending.get(id)?.answer({ revision, error });
-    if (kind === 'apply' && this.writes) {
+    if (kind === 'apply' && this.writes && typeof request?.head === 'string') {
       const answer = { kind: 'answer', id: request.id };
       try {
         answer.revision = await this.doAndTell(request, tab);
@@ -103,6 +108,12 @@ export class TabWriter {
       if (!this.ended.signal.aborted) this.channel.postMessage(answer);
     }
   }
+}
+
+/** As memory/indexeddb.js makes them. */
+function isChange(change) {
+  const areKeys = (keys) => Array.isArray(keys) && keys.every((key) => Array.isArray(key) && key.length === 2);
+  return areKeys(change?.puts) && areKeys(change.deletes) && 'cleared' in change && 'everything' in change;
 }
 
 function asError({ name, message }) {

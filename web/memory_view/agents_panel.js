@@ -2,6 +2,7 @@
 import { t } from '../i18n/i18n.js';
 import { button, element, ProblemLine } from '../page/dom.js';
 import { loadStyles } from '../page/load_file.js';
+import { visible } from '../common/cut.js';
 import { PLAIN } from '../memory/client.js';
 import { AgentForm } from './agent_form.js';
 import { askingButton } from '../page/ask.js';
@@ -72,7 +73,7 @@ export class AgentsPanel {
 
   #row(agent) {
     const { id, title, definition, shipped, edited, examples = [] } = agent;
-    const head = element('p', 'record-title', title);
+    const head = element('p', 'record-title', visible(title));
     const own = examples.length ? t('agents.ownExamples', { count: examples.length }) : null;
     const unknown = !shipped && !examples.length ? t('agents.noExamples') : null;
     const buttons = [named(button(t('agents.edit'), 'quiet', () => this.#open(agent)), title)];
@@ -98,7 +99,7 @@ export class AgentsPanel {
     const restore = button(t('agents.restore'), 'quiet', () => {
       return this.#act(() => this.#memory.restoreAgent(id), t('agents.restored', { title }), id);
     });
-    return row(id, element('p', 'record-title', title), element('p', 'agent-definition', definition), actions(named(restore, title)));
+    return row(id, element('p', 'record-title', visible(title)), element('p', 'agent-definition', definition), actions(named(restore, title)));
   }
 
   async #act(act, outcome, id) {

@@ -2,6 +2,7 @@
 import { currentLanguage, t } from '../i18n/i18n.js';
 import { formatNumber } from '../page/format.js';
 import { button, element, ProblemLine } from '../page/dom.js';
+import { session } from '../common/web_storage.js';
 import { ask } from '../page/ask.js';
 import { removeAdapters, storedAdapters } from '../storage/adapter_store.js';
 
@@ -32,6 +33,7 @@ export class DeleteSection {
       if (!sure) return;
       await this.#memory.deleteAll();
       await removeAdapters();
+      session.clear();
       this.#outcome.textContent = t('deletion.done');
     } catch (error) {
       this.#problem.say(error);

@@ -98,9 +98,9 @@ export class StoragePanel {
 
 /** Bytes of each part. The browser's own sum may leave out the models' files; it names its parts in Chromium only. */
 async function storageSizes() {
-  const estimate = async () => (await navigator.storage?.estimate?.().catch(() => null)) ?? {};
+  const estimate = async () => navigator.storage.estimate();
   const [models, adapters, { usage = 0, usageDetails = null }] = await Promise.all([
-    storedModels().catch(() => []), storedAdapters().catch(() => []), /** @type {Promise<any>} */ (estimate()),
+    storedModels().catch(() => []), storedAdapters().catch(() => []), /** @type {Promise<any>} */ (estimate().catch(() => ({}))),
   ]);
   const modelBytes = [...models, ...adapters].reduce((sum, { bytes }) => sum + bytes, 0);
   const rest = Math.max(usage - modelBytes, 0);

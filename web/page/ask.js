@@ -40,18 +40,19 @@ export function askingButton(label, question, yes, run) {
 }
 
 /**
- * @param {{title: string, paragraphs: string[], yes: string, no?: string, isUnexpected?: boolean}} question `isUnexpected`:
+ * @param {{title: string, paragraphs: string[], yes: string, no?: string, isUnexpected?: boolean, isHarmless?: boolean}} question
+ *   `isHarmless`: nothing is lost by `yes`. `isUnexpected`:
  *   the user did nothing that leads to it, so `yes` waits a moment: a click or a key may be meant for what was there before
  * @returns {Promise<boolean>} true only for a click on `yes`
  */
-export function ask({ title, paragraphs, yes, no = t('forms.cancel'), isUnexpected = false }) {
+export function ask({ title, paragraphs, yes, no = t('forms.cancel'), isUnexpected = false, isHarmless = false }) {
   const dialog = element('dialog', 'ask');
   const head = element('h2', '', title);
   head.id = 'ask-title';
   dialog.setAttribute('aria-labelledby', head.id);
   const actions = element('div', 'ask-actions');
   const refuse = button(no, 'quiet', () => dialog.close());
-  const agree = button(yes, 'danger', () => dialog.close('yes'));
+  const agree = button(yes, isHarmless ? 'primary' : 'danger', () => dialog.close('yes'));
   actions.append(refuse, agree);
   dialog.append(head, ...paragraphs.map((text) => element('p', '', text)), actions);
   document.body.append(dialog);

@@ -6,3 +6,17 @@ try {
     if (values.includes(kept)) dataset[name] = kept;
   }
 } catch { /* the browser forbids the page to store anything */ }
+
+/* A failure before the page is put together is said in its banner: else it would load for ever. Later ones are main.js's. */
+function sayBroken({ error, reason, target }) {
+  const why = error ?? reason ?? (target instanceof HTMLScriptElement ? target.src : null);
+  const banner = document.getElementById('banner');
+  if (window.sonata || why === null || !banner?.hidden) return;
+  document.documentElement.dataset.state = 'failed';
+  for (const id of ['loading', 'model-chip']) document.getElementById(id).hidden = true;
+  banner.querySelector('pre').textContent = why.stack || String(why);
+  banner.querySelector('details').hidden = false;
+  banner.hidden = false;
+}
+addEventListener('error', sayBroken, true);
+addEventListener('unhandledrejection', sayBroken);

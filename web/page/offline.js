@@ -2,6 +2,8 @@
  * The page's side of the service worker (sw.js): registers it, lets it isolate the page, hears of new versions.
  * Where there is none (an old browser, a private window, plain http) the page works from the network alone.
  */
+import { partOf } from '../common/browser_parts.js';
+import { session } from '../common/web_storage.js';
 import { t } from '../i18n/i18n.js';
 import { ownScript } from '../common/own_script.js';
 
@@ -9,8 +11,10 @@ const RELOADED = 'sonata.reloaded-to-isolate';
 const ISOLATING_MS = 3000; // for the service worker to start, the first time
 const RESTED_MS = 60_000; // the least time between two such reloads: a reload past the service worker would repeat it
 const EVERY_HOUR = 3_600_000;
+const ANSWER_MS = 10_000;
+const PROBLEMS = ['damaged', 'mended', 'noRoom', 'updateFailed'];
 
-const container = globalThis.navigator?.serviceWorker ?? null;
+const container = /** @type {any} */ (partOf(() => navigator.serviceWorker)); // a ServiceWorkerContainer, or null
 let registering = /** @type {Promise<ServiceWorkerRegistration|null>|null} */ (null);
 let persisting = /** @type {Promise<boolean>|null} */ (null);
 
@@ -29,13 +33,8 @@ export async function reloadToIsolate() {
 
 /** Whether this tab was not reloaded a moment ago. Where nothing can be remembered it must not be at all. */
 function mayReload() {
-  try {
-    const last = Number(sessionStorage.getItem(RELOADED));
-    sessionStorage.setItem(RELOADED, String(Date.now()));
-    return Date.now() - last > RESTED_MS;
-  } catch {
-    return false;
-  }
+  const last = Number(session.getItem(RELOADED));
+  return session.setItem(RELOADED, String(Date.now())) && Date.now() - last > RESTED_MS;
 }
 
 /**
@@ -74,7 +73,7 @@ export function tellOfVersions(notices, onComplete) {
       onComplete();
     }
     notices.say('version', newer ? t('notices.newVersion') : null, { label: t('notices.reload'), run: () => location.reload() });
-    notices.say('site', problem && t(`site.${problem.text}`, problem));
+    notices.say('site', PROBLEMS.includes(problem?.text ?? '') ? t(`site.${problem?.text}`, problem ?? {}) : null);
   });
 }
 
@@ -91,9 +90,19 @@ export async function keepEverything() {
   return told;
 }
 
+/** @param {string} kind of a question to the service worker @returns {Promise<any>} its answer; null where there is none */
+export async function askWorker(kind) {
+  const worker = container?.controller;
+  if (!worker) return null;
+  const { port1, port2 } = new MessageChannel();
+  const answer = new Promise((resolve) => { port1.onmessage = ({ data }) => resolve(data); });
+  worker.postMessage({ kind }, [port2]);
+  return Promise.race([answer, sleep(ANSWER_MS).then(() => null)]);
+}
+
 /** @returns {Promise<ServiceWorkerRegistration|null>} null where the browser or the server has none for us */
 function register() {
-  registering ??= container.register(ownScript(new URL('../sw.js', import.meta.url)), { updateViaCache: 'none' }).catch(() => null);
+  registering ??= (async () => container.register(ownScript(new URL('../sw.js', import.meta.url)), { updateViaCache: 'none' }))().catch(() => null);
   return registering;
 }
 

@@ -12,22 +12,47 @@
  *   ?routing=off        every message is for the plain assistant
  *   ?idle=SECONDS       after so long in which nobody did anything the page may learn
  *   ?patience=SECONDS   how long the engine may be silent before the page says so (default 60)
+ * A number that is none of these (a fraction, one below 1 or far too large) is left out, and `refused` names it.
  */
+const SECONDS = 86_400; // a day: a browser's timers count to 24 of them
+const LEAST_SECONDS = 0.1;
+const NUMBERS = {
+  workers: { most: 16, isWhole: true }, // as in backends/wasm/kernel_pool.js
+  context: { most: 2 ** 20, isWhole: true },
+  memory: { most: 2 ** 20, isWhole: true },
+  max_tokens: { most: 2 ** 20, isWhole: true },
+  idle: { most: SECONDS, isWhole: false },
+  patience: { most: SECONDS, isWhole: false },
+};
+
+/** @typedef {{said: string, name: string, most: number, isWhole: boolean}} Refused said: such as "workers=1.5" */
+
 export function readOptions(search = location.search) {
   const query = new URLSearchParams(search);
+  const refused = /** @type {Refused[]} */ ([]);
+  const number = (/** @type {keyof typeof NUMBERS} */ name) => {
+    const text = query.get(name);
+    if (!text) return null;
+    const { most, isWhole } = NUMBERS[name], value = Number(text);
+    const isNumber = (isWhole ? /^\d+$/ : /^\d*\.?\d+$/).test(text);
+    if (isNumber && value >= (isWhole ? 1 : LEAST_SECONDS) && value <= most) return value;
+    refused.push({ said: `${name}=${text}`, name, most, isWhole });
+    return null;
+  };
   return {
     modelUrl: query.get('model'),
     backend: oneOf(['auto', 'webgpu', 'wasm', 'numpy'], query.get('backend')),
     precision: oneOf(['precise', 'fast'], query.get('precision')),
-    workers: positive(query.get('workers')),
+    workers: number('workers'),
     routing: query.get('routing') !== 'off',
     autotune: query.get('autotune') !== 'off',
     tiers: query.get('tiers') === 'on',
-    context: positive(query.get('context')),
-    memory: positive(query.get('memory')),
-    maxTokens: positive(query.get('max_tokens')),
-    idle: positive(query.get('idle')),
-    patience: positive(query.get('patience')) ?? 60,
+    context: number('context'),
+    memory: number('memory'),
+    maxTokens: number('max_tokens'),
+    idle: number('idle'),
+    patience: number('patience') ?? 60,
+    refused,
   };
 }
 
@@ -36,16 +61,11 @@ export function readOptions(search = location.search) {
  * the site. What is chosen in a menu is for all of them.
  * @param {ReturnType<typeof readOptions>} options
  */
-export function engineKey({ patience: _, ...options }) {
+export function engineKey({ patience: _, refused: __, ...options }) {
   const version = document.querySelector('meta[name="sonata-version"]')?.getAttribute('content');
   return JSON.stringify([version, options]);
 }
 
 function oneOf(names, text) {
   return names.includes(text) ? text : null;
-}
-
-function positive(text) {
-  const value = Number(text);
-  return Number.isFinite(value) && value > 0 ? value : null;
 }

@@ -38,7 +38,8 @@ export function fromError({ name, message, stack }) {
   return { kind: name, message: lastLine, details: stack.includes(message) ? stack : `${message}\n${stack}` };
 }
 
-function sentence(text) {
+/** @param {string} text @returns {string} with a capital letter and a full stop */
+export function sentence(text) {
   const trimmed = text.trim();
   const begun = trimmed.charAt(0).toUpperCase() + trimmed.slice(1);
   return /[.!?]$/.test(begun) ? begun : `${begun}.`;

@@ -1,4 +1,6 @@
 /** The size of all text. web/page/early.js applies it before anything is painted. */
+import { local } from '../common/web_storage.js';
+
 const KEY = 'sonata.text';
 export const TEXT_SIZES = ['small', 'usual', 'large', 'larger'];
 
@@ -12,8 +14,6 @@ export function chooseTextSize(size) {
   const isUsual = size === 'usual';
   if (isUsual) delete document.documentElement.dataset.text;
   else document.documentElement.dataset.text = size;
-  try {
-    if (isUsual) localStorage.removeItem(KEY);
-    else localStorage.setItem(KEY, size);
-  } catch { /* then for now only */ }
+  if (isUsual) local.removeItem(KEY);
+  else local.setItem(KEY, size);
 }

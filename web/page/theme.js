@@ -1,4 +1,6 @@
 /** Light or dark: as the user chose, or else as the system says. web/page/early.js applies it before anything is painted. */
+import { local } from '../common/web_storage.js';
+
 const KEY = 'sonata.theme';
 const SYSTEM = matchMedia('(prefers-color-scheme: dark)');
 const listeners = new Set();
@@ -15,10 +17,8 @@ export function chosenTheme() {
 export function chooseTheme(theme) {
   if (theme) document.documentElement.dataset.theme = theme;
   else delete document.documentElement.dataset.theme;
-  try {
-    if (theme) localStorage.setItem(KEY, theme);
-    else localStorage.removeItem(KEY);
-  } catch { /* then for now only */ }
+  if (theme) local.setItem(KEY, theme);
+  else local.removeItem(KEY);
   tell();
 }
 

@@ -1,11 +1,17 @@
 /**
- * What another app shared with this one. The service worker keeps the form that came (sw.js: takeShared) and opens the
- * page with ?shared; here it becomes text in the message box, and files that are attached: nobody
- * but the user sends them.
+ * What another app shared with this one, or another site's form posted in its name. The service worker holds it (sw.js:
+ * takeShared) and opens the page with ?shared; here a card says what came, and only a click on "Add" makes it text in the
+ * message box, and files that are attached: nobody but the user sends them.
  */
-import { t } from '../i18n/i18n.js';
+import { currentLanguage, t } from '../i18n/i18n.js';
+import { ask } from '../page/ask.js';
+import { formatBytes } from '../page/format.js';
+import { askWorker } from '../page/offline.js';
+import { cut } from '../common/cut.js';
 
-const CACHE = 'sonata-shared'; // as in sw.js
+const MOST_NAMES = 5;
+
+/** @typedef {{from: string|null, entries: [string, string|File][]}} Shared from: the host of the site that posted it, if it is known */
 
 /**
  * Take what was shared, once: the address says so no more afterwards.
@@ -13,34 +19,45 @@ const CACHE = 'sonata-shared'; // as in sw.js
  */
 export async function takeShared({ addText, addFiles, say }) {
   const url = new URL(location.href);
-  const shared = url.searchParams.get('shared');
-  if (shared === null) return;
+  const state = url.searchParams.get('shared');
+  if (state === null) return;
   url.searchParams.delete('shared');
   history.replaceState(history.state, '', url);
-  const form = shared === 'failed' ? null : await readForm().catch(() => null);
-  if (!form) return say(t('pwa.notShared'));
-  const words = wordsOf(form);
-  const files = form.getAll('files').flatMap((file) => (file instanceof File && file.size > 0 ? [file] : []));
+  if (state === 'large') return say(t('pwa.sharedTooLarge'));
+  const shared = /** @type {Shared|null} */ (await askWorker('shared'));
+  if (!shared) return say(t('pwa.notShared'));
+  const words = wordsOf(shared);
+  const files = shared.entries.flatMap(([name, file]) => (name === 'files' && file instanceof File && file.size > 0 ? [file] : []));
+  const isWanted = (words || files.length) && await ask({
+    title: shared.from ? t('pwa.sharedFrom', { host: cut(shared.from) }) : t('pwa.sharedTitle'),
+    paragraphs: [
+      ...words ? [t('pwa.sharedText', { words: cut(words.replace(/\s+/g, ' ')) })] : [],
+      ...files.length ? [t('pwa.sharedFiles', { names: namesOf(files) })] : [],
+      t('pwa.sharedAbout'),
+    ],
+    yes: t('pwa.sharedAdd'), no: t('pwa.sharedDiscard'), isUnexpected: true, isHarmless: true,
+  });
+  if (!isWanted) return;
   if (words) addText(words);
   addFiles(files);
 }
 
-async function readForm() {
-  const cache = await caches.open(CACHE);
-  const [request] = await cache.keys();
-  const form = await (await cache.match(request))?.formData() ?? null;
-  await caches.delete(CACHE);
-  return form;
-}
-
 /** Title, text and address, each in a line of its own, none twice: many apps put the address into the text as well. */
-function wordsOf(form) {
+function wordsOf({ entries }) {
   const words = /** @type {string[]} */ ([]);
   for (const name of ['text', 'url', 'title']) {
-    const word = String(form.get(name) ?? '').trim();
-    if (!word || words.some((other) => other.includes(word))) continue;
-    if (name === 'title') words.unshift(word);
-    else words.push(word);
+    const [, word = ''] = entries.find(([other, value]) => other === name && typeof value === 'string') ?? [];
+    const trimmed = word.trim();
+    if (!trimmed || words.some((other) => other.includes(trimmed))) continue;
+    if (name === 'title') words.unshift(trimmed);
+    else words.push(trimmed);
   }
   return words.join('\n');
+}
+
+/** @param {File[]} files */
+function namesOf(files) {
+  const names = files.slice(0, MOST_NAMES).map(({ name, size }) => `${cut(name)} (${formatBytes(size)})`);
+  if (files.length > MOST_NAMES) names.push(t('pwa.sharedMore', { count: files.length - MOST_NAMES }));
+  return new Intl.ListFormat(currentLanguage()).format(names);
 }

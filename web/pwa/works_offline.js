@@ -3,6 +3,7 @@
  * file of the site, also those that nobody has asked for so far: they come once the model is there. Said once in each
  * browser; the mark in the model's popover stays.
  */
+import { local } from '../common/web_storage.js';
 import { t } from '../i18n/i18n.js';
 import { keepEverything } from '../page/offline.js';
 import { storedModels } from '../storage/model_store.js';
@@ -62,11 +63,5 @@ export class WorksOffline {
 
 /** Whether it was said before; from now on it was. */
 function wasSaid() {
-  try {
-    const said = localStorage.getItem(SAID) !== null;
-    localStorage.setItem(SAID, 'yes');
-    return said;
-  } catch {
-    return true;
-  }
+  return local.getItem(SAID) !== null || !local.setItem(SAID, 'yes');
 }

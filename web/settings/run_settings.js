@@ -3,6 +3,8 @@
  * takes. The choices are in localStorage, for they are needed before the memory opens. What the address of the page says (page/options.js) comes
  * first, until something is chosen on the page: then the address says it no more.
  */
+import { local } from '../common/web_storage.js';
+
 export const BACKENDS = {
   auto: { backend: 'auto', precision: 'precise' },
   webgpu: { backend: 'webgpu', precision: 'precise' },
@@ -118,10 +120,8 @@ export class RunSettings {
   }
 
   #store(name, value) {
-    try {
-      if (value === null || value === 'auto') localStorage.removeItem(KEYS[name]);
-      else localStorage.setItem(KEYS[name], String(value));
-    } catch { /* a browser may forbid the page to store anything: then for now */ }
+    if (value === null || value === 'auto') local.removeItem(KEYS[name]);
+    else local.setItem(KEYS[name], String(value));
   }
 
   #set(name, value) {
@@ -142,9 +142,5 @@ function removeFromAddress(name) {
 }
 
 function fromStorage(key) {
-  try {
-    return localStorage.getItem(key);
-  } catch {
-    return null;
-  }
+  return local.getItem(key);
 }

@@ -2,6 +2,7 @@
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { live } from '../vendor/lit-html/directives/live.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
+import { isBlank, visible } from '../common/cut.js';
 import { iconAddress } from '../common/icon.js';
 import { t } from '../i18n/i18n.js';
 
@@ -32,8 +33,8 @@ export function iconOf(name) {
 }
 
 /** @param {Chat} chat */
-export function nameOf(chat) {
-  return chat.title || t('sidebar.untitled');
+export function nameOf({ title }) {
+  return isBlank(title) ? t('sidebar.untitled') : visible(title);
 }
 
 /** @param {Chat} chat @param {RowState} state */
@@ -48,12 +49,17 @@ function rowOf(chat, state) {
   };
   return html`
     <li class="chat-row" data-chat=${chat.id} @contextmenu=${openMenu}>
-      <a class="chat-link" href=${`${location.pathname}${location.search}#chat=${chat.id}`} dir="auto" tabindex=${key} title=${name}
+      <a class="chat-link" href=${addressOf(chat)} dir="auto" tabindex=${key} title=${name}
         aria-current=${state.current === chat.id ? 'page' : nothing}>
         <span class="chat-name">${name}</span>${chat.snippet ? snippetOf(chat.snippet) : nothing}</a>
       <button class="chat-more icon-only" type="button" tabindex=${key} aria-haspopup="menu" aria-expanded="false"
         aria-label=${t('sidebar.menuOf', { title: name })} @click=${openMenu}>${iconOf('ellipsis')}</button>
     </li>`;
+}
+
+/** None of its own if it is gone when the page closes. @param {Chat} chat */
+function addressOf({ id, kept }) {
+  return location.pathname + location.search + (kept ? `#chat=${id}` : '');
 }
 
 function editorOf(chat, state) {

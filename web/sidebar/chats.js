@@ -23,6 +23,7 @@ export class Chats {
   #unwatch = () => {};
   #timer = 0;
   #chats = /** @type {Chat[]|null} */ (null);
+  #keeps = true; // what is said now
   #search = new ChatSearch(() => this.#draw());
   #menu = new ChatMenu();
   #removal = new Removal();
@@ -85,8 +86,10 @@ export class Chats {
   async #refresh() {
     const memory = this.#memory;
     const told = await memory?.conversations().catch(() => null); // while it opens; it tells when it is open
+    const { persistent: keeps = true } = await memory?.info().catch(() => null) ?? {};
     if (!told || memory !== this.#memory) return;
     this.#chats = told.items;
+    this.#keeps = keeps;
     const there = new Set(told.items.map(({ id }) => id));
     if (this.#selected) this.#selected = new Set([...this.#selected].filter((id) => there.has(id)));
     this.#draw();
@@ -124,7 +127,7 @@ export class Chats {
     }).filter(({ chats }) => chats.length);
     return html`
       ${shown.map((group) => groupOf(group, state))}
-      ${this.#chats && !all.length ? html`<p class="chats-none">${t('sidebar.none')}</p>` : nothing}
+      ${this.#chats && !all.length ? html`<p class="chats-none">${t(this.#keeps ? 'sidebar.none' : 'sidebar.noneUnkept')}</p>` : nothing}
       ${archived.length && left >= 0 ? html`
         <section class="chat-group">
           <h2><button type="button" class="chats-archive" aria-expanded=${String(this.#isArchiveOpen)}

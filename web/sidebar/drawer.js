@@ -2,6 +2,8 @@
  * Whether the side bar is seen. On a wide screen it stands beside the chat and can be closed, which is remembered; on a
  * phone it is a drawer that closes itself once something of it was chosen.
  */
+import { local } from '../common/web_storage.js';
+
 const KEY = 'sonata.sidebar';
 const IS_DRAWER = matchMedia('(max-width: 48rem)'); // as in page/shell.css
 
@@ -84,8 +86,6 @@ export class Drawer {
 }
 
 function keep(value) {
-  try {
-    if (value) localStorage.setItem(KEY, value);
-    else localStorage.removeItem(KEY);
-  } catch { /* then not */ }
+  if (value) local.setItem(KEY, value);
+  else local.removeItem(KEY);
 }

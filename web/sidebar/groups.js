@@ -6,8 +6,8 @@ const DAY = 24 * 60 * 60 * 1000;
 /**
  * @param {import('../memory/client.js').StoredConversation[]} chats the newest first
  * @param {Date} now
- * @returns {{key: string, title: string, chats: import('../memory/client.js').StoredConversation[]}[]} none is empty: the
- *   pinned ones, today's, yesterday's, those of 7 and of 30 days, then by months. Those in the archive are in none.
+ * @returns {{key: string, title: string, chats: import('../memory/client.js').StoredConversation[]}[]} none is empty: those
+ *   that are gone when the page closes, the pinned ones, today's, yesterday's, those of 7 and of 30 days, then by months. Those in the archive are in none.
  */
 export function grouped(chats, now = new Date()) {
   const today = new Date(now.getFullYear(), now.getMonth(), now.getDate()).getTime();
@@ -18,9 +18,10 @@ export function grouped(chats, now = new Date()) {
     groups.get(key).chats.push(chat);
   };
   const seen = chats.filter((chat) => !chat.archived);
-  for (const chat of seen) if (chat.pinned) add('pinned', () => t('sidebar.pinned'), chat);
+  for (const chat of seen) if (!chat.kept) add('unkept', () => t('sidebar.unkept'), chat);
+  for (const chat of seen) if (chat.kept && chat.pinned) add('pinned', () => t('sidebar.pinned'), chat);
   for (const chat of seen) {
-    if (chat.pinned) continue;
+    if (!chat.kept || chat.pinned) continue;
     const said = new Date(chat.said * 1000);
     const days = Math.ceil((today - said.getTime()) / DAY); // midnights between then and now
     if (days <= 0) add('today', () => t('sidebar.today'), chat);

@@ -6,7 +6,7 @@ import { isNoted } from '../memory/lock_note.js';
 import { passphraseInput } from '../page/edit_form.js';
 import { SectionForm } from '../page/section_form.js';
 
-const NAME = 'sonata-memory'; // as in py_core/memory/indexeddb.py
+export const NAME = 'sonata-memory'; // as in py_core/memory/indexeddb.py
 
 export class MemoryLock {
   #root;

@@ -1,4 +1,6 @@
 /** Which adapter the page answers with, for each model that it had one for. The choice is remembered. */
+import { local } from '../common/web_storage.js';
+
 const KEY = 'sonata.adapters'; // {sha256 of a model: sha256 of an adapter}
 
 /** @param {string} model its sha256 @returns {string|null} the sha256 of an adapter; null: none */
@@ -9,17 +11,15 @@ export function chosenAdapter(model) {
 /** @param {string} model its sha256 @param {string|null} adapter its sha256; null: none */
 export function rememberAdapter(model, adapter) {
   const { [model]: _, ...others } = read();
-  try {
-    localStorage.setItem(KEY, JSON.stringify(adapter ? { ...others, [model]: adapter } : others));
-  } catch { /* then not */ }
+  local.setItem(KEY, JSON.stringify(adapter ? { ...others, [model]: adapter } : others));
 }
 
 /** @returns {Record<string, string>} */
 function read() {
   try {
-    const chosen = JSON.parse(localStorage.getItem(KEY) ?? '{}');
+    const chosen = JSON.parse(local.getItem(KEY) ?? '{}');
     return typeof chosen === 'object' && chosen ? chosen : {};
   } catch {
-    return {}; // a browser may forbid the page to store anything
+    return {}; // somebody changed it
   }
 }

@@ -3,6 +3,7 @@
  * adapters/SHA256/NAME.safetensors, with an adapter.json of what is known of it. That one is written last: a folder without
  * it was left by a tab that was closed in the middle. Who writes or deletes holds a lock that all tabs share.
  */
+import { openChannel, webLocks } from '../common/browser_parts.js';
 import { userError } from '../common/user_error.js';
 
 const FOLDER = 'adapters';
@@ -17,7 +18,7 @@ const PATIENCE_MS = 10_000;
  *   base: {sha256: string, title: string}}} AdapterFacts
  */
 
-const channel = new BroadcastChannel(LOCK);
+const channel = openChannel(LOCK);
 const listeners = /** @type {Set<() => void>} */ (new Set());
 channel.onmessage = () => tellHere();
 
@@ -99,7 +100,7 @@ export async function removeAdapter(sha256) {
 
 /** Delete every adapter, and what is left of others. */
 export async function removeAdapters() {
-  const root = await navigator.storage?.getDirectory?.().catch(() => null);
+  const root = await openRoot().catch(() => null);
   if (!root) return; // this browser keeps nothing
   await alone(() => root.removeEntry(FOLDER, { recursive: true }).catch(unlessMissing));
   tell();
@@ -147,14 +148,20 @@ async function removeFolder(name) {
   await (await openFolder()).removeEntry(name, { recursive: true }).catch(unlessMissing);
 }
 
+async function openRoot() {
+  return navigator.storage.getDirectory();
+}
+
 async function openFolder() {
-  return (await navigator.storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true });
+  return (await openRoot()).getDirectoryHandle(FOLDER, { create: true });
 }
 
 /** Let no other tab write or delete meanwhile. */
 async function alone(act) {
+  const locks = await webLocks();
+  if (!locks) return act();
   try {
-    return await navigator.locks.request(LOCK, { signal: AbortSignal.timeout(PATIENCE_MS) }, act);
+    return await locks.request(LOCK, { signal: AbortSignal.timeout(PATIENCE_MS) }, act);
   } catch (error) {
     if (error.name !== 'TimeoutError') throw error;
     throw userError('BusyError', 'Another tab is just adding an adapter. Wait until it has finished, then try again.');

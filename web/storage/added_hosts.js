@@ -2,6 +2,7 @@
  * Hosts that the user allows models to come from, besides those of the site (app/models.toml). They are kept in this
  * browser; the terminal has --allow-host and $SONATA_MODEL_HOSTS. For the page only.
  */
+import { local } from '../common/web_storage.js';
 import { userError } from '../common/user_error.js';
 import { readCatalog } from './hub.js';
 
@@ -12,10 +13,10 @@ const LOCAL = /^http:\/\/(localhost|127\.0\.0\.1):\d{1,5}$/;
 /** @returns {string[]} */
 export function addedHosts() {
   try {
-    const kept = JSON.parse(localStorage.getItem(KEY) ?? '[]');
+    const kept = JSON.parse(local.getItem(KEY) ?? '[]');
     return Array.isArray(kept) ? kept.filter(isHost) : [];
   } catch {
-    return []; // somebody changed it, or the browser forbids the page to store anything
+    return []; // somebody changed it
   }
 }
 
@@ -57,9 +58,5 @@ function isHost(entry) {
 }
 
 function keep(hosts) {
-  try {
-    localStorage.setItem(KEY, JSON.stringify(hosts));
-  } catch {
-    throw userError('StoreError', 'This browser stores nothing for the page (as in a private window), so it cannot keep a host.');
-  }
+  local.setItem(KEY, JSON.stringify(hosts));
 }

@@ -7,6 +7,7 @@
  *
  * `storedModels`, `broughtModels`, `readFacts` and `removeModel` are for the page; the rest is for the workers.
  */
+import { webLocks } from '../common/browser_parts.js';
 import { KeptFile } from './kept_file.js';
 
 const FOLDER = 'models';
@@ -45,12 +46,14 @@ export async function storedModels() {
  * @returns {Promise<boolean>} false where it is just being downloaded or read, also in another tab: it is kept then
  */
 export async function removeModel(sha256) {
+  const locks = await webLocks();
   const signal = AbortSignal.timeout(FINISHING_MS); // who has just read the last byte holds the lock for a moment
+  const remove = async () => {
+    await removeFiles(sha256);
+    return true;
+  };
   try {
-    return await navigator.locks.request(lockName(sha256), { signal }, async () => {
-      await removeFiles(sha256);
-      return true;
-    });
+    return await (locks ? locks.request(lockName(sha256), { signal }, remove) : remove());
   } catch (error) {
     if (['TimeoutError', BUSY].includes(error.name)) return false;
     throw error;
@@ -67,7 +70,7 @@ export async function removeFiles(sha256) {
 export async function broughtModels() {
   const found = [];
   const discard = (lock) => lock && removeFiles(IMPORT); // of a tab that was closed
-  await navigator.locks.request(lockName(IMPORT), { ifAvailable: true }, discard).catch(() => {});
+  await (await webLocks())?.request(lockName(IMPORT), { ifAvailable: true }, discard).catch(() => {});
   for (const { sha256, bytes, complete } of await storedModels()) {
     const facts = await readFacts(sha256);
     if (facts) found.push({ ...facts, have: bytes, complete: complete && facts.pieces !== null });
@@ -120,9 +123,9 @@ async function writeFile(file, bytes) {
   }
 }
 
-/** Whether this browser can keep models: not in plain http, and some not in a private window. */
+/** Whether this browser can keep models: not in plain http, some not in a private window, and none with blocked cookies. */
 export async function canKeep() {
-  if (!globalThis.navigator?.locks || !globalThis.FileSystemSyncAccessHandle) return false;
+  if (!globalThis.FileSystemSyncAccessHandle || !await webLocks()) return false;
   return openFolder().then(() => true, () => false);
 }
 
@@ -158,13 +161,13 @@ export async function partSize({ sha256, name }) {
 }
 
 /**
- * Wait until no other tab downloads the model, and let none begin.
+ * Wait until no other tab downloads the model, and let none begin. Where the browser can keep models.
  * @returns {Promise<() => void>} ends this; so does the end of the worker
  */
 export function lockModel(sha256, signal) {
   return new Promise((/** @type {(release: () => void) => void} */ resolve, reject) => {
     const held = () => new Promise((/** @type {(value: void) => void} */ release) => resolve(release));
-    navigator.locks.request(lockName(sha256), { signal }, held).catch(reject);
+    webLocks().then((locks) => /** @type {LockManager} */ (locks).request(lockName(sha256), { signal }, held)).catch(reject);
   });
 }
 

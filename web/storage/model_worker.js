@@ -215,7 +215,7 @@ async function noRoomOr(error, bytes) {
 }
 
 async function noRoom(missing) {
-  const { quota = 0, usage = 0 } = await navigator.storage.estimate();
+  const { quota = 0, usage = 0 } = await navigator.storage.estimate().catch(() => ({ quota: 0, usage: 0 }));
   const left = Math.max(0, quota - usage) / 1e9;
   return `There is no room in this browser: ${(missing / 1e9).toFixed(2)} GB are missing, about ${left.toFixed(2)} GB are left. Delete a model, or free some disk space.`;
 }

@@ -11,6 +11,15 @@ export const pwa = {
   install: 'Sonata installieren',
   notShared: 'Was geteilt wurde, kam nicht an. Teile es noch einmal.',
   offlineMark: 'Geht ohne Netz',
+  sharedAbout: 'Nichts davon wird gelesen oder gespeichert, bevor du es hinzufügst. Auch fremde Seiten können so etwas schicken: Verwirf, was du nicht selbst geteilt hast.',
+  sharedAdd: 'Hinzufügen',
+  sharedDiscard: 'Verwerfen',
+  sharedFiles: 'Dateien: {names}',
+  sharedFrom: '{host} schickt etwas an Sonata',
+  sharedMore: { one: 'eine weitere', other: '{count} weitere' },
+  sharedText: 'Text: „{words}“',
+  sharedTitle: 'Etwas wurde mit Sonata geteilt',
+  sharedTooLarge: 'Was geteilt wurde, ist zu groß: Es darf 64 MB haben. Teile nur einen Teil davon.',
   worksOffline: 'Sonata geht jetzt ohne Netz: Alles Nötige liegt in diesem Browser, auch das Modell.',
 };
 
@@ -58,11 +67,23 @@ export const loading = {
   title: 'Lädt',
 };
 
+export const lost = {
+  allow: 'Erlaube Cookies und Websitedaten für diese Adresse, um das zu ändern.',
+  chats: 'Gespräche und was du beibringst',
+  drafts: 'ungesendete Nachrichten',
+  keeps: 'Der Browser lässt diese Seite nichts davon aufbewahren: {what}. All das ist weg, sobald die Seite geschlossen wird.',
+  model: 'das Modell',
+  offline: 'die Seite selbst für die Zeit ohne Netz',
+  settings: 'Einstellungen',
+  tabs: 'Jeder Tab lässt das Modell für sich laufen.',
+};
+
 export const notices = {
   dismiss: 'Ausblenden',
   lockedChat: 'Dieses Gespräch liegt im gesperrten Gedächtnis:',
   lockedMemory: 'Das Gedächtnis ist gesperrt: Deine Gespräche und was du beigebracht hast, sind hier nicht bekannt.',
   newVersion: 'Eine neue Version ist da:',
+  notKept: 'Was jetzt gesagt wird, wird nicht aufbewahrt: Es ist weg, sobald die Seite geschlossen wird.',
   reload: 'neu laden',
   unlock: 'entsperren',
 };
@@ -78,6 +99,9 @@ export const problems = {
   loadAgain: 'Noch einmal laden',
   loadModelAgain: 'Lade das Modell noch einmal.',
   loadToContinue: 'Lade das Modell noch einmal, um weiterzumachen. Deine Nachricht bleibt.',
+  noSeconds: 'In der Adresse steht {said}, das zählt nicht: {name} sind Sekunden, von 0,1 bis {most}.',
+  noWholeNumber: 'In der Adresse steht {said}, das zählt nicht: {name} ist eine ganze Zahl von 1 bis {most}.',
+  notStarted: 'Die Seite ließ sich nicht aufbauen. Lade sie neu; hilft das nicht, versuch einen anderen Browser. Was gespeichert ist, bleibt.',
   ownModel: 'Mein übliches Modell nehmen',
   pageModel: 'Das Modell dieser Seite nehmen',
   partNotLoaded: 'Ein Teil der Seite ließ sich nicht laden. Prüfe deine Verbindung und versuch es noch einmal.',
@@ -88,6 +112,7 @@ export const problems = {
   silentModel: 'Das Modell sagt seit einer Weile nichts. Vielleicht arbeitet es noch: Du kannst warten, die Antwort anhalten oder noch einmal laden.',
   tabClosed: 'Der Tab, in dem das Modell lief, wurde geschlossen. Versuch es gleich noch einmal.',
   tooLong: { one: 'Der Text ist zu lang: Er hat {count} Zeichen, und das Modell liest höchstens {tokens} Token. Kürze ihn oder schick ihn in Teilen.', other: 'Der Text ist zu lang: Er hat {count} Zeichen, und das Modell liest höchstens {tokens} Token. Kürze ihn oder schick ihn in Teilen.' },
+  uncaught: 'In der Seite ist etwas schiefgegangen: {message} Geht etwas nicht mehr, lade die Seite neu.',
   useCpu: 'Die CPU nehmen',
   veryLong: 'Die Nachricht ist sehr lang. Schick sie, wenn das Modell geladen ist: Erst dann zeigt sich, ob sie passt.',
   wait: 'Warten',

@@ -61,7 +61,6 @@ export const workerSentences = [
   ['The copy of the adapter {name} in this browser is damaged. Delete it, then add its file again.', 'Die Kopie des Adapters {name} in diesem Browser ist beschädigt. Lösche sie, und füge seine Datei noch einmal hinzu.'],
   ['Another tab is just adding an adapter. Wait until it has finished, then try again.', 'Ein anderer Tab fügt gerade einen Adapter hinzu. Warte, bis er fertig ist, und versuch es noch einmal.'],
   ['"{text}" is no host that models could come from: write it like "huggingface.co" or "*.hf.co".', '„{text}“ ist kein Host, von dem Modelle kommen könnten: Schreib ihn wie „huggingface.co“ oder „*.hf.co“.'],
-  ['This browser stores nothing for the page (as in a private window), so it cannot keep a host.', 'Dieser Browser speichert nichts für die Seite (wie in einem privaten Fenster), kann sich also keinen Host merken.'],
   ['The list of models could not be loaded. Check your connection, then try again.', 'Die Liste der Modelle ließ sich nicht laden. Prüfe deine Verbindung und versuch es noch einmal.'],
   ['The list of models could not be loaded ({why}). Check your connection, then load again.', 'Die Liste der Modelle ließ sich nicht laden ({why}). Prüfe deine Verbindung und lade noch einmal.'],
   ['What {host} says of {repository} is no list of files.', 'Was {host} zu {repository} sagt, ist keine Liste von Dateien.'],

@@ -11,6 +11,15 @@ export const pwa = {
   install: 'Install Sonata',
   notShared: 'What was shared did not arrive. Share it again.',
   offlineMark: 'Works offline',
+  sharedAbout: 'Nothing of it is read or stored until you add it. Other sites can send such a thing, too: discard what you did not share yourself.',
+  sharedAdd: 'Add',
+  sharedDiscard: 'Discard',
+  sharedFiles: 'Files: {names}',
+  sharedFrom: '{host} sends something to Sonata',
+  sharedMore: { one: 'one more', other: '{count} more' },
+  sharedText: 'Text: “{words}”',
+  sharedTitle: 'Something was shared with Sonata',
+  sharedTooLarge: 'What was shared is too large: it may have 64 MB. Share a part of it.',
   worksOffline: 'Sonata works offline now: everything that it needs is in this browser, the model too.',
 };
 
@@ -58,11 +67,23 @@ export const loading = {
   title: 'Loading',
 };
 
+export const lost = {
+  allow: 'Allow cookies and site data for this address to change that.',
+  chats: 'chats and what you teach',
+  drafts: 'unsent messages',
+  keeps: 'The browser does not let this page keep {what}. All of that is gone when the page closes.',
+  model: 'the model',
+  offline: 'the page itself for use without a network',
+  settings: 'settings',
+  tabs: 'Each tab runs the model for itself.',
+};
+
 export const notices = {
   dismiss: 'Dismiss',
   lockedChat: 'This conversation is in the locked memory:',
   lockedMemory: 'The memory is locked: your chats and what you taught are not known here.',
   newVersion: 'A new version is ready:',
+  notKept: 'What is said now is not kept: it is gone when the page closes.',
   reload: 'reload',
   unlock: 'unlock',
 };
@@ -78,6 +99,9 @@ export const problems = {
   loadAgain: 'Load again',
   loadModelAgain: 'Load the model again.',
   loadToContinue: 'Load the model again to continue. Your message is kept.',
+  noSeconds: 'The address says {said}, which is left out: {name} takes seconds, from 0.1 to {most}.',
+  noWholeNumber: 'The address says {said}, which is left out: {name} takes a whole number from 1 to {most}.',
+  notStarted: 'The page could not be put together. Reload it; if that does not help, try another browser. What is stored stays.',
   ownModel: 'Use my usual model',
   pageModel: 'Use the model of this page',
   partNotLoaded: 'A part of the page could not be loaded. Check your connection, then try again.',
@@ -88,6 +112,7 @@ export const problems = {
   silentModel: 'The model has said nothing for a while. It may still be working: you can wait, stop the answer, or load again.',
   tabClosed: 'The tab that ran the model was closed. Try again in a moment.',
   tooLong: { one: 'The text is too long: it has {count} character, and the model reads at most {tokens} tokens. Shorten it, or send it in parts.', other: 'The text is too long: it has {count} characters, and the model reads at most {tokens} tokens. Shorten it, or send it in parts.' },
+  uncaught: 'Something went wrong in the page: {message} If something does not work any more, reload the page.',
   useCpu: 'Use the CPU instead',
   veryLong: 'The message is very long. Send it when the model is loaded: only then it is known whether it fits.',
   wait: 'Wait',
