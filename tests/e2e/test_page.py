@@ -79,6 +79,10 @@ async def test_an_empty_message_is_not_sent(page_alone: ChatPage) -> None:
     await expect(page_alone.page.locator("#log article")).to_have_count(0)
 
 
+# It ends what an input method writes, and comes after that has ended.
+SAFARIS_ENTER = {"key": "Enter", "keyCode": 229, "bubbles": True, "cancelable": True}
+
+
 async def test_shift_enter_makes_a_line_and_the_box_grows(page_alone: ChatPage) -> None:
     box = page_alone.page.locator("#message")
     before = (await box.bounding_box() or {})["height"]
@@ -89,6 +93,8 @@ async def test_shift_enter_makes_a_line_and_the_box_grows(page_alone: ChatPage) 
     await page_alone.page.wait_for_function(
         "before => document.querySelector('#message').offsetHeight > before", arg=before
     )
+    await box.evaluate("(box, keys) => box.dispatchEvent(new KeyboardEvent('keydown', keys))", SAFARIS_ENTER)
+    await expect(box).to_have_value("one\n\n\n")
     assert await page_alone.state() == "ready"
 
 
@@ -285,15 +291,40 @@ async def test_words_that_come_after_new_chat_are_not_shown(page_alone: ChatPage
     await expect(page_alone.page.locator(".answer .body")).not_to_contain_text("Rayleigh")
 
 
-async def test_the_reader_who_scrolled_up_is_left_alone(page_alone: ChatPage) -> None:
-    await page_alone.send("sections")
-    await page_alone.page.wait_for_function("() => document.querySelector('#scroller').scrollTop > 600")
-    tall = await page_alone.page.evaluate(
-        "() => { const s = document.querySelector('#scroller'); s.scrollTop = 100; return s.scrollHeight; }"
-    )
-    more = "tall => document.querySelector('#scroller').scrollHeight > tall + 1000"
-    await page_alone.page.wait_for_function(more, arg=tall)
-    assert await page_alone.page.evaluate("document.querySelector('#scroller').scrollTop") == 100
+async def test_a_reader_who_moves_up_in_any_way_is_left_alone(page_alone: ChatPage) -> None:
+    page = page_alone.page
+    devtools = await page.context.new_cdp_session(page)
+
+    async def touch(kind: str, *places: tuple[int, int]) -> None:
+        points = [{"x": x, "y": y} for x, y in places]
+        await devtools.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    async def drag_a_finger() -> None:
+        await touch("touchStart", (640, 300))
+        for y in (320, 330, 340):
+            await touch("touchMove", (640, y))
+        await touch("touchEnd")
+
+    async def press_a_key() -> None:
+        await page.locator(".answer").focus()
+        await page.keyboard.press("ArrowUp")
+
+    async def select() -> None:
+        await page.mouse.move(700, 500)
+        await page.mouse.down()
+        await page.mouse.move(650, 400, steps=2)
+        await page.mouse.up()
+
+    await page_alone.send("sections slowly")
+    await page.wait_for_function("() => document.querySelector('#scroller').scrollTop > 200")
+    await page.mouse.move(640, 350)
+    below = "(() => { const s = document.querySelector('#scroller'); return s.scrollHeight - s.scrollTop - s.clientHeight; })()"
+    for way in (lambda: page.mouse.wheel(0, -1), press_a_key, drag_a_finger, select):
+        await page.evaluate("document.querySelector('.jump').click()")
+        assert await page.evaluate(below) <= 1
+        await way()
+        await page.wait_for_function(f"() => {below} > 100")
+    await page_alone.click_stop()
 
 
 async def test_a_button_leads_back_to_the_newest_words(page_alone: ChatPage) -> None:
