@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Sequence
 from itertools import pairwise
@@ -61,3 +62,10 @@ def test_a_difference_by_words_gives_both_texts_back_and_marks_as_little_as_it_c
     ]  # fmt: skip
     assert sum(len(piece["text"].split()) for piece in letters if piece["kind"] == "same") == 4
     assert [piece["kind"] for piece in inserted] == ["same", "new", "same"]
+
+
+def test_keys_of_an_input_method_are_nobody_elses() -> None:
+    for path in sorted(Path(ROOT / "web").rglob("*.js")):
+        text = path.read_text("utf-8")
+        listens = re.findall(r"(?:addEventListener|\blisten)\(.*'key(?:down|up|press)'|@key(?:down|up|press)=", text)
+        assert text.count("ownKeys(") >= len(listens), path.name

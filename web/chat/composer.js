@@ -2,6 +2,7 @@
  * The message box. Enter sends, Shift+Enter makes a new line. While an answer comes in, Stop takes the place of Send.
  * ArrowUp in an empty box edits the last message. What is typed survives a reload of the page.
  */
+import { ownKeys } from '../page/keyboard.js';
 const DRAFT = 'sonata.draft';
 
 export class Composer {
@@ -35,14 +36,14 @@ export class Composer {
       onStop();
       this.focus();
     });
-    this.#box.addEventListener('keydown', (event) => {
-      if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+    this.#box.addEventListener('keydown', ownKeys((event) => {
+      if (event.key === 'Enter' && !event.shiftKey) {
         event.preventDefault();
         this.#submit();
-      } else if (event.key === 'ArrowUp' && !event.isComposing && this.#box.value === '' && onEditLast()) {
+      } else if (event.key === 'ArrowUp' && this.#box.value === '' && onEditLast()) {
         event.preventDefault();
       }
-    });
+    }));
     this.#box.addEventListener('input', () => this.#changed());
     this.text = sessionStorage.getItem(DRAFT) ?? '';
   }
