@@ -306,7 +306,7 @@ async def test_a_reader_who_moves_up_in_any_way_is_left_alone(page_alone: ChatPa
         await touch("touchEnd")
 
     async def press_a_key() -> None:
-        await page.locator(".answer").focus()
+        await page.locator(".answer").evaluate("(answer) => answer.focus({ preventScroll: true })")
         await page.keyboard.press("ArrowUp")
 
     async def select() -> None:
@@ -316,14 +316,22 @@ async def test_a_reader_who_moves_up_in_any_way_is_left_alone(page_alone: ChatPa
         await page.mouse.up()
 
     await page_alone.send("sections slowly")
-    await page.wait_for_function("() => document.querySelector('#scroller').scrollTop > 200")
     await page.mouse.move(640, 350)
-    below = "(() => { const s = document.querySelector('#scroller'); return s.scrollHeight - s.scrollTop - s.clientHeight; })()"
-    for way in (lambda: page.mouse.wheel(0, -1), press_a_key, drag_a_finger, select):
-        await page.evaluate("document.querySelector('.jump').click()")
-        assert await page.evaluate(below) <= 1
+    await page.evaluate("() => { document.querySelector('#scroller').dataset.from = 200; }")
+    followed = """() => {
+      const { scrollHeight, scrollTop, clientHeight, dataset } = document.querySelector('#scroller');
+      if (scrollHeight - scrollTop - clientHeight <= 1) return scrollTop > Number(dataset.from) + 50;
+      dataset.from = scrollTop;
+      document.querySelector('.jump').click();
+    }"""
+    left = """() => {
+      const { scrollHeight, scrollTop, clientHeight } = document.querySelector('#scroller');
+      return scrollHeight - scrollTop - clientHeight > 100;
+    }"""
+    for way in (lambda: page.mouse.wheel(0, -1), press_a_key, select, drag_a_finger):
+        await page.wait_for_function(followed)
         await way()
-        await page.wait_for_function(f"() => {below} > 100")
+        await page.wait_for_function(left)
     await page_alone.click_stop()
 
 
