@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 from accessibility import found_by_axe
@@ -107,6 +108,41 @@ async def test_growing_code_keeps_its_elements_and_the_focus(page_apart: ChatPag
         CODE,
     )
     assert kept
+
+
+async def test_what_is_selected_in_an_answer_that_grows_stays_selected(page_apart: ChatPage) -> None:
+    await show(page_apart, "x")
+    kept = await page_apart.page.evaluate(
+        """async (code) => {
+          const { AnswerView } = await import('./chat/answer_view.js');
+          const frames = async () => { for (let n = 0; n < 3; n += 1) await new Promise(requestAnimationFrame); };
+          const kept = [];
+          const grow = async (begin, selector, ...rest) => {
+            const body = document.querySelector('.answer .body');
+            body.replaceChildren();
+            const view = new AnswerView(body);
+            view.append(begin);
+            await frames();
+            const { firstChild: node } = body.querySelector(selector);
+            getSelection().setBaseAndExtent(node, 1, node, 3);
+            const text = node.data.slice(1, 3);
+            const isKept = () => getSelection().anchorNode === node && getSelection().toString() === text;
+            for (const more of rest) {
+              view.append(more);
+              await frames();
+              kept.push(isKept());
+            }
+            view.finish();
+            kept.push(isKept());
+          };
+          await grow('A **bold** wor', 'strong', 'd, and\\n- an it', 'em\\n\\nAnother one, which is new.', '\\n\\nEnd');
+          await grow('- one\\n- two', 'li:last-child', ' words\\n- **th', 'ree**\\n\\n```js\\nlet a;\\n```\\n\\nSo it is');
+          await grow('```py\\n' + code.slice(0, 20), 'code', code.slice(20, 30), code.slice(30), '\\n```');
+          return kept;
+        }""",
+        CODE,
+    )
+    assert kept == [True] * len(kept)
 
 
 BUSY = """addEventListener('message', ({ data }) => {
@@ -255,6 +291,37 @@ async def test_markdown_never_changes_what_is_said(page_apart: ChatPage) -> None
     assert "three<br>four" in html
     assert "<b>" in text
     assert text.endswith("<br>")  # a cell about it
+
+
+COPIED = """([begin, end]) => {
+  const [body] = document.querySelectorAll('.answer .body');
+  const [from, to] = [begin, end].map((name) => body.querySelector(name));
+  getSelection().setBaseAndExtent(from, 0, to, to.childNodes.length);
+  let copied = null;
+  const listen = ({ clipboardData }) => {
+    copied = ['text/plain', 'text/html'].map((type) => clipboardData.getData(type));
+  };
+  document.addEventListener('copy', listen, { once: true });
+  document.execCommand('copy');
+  getSelection().removeAllRanges();
+  return copied;
+}"""
+
+
+async def test_what_is_copied_by_selecting_is_what_one_reads(page_apart: ChatPage) -> None:
+    text = f"So $a_1$ is\n\n```py\n{CODE}\n```\n\n- [x] done\n\n$$\nE = mc^2\n$$"
+    body = await show(page_apart, text)
+    await expect(body.locator(".katex-html")).to_have_count(2)
+    copied = lambda *ends: page_apart.page.evaluate(COPIED, list(ends))  # noqa: E731
+    plain, html = await copied("p", "p[data-formula]")
+    lines = [line for line in plain.split("\n") if line.strip()]
+    assert lines == ["So $a_1$ is", *CODE.split("\n"), "[x] done", "$$E = mc^2$$"]
+    assert "katex" not in html
+    assert "Copy" not in html
+    assert "$$E = mc^2$$" in html
+    assert f"<code>{CODE.splitlines()[0]}" in re.sub("</?span[^>]*>", "", html)
+    assert (await copied("p .mord", "p .mord"))[0] == "$a_1$"
+    assert (await copied("code", "code"))[0] in ("", CODE)  # as the browser has it
 
 
 async def test_a_formula_that_still_comes_is_not_taken_for_something_else(page_apart: ChatPage) -> None:

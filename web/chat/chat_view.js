@@ -1,6 +1,7 @@
 /** The conversation on the page: the welcome with its examples, what was said, and scrolling. */
 import { TurnView } from './turn_view.js';
 import { Following } from './following.js';
+import { copyAsRead } from './as_read.js';
 import { askBeforeLinks } from './link_question.js';
 import { element } from '../page/dom.js';
 
@@ -34,6 +35,7 @@ export class ChatView {
     this.#actions = actions;
     this.#following = new Following(scroller);
     askBeforeLinks(log);
+    copyAsRead(log);
     new ResizeObserver(() => this.follow()).observe(scroller); // a banner came, the message box grew
   }
 
