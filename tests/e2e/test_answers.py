@@ -135,8 +135,8 @@ async def test_what_is_selected_in_an_answer_that_grows_stays_selected(page_apar
             view.finish();
             kept.push(isKept());
           };
-          await grow('A **bold** wor', 'strong', 'd, and\\n- an it', 'em\\n\\nAnother one, which is new.', '\\n\\nEnd');
-          await grow('- one\\n- two', 'li:last-child', ' words\\n- **th', 'ree**\\n\\n```js\\nlet a;\\n```\\n\\nSo it is');
+          await grow('A **bold** wor', 'strong', 'd, and\\n- an it', 'em\\n\\nAnother one, it is new.', '\\n\\nEnd');
+          await grow('- one\\n- two', 'li:last-child', ' words\\n- **th', 'ree**\\n\\n```js\\na\\n```\\n\\nSo it is');
           await grow('```py\\n' + code.slice(0, 20), 'code', code.slice(20, 30), code.slice(30), '\\n```');
           return kept;
         }""",

@@ -34,7 +34,7 @@ export function copyAsRead(log) {
     if (!copy.querySelector(OTHERWISE)) return false;
     asRead(copy);
     log.append(copy);
-    transfer.setData('text/plain', copy.innerText.replace(/^\n+|\s+$/g, ''));
+    transfer.setData('text/plain', copy.innerText.replace(/^\n+/, '').trimEnd());
     copy.remove();
     transfer.setData('text/html', copy.innerHTML);
     return true;

@@ -44,6 +44,11 @@ export class ChatView {
     return this.#log.querySelector('.answer:not([aria-busy])') !== null;
   }
 
+  /** Whether anything was asked, and does not just wait. */
+  get hasBegun() {
+    return this.#turns.some(({ isQueued }) => !isQueued);
+  }
+
   /** @param {boolean} welcome whether the examples are shown; not where a stored conversation is about to come */
   clear(welcome) {
     this.#log.replaceChildren();

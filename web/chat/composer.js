@@ -1,6 +1,6 @@
 /**
  * The message box. Enter sends, Shift+Enter makes a new line. While an answer comes in, Stop takes the place of Send.
- * ArrowUp in an empty box edits the last message. What is typed survives a reload of the page.
+ * ArrowUp in an empty box edits the last message. What is typed belongs to its chat, and survives a reload of the page.
  */
 import { ownKeys } from '../page/keyboard.js';
 const DRAFT = 'sonata.draft';
@@ -12,6 +12,8 @@ export class Composer {
   #stop;
   #open = false;
   #saving = 0;
+  /** @type {Map<string|number|null, string>} */
+  #drafts = new Map(); // of chats that are not on the page, by `turn`'s keys
 
   /**
    * @param {HTMLFormElement} form
@@ -57,6 +59,22 @@ export class Composer {
     this.#changed();
   }
 
+  /**
+   * Another chat comes on the page: what was typed for it comes, and what is in the box waits for its chat to come again.
+   * @param {string|number|null} from the chat's id, or what was the place of one that has none yet; null: a new chat
+   * @param {string|null} to
+   */
+  turn(from, to) {
+    this.#drafts.set(from, this.text);
+    this.text = this.#take(to);
+  }
+
+  /** A chat that has been left has its id now. @param {number} place @param {string} id */
+  name(place, id) {
+    const text = this.#take(place);
+    if (text) this.#drafts.set(id, text);
+  }
+
   /** Put a text below what is in the box. */
   add(text) {
     this.text = [this.text.trimEnd(), text].filter(Boolean).join('\n\n');
@@ -87,6 +105,12 @@ export class Composer {
     const kept = [text, this.#box.value].filter(Boolean).join('\n\n');
     clearTimeout(this.#saving);
     keepDraft(kept);
+  }
+
+  #take(key) {
+    const text = this.#drafts.get(key) ?? '';
+    this.#drafts.delete(key);
+    return text;
   }
 
   #submit() {

@@ -23,6 +23,7 @@ const WEB = /^https?:\/\//i;
 const ADDRESS = /^(?:[a-z][a-z\d+.-]*:|#)/i; // f[0](x) is no link
 const BREAK = /^<br\s*\/?>$/i;
 const COMPARISON = /^ {0,3}>(?:[=\p{N}\p{Sc}]|[-+.]\p{N})/u; // >5 and >= 5 at the beginning of a line
+const MARKS = /^(?:\*+|~+)/;
 const BACKSLASHES = /^\\\\(?=[\p{L}\p{N}])/u; // as in \\server
 const LANGUAGE = /^[\p{L}\d+#.-]{1,24}/u; // what stands behind the fence of code
 const escapes = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
@@ -47,9 +48,9 @@ let isInCell = false; // what is rendered now stands in a cell, and not alone
  */
 function markRule(name) {
   return function begins(source, masked, before = '') {
-    const [sign] = source, after = source.replace(/^(?:\*+|~+)/, '')[0] ?? '';
+    const [sign] = source, run = MARKS.exec(source)?.[0].length ?? 0;
     if (masked.at(-source.length) !== sign) return undefined;
-    const isBeside = sign !== '_' && (isSpaceless(before) || isSpaceless(after));
+    const isBeside = run > 0 && (isSpaceless(before) || isSpaceless(source[run] ?? ''));
     const rule = /** @type {any} */ (Tokenizer.prototype[name]);
     return isBeside ? rule.call(this, source, masked, ' ') : false; // false: marked decides
   };
