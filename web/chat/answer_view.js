@@ -78,8 +78,7 @@ export class AnswerView {
 
   #drawToTheEnd = () => {
     clearTimeout(this.#timer);
-    keepSelection(() => this.#drawOrSettle());
-    this.#onDraw?.();
+    this.#redraw(() => this.#drawOrSettle());
   };
 
   #drawOrSettle() {
@@ -95,13 +94,20 @@ export class AnswerView {
     }
     this.#frame = 0;
     const begin = performance.now();
-    const isMore = keepSelection(() => this.#draw());
-    this.#onDraw?.();
+    const isMore = this.#redraw(() => this.#draw());
     const took = performance.now() - begin;
     this.#restUntil = now + took * FRAME_SHARE;
     if (took > TOO_SLOW_MS && !isMore && this.text.length - this.#settledLength > 2000) this.#isPlain = true;
     if (isMore) this.#frame = requestAnimationFrame(this.#onFrame);
   };
+
+  /** @template Made @param {() => Made} draw @returns {Made} */
+  #redraw(draw) {
+    this.#onDraw?.(); // what was above may be gone: who follows is at another place already
+    const made = keepSelection(draw);
+    this.#onDraw?.();
+    return made;
+  }
 
   /** Draw what there is, up to a slice of it. @returns {boolean} whether there is more */
   #draw() {
