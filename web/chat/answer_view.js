@@ -104,7 +104,7 @@ export class AnswerView {
   /** @template Made @param {() => Made} draw @returns {Made} */
   #redraw(draw) {
     this.#onDraw?.(); // what was above may be gone: who follows is at another place already
-    const made = keepSelection(draw);
+    const made = this.#tail.hasChildNodes() ? keepSelection(draw) : draw();
     this.#onDraw?.();
     return made;
   }
