@@ -307,13 +307,11 @@ async def test_a_reader_who_moves_up_in_any_way_is_left_alone(page_alone: ChatPa
 
     async def press_a_key() -> None:
         await page.locator(".answer").evaluate("(answer) => answer.focus({ preventScroll: true })")
-        await page.keyboard.press("ArrowUp")
+        for _ in range(3):
+            await page.keyboard.press("ArrowUp")
 
     async def select() -> None:
-        await page.mouse.move(700, 500)
-        await page.mouse.down()
-        await page.mouse.move(650, 400, steps=2)
-        await page.mouse.up()
+        await page.evaluate("getSelection().selectAllChildren(document.querySelector('.answer .body p'))")
 
     await page_alone.send("sections slowly")
     await page.mouse.move(640, 350)

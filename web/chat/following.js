@@ -29,6 +29,9 @@ export class Following {
     });
     scroller.append(this.#jump);
     scroller.addEventListener('scroll', () => this.#look(), { passive: true });
+    scroller.addEventListener('wheel', ({ deltaX, deltaY, ctrlKey }) => { // a growing answer may stop the move at once
+      if (-deltaY > Math.abs(deltaX) && !ctrlKey && this.#top > 0) this.#set(false);
+    }, { passive: true });
     document.addEventListener('selectionchange', () => this.#lookAtSelection());
   }
 
