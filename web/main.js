@@ -78,7 +78,7 @@ const queue = new MessageQueue(chat, {
   onUrgent: () => { composer.focus(); asking.answerNext(); },
 });
 const navigation = new Navigation({ stored, queue, composer }, {
-  stop: () => asking.stop(), forget, engine: () => engine, isReady: () => state === 'ready',
+  stop: () => asking.stop(), forget, engine: () => engine, isReady: () => state === 'ready', hasBegun: () => chat.hasBegun,
 });
 const presence = new Presence();
 const run = new RunSettings(options, () => load());

@@ -201,3 +201,10 @@ def test_a_chat_that_is_gone_when_the_page_closes_stands_apart_and_has_no_addres
     assert told_by(script) == [
         [["unkept", "b", "c"], ["today", "a"]], "one", "one", None, None, "two", "two", None, None,
     ]  # fmt: skip
+
+
+def test_keys_of_an_input_method_are_nobody_elses() -> None:
+    for path in sorted(Path(ROOT / "web").rglob("*.js")):
+        text = path.read_text("utf-8")
+        listens = re.findall(r"(?:addEventListener|\blisten)\(.*'key(?:down|up|press)'|@key(?:down|up|press)=", text)
+        assert text.count("ownKeys(") >= len(listens), path.name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 from accessibility import found_by_axe
@@ -109,6 +110,42 @@ async def test_growing_code_keeps_its_elements_and_the_focus(page_apart: ChatPag
     assert kept
 
 
+async def test_what_is_selected_in_an_answer_that_grows_stays_selected(page_apart: ChatPage) -> None:
+    await show(page_apart, "x")
+    kept = await page_apart.page.evaluate(
+        """async (code) => {
+          const { AnswerView } = await import('./chat/answer_view.js');
+          const frames = async () => { for (let n = 0; n < 3; n += 1) await new Promise(requestAnimationFrame); };
+          const kept = [];
+          const grow = async (begin, selector, ...rest) => {
+            const body = document.querySelector('.answer .body');
+            body.replaceChildren();
+            const view = new AnswerView(body);
+            view.append(begin);
+            await frames();
+            let node = body.querySelector(selector);
+            while (node.firstChild) node = node.firstChild;
+            getSelection().setBaseAndExtent(node, 1, node, 3);
+            const text = node.data.slice(1, 3);
+            const isKept = () => getSelection().anchorNode === node && getSelection().toString() === text;
+            for (const more of rest) {
+              view.append(more);
+              await frames();
+              kept.push(isKept());
+            }
+            view.finish();
+            kept.push(isKept());
+          };
+          await grow('A **bold** wor', 'strong', 'd, and\\n- an it', 'em\\n\\nAnother one, it is new.', '\\n\\nEnd');
+          await grow('- one\\n- two', 'li:last-child', ' words\\n- **th', 'ree**\\n\\n```js\\na\\n```\\n\\nSo it is');
+          await grow('```py\\n' + code.slice(0, 20), 'code', code.slice(20, 30), code.slice(30), '\\n```');
+          return kept;
+        }""",
+        CODE,
+    )
+    assert kept == [True] * len(kept)
+
+
 BUSY = """addEventListener('message', ({ data }) => {
   while (data.text.includes('forever'));
   postMessage([['keyword', 1]]);
@@ -189,6 +226,103 @@ async def test_formulas_are_set_and_prices_are_not(page_apart: ChatPage) -> None
     assert "US$5 and $10, $5-$10, $x$, $20k or 30k$ and $HOME and $PATH." in text
     assert "An ( alone, $\\nosuchcommand{$ and $$ too." in text or "An \\( alone" in text
     assert page_apart.errors == []  # no style attribute that the policy forbids
+
+
+RENDER = """async (texts) => {
+  const { lexBlocks, renderBlocks } = await import('./chat/markdown.js');
+  return texts.map((text) => {
+    const shown = document.createElement('div');
+    shown.append(renderBlocks(lexBlocks(text)));
+    return [shown.textContent.trim(), shown.innerHTML.trim()];
+  });
+}"""
+SAID = r"""
+5! = 5*4*3*2*1
+cost $5*3 and $6*2
+x**2 + y**2 and 2**3**2
+a*b*c, (a)*(b)*(c), 5!*4!*3!, 2*-3*4, f(x)*g(x)*h(x), width*height*depth
+**kwargs and x**2, *args and 5*4
+5~7U and 100~200x
+(~$1.50) and (~$10), H~2~O, 5~~7 and 8~~9
+__init__.py and __init__ of __FILE__
+COUNT(*) and SUM(*), *.py/*.js, src/**/*.js and test/**/*.js
+_.map(_) and (_, i) => i and (_, j) => j
+^_^ and *_* and >_< and >_<
+最高气温27~28℃，最低气温14~17℃
+总价=单价*数量*折扣，长*宽*高*深。100*数量*2
+>5 apples
+>= 18 years
+[Alice]: Hello
+f[0](x)
+\\server and C:\x
+Use <br> or <b>x</b>.
+""".strip().split("\n")  # noqa: RUF001
+MARKED = {
+    "**注意：**重要": "<strong>注意：</strong>重要",  # noqa: RUF001
+    "日本語**「強調」**です": "日本語<strong>「強調」</strong>です",
+    "한국어**(강조)**입니다": "한국어<strong>(강조)</strong>입니다",
+    'คำ**"เน้น"**ครับ': 'คำ<strong>"เน้น"</strong>ครับ',
+    "~~「旧」~~新和*重点*内容": "<del>「旧」</del>新和<em>重点</em>内容",
+    "**N**atural **model**s": "<strong>N</strong>atural <strong>model</strong>s",
+    "**a note**(b), pho**to**graphy": "<strong>a note</strong>(b), pho<strong>to</strong>graphy",
+    "**bold** and x**y + a**b": "<strong>bold</strong> and x**y + a**b",
+    "**5*4*3** _em_ ~~gone~~": "<strong>5*4*3</strong> <em>em</em> <del>gone</del>",
+    '__a b__, *"x"*, (**.NET**).': '<strong>a b</strong>, <em>"x"</em>, (<strong>.NET</strong>).',
+}
+
+
+async def test_markdown_never_changes_what_is_said(page_apart: ChatPage) -> None:
+    drawn = random.Random(7)
+
+    operands = ["2", "x", "(n-1)", "f(y)", "π", "$5", "z²", "[1]", "a_1", "-3", ".5", "5!", "50%", "3.14", "{a}", "n'"]
+
+    def chain() -> str:
+        return drawn.choice(["*", "**", "~", "~~", "_"]).join(drawn.choices(operands, k=drawn.randint(2, 5)))
+
+    drawn_texts = [", ".join(chain() for _ in range(drawn.randint(1, 5))) + " so." for _ in range(400)]
+    texts = [*SAID, *drawn_texts]
+    shown = await page_apart.page.evaluate(RENDER, texts)
+    assert [(text, seen) for text, (seen, _) in zip(texts, shown, strict=True) if text != seen] == []
+
+    shown = await page_apart.page.evaluate(RENDER, list(MARKED))
+    assert [html for _, html in shown] == [f"<p>{html}</p>" for html in MARKED.values()]
+    cells = "| one<br>two<br/>**three<BR />four**<b> | <br> |\n|---|---|"
+    ((text, html),) = await page_apart.page.evaluate(RENDER, [cells])
+    assert html.count("<br>") == 3
+    assert "three<br>four" in html
+    assert "<b>" in text
+    assert text.endswith("<br>")  # a cell about it
+
+
+COPIED = """([begin, end]) => {
+  const [body] = document.querySelectorAll('.answer .body');
+  const [from, to] = [begin, end].map((name) => body.querySelector(name));
+  getSelection().setBaseAndExtent(from, 0, to, to.childNodes.length);
+  let copied = null;
+  const listen = ({ clipboardData }) => {
+    copied = ['text/plain', 'text/html'].map((type) => clipboardData.getData(type));
+  };
+  document.addEventListener('copy', listen, { once: true });
+  document.execCommand('copy');
+  getSelection().removeAllRanges();
+  return copied;
+}"""
+
+
+async def test_what_is_copied_by_selecting_is_what_one_reads(page_apart: ChatPage) -> None:
+    text = f"So $a_1$ is\n\n```py\n{CODE}\n```\n\n- [x] done\n\n$$\nE = mc^2\n$$"
+    body = await show(page_apart, text)
+    await expect(body.locator(".katex-html")).to_have_count(2)
+    copied = lambda *ends: page_apart.page.evaluate(COPIED, list(ends))  # noqa: E731
+    plain, html = await copied("p", "p[data-formula]")
+    lines = [line for line in plain.split("\n") if line.strip()]
+    assert lines == ["So $a_1$ is", *CODE.split("\n"), "[x] done", "$$E = mc^2$$"]
+    assert "katex" not in html
+    assert "Copy" not in html
+    assert "$$E = mc^2$$" in html
+    assert f"<code>{CODE.splitlines()[0]}" in re.sub("</?span[^>]*>", "", html)
+    assert (await copied("p .mord", "p .mord"))[0] == "$a_1$"
+    assert (await copied("code", "code"))[0] in ("", CODE)  # as the browser has it
 
 
 async def test_a_formula_that_still_comes_is_not_taken_for_something_else(page_apart: ChatPage) -> None:

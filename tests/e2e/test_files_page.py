@@ -145,7 +145,12 @@ async def test_a_message_waits_until_the_files_are_read(chat: ChatPage) -> None:
     await chat.send("And the pot?")
     await expect(waiting).to_contain_text("Reading larger.txt")
     await page.click("#new-chat")
-    await expect(page.locator("#message")).to_have_value("And the pot?")
+    await expect(page.locator("#message")).to_have_value("")
+    await page.fill("#message", "Elsewhere")
+    await page.go_back()
+    await expect(page.locator("#message")).to_have_value("And the pot?")  # it belongs to that chat
+    await page.click("#new-chat")
+    await expect(page.locator("#message")).to_have_value("Elsewhere")
 
 
 UNREADABLE = (

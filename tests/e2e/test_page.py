@@ -79,6 +79,10 @@ async def test_an_empty_message_is_not_sent(page_alone: ChatPage) -> None:
     await expect(page_alone.page.locator("#log article")).to_have_count(0)
 
 
+# It ends what an input method writes, and comes after that has ended.
+SAFARIS_ENTER = {"key": "Enter", "keyCode": 229, "bubbles": True, "cancelable": True}
+
+
 async def test_shift_enter_makes_a_line_and_the_box_grows(page_alone: ChatPage) -> None:
     box = page_alone.page.locator("#message")
     before = (await box.bounding_box() or {})["height"]
@@ -89,6 +93,8 @@ async def test_shift_enter_makes_a_line_and_the_box_grows(page_alone: ChatPage) 
     await page_alone.page.wait_for_function(
         "before => document.querySelector('#message').offsetHeight > before", arg=before
     )
+    await box.evaluate("(box, keys) => box.dispatchEvent(new KeyboardEvent('keydown', keys))", SAFARIS_ENTER)
+    await expect(box).to_have_value("one\n\n\n")
     assert await page_alone.state() == "ready"
 
 
@@ -285,15 +291,51 @@ async def test_words_that_come_after_new_chat_are_not_shown(page_alone: ChatPage
     await expect(page_alone.page.locator(".answer .body")).not_to_contain_text("Rayleigh")
 
 
-async def test_the_reader_who_scrolled_up_is_left_alone(page_alone: ChatPage) -> None:
-    await page_alone.send("sections")
-    await page_alone.page.wait_for_function("() => document.querySelector('#scroller').scrollTop > 600")
-    tall = await page_alone.page.evaluate(
-        "() => { const s = document.querySelector('#scroller'); s.scrollTop = 100; return s.scrollHeight; }"
-    )
-    more = "tall => document.querySelector('#scroller').scrollHeight > tall + 1000"
-    await page_alone.page.wait_for_function(more, arg=tall)
-    assert await page_alone.page.evaluate("document.querySelector('#scroller').scrollTop") == 100
+async def test_a_reader_who_moves_up_in_any_way_is_left_alone(page_alone: ChatPage) -> None:
+    page = page_alone.page
+    devtools = await page.context.new_cdp_session(page)
+
+    async def touch(kind: str, *places: tuple[int, int]) -> None:
+        points = [{"x": x, "y": y} for x, y in places]
+        await devtools.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    async def drag_a_finger() -> None:
+        await touch("touchStart", (640, 300))
+        for y in (320, 330, 340):
+            await touch("touchMove", (640, y))
+        await touch("touchEnd")
+
+    async def press_a_key() -> None:
+        await page.locator(".answer").evaluate("(answer) => answer.focus({ preventScroll: true })")
+        for _ in range(3):
+            await page.keyboard.press("ArrowUp")
+
+    async def select() -> None:
+        await page.evaluate("getSelection().selectAllChildren(document.querySelector('.answer .body p'))")
+
+    await page_alone.send("sections slowly")
+    await page.mouse.move(640, 350)
+    await page.evaluate("() => { document.querySelector('#scroller').dataset.from = 200; }")
+    followed = """() => {
+      const { scrollHeight, scrollTop, clientHeight, dataset } = document.querySelector('#scroller');
+      if (scrollHeight - scrollTop - clientHeight <= 1) return scrollTop > Number(dataset.from) + 50;
+      dataset.from = scrollTop;
+      document.querySelector('.jump').click();
+    }"""
+    left = """async () => {
+      for (let n = 0; n < 5; n += 1) await new Promise(requestAnimationFrame);
+      const { scrollHeight, scrollTop, clientHeight } = document.querySelector('#scroller');
+      return scrollHeight - scrollTop - clientHeight > 150;
+    }"""
+    for way in (lambda: page.mouse.wheel(0, -1), press_a_key, select, drag_a_finger):
+        await page.wait_for_function(followed)
+        for _ in range(60):  # as a reader would
+            await way()
+            if await page.evaluate(left):
+                break
+        else:
+            raise AssertionError("He was taken back to the end each time.")
+    await page_alone.click_stop()
 
 
 async def test_a_button_leads_back_to_the_newest_words(page_alone: ChatPage) -> None:

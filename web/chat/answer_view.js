@@ -8,6 +8,7 @@
  * block that is too long for Markdown, or takes too long, is plain text.
  */
 import { lexBlocks, renderBlocks } from './markdown.js';
+import { become, becomeFirst, keepSelection } from './live_nodes.js';
 import { endOfLine, lastBlock, splitLong } from './long_blocks.js';
 import { enrich } from './rich_blocks.js';
 
@@ -77,11 +78,14 @@ export class AnswerView {
 
   #drawToTheEnd = () => {
     clearTimeout(this.#timer);
+    this.#redraw(() => this.#drawOrSettle());
+  };
+
+  #drawOrSettle() {
     if (this.#draw()) this.#timer = setTimeout(this.#drawToTheEnd);
     else if (this.#isPlain) this.#settlePlain(this.#tail.textContent ?? '', this.text.length);
     else this.#settle(this.#tail.childNodes, this.text.length, this.#tailText);
-    this.#onDraw?.();
-  };
+  }
 
   #onFrame = (now) => {
     if (now < this.#restUntil) {
@@ -90,13 +94,20 @@ export class AnswerView {
     }
     this.#frame = 0;
     const begin = performance.now();
-    const isMore = this.#draw();
-    this.#onDraw?.();
+    const isMore = this.#redraw(() => this.#draw());
     const took = performance.now() - begin;
     this.#restUntil = now + took * FRAME_SHARE;
     if (took > TOO_SLOW_MS && !isMore && this.text.length - this.#settledLength > 2000) this.#isPlain = true;
     if (isMore) this.#frame = requestAnimationFrame(this.#onFrame);
   };
+
+  /** @template Made @param {() => Made} draw @returns {Made} */
+  #redraw(draw) {
+    this.#onDraw?.(); // what was above may be gone: who follows is at another place already
+    const made = this.#tail.hasChildNodes() ? keepSelection(draw) : draw();
+    this.#onDraw?.();
+    return made;
+  }
 
   /** Draw what there is, up to a slice of it. @returns {boolean} whether there is more */
   #draw() {
@@ -128,7 +139,7 @@ export class AnswerView {
     const { fragment, text } = this.#render(blocks, this.#headings);
     const figures = enrich(fragment, this.#figures, this.#drawn);
     this.#figures = this.#figures.filter((figure) => !figures.includes(figure));
-    this.#settle(fragment.childNodes, length, text);
+    this.#settle(becomeFirst(this.#tail, fragment), length, text);
     const { goesOn, fence = '', raw } = blocks.at(-1);
     if (fence) {
       this.#long = figures.at(-1) ?? this.#long;
@@ -147,7 +158,7 @@ export class AnswerView {
     this.#tailText = text;
     if (this.#grow(fragment)) return;
     this.#figures = enrich(fragment, this.#figures, this.#drawn);
-    this.#tail.replaceChildren(fragment);
+    become(this.#tail, fragment);
   }
 
   /** Where the tail is one block of code, that grows in its place: what is selected or focused there stays so. */
@@ -200,15 +211,15 @@ export class AnswerView {
       else this.#isPlain = false;
       return true;
     }
-    this.#tail.textContent = block;
+    become(this.#tail, asFragment(block));
     return false;
   }
 
   #settlePlain(text, length) {
     const block = document.createElement('p');
     block.className = 'plain';
-    block.textContent = text.trimEnd();
-    this.#tail.replaceChildren();
+    block.append(...this.#tail.childNodes);
+    become(block, asFragment(text.trimEnd()));
     this.#tail.classList.remove('plain');
     this.#settle(block.textContent ? [block] : [], length, block.textContent?.trim() ?? '');
   }
@@ -231,6 +242,12 @@ function settledCount(blocks, isWhole) {
   if (last <= 0) return 0;
   // "2" after a list may become "2. ..." and belong to that list; some more characters tell.
   return !isWhole || blocks[last].raw.trim().length > 8 || blocks[last - 1].goesOn ? last : 0;
+}
+
+function asFragment(text) {
+  const fragment = document.createDocumentFragment();
+  if (text) fragment.append(text);
+  return fragment;
 }
 
 /** What is said of blocks as they are shown. */

@@ -147,7 +147,7 @@ export class Asking {
    * @param {(engine: import('../engine/engine.js').Engine) => Promise<any>} begin gives the events
    */
   async #run({ view, isKept }, isVariant, begin) {
-    const { stored, banner, watchdog, navigation } = this.#parts;
+    const { stored, banner, watchdog, navigation, composer } = this.#parts, { openings } = stored;
     const current = /** @type {Turn} */ ({ view, question: view.question, isKept, isVariant, stream: null, ended: false });
     const storing = stored.begin(isVariant);
     this.#turn = current;
@@ -164,6 +164,7 @@ export class Asking {
         if (event.type === 'stored') {
           view.place(numbered(event.question), numbered(event.number));
           storing.stored(event);
+          composer.name(openings, event.chat);
           if (event.request) view.offerFeedback(event.request, engine.learning);
         }
         if (event.type === 'offered' && stored.id) view.showOffer(event, engine.learning, stored.id);

@@ -1,10 +1,10 @@
 /** The conversation on the page: the welcome with its examples, what was said, and scrolling. */
 import { TurnView } from './turn_view.js';
-import { JumpButton } from './jump_button.js';
+import { Following } from './following.js';
+import { copyAsRead } from './as_read.js';
 import { askBeforeLinks } from './link_question.js';
 import { element } from '../page/dom.js';
 
-const NEAR_BOTTOM_PX = 60;
 const BATCH_MS = 20; // of stored turns, before the browser may do something else
 
 /** @type {import('./turn_view.js').Actions} */
@@ -20,7 +20,7 @@ export class ChatView {
   #announcer;
   #actions;
   #turns = /** @type {TurnView[]} */ ([]);
-  #following = true;
+  #following;
 
   /**
    * @param {{scroller: HTMLElement, welcome: HTMLElement, log: HTMLElement}} elements
@@ -33,12 +33,9 @@ export class ChatView {
     this.#log = log;
     this.#announcer = announcer;
     this.#actions = actions;
-    scroller.addEventListener('scroll', () => {
-      const below = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight;
-      this.#following = below < NEAR_BOTTOM_PX;
-    }, { passive: true });
+    this.#following = new Following(scroller);
     askBeforeLinks(log);
-    scroller.append(new JumpButton(scroller, () => this.#jump()).element);
+    copyAsRead(log);
     new ResizeObserver(() => this.follow()).observe(scroller); // a banner came, the message box grew
   }
 
@@ -47,12 +44,17 @@ export class ChatView {
     return this.#log.querySelector('.answer:not([aria-busy])') !== null;
   }
 
+  /** Whether anything was asked, and does not just wait. */
+  get hasBegun() {
+    return this.#turns.some(({ isQueued }) => !isQueued);
+  }
+
   /** @param {boolean} welcome whether the examples are shown; not where a stored conversation is about to come */
   clear(welcome) {
     this.#log.replaceChildren();
     this.#turns = [];
     this.#welcome.hidden = !welcome;
-    this.#following = true;
+    this.#following.begin();
   }
 
   /** How many turns of those on the page are stored. */
@@ -96,7 +98,7 @@ export class ChatView {
     const { scrollTop } = this.#scroller;
     const adding = this.#addPairs(pairs.slice(kept), engine);
     if (chosen === null) return adding;
-    this.#following = false;
+    this.#following.end();
     this.#scroller.scrollTop = scrollTop;
     this.#turns.find(({ places }) => [places.question.number, places.answer.number].includes(chosen))?.focusVariants(chosen);
     return adding;
@@ -187,7 +189,7 @@ export class ChatView {
 
   #beforeTurn() {
     this.#welcome.hidden = true;
-    this.#following = true;
+    this.#following.begin();
   }
 
   /** @param {TurnView} turn shown last from now on */
@@ -198,14 +200,9 @@ export class ChatView {
     this.follow();
   }
 
-  #jump() {
-    this.#following = true;
-    this.follow();
-  }
-
   /** Keep the newest line in view, unless the reader has scrolled up; the welcome is read from its top. */
   follow() {
-    if (this.#following && this.#welcome.hidden) this.#scroller.scrollTop = this.#scroller.scrollHeight;
+    if (this.#welcome.hidden) this.#following.goOn();
   }
 }
 

@@ -9,6 +9,7 @@ import { t } from '../i18n/i18n.js';
 import { languageOf } from './code_languages.js';
 import { copyText } from './copy_text.js';
 import { highlight } from './highlighter.js';
+import { unselected } from './live_nodes.js';
 
 const LONGEST = 60_000; // characters of code that is highlighted
 const PAUSE_MS = 250; // between two times that growing code is highlighted
@@ -64,9 +65,9 @@ export class CodeFigure {
     if (!this.#isOpen) this.#begin();
     const part = this.#parts[this.#parts.length - 1];
     if (part.text === text) return;
-    if (!text.startsWith(part.text)) forgetColours(part);
+    if (!text.startsWith(part.text)) forgetAll(part);
+    part.rest.appendData(text.slice(part.text.length)); // what is selected stays selected
     part.text = text;
-    part.rest.data = text.slice(part.runs.reduce((sum, [, length]) => sum + length, 0));
     this.#ask();
   }
 
@@ -99,6 +100,7 @@ export class CodeFigure {
     this.#isAsking = true;
     const asked = (part.asked = part.text);
     const runs = await highlight(this.#language, textOf(this.#parts.slice(0, at)) + asked, part.from);
+    if (runs) await unselected(part.code);
     if (runs && part.text.startsWith(asked)) paint(part, runs);
     if (this.#isOpen && at === this.#parts.length - 1) await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     this.#isAsking = false;
@@ -118,7 +120,9 @@ export class CodeFigure {
 
 const textOf = (parts) => parts.map(({ text, end }) => text + end).join('');
 
-function forgetColours(part) {
+function forgetAll(part) {
+  part.text = '';
+  part.rest.data = '';
   part.runs = [];
   part.asked = null;
   part.code.replaceChildren(part.rest);

@@ -1,8 +1,9 @@
 /**
  * The message box. Enter sends, Shift+Enter makes a new line. While an answer comes in, Stop takes the place of Send.
- * ArrowUp in an empty box edits the last message. What is typed survives a reload of the page.
+ * ArrowUp in an empty box edits the last message. What is typed belongs to its chat, and survives a reload of the page.
  */
 import { session } from '../common/web_storage.js';
+import { ownKeys } from '../page/keyboard.js';
 
 const DRAFT = 'sonata.draft';
 
@@ -13,6 +14,8 @@ export class Composer {
   #stop;
   #open = false;
   #saving = 0;
+  /** @type {Map<string|number|null, string>} */
+  #drafts = new Map(); // of chats that are not on the page, by `turn`'s keys
 
   /**
    * @param {HTMLFormElement} form
@@ -37,14 +40,14 @@ export class Composer {
       onStop();
       this.focus();
     });
-    this.#box.addEventListener('keydown', (event) => {
-      if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+    this.#box.addEventListener('keydown', ownKeys((event) => {
+      if (event.key === 'Enter' && !event.shiftKey) {
         event.preventDefault();
         this.#submit();
-      } else if (event.key === 'ArrowUp' && !event.isComposing && this.#box.value === '' && onEditLast()) {
+      } else if (event.key === 'ArrowUp' && this.#box.value === '' && onEditLast()) {
         event.preventDefault();
       }
-    });
+    }));
     this.#box.addEventListener('input', () => this.#changed());
     this.text = session.getItem(DRAFT) ?? '';
   }
@@ -56,6 +59,22 @@ export class Composer {
   set text(text) {
     this.#box.value = text;
     this.#changed();
+  }
+
+  /**
+   * Another chat comes on the page: what was typed for it comes, and what is in the box waits for its chat to come again.
+   * @param {string|number|null} from the chat's id, or what was the place of one that has none yet; null: a new chat
+   * @param {string|null} to
+   */
+  turn(from, to) {
+    this.#drafts.set(from, this.text);
+    this.text = this.#take(to);
+  }
+
+  /** A chat that has been left has its id now. @param {number} place @param {string} id */
+  name(place, id) {
+    const text = this.#take(place);
+    if (text) this.#drafts.set(id, text);
   }
 
   /** Put a text below what is in the box. */
@@ -88,6 +107,12 @@ export class Composer {
     const kept = [text, this.#box.value].filter(Boolean).join('\n\n');
     clearTimeout(this.#saving);
     keepDraft(kept);
+  }
+
+  #take(key) {
+    const text = this.#drafts.get(key) ?? '';
+    this.#drafts.delete(key);
+    return text;
   }
 
   #submit() {

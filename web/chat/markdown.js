@@ -3,7 +3,8 @@
  * is not on the short list below. What rich_blocks.js makes more of is marked: code by its language, formulas, tasks, images.
  */
 import { formulaSyntax, noHeadingInFormula } from './formula_syntax.js';
-import { Lexer, Marked } from '../vendor/marked.esm.js';
+import { isSpaceless, maskSigns } from './plain_signs.js';
+import { Lexer, Marked, Tokenizer } from '../vendor/marked.esm.js';
 import DOMPurify from '../vendor/purify.es.mjs';
 
 const ALLOWED = {
@@ -19,6 +20,11 @@ const ALLOWED = {
 };
 
 const WEB = /^https?:\/\//i;
+const ADDRESS = /^(?:[a-z][a-z\d+.-]*:|#)/i; // f[0](x) is no link
+const BREAK = /^<br\s*\/?>$/i;
+const COMPARISON = /^ {0,3}>(?:[=\p{N}\p{Sc}]|[-+.]\p{N})/u; // >5 and >= 5 at the beginning of a line
+const MARKS = /^(?:\*+|~+)/;
+const BACKSLASHES = /^\\\\(?=[\p{L}\p{N}])/u; // as in \\server
 const LANGUAGE = /^[\p{L}\d+#.-]{1,24}/u; // what stands behind the fence of code
 const escapes = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
 const escape = (text) => text.replace(/[&<>"]/g, (char) => escapes[char]);
@@ -34,11 +40,48 @@ function levelOf(depth) {
   return Math.min(FIRST_LEVEL + above.length - 1, LAST_LEVEL);
 }
 
+let isInCell = false; // what is rendered now stands in a cell, and not alone
+
+/**
+ * marked's rule for emphasis or deleted text, but for signs that are none; a script without spaces is as good as a space.
+ * @param {'emStrong'|'del'} name @returns {(this: any, source: string, masked: string, before?: string) => any}
+ */
+function markRule(name) {
+  return function begins(source, masked, before = '') {
+    const [sign] = source, run = MARKS.exec(source)?.[0].length ?? 0;
+    if (masked.at(-source.length) !== sign) return undefined;
+    const isBeside = run > 0 && (isSpaceless(before) || isSpaceless(source[run] ?? ''));
+    const rule = /** @type {any} */ (Tokenizer.prototype[name]);
+    return isBeside ? rule.call(this, source, masked, ' ') : false; // false: marked decides
+  };
+}
+
 const marked = new Marked({
   gfm: true,
   breaks: true,
+  hooks: { emStrongMask: maskSigns },
+  tokenizer: {
+    emStrong: markRule('emStrong'),
+    del: markRule('del'),
+    blockquote: (source) => (COMPARISON.test(source) ? undefined : false),
+    escape(source) {
+      const [raw] = BACKSLASHES.exec(source) ?? [];
+      return raw ? { type: 'escape', raw, text: raw } : false;
+    },
+  },
   renderer: {
-    html: ({ text, block }) => (block ? `<p>${escape(text.trim())}</p>` : escape(text)),
+    html({ text, block }) {
+      if (isInCell && BREAK.test(text)) return '<br>';
+      return block ? `<p>${escape(text.trim())}</p>` : escape(text);
+    },
+    tablecell({ tokens, header, align }) {
+      isInCell = tokens.length > 1;
+      const name = header ? 'th' : 'td', words = this.parser.parseInline(tokens);
+      isInCell = false;
+      return `<${name}${align ? ` align="${align}"` : ''}>${words}</${name}>\n`;
+    },
+    link: ({ href, raw }) => (ADDRESS.test(href) ? false : escape(raw)),
+    def: ({ raw }) => `<p>${escape(raw.trim())}</p>\n`,
     image({ text, href }) {
       if (!WEB.test(href)) return escape(`[${text || href}]`);
       return `<a data-image="yes" href="${escape(href)}">${escape(text)}</a>`;

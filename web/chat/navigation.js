@@ -12,7 +12,8 @@ export class Navigation {
    * @param {{stored: import('./stored_chat.js').StoredChat, queue: import('./message_queue.js').MessageQueue,
    *   composer: import('./composer.js').Composer}} parts of the page
    * @param {{stop: () => unknown, forget: () => void, engine: () => import('../engine/engine.js').Engine,
-   *   isReady: () => boolean}} page stop: the running answer, if any; forget: the model starts a new conversation
+   *   isReady: () => boolean, hasBegun: () => boolean}} page stop: the running answer, if any; forget: the model starts a new
+   *   conversation; hasBegun: something was asked in the one on the page
    */
   constructor({ stored, queue, composer }, page) {
     this.#stored = stored;
@@ -48,11 +49,14 @@ export class Navigation {
     await this.opening;
   }
 
-  /** Take the conversation off the page. What waits to be answered belongs to it, and goes back into the message box. */
+  /** Take the conversation off the page. What waits to be answered goes back into the message box: its own, if it comes again. */
   #leave(id) {
-    const { questions } = this.#queue;
+    const { questions } = this.#queue, { openings, id: left } = this.#stored;
     this.#queue.clear();
-    if (questions.length) this.#composer.add(questions.join('\n\n'));
+    const giveBack = () => questions.length && this.#composer.add(questions.join('\n\n'));
+    if (left !== null) giveBack();
+    this.#composer.turn(left ?? (this.#page.hasBegun() ? openings : null), id);
+    if (left === null) giveBack();
     this.#page.stop();
     this.#stored.open(id);
   }

@@ -3,6 +3,7 @@ import { element } from '../page/dom.js';
 import { t } from '../i18n/i18n.js';
 import { copyWithIcon } from './copy_text.js';
 import { iconButton, showVariants } from './variant_switch.js';
+import { ownKeys } from '../page/keyboard.js';
 
 /** @typedef {{number: number|null, after: number|null, siblings: number[]}} Place of a turn among those that are stored */
 
@@ -68,16 +69,16 @@ export class QuestionView {
       if (text) this.#onEdit(text);
     });
     cancel.addEventListener('click', () => this.#close());
-    form.addEventListener('keydown', (event) => {
+    form.addEventListener('keydown', ownKeys((event) => {
       if (event.key === 'Escape') {
         event.preventDefault();
         event.stopPropagation();
         this.#close();
-      } else if (event.key === 'Enter' && event.target === box && !event.shiftKey && !event.isComposing) {
+      } else if (event.key === 'Enter' && event.target === box && !event.shiftKey) {
         event.preventDefault();
         form.requestSubmit();
       }
-    });
+    }));
     this.#body.hidden = this.#actions.hidden = true;
     this.element.classList.add('edited');
     this.element.append(form);

@@ -1,6 +1,7 @@
 /** A question and its answer on the page: where the answer comes from, what it says, and what stands below it. */
 import { AnswerFooter } from './answer_footer.js';
 import { AnswerView } from './answer_view.js';
+import { asRead } from './as_read.js';
 import { ComputedChip } from './computed_chip.js';
 import { LearnedNote } from './learned_note.js';
 import { LessonChip } from './lesson_chip.js';
@@ -300,7 +301,7 @@ export class TurnView {
     return new AnswerFooter({
       text: () => this.text,
       html: () => bare(this.#body).innerHTML,
-      plain: () => bare(this.#body).textContent.trim(),
+      plain: () => bare(this.#body, (tex) => tex).textContent.trim(),
       onAgain: () => this.#actions.again(this),
       onContinue: () => (this.#isCutOff ? this.#actions.goOn(this) : null),
       onChoose: (number) => this.#actions.choose(number),
@@ -323,12 +324,9 @@ export class TurnView {
   }
 }
 
-/** An answer without the page's own words and buttons: formulas by their source. */
-function bare(body) {
+/** A copy of an answer as one reads it, or hears it. @param {(tex: string) => string} [sourceOf] a formula */
+function bare(body, sourceOf) {
   const copy = body.cloneNode(true);
-  for (const head of copy.querySelectorAll('.code-head')) head.remove();
-  for (const formula of copy.querySelectorAll('.katex')) {
-    formula.replaceWith(formula.querySelector('annotation')?.textContent ?? '');
-  }
+  asRead(copy, sourceOf);
   return copy;
 }

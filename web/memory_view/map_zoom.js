@@ -2,6 +2,7 @@
  * Zoom and pan of the map: the mouse drags, its wheel zooms with Ctrl (as a trackpad's pinch does), two fingers pinch, and
  * plus, minus, 0 and the arrow keys do the same. The wheel alone goes on scrolling the page.
  */
+import { ownKeys } from '../page/keyboard.js';
 const EDGE = 1.08; // the places are from -1 to 1
 const LARGEST = 12;
 const STEP = 1.6;
@@ -36,7 +37,7 @@ export class PanZoom {
     for (const type of ['pointerup', 'pointercancel', 'pointerleave']) {
       listen(canvas, type, ({ pointerId }) => this.#pointers.delete(pointerId));
     }
-    listen(box, 'keydown', (event) => this.#onKey(event));
+    listen(box, 'keydown', ownKeys((event) => this.#onKey(event)));
     this.#apply();
   }
 

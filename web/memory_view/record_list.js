@@ -5,6 +5,7 @@
 import { t } from '../i18n/i18n.js';
 import { button, element, ProblemLine } from '../page/dom.js';
 import { askingButton } from '../page/ask.js';
+import { ownKeys } from '../page/keyboard.js';
 import { Row } from './record_row.js';
 
 const PAGE = 25;
@@ -106,12 +107,12 @@ export class RecordList {
       clearTimeout(this.#timer);
       this.#timer = setTimeout(() => this.#turnTo(0), SEARCH_PAUSE_MS);
     });
-    field.addEventListener('keydown', (event) => {
+    field.addEventListener('keydown', ownKeys((event) => {
       if (event.key !== 'Escape' || !field.value) return;
       event.preventDefault(); // empties the field, and does not close the dialog
       field.value = '';
       this.#turnTo(0);
-    });
+    }));
     return (this.#search = field);
   }
 

@@ -1,6 +1,7 @@
 /** Questions before something is deleted: in the place of the button that asks, or in a dialog of their own. */
 import { t } from '../i18n/i18n.js';
 import { button, element } from './dom.js';
+import { ownKeys } from './keyboard.js';
 
 const UNSEEN_MS = 1000; // a double click takes half of it
 
@@ -22,12 +23,12 @@ export function askingButton(label, question, yes, run) {
       back();
       run();
     }), refuse);
-    group.addEventListener('keydown', (event) => {
+    group.addEventListener('keydown', ownKeys((event) => {
       if (event.key !== 'Escape') return;
       event.preventDefault(); // or the whole dialog would close
       event.stopPropagation();
       back();
-    });
+    }));
     root.replaceChildren(group);
     refuse.focus();
   });

@@ -3,6 +3,7 @@
  * focus goes back to where it was. One at a time.
  */
 import { element } from './dom.js';
+import { ownKeys } from './keyboard.js';
 
 const MARGIN_PX = 8;
 
@@ -26,12 +27,12 @@ export function openCard(near, { label, className = '', content, focus }) {
   const onPointer = ({ target }) => {
     if (!(target instanceof Node) || (!root.contains(target) && !near.contains(target))) close(false);
   };
-  const onKey = (event) => {
+  const onKey = ownKeys((event) => {
     if (event.key !== 'Escape') return;
     event.preventDefault();
     event.stopPropagation(); // it stops no answer
     close(true);
-  };
+  });
   const onFocus = ({ target }) => {
     if (target instanceof Node && !root.contains(target) && target !== near) close(false);
   };

@@ -1,6 +1,7 @@
 /** The form in which an entry is edited in its place: what was typed stays until it is saved or given up. */
 import { t } from '../i18n/i18n.js';
 import { button, element, ProblemLine } from './dom.js';
+import { ownKeys } from './keyboard.js';
 
 /**
  * @param {{fields: HTMLElement[], save: () => Promise<void>, close: () => void, label?: string, controls?: object}} form `close` is
@@ -30,7 +31,7 @@ export function editForm({ fields, save, close, label = t('forms.save'), control
       submit.disabled = false;
     }
   });
-  form.addEventListener('keydown', (event) => {
+  form.addEventListener('keydown', ownKeys((event) => {
     if (event.key === 'Escape') {
       event.preventDefault(); // or the whole dialog would close
       close();
@@ -38,7 +39,7 @@ export function editForm({ fields, save, close, label = t('forms.save'), control
       event.preventDefault();
       form.requestSubmit();
     }
-  });
+  }));
   return form;
 }
 

@@ -1,6 +1,18 @@
 /** Keys and focus of the page as a whole. */
 
 const ABOVE = 'dialog[open], :popover-open:not(details > *)'; // what closes itself
+const INPUT_METHOD = 229; // what Safari calls the Enter that ends one, and of which it tells after the end
+
+/**
+ * A listener for `keydown`, without the keys that belong to an input method: it has Enter, Escape and the arrows for itself.
+ * @template {KeyboardEvent} Pressed
+ * @param {(event: Pressed) => void} run @returns {(event: Pressed) => void}
+ */
+export function ownKeys(run) {
+  return (event) => {
+    if (!event.isComposing && event.keyCode !== INPUT_METHOD) run(event);
+  };
+}
 
 /**
  * The Escape key, wherever the focus is: closes the open chip that has the focus, else stops the answer, else closes an
@@ -9,8 +21,8 @@ const ABOVE = 'dialog[open], :popover-open:not(details > *)'; // what closes its
  * @param {() => boolean} stop whether there was an answer to stop
  */
 export function listenForEscape(log, stop) {
-  document.addEventListener('keydown', (event) => {
-    if (event.key !== 'Escape' || event.defaultPrevented || event.isComposing || document.querySelector(ABOVE)) return;
+  document.addEventListener('keydown', ownKeys((event) => {
+    if (event.key !== 'Escape' || event.defaultPrevented || document.querySelector(ABOVE)) return;
     const open = /** @type {HTMLDetailsElement[]} */ ([...log.querySelectorAll('details[open]')]);
     const focused = open.find((chip) => chip.contains(document.activeElement));
     if (focused) {
@@ -19,7 +31,7 @@ export function listenForEscape(log, stop) {
     } else if (!stop() && open.length) {
       open[open.length - 1].open = false;
     }
-  });
+  }));
 }
 
 /**

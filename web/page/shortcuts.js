@@ -7,6 +7,7 @@
 import { html, render } from '../vendor/lit-html/lit-html.js';
 import { t } from '../i18n/i18n.js';
 import { element } from './dom.js';
+import { ownKeys } from './keyboard.js';
 
 const IS_MAC = /Mac|iPhone|iPad/.test(navigator.platform);
 
@@ -17,7 +18,7 @@ export class Shortcuts {
   /** @param {Shortcut[]} shortcuts */
   constructor(shortcuts) {
     this.#shortcuts = [...shortcuts, { keys: ['?'], text: 'shortcuts.list', run: () => this.show() }];
-    document.addEventListener('keydown', (event) => this.#onKey(event));
+    document.addEventListener('keydown', ownKeys((event) => this.#onKey(event)));
   }
 
   /** Show what keys there are. */
@@ -31,7 +32,7 @@ export class Shortcuts {
   }
 
   #onKey(event) {
-    if (event.defaultPrevented || event.isComposing || event.altKey || document.querySelector('dialog[open]')) return;
+    if (event.defaultPrevented || event.altKey || document.querySelector('dialog[open]')) return;
     const pressed = this.#shortcuts.find(({ keys, run }) => run && fits(keys, event));
     if (!pressed) return;
     event.preventDefault();

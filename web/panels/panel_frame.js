@@ -6,6 +6,7 @@ import { userError } from '../common/user_error.js';
 import { passphraseInput } from '../page/edit_form.js';
 import { SectionForm } from '../page/section_form.js';
 import { PANELS } from './panels.js';
+import { ownKeys } from '../page/keyboard.js';
 
 const CHANGES_PAUSE_MS = 400;
 const FREE = { state: 'ready', problem: null, routing: '' }; // of the memory, for parts that have nothing to do with it
@@ -54,7 +55,7 @@ export class PanelFrame {
     head.append(covered, this.#title, close);
     this.#tabList.setAttribute('role', 'tablist');
     this.#tabList.setAttribute('aria-labelledby', this.#title.id);
-    this.#tabList.addEventListener('keydown', (event) => this.#onTabKey(event));
+    this.#tabList.addEventListener('keydown', ownKeys((event) => this.#onTabKey(event)));
     this.#body.append(this.#status, this.#problem.element, this.#unlock);
     root.setAttribute('aria-labelledby', this.#title.id);
     root.replaceChildren(head, this.#tabList, this.#body);

@@ -5,6 +5,7 @@
 import { backClosesPanel, panelInAddress, showPanelInAddress } from '../chat/address.js';
 import { t } from '../i18n/i18n.js';
 import { loadStyles } from '../page/load_file.js';
+import { ownKeys } from '../page/keyboard.js';
 
 const COVERS = matchMedia('(max-width: 68rem)'); // as in page/shell.css
 
@@ -41,11 +42,11 @@ export class PanelOpener {
       if (links.contains(link) && panelInAddress()?.split('/')[0] === link.dataset.panel) this.close();
       else this.open(link.dataset.panel ?? '');
     });
-    root.addEventListener('keydown', (event) => {
-      if (event.key !== 'Escape' || event.defaultPrevented || event.isComposing) return;
+    root.addEventListener('keydown', ownKeys((event) => {
+      if (event.key !== 'Escape' || event.defaultPrevented) return;
       event.preventDefault(); // it does not stop the answer
       this.close();
-    });
+    }));
     COVERS.addEventListener('change', () => this.#cover());
     addEventListener('popstate', () => this.#follow());
   }

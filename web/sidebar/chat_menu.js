@@ -1,6 +1,7 @@
 /** The menu of one chat of the side bar: opened by its button or a right click, worked by keys. */
 import { icon } from '../common/icon.js';
 import { button, element } from '../page/dom.js';
+import { ownKeys } from '../page/keyboard.js';
 
 export class ChatMenu {
   element = element('div', 'chat-menu');
@@ -9,7 +10,7 @@ export class ChatMenu {
   constructor() {
     this.element.popover = 'auto';
     this.element.setAttribute('role', 'menu');
-    this.element.addEventListener('keydown', (event) => this.#onKey(event));
+    this.element.addEventListener('keydown', ownKeys((event) => this.#onKey(event)));
     this.element.addEventListener('toggle', (event) => {
       if (/** @type {ToggleEvent} */ (event).newState === 'open') return;
       this.#opener?.setAttribute('aria-expanded', 'false');

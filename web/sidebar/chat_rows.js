@@ -5,6 +5,7 @@ import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { isBlank, visible } from '../common/cut.js';
 import { iconAddress } from '../common/icon.js';
 import { t } from '../i18n/i18n.js';
+import { ownKeys } from '../page/keyboard.js';
 
 /**
  * @typedef {import('../memory/client.js').StoredConversation} Chat
@@ -67,11 +68,11 @@ function editorOf(chat, state) {
   return html`
     <li class="chat-row chat-editor" data-chat=${chat.id}>
       <input type="text" maxlength="200" autocomplete="off" aria-label=${t('sidebar.title')} .value=${chat.title}
-        @keydown=${(event) => {
-          if (event.isComposing || !['Enter', 'Escape'].includes(event.key)) return;
+        @keydown=${ownKeys((/** @type {any} */ event) => {
+          if (!['Enter', 'Escape'].includes(event.key)) return;
           event.preventDefault(); // the drawer stays open
           done(event.key === 'Enter' ? event.target.value : null);
-        }}
+        })}
         @blur=${(event) => done(event.target.value)}>
     </li>`;
 }

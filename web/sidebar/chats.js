@@ -8,6 +8,7 @@ import { ChatMenu } from './chat_menu.js';
 import { ChatSearch } from './chat_search.js';
 import { grouped } from './groups.js';
 import { Removal } from './removal.js';
+import { ownKeys } from '../page/keyboard.js';
 
 const TOGETHER_MS = 150;
 const AT_ONCE = 60; // chats that are shown before anybody scrolls
@@ -42,7 +43,7 @@ export class Chats {
   constructor(root, page) {
     this.#root = root;
     this.#page = page;
-    root.addEventListener('keydown', (event) => this.#onKey(event));
+    root.addEventListener('keydown', ownKeys((event) => this.#onKey(event)));
     root.addEventListener('click', (event) => this.#onClick(event));
     root.addEventListener('focusin', ({ target }) => {
       const row = target instanceof HTMLElement ? target.closest('li')?.dataset.chat : undefined;
@@ -298,7 +299,7 @@ export class Chats {
 
   #onKey(event) {
     const target = /** @type {HTMLElement} */ (event.target);
-    if (event.defaultPrevented || event.isComposing || target.closest('[role=menu], .chat-editor')) return;
+    if (event.defaultPrevented || target.closest('[role=menu], .chat-editor')) return;
     const isField = target === this.#searchField;
     if (isField && event.key === 'Escape' && target instanceof HTMLInputElement && target.value) {
       event.preventDefault(); // empties the field, and does not close the drawer

@@ -3,6 +3,7 @@
  * phone it is a drawer that closes itself once something of it was chosen.
  */
 import { local } from '../common/web_storage.js';
+import { ownKeys } from '../page/keyboard.js';
 
 const KEY = 'sonata.sidebar';
 const IS_DRAWER = matchMedia('(max-width: 48rem)'); // as in page/shell.css
@@ -25,11 +26,11 @@ export class Drawer {
     for (const opener of openers) opener.addEventListener('click', () => this.open());
     closer.addEventListener('click', () => this.close());
     shade.addEventListener('click', () => this.close());
-    bar.addEventListener('keydown', (event) => {
+    bar.addEventListener('keydown', ownKeys((event) => {
       if (event.key !== 'Escape' || event.defaultPrevented || !this.#isDrawerOpen) return;
       event.preventDefault();
       this.close();
-    });
+    }));
     IS_DRAWER.addEventListener('change', () => this.#setDrawer(false));
   }
 
