@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -49,26 +49,29 @@ def telling_words(text: str) -> set[str]:
 class WordIndex:
     """The words of some texts."""
 
-    def __init__(self, texts: Sequence[str]) -> None:
+    def __init__(self, texts: Iterable[str] = ()) -> None:
         self._places: dict[str, list[tuple[int, int]]] = {}  # of a word: (text, how often)
-        lengths = np.zeros(len(texts))
-        for number, text in enumerate(texts):
-            counts = Counter(words_of(text))
-            lengths[number] = counts.total()
-            for word, count in counts.items():
-                self._places.setdefault(word, []).append((number, count))
-        self._texts = len(texts)
-        self._norm = K1 * (1 - B + B * lengths / max(lengths.mean() if len(texts) else 1.0, 1.0))
+        self._lengths: list[int] = []
+        for text in texts:
+            self.add(text)
+
+    def add(self, text: str) -> None:
+        counts = Counter(words_of(text))
+        for word, count in counts.items():
+            self._places.setdefault(word, []).append((len(self._lengths), count))
+        self._lengths.append(counts.total())
 
     def shares(self, question: str) -> np.ndarray:
         """float64 (texts,), 0 to 1: BM25 of each text, of the most that one with all of the question could have."""
-        out, most = np.zeros(self._texts), 0.0
+        texts, lengths = len(self._lengths), np.array(self._lengths, float)
+        norm = K1 * (1 - B + B * lengths / max(lengths.mean() if texts else 1.0, 1.0))
+        out, most = np.zeros(texts), 0.0
         asked = list(dict.fromkeys(words_of(question)))
         for word in [word for word in asked if word not in _SAY_NOTHING] or asked:
             places = self._places.get(word, [])
-            rarity = math.log(1 + (self._texts - len(places) + 0.5) / (len(places) + 0.5))
+            rarity = math.log(1 + (texts - len(places) + 0.5) / (len(places) + 0.5))
             most += rarity * (K1 + 1)
             if places:
                 numbers, counts = np.array(places).T
-                out[numbers] += rarity * counts * (K1 + 1) / (counts + self._norm[numbers])
+                out[numbers] += rarity * counts * (K1 + 1) / (counts + norm[numbers])
         return out / most if most else out
