@@ -14,6 +14,8 @@ from py_core.memory.text_search import fold
 K1, B = 1.2, 0.75
 """How soon more of the same word counts no more, and how much longer texts count less: the usual values."""
 _RUN = re.compile(r"\w+(?:[-./:,'\u2019]\w+)*")
+_SOFT_HYPHEN = re.compile("\u00ad(?:\n[ \t]*)?")
+_HYPHENATED = re.compile(r"(\b\w+)[-\u2010]\n[ \t]*(\w+)")
 _PART = re.compile(r"\w+")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _FUNCTION_WORDS = """
@@ -29,7 +31,11 @@ _SAY_NOTHING = frozenset(_FUNCTION_WORDS.split())
 
 
 def words_of(text: str) -> Iterator[str]:
-    """The folded words; of "A-113" also "a" and "113"; of writing without spaces each two neighbours."""
+    """The folded words; of "A-113" also "a" and "113"; of writing without spaces each two neighbours; of a word that is
+    cut at the end of a line the whole, too."""
+    text = _SOFT_HYPHEN.sub("", text)
+    for match in _HYPHENATED.finditer(text):
+        yield fold(match[1] + match[2])
     for match in _RUN.finditer(fold(text)):
         parts = _PART.findall(match[0])
         if len(parts) > 1:
