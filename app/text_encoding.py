@@ -15,7 +15,8 @@ LEAST = 0.85
 MIXED = 0.9
 """What such a share counts, if the letters are of several languages with one encoding."""
 FEWEST = 3
-"""Different bytes that tell an encoding: one alone may be a letter in several."""
+"""Different bytes that tell another encoding than Windows-1252: one alone may be a letter in several."""
+WESTERN, TURKISH = "cp1252", "cp1254"  # but for six letters the same
 STRAY = 0.02
 """The share of bytes that may be no UTF-8 in a text that is ASCII else."""
 SAMPLE = 6000  # bytes, from the first that is not ASCII
@@ -26,6 +27,7 @@ _CUT = re.compile("[\udcc2-\udcf4][\udc80-\udcbf]+|[\udcc2\udcc3\udcff]")
 _JIS = re.compile(rb"\x1b\$[@B]")
 _WESTERN = (
     "äöüß", "àâçéèêëîïôùûœæ", "áéíñóúü", "ãõáâàçéêíóôú", "åäöæøé", "àèéìòù", "áéíóúýðþæö", "ëïéèöüó", "àçèéíïòóúü",
+    "äöõüšž",
 )  # fmt: skip
 _CENTRAL = ("ąćęłńóśźż", "áčďéěíňóřšťúůýž", "áéíóöőúüű", "čćđšž", "ăâîşţșț", "áäčďéíĺľňóôŕšťúýž", "äöüß")
 _OFTEN = "оеаинтсрвл"
@@ -35,13 +37,14 @@ _CYRILLIC = (
     "абвгдеёжзійклмнопрстуўфхцчшыьэюя",
 )  # fmt: skip
 _ALPHABETS = (  # codec, languages, and letters that make half of each text; the first of equals is taken
-    ("cp1252", _WESTERN, ""), ("cp1250", _CENTRAL, ""), ("cp1255", ("אבגדהוזחטיךכלםמןנסעףפץצקרשת",), "יוהלאתרמבש"),
+    (TURKISH, ("çğıöşüâîûİ",), ""), (WESTERN, _WESTERN, ""), ("cp1250", _CENTRAL, ""),
+    ("cp1255", ("אבגדהוזחטיךכלםמןנסעףפץצקרשת",), "יוהלאתרמבש"),
     ("cp1251", _CYRILLIC, _OFTEN), ("koi8-u", _CYRILLIC, _OFTEN), ("cp866", _CYRILLIC, _OFTEN),
-    ("cp1253", ("αβγδεζηθικλμνξοπρσςτυφχψωάέήίόύώϊϋΐΰ",), "αοιετσνηρκάόίέή"), ("cp1254", ("çğıöşüâîûi̇",), ""),
+    ("cp1253", ("αβγδεζηθικλμνξοπρσςτυφχψωάέήίόύώϊϋΐΰ",), "αοιετσνηρκάόίέή"),
     ("cp1256", ("ءآأؤإئابةتثجحخدذرزسشصضطظعغفقكلمنهوىيپچژگـ",), "اليمونرتبةده"),
     ("cp1257", ("āčēģīķļņšūž", "ąčęėįšųūž", "äöõüšž"), ""), ("cp874", (_THAI,), "าันรอกเงมยลวด่้ทีิ"),
     ("iso8859-2", _CENTRAL, ""), ("iso8859-5", _CYRILLIC, _OFTEN), ("cp850", _WESTERN, ""),
-    ("mac-roman", _WESTERN, ""), ("cp852", _CENTRAL, ""),
+    ("mac-roman", _WESTERN, ""), ("cp852", _CENTRAL, ""), ("mac-cyrillic", _CYRILLIC, _OFTEN),
 )  # fmt: skip
 _IDEOGRAPHS = (  # codec, the standard whose first part has nearly all that is written, and the bytes that lead there
     ("cp949", "euc_kr", range(0xB0, 0xC9)), ("cp932", "euc_jp", range(0xA4, 0xD0)),
@@ -88,10 +91,6 @@ def _likely_codec(data: bytes) -> str | None:
     first = next(at for at, byte in enumerate(data) if byte >= 0x80)
     sample = data[max(first - 40, 0) : first + SAMPLE]
     best, share = "", LEAST - 0.001
-    for codec, standard, leads in _IDEOGRAPHS:
-        found = _ideographs(sample.decode(codec, "replace"), standard, leads)
-        if found > share:
-            best, share = codec, found
     for codec, alphabets, often in _ALPHABETS:
         text = sample.decode(codec, "replace")
         found = max(_letters(text, alphabet, often) for alphabet in alphabets)
@@ -99,7 +98,11 @@ def _likely_codec(data: bytes) -> str | None:
             found = max(found, MIXED * _letters(text, "".join(alphabets), often))
         if found > share:
             best, share = codec, found
-    is_told = best == "cp1252" or len({byte for byte in sample if byte >= 0x80}) >= FEWEST
+    for codec, standard, leads in _IDEOGRAPHS:
+        found = _ideographs(sample.decode(codec, "replace"), standard, leads)
+        if found > share:
+            best, share = codec, found
+    is_told = best in (WESTERN, TURKISH) or len({byte for byte in sample if byte >= 0x80}) >= FEWEST
     return best if best and is_told else None
 
 
@@ -115,7 +118,7 @@ def _letters(text: str, alphabet: str, often: str) -> float:
             if char in _SIGNS:
                 beside = before[-1].isalpha(), after.isalpha()
                 good += (not all(beside) or char in _WITHIN_WORDS) and not (char in "„‚" and beside[0])
-            elif char.lower() in letters and not (char.isupper() and before[-1].islower()):
+            elif letters & {char, char.lower()} and not (char.isupper() and before[-1].islower()):
                 if often:
                     good += not any(one.isalpha() and one.isascii() for one in (before[-1], after))
                 else:

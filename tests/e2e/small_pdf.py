@@ -38,7 +38,7 @@ def note(kind: str, text: str) -> bytes:
 
 def packed_pdf(drawing: bytes, pages: int = 1) -> bytes:
     """All pages have the same drawing, which is packed twice: 2 kB may hold gigabytes."""
-    packed = zlib.compress(zlib.compress(drawing, 9), 9)
+    packed = zlib.compress(zlib.compress(drawing, 1))
     body = b"<< /Length %d /Filter [/FlateDecode /FlateDecode] >>\nstream\n%s\nendstream" % (len(packed), packed)
     return _file(
         [CATALOG, b"<< /Type /Pages /Kids [%s] /Count %d >>" % (b"4 0 R " * pages, pages), FONT, _page(5), body]

@@ -11,7 +11,7 @@ for (const name of NAMES) {
     construct(_, given, target) {
       if (typeof given[0] === 'number' && given[0] > most) {
         postMessage({ isTooLarge: true });
-        throw new RangeError(`The PDF wants ${given[0]} elements of ${name}.`);
+        throw new RangeError(name);
       }
       return Reflect.construct(made, given, target === limited ? made : target);
     },
