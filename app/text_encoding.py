@@ -51,6 +51,10 @@ _IDEOGRAPHS = (  # codec, the standard whose first part has nearly all that is w
     ("euc_jp", "euc_jp", range(0xA4, 0xD0)), ("gb18030", "gb2312", range(0xB0, 0xD8)),
     ("cp950", "big5", range(0xA4, 0xC7)),
 )  # fmt: skip
+CODECS = (
+    *(codec for codec, *_ in _ALPHABETS),
+    *(name for codec, standard, _ in _IDEOGRAPHS for name in (codec, standard)),
+)
 _KANA = re.compile("[\u3041-\u30ff]")
 _SIGNS = frozenset("„“”‚‘’«»‹›–—…·•°§©®™€£¥¢¿¡±×÷½¼¾²³¹ªºµ№\u00a0")
 _WITHIN_WORDS = frozenset("’‘·–—…")

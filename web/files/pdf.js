@@ -6,7 +6,7 @@ import { fieldsAndNotes, pageText } from './page_text.js';
 
 // A file of 2 kB may say that it has a billion pages, draw one form in another without end, or unpack to gigabytes.
 const MOST_PAGES = 5000;
-const MOST_CHARACTERS = 1_000_000; // as in app/file_text.py
+const MOST_CHARACTERS = 2_000_000; // app/file_text.py takes half of it, and says so
 const MOST_PAGE_MS = 20_000;
 const MOST_MS = 180_000;
 
@@ -62,8 +62,9 @@ async function textOfPages(opening, name, onPage, watch) {
     }
     const annotations = await page.getAnnotations();
     isForm ||= annotations.some(({ subtype }) => subtype === 'Widget');
-    texts.push([pageText(items), ...fieldsAndNotes(annotations)].filter(Boolean).join('\n').replaceAll('\f', ' '));
-    room -= texts[number - 1].length / 2;
+    const beside = fieldsAndNotes(annotations);
+    for (const text of beside) room -= text.length;
+    texts.push([pageText(items), ...beside].filter(Boolean).join('\n').replaceAll('\f', ' '));
     page.cleanup();
   }
   if (isForm && !texts.some((text) => text.trim())) throw userError('FileError', t('files.pdfEmptyForm', { name }));
