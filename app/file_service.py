@@ -6,11 +6,13 @@ answered by their words. What is found goes into the prompt as app/file_material
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from py_core.memory.files import KIND, Passage, StoredFile
 from py_core.memory.memory import Memory
 from py_core.memory.rows import Change
 from py_core.memory.text_search import fold
-from py_core.passages.chunks import Chunk, chunks_of, kind_of, place_of_all
+from py_core.passages.chunks import MOST_CHUNKS, Chunk, each_chunk, kind_of, place_of_all
 from py_core.passages.search import Found, PassageIndex
 from py_core.routing.embedder import Embedder, EmbedderError
 
@@ -40,6 +42,10 @@ TOGETHER = 8  # passages whose vectors are stored in one transaction
 SHARE = 0.75
 """Of the time that indexing takes where no answer is made: somebody waits for it."""
 KEPT_OPEN = 4  # conversations whose passages are kept in memory
+SLICE = 0.02
+"""Seconds of cutting at a time: in between others have their turn, and Ctrl-C is seen."""
+MOST_SECONDS = 60.0
+"""Of cutting a file that is attached. What takes longer would take as long each time its conversation is opened."""
 _WHOLE_WORDS = ("file", "document", "summar", "datei", "dokument", "zusammenfass", "fasse")
 """Of a message that asks for the file as a whole, of which no passage is about it."""
 
@@ -90,6 +96,8 @@ class FileService:
         self._memory: Memory | None = None
         self._waiting: dict[str, None] = {}  # conversations to index
         self._works = False
+        self._opening = asyncio.Lock()
+        self._changes = 0  # of files, in all conversations
         self._failed: Embedder | None = None  # indexes no more
         services.listen(self._on_change)
 
@@ -99,11 +107,12 @@ class FileService:
         """Keep a file of a conversation; None: of a new one, which is started with the file's name as its title.
 
         data, type: as of file_text.text_of. size: bytes of the file, where these are others than data's. The same file
-        a second time is the one that is there.
+        a second time is the one that is there. Nothing is kept of a file that cannot be cut.
         Raises FileError with a sentence on what does not fit, StoreError.
         """
         memory = self._services.memory_now()
         text = text_of(name, data, type)
+        await _check_cutting(shown_name(name), text)
         file = StoredFile(
             session or "",
             shown_name(name),
@@ -219,23 +228,31 @@ class FileService:
         memory = self._services.memory_now()
         if memory is not self._memory:
             self._memory, self._failed = memory, None
+            self._changes += 1
             self._opened.clear()
-        if session not in self._opened:
-            stored = await memory.files.of(session)
-            files, texts = list[_OpenFile](), list[str]()
-            for one in stored:
-                chunks = chunks_of(one.text, kind_of(one.name))
-                files.append(_OpenFile(one, chunks, len(texts)))
-                texts += [f"{one.name}, {chunk.place}\n{chunk.text(one.text)}" for chunk in chunks]
-            opened = _Open(files, PassageIndex(texts), texts)
-            embedder = self._embedder()
-            for file in files:
-                await self._take_vectors(opened, file, embedder.meaning_fingerprint if embedder else None, memory)
-            self._opened[session] = opened
-        self._opened.move_to_end(session)
-        while len(self._opened) > KEPT_OPEN:
-            self._opened.popitem(last=False)
-        return self._opened[session]
+        async with self._opening:
+            while session not in self._opened:
+                changes, opened = self._changes, await self._read(session, memory)
+                if changes == self._changes:
+                    self._opened[session] = opened
+            self._opened.move_to_end(session)
+            while len(self._opened) > KEPT_OPEN:
+                self._opened.popitem(last=False)
+            return self._opened[session]
+
+    async def _read(self, session: str, memory: Memory) -> _Open:
+        opened = _Open([], PassageIndex(), [])
+        for one in await memory.files.of(session):
+            file = _OpenFile(one, [], len(opened.texts))
+            async for chunk in _cut(one.text, one.name):
+                file.chunks.append(chunk)
+                opened.texts.append(f"{one.name}, {chunk.place}\n{chunk.text(one.text)}")
+                opened.index.add(opened.texts[-1])
+            opened.files.append(file)
+        embedder = self._embedder()
+        for file in opened.files:
+            await self._take_vectors(opened, file, embedder.meaning_fingerprint if embedder else None, memory)
+        return opened
 
     async def _take_vectors(self, opened: _Open, file: _OpenFile, made_by: str | None, memory: Memory) -> None:
         """Those that are stored, of passages that are still cut so, by the embedder that is there."""
@@ -246,9 +263,11 @@ class FileService:
 
     def _on_change(self, change: Change) -> None:
         if change.everything or change.cleared is not None:
+            self._changes += 1
             self._opened.clear()
         for kind, id in (*change.puts, *change.deletes):
             if kind == KIND:
+                self._changes += 1
                 self._opened.pop(id.rpartition("/")[0], None)
 
     # ---- indexing ----
@@ -297,6 +316,30 @@ class FileService:
             opened.index.put(number, vector)
         self._services.changed()
         return True
+
+
+async def _cut(text: str, name: str, most: int = MOST_CHUNKS) -> AsyncIterator[Chunk]:
+    """The first passages of a file; others have their turn in between."""
+    until = time.perf_counter() + SLICE
+    for chunk in islice(each_chunk(text, kind_of(name)), most):
+        yield chunk
+        if time.perf_counter() > until:
+            await asyncio.sleep(0)
+            until = time.perf_counter() + SLICE
+
+
+async def _check_cutting(name: str, text: str) -> None:
+    """Raises FileError."""
+    try:
+        async with asyncio.timeout(MOST_SECONDS):
+            count = sum([1 async for _ in _cut(text, name, MOST_CHUNKS + 1)])
+    except TimeoutError:
+        raise FileError(f"{name} takes too long to cut into passages. Take a part of it.") from None
+    if count > MOST_CHUNKS:
+        raise FileError(
+            f"{name} has too many small parts (pages, headings or rows): a file may have {MOST_CHUNKS:,} passages. "
+            "Take a part of it."
+        )
 
 
 async def _kept(memory: Memory, file: StoredFile, passages: Sequence[tuple[int, Passage]]) -> bool:

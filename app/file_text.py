@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from app.text_encoding import decoded
 from py_core.passages.chunks import PAGE_BREAK
 from py_core.showing import is_blank
 
@@ -28,11 +29,13 @@ _KNOWN = (
     (b"GGUF", "It is a model: open it in Settings, Model."),
 )
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f]")
-_WINDOWS = {code: bytes([code]).decode("cp1252", "replace") for code in range(0x80, 0xA0)}
-"""Where Windows-1252 has a character, Latin-1 has a control that nobody writes."""
+_BINARY = re.compile("[\x00-\x07\x0e-\x19\x7f]")
+"""Controls that no text has; those of terminals and of forms are left out."""
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
+"""A command to a terminal: a colour, a title, a place."""
 _SAMPLE = 100_000
 MOST_CONTROLS = 0.02
-"""The share of control characters in a text: terminal logs have some, machine code has many."""
+"""The share of control characters in a text: some files have one here and there, machine code has many."""
 
 
 class FileError(ValueError):
@@ -43,7 +46,8 @@ def text_of(name: str, data: bytes, type: str = "") -> str:
     """The text of a file, with line breaks as they are in Unix. type: its MIME type; of PDF, data is the text of its
     pages, with a form feed between two.
 
-    UTF-8, UTF-16 and UTF-32 are recognised; what is neither is read as Windows-1252 (Latin-1). Raises FileError.
+    UTF-8, UTF-16 and UTF-32 are recognised, and encodings from before Unicode by what they make of it
+    (text_encoding.py). A terminal's colours are left out. Raises FileError.
     """
     shown = shown_name(name)
     if len(data) > MOST_BYTES:
@@ -53,9 +57,14 @@ def text_of(name: str, data: bytes, type: str = "") -> str:
     for mark, advice in _KNOWN:
         if data.startswith(mark):
             raise FileError(f"{shown} is not text. {advice}")
-    text = _decoded(data)
-    if text is None or len(_CONTROLS.findall(text[:_SAMPLE])) > MOST_CONTROLS * len(text[:_SAMPLE]):
+    text = _marked_or_wide(data)
+    if text is None and not _is_binary(data.decode("latin-1")):
+        text = decoded(data)
+        if text is None:
+            raise FileError(f"{shown} is in an encoding that Sonata does not recognise. Save it as UTF-8.")
+    if text is None or _is_binary(text):
         raise FileError(f"{shown} is not text. Sonata reads text, Markdown, code, CSV and PDF.")
+    text = _without_backspaces(_ESCAPE.sub("", text))
     text = _CONTROLS.sub(" ", text.replace("\r\n", "\n").replace("\r", "\n"))
     if not text.replace(PAGE_BREAK, "").strip():
         if type == PDF:
@@ -84,24 +93,33 @@ def shown_name(name: str) -> str:
     return plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 1]}…"
 
 
-def _decoded(data: bytes) -> str | None:
-    for mark, encoding in _MARKS:
-        if data.startswith(mark):
-            try:
-                return data[len(mark) :].decode(encoding)
-            except UnicodeDecodeError:
-                return None
-    if (wide := _wide_encoding(data)) is not None:
-        try:
-            return data.decode(wide)
-        except UnicodeDecodeError:
-            return None
-    if b"\0" in data:
-        return None
+def _is_binary(text: str) -> bool:
+    """By its controls; one with a 0 is none of ours."""
+    sample = _ESCAPE.sub("", text[:_SAMPLE])
+    return "\0" in text or len(_BINARY.findall(sample)) > MOST_CONTROLS * len(sample)
+
+
+def _without_backspaces(text: str) -> str:
+    """Each takes the character before it: a progress bar, or what is underlined for a printer."""
+    if "\b" not in text:
+        return text
+    kept = list[str]()
+    for character in text:
+        if character != "\b":
+            kept.append(character)
+        elif kept and kept[-1] != "\n":
+            kept.pop()
+    return "".join(kept)
+
+
+def _marked_or_wide(data: bytes) -> str | None:
+    """The text of what begins with a mark of its encoding, or is UTF-16; None of anything else."""
+    encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), None)
+    mark, name = encoding or (b"", _wide_encoding(data))
     try:
-        return data.decode("utf-8")
+        return data[len(mark) :].decode(name) if name else None
     except UnicodeDecodeError:
-        return data.decode("latin-1").translate(_WINDOWS)
+        return decoded(data[len(mark) :]) if name == "utf-8" else None
 
 
 def _wide_encoding(data: bytes) -> str | None:

@@ -187,20 +187,26 @@ async def _correct(services: Services, last: list[Routed], agent: str) -> str:
 def _attach(
     runner: asyncio.Runner, services: Services, conversation: Conversation, console: Console, path: Path
 ) -> None:
-    """Attach a file, or say why not."""
+    """Attach a file, or say why not. Ctrl-C stops that; indexing goes on in the background."""
+    attached = False
 
     async def attach() -> None:
+        nonlocal attached
         session = await attach_file(services.files, conversation.session_id, path)
+        attached = True
         if session != conversation.session_id:
             await conversation.resume(session)
         indexing = asyncio.ensure_future(services.files.indexed(session))
         await asyncio.wait([indexing], timeout=INDEXING_PATIENCE)
 
     try:
-        runner.run(attach())
-        console.print(f"[dim]{escape(path.name)} is attached. Ask about it.[/dim]")
+        with contextlib.suppress(KeyboardInterrupt):
+            runner.run(attach())
     except (FileError, StoreError) as error:
         _warn(console, str(error))
+    else:
+        said = "is attached. Ask about it." if attached else "is not attached: you stopped it."
+        console.print(f"[dim]{escape(path.name)} {said}[/dim]")
 
 
 async def _undo(services: Services, changes: list[Learned | Card]) -> str:

@@ -2,24 +2,36 @@
 
     chunks_of("# Setup\n\nPress the red key.", "markdown")    # [Chunk(0, 27, "Setup")]
 
-How long a text is counts in bytes of UTF-8: a token has about four of them in every script, so nothing is encoded for
-it. Passages cover the whole text in its order. One that ends in the middle of a paragraph is followed by one that
+The length of a text is its bytes in UTF-8: a token has about four of them in every script, so nothing is encoded.
+Passages cover the whole text in its order. A passage that ends in the middle of a paragraph is followed by one that
 begins up to OVERLAP_BYTES before that end, so that a sentence is not lost between them.
+
+The texts are strangers'. The time for one grows with its length and no faster: no pattern here looks at a character
+more than a few times.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from py_core.passages.table_rows import CsvText, Row, cells_of
+
 CHUNK_BYTES = 640
 """The most bytes of a passage, with the head that it repeats."""
 OVERLAP_BYTES = 96
+MOST_CHUNKS = 20_000
+"""Of a file that is attached: more than running text of 4 MB has. Each costs a vector and a place in the index."""
+LONGEST_KEY = 80
+"""Bytes of a row's first cell that its passages repeat, if the row is cut by its columns."""
+MOST_COLUMNS = 10_000
+"""Of a table whose rows are cut by their columns."""
 LONGEST_PLACE = 120  # characters
 PAGE_BREAK = "\f"
 
@@ -27,16 +39,17 @@ Kind = Literal["text", "markdown", "code", "table", "pages"]
 
 _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
 _LINE = re.compile(r"\n")
-_SENTENCE = re.compile(r"[.!?…]+[\"'\u201d\u2019)\]]*\s+|[\u3002\uff01\uff1f]+")
+_SENTENCE = re.compile(r"[.!?…][\"'\u201d\u2019)\]]*\s+|[\u3002\uff01\uff1f]+")
 _WORD = re.compile(r"\s+")
 _DEFINITION = re.compile(
-    r"^(?=@|(?:(?:export|default|pub(?:\([^)]*\))?|public|private|protected|static|abstract|final|async|unsafe)\s+)*"
+    r"^(?=@|"
+    r"(?:(?:export|default|pub(?:\([^)\n]*\))?|public|private|protected|static|abstract|final|async|unsafe)[ \t]+)*"
     r"(?:def|class|function|func|fn|impl|struct|enum|interface|trait|type|module|namespace|sub|proc|CREATE)\b)",
     re.MULTILINE,
 )
 _PROSE_BREAKS = (_PARAGRAPH, _SENTENCE, _LINE, _WORD)
 _CODE_BREAKS = (_DEFINITION, _PARAGRAPH, _LINE, _WORD)
-_HEADING = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t]*#*[ \t]*$")
+_HEADING = re.compile(r"(#{1,6})[ \t]+(?=\S)")
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
 _UNDERLINE = re.compile(r"^(=+|-+)[ \t]*$")
 _SUFFIXES: dict[Kind, str] = {
@@ -67,20 +80,25 @@ def kind_of(name: str) -> Kind:
     return next((kind for kind, suffixes in _SUFFIXES.items() if suffix in suffixes.split()), "text")
 
 
-def chunks_of(text: str, kind: Kind) -> list[Chunk]:
-    """In the order of the text. Each has at most CHUNK_BYTES; none is only spaces; [] of a text that is."""
+def each_chunk(text: str, kind: Kind) -> Iterator[Chunk]:
+    """In the order of the text. Each has at most CHUNK_BYTES; none is only spaces; there is none of a text that is."""
     sized = _Sized(text)
     if kind == "table":
-        found = list(_rows(sized))
+        found = _rows(sized)
     elif kind == "code":
-        found = [_by_lines(sized, span) for span in _spans(sized, 0, len(text), _CODE_BREAKS)]
+        found = (_by_lines(sized, span) for span in _spans(sized, 0, len(text), _CODE_BREAKS))
     elif _has_pages(text, kind):
-        found = list(_pages(sized))
+        found = _pages(sized)
     elif kind == "markdown":
-        found = list(_sections(sized))
+        found = _sections(sized)
     else:
-        found = [_by_lines(sized, span) for span in _spans(sized, 0, len(text), _PROSE_BREAKS)]
-    return [chunk for chunk in found if text[chunk.start : chunk.end].strip()]
+        found = (_by_lines(sized, span) for span in _spans(sized, 0, len(text), _PROSE_BREAKS))
+    return (chunk for chunk in found if text[chunk.start : chunk.end].strip())
+
+
+def chunks_of(text: str, kind: Kind) -> list[Chunk]:
+    """All of each_chunk."""
+    return list(each_chunk(text, kind))
 
 
 def place_of_all(text: str, kind: Kind) -> str:
@@ -192,10 +210,9 @@ def _sections(sized: _Sized) -> Iterator[Chunk]:
     fence, at, before = "", 0, ""
     for line in sized.text.splitlines(keepends=True) if sized.text else []:
         bare = line.rstrip("\n")
-        heading, begins = _HEADING.match(bare), at
-        level, title = (len(heading[1]), heading[2]) if heading else (0, "")
-        if not heading and before.strip() and (under := _UNDERLINE.match(bare)) and not fence:
-            level, title, begins = (1 if under[1][0] == "=" else 2), before.strip(), at - len(before)
+        (level, title), begins = _heading(bare), at
+        if not level and before.strip() and (under := _UNDERLINE.match(bare)) and not fence:
+            level, title, begins = (1 if under[1][0] == "=" else 2), _cut(before), at - len(before)
         if mark := _FENCE.match(bare):
             fence = "" if fence and mark[1].startswith(fence) else fence or mark[1]
         if level and not fence and begins >= found[-1].start:
@@ -215,48 +232,99 @@ def _sections(sized: _Sized) -> Iterator[Chunk]:
             yield Chunk(*span, _cut(section.place) if section.place else _lines_place(sized, *span))
 
 
+def _heading(line: str) -> tuple[int, str]:
+    """The level and the words of a heading with #; level 0: it is none."""
+    if (found := _HEADING.match(line)) is None:
+        return 0, ""
+    words = line[found.end() :].strip(" \t")
+    return len(found[1]), _cut(words.rstrip("#").rstrip(" \t") or words)
+
+
 def _cut(place: str) -> str:
-    place = " ".join(place.split())
+    place = " ".join(place[: 4 * LONGEST_PLACE].split())
     return place if len(place) <= LONGEST_PLACE else f"{place[: LONGEST_PLACE - 1]}…"
 
 
 def _rows(sized: _Sized) -> Iterator[Chunk]:
-    """A table: whole rows, each passage with the first row before them where that has room. Row 1 is the first."""
-    text, bounds = sized.text, _row_bounds(sized.text)
-    if len(bounds) < 2:
+    """A table: whole rows, with the names of the columns before them. Row 1 is the first.
+
+    A row above the names gets none. If the names take more than half of a passage, each row is cut into groups of
+    columns, and each group has its own names.
+    """
+    table = CsvText(sized.text)
+    names = table.names
+    if names is None:
         return
-    head = text[: bounds[1]]
-    body = 1
-    if (
-        len(bounds) == 2
-        or sized.size(0, bounds[1]) > CHUNK_BYTES // 3
-        or not (head.strip() and text[len(head) :].strip())
-    ):
-        head, body = "", 0
-    most = CHUNK_BYTES - sized.size(0, len(head))
-    first = body
-    while first < len(bounds) - 1:
-        last = bisect_left(bounds, sized.reach(bounds[first], most) + 1, first + 1) - 1
-        if last > first:
-            yield Chunk(bounds[first], bounds[last], _rows_place(first + 1, last), head)
-            first = last
+    groups = _column_groups(sized, table, names)
+    if groups and len(groups) * table.most_rows > MOST_CHUNKS:
+        yield from _whole_rows(sized, table, "")
+        return
+    above = names.number if groups else names.number - 1
+    rows = iter(table)
+    yield from _whole_rows(sized, islice(rows, above), "")
+    if groups:
+        for row in rows:
+            yield from _row_by_columns(sized, table, row, groups)
+        return
+    below = islice(rows, 1, None)
+    if not sized.text[names.start : names.end].strip() or not sized.text[names.end :].strip():
+        yield from _whole_rows(sized, chain([names], below), "")
+    else:
+        yield from _whole_rows(sized, below, sized.text[names.start : names.end].rstrip("\n") + "\n")
+
+
+def _whole_rows(sized: _Sized, rows: Iterable[Row], head: str) -> Iterator[Chunk]:
+    most = CHUNK_BYTES - _bytes(head)
+    together = list[Row]()
+    for row in rows:
+        if together and sized.size(together[0].start, row.end) > most:
+            yield _rows_chunk(together, head)
+            together = []
+        if sized.size(row.start, row.end) <= most:
+            together.append(row)
             continue
-        for span in _spans(sized, bounds[first], bounds[first + 1], (_WORD,), most):  # a row that is too long for one
-            yield Chunk(*span, _rows_place(first + 1, first + 1), head)
-        first += 1
+        for span in _spans(sized, row.start, row.end, (_WORD,), most):
+            yield Chunk(*span, f"row {row.number}", head)
+    if together:
+        yield _rows_chunk(together, head)
 
 
-def _rows_place(first: int, last: int) -> str:
-    return f"row {first}" if first == last else f"rows {first}-{last}"
+def _rows_chunk(rows: Sequence[Row], head: str) -> Chunk:
+    first, last = rows[0], rows[-1]
+    place = f"row {first.number}" if first is last else f"rows {first.number}-{last.number}"
+    return Chunk(first.start, last.end, place, head)
 
 
-def _row_bounds(text: str) -> list[int]:
-    """Where rows begin, and the end. A line break between quotes ends none, where quotes come in pairs at all."""
-    bounds, quotes, paired = [0], 0, text.count('"') % 2 == 0
-    at = 0
-    for line in text.split("\n"):
-        at += len(line) + 1
-        quotes += line.count('"')
-        if not paired or quotes % 2 == 0:
-            bounds.append(min(at, len(text)))
-    return sorted({*bounds, len(text)})
+def _column_groups(sized: _Sized, table: CsvText, names: Row) -> list[tuple[int, int, str]]:
+    """(first column, the one after the last, names) of each; [] if all names have room in half a passage."""
+    few = sized.text.count(table.delimiter, names.start, names.end) < MOST_COLUMNS
+    if sized.size(names.start, names.end) <= CHUNK_BYTES // 2 or not few:
+        return []
+    most = CHUNK_BYTES // 2 - 2 * LONGEST_KEY
+    cells = list(cells_of(sized.text, names, table.delimiter))
+    groups, first = list[tuple[int, int, str]](), 0
+    for after in range(1, len(cells) + 1):
+        if after == len(cells) or sized.size(cells[first][0], cells[after][1]) > most:
+            start, end = cells[first][0], cells[after - 1][1]
+            groups.append((first, after, sized.text[start : min(end, sized.reach(start, most))].rstrip("\n")))
+            first = after
+    return groups
+
+
+def _row_by_columns(sized: _Sized, table: CsvText, row: Row, groups: Sequence[tuple[int, int, str]]) -> Iterator[Chunk]:
+    """A passage for each group of columns. The first cell, which mostly names the row, stands in each."""
+    text, cells = sized.text, list(cells_of(sized.text, row, table.delimiter))
+    key = text[cells[0][0] : min(cells[0][1], sized.reach(cells[0][0], LONGEST_KEY))]
+    key_name = groups[0][2].partition(table.delimiter)[0]
+    key_name = key_name[:LONGEST_KEY] if key_name.isascii() else key_name[: LONGEST_KEY // 4]
+    for first, end, names in groups:
+        if first >= len(cells):
+            return
+        last = len(cells) if end == groups[-1][1] else min(end, len(cells))
+        head = f"{key_name}{table.delimiter}{names}\n{key}" if first else f"{names}\n"
+        for span in _spans(sized, cells[first][0], cells[last - 1][1], (_WORD,), CHUNK_BYTES - _bytes(head)):
+            yield Chunk(*span, f"row {row.number}", head)
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))

@@ -6,7 +6,7 @@ numbers. Words know nothing else. The sum of both finds what either does: tests/
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -29,11 +29,19 @@ class Found(NamedTuple):
 class PassageIndex:
     """Some passages, in their order. Vectors may come later, one by one; until all are there words alone decide."""
 
-    def __init__(self, texts: Sequence[str]) -> None:
-        """texts: each with its place and the name of its file, which count as its words, too."""
-        self._words = WordIndex(texts)
-        self._vectors: list[np.ndarray | None] = [None] * len(texts)
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        """texts: as for `add`."""
+        self._words = WordIndex()
+        self._vectors: list[np.ndarray | None] = []
         self._rows: np.ndarray | None = None
+        for text in texts:
+            self.add(text)
+
+    def add(self, text: str) -> None:
+        """A passage with its place and the name of its file, which count as its words, too."""
+        self._words.add(text)
+        self._vectors.append(None)
+        self._rows = None
 
     def __len__(self) -> int:
         return len(self._vectors)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from py_core.memory.text_search import fold
 K1, B = 1.2, 0.75
 """How soon more of the same word counts no more, and how much longer texts count less: the usual values."""
 _RUN = re.compile(r"\w+(?:[-./:,']\w+)*")
+_SOFT_HYPHEN = re.compile("\u00ad(?:\n[ \t]*)?")
+_HYPHENATED = re.compile(r"(\b\w+)[-\u2010]\n[ \t]*(\w+)")
 _PART = re.compile(r"\w+")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _FUNCTION_WORDS = """
@@ -29,7 +31,11 @@ _SAY_NOTHING = frozenset(_FUNCTION_WORDS.split())
 
 
 def words_of(text: str) -> Iterator[str]:
-    """The folded words; of "A-113" also "a" and "113"; of writing without spaces each two neighbours."""
+    """The folded words; of "A-113" also "a" and "113"; of writing without spaces each two neighbours; of a word that is
+    cut at the end of a line the whole, too."""
+    text = _SOFT_HYPHEN.sub("", text)
+    for match in _HYPHENATED.finditer(text):
+        yield fold(match[1] + match[2])
     for match in _RUN.finditer(fold(text)):
         parts = _PART.findall(match[0])
         if len(parts) > 1:
@@ -49,26 +55,29 @@ def telling_words(text: str) -> set[str]:
 class WordIndex:
     """The words of some texts."""
 
-    def __init__(self, texts: Sequence[str]) -> None:
+    def __init__(self, texts: Iterable[str] = ()) -> None:
         self._places: dict[str, list[tuple[int, int]]] = {}  # of a word: (text, how often)
-        lengths = np.zeros(len(texts))
-        for number, text in enumerate(texts):
-            counts = Counter(words_of(text))
-            lengths[number] = counts.total()
-            for word, count in counts.items():
-                self._places.setdefault(word, []).append((number, count))
-        self._texts = len(texts)
-        self._norm = K1 * (1 - B + B * lengths / max(lengths.mean() if len(texts) else 1.0, 1.0))
+        self._lengths: list[int] = []
+        for text in texts:
+            self.add(text)
+
+    def add(self, text: str) -> None:
+        counts = Counter(words_of(text))
+        for word, count in counts.items():
+            self._places.setdefault(word, []).append((len(self._lengths), count))
+        self._lengths.append(counts.total())
 
     def shares(self, question: str) -> np.ndarray:
         """float64 (texts,), 0 to 1: BM25 of each text, of the most that one with all of the question could have."""
-        out, most = np.zeros(self._texts), 0.0
+        texts, lengths = len(self._lengths), np.array(self._lengths, float)
+        norm = K1 * (1 - B + B * lengths / max(lengths.mean() if texts else 1.0, 1.0))
+        out, most = np.zeros(texts), 0.0
         asked = list(dict.fromkeys(words_of(question)))
         for word in [word for word in asked if word not in _SAY_NOTHING] or asked:
             places = self._places.get(word, [])
-            rarity = math.log(1 + (self._texts - len(places) + 0.5) / (len(places) + 0.5))
+            rarity = math.log(1 + (texts - len(places) + 0.5) / (len(places) + 0.5))
             most += rarity * (K1 + 1)
             if places:
                 numbers, counts = np.array(places).T
-                out[numbers] += rarity * counts * (K1 + 1) / (counts + self._norm[numbers])
+                out[numbers] += rarity * counts * (K1 + 1) / (counts + norm[numbers])
         return out / most if most else out

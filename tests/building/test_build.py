@@ -15,6 +15,7 @@ import sys
 import tomllib
 import urllib.request
 import zipfile
+from encodings import normalize_encoding
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from app.building.common import ROOT, BuildError, make_in_venv, one_build_at_a_t
 from app.building.zips import members_of, zip_bytes
 from app.checksums import sha256_of
 from app.downloads import default_model_path, model_files
+from app.text_encoding import CODECS
 from tests.bench.shell_sizes import first_load
 
 VIEWS = ("wide", "narrow")
@@ -184,6 +186,12 @@ def test_libraries_come_compiled_where_the_page_imports_them_and_then_without_so
     for members, imported in ((stdlib, "asyncio/events.py"), (packages, "numpy/linalg/_linalg.py")):
         assert f"{imported}c" in members
         assert imported not in members
+
+
+def test_the_page_has_each_encoding_that_it_may_read(dist):
+    there = members_of(dist / "pyodide" / "python_stdlib.zip")
+    missing = [name for name in CODECS if f"encodings/{normalize_encoding(name)}.py" not in there]
+    assert missing == []
 
 
 def test_the_first_load_without_models_and_embedder_is_under_12_megabytes(dist):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from app import file_service
 from app.file_material import Material
 from app.file_service import MOST_FILES, MOST_PASSAGES, FileService
 from app.file_text import PDF, FileError
@@ -197,6 +199,37 @@ async def test_the_same_file_twice_is_one_and_too_many_are_refused(files: FileSe
         await files.attach(one.session, f"{number}.txt", "", b"one")
     with pytest.raises(FileError, match=f"may have {MOST_FILES} files"):
         await files.attach(one.session, "more.txt", "", b"one")
+
+
+@pytest.mark.parametrize(
+    ("limit", "name", "text", "said"),
+    [
+        ("MOST_CHUNKS", "pages.txt", "\fa" * 50, "pages.txt has too many small parts (pages, headings or rows)"),
+        ("MOST_SECONDS", "slow.txt", "A word. " * 999, "slow.txt takes too long to cut into passages"),
+    ],
+)
+async def test_a_file_that_cannot_be_cut_is_not_kept(
+    services: Services, files: FileService, monkeypatch: pytest.MonkeyPatch, limit: str, name: str, text: str, said: str
+) -> None:
+    monkeypatch.setattr(file_service, limit, 0)
+    monkeypatch.setattr(file_service, "SLICE", 0)
+    with pytest.raises(FileError) as failure:
+        await files.attach(None, name, "", text.encode())
+    assert str(failure.value).startswith(said)
+    memory = memory_of(services)
+    assert not await memory.store.query(KIND)
+    assert not await memory.sessions.all()
+
+
+async def test_a_file_that_is_removed_while_its_conversation_is_opened_is_not_there_later(
+    services: Services, files: FileService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = await files.attach(None, "kettle.md", "", KETTLE)
+    await files.attach(file.session, "a.txt", "", b"The key is under the mat.")
+    monkeypatch.setattr(file_service, "SLICE", 0)
+    again = FileService(services, lambda: None)
+    await asyncio.gather(again.files(file.session), files.detach(file.id))
+    assert [one["name"] for one in await again.files(file.session)] == ["a.txt"]
 
 
 async def test_a_file_of_a_deleted_conversation_is_refused(files: FileService) -> None:

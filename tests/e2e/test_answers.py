@@ -212,7 +212,8 @@ async def test_formulas_are_set_and_prices_are_not(page_apart: ChatPage) -> None
         page_apart,
         "The area $a_1 * b_2$ or \\(c_1 * d_2\\), US$5 and $10, $5-$10, `$x$`, $20k or 30k$ and $HOME and $PATH.\n"
         "$$\nE = mc^2\n=\n\\boxed{\\sqrt{x}}\n$$\n\n\\[ \\frac{1}{2} \\]\n\n"
-        "An \\( alone, $\\nosuchcommand{$ and $$ too.",
+        "An \\( alone, $\\nosuchcommand{$ and $$ too.\n\n"
+        "$\\def\\a{x}\\a\\a$, $\\let\\a=x\\a$, $\\begin{matrix}" + "&" * 300 + "\\end{matrix}$, $x+" + "x" * 2000 + "$",
     )
     await expect(body.locator("math")).to_have_count(4)
     tex = await body.locator("annotation").all_text_contents()
@@ -224,6 +225,8 @@ async def test_formulas_are_set_and_prices_are_not(page_apart: ChatPage) -> None
     ]
     text = await body.inner_text()
     assert "US$5 and $10, $5-$10, $x$, $20k or 30k$ and $HOME and $PATH." in text
+    assert "$\\def\\a{x}\\a\\a$, $\\let\\a=x\\a$, $\\begin{matrix}&&" in text  # what comes out of these has no bound
+    assert text.rstrip().endswith("xxxx$")
     assert "An ( alone, $\\nosuchcommand{$ and $$ too." in text or "An \\( alone" in text
     assert page_apart.errors == []  # no style attribute that the policy forbids
 

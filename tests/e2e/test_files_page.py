@@ -7,14 +7,45 @@ import pytest_asyncio
 from accessibility import found_by_axe
 from chat_page import ANSWER_SECONDS, ChatPage, choose_files
 from playwright.async_api import FilePayload, Locator, expect
-from small_pdf import small_pdf
+from small_pdf import note, packed_pdf, placed_pdf, small_pdf, text_field, thick_pdf
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 FILLER = "The weather was mild, the paths were dry, and visitors walked from one bed to the next without any hurry."
 GARDEN = small_pdf([[FILLER] * 20, ["The head gardener of the park", "is called Ottilie Brandt."], [FILLER] * 20])
+FOUND = (  # what is drawn on a page, and its text
+    ([(72, 660, "Third."), (72, 680, "Second."), (72, 700, "First.")], "First.\nSecond.\nThird."),
+    (
+        [
+            *((72, 700, "Item"), (182, 700, "Q1"), (292, 700, "Q2"), (402, 700, "Q3")),
+            *((72, 682, "Lamp"), (188, 682, "12"), (402, 682, "7"), (72, 664, "Chair"), (292, 664, "3")),
+            (72, 646, "These are all."),
+        ],
+        "Item\tQ1\tQ2\tQ3\nLamp\t12\t\t7\nChair\t\t3\nThese are all.",
+    ),
+    (
+        [
+            (72, 700, "Two columns of a paper"),
+            *((72, 680, "The boat to the island"), (330, 680, "The museum is closed on")),
+            *((72, 666, "leaves at six, and in"), (330, 666, "all of the holidays and")),
+            (72, 652, "winter not at all."),
+        ],
+        "Two columns of a paper\nThe boat to the island\nleaves at six, and in\nwinter not at all.\n"
+        "The museum is closed on\nall of the holidays and",
+    ),
+)
+SAID_BESIDE = "\nMoved to 9 March\nAsk Ines\npermit: KX-4471"
+DRAWN = placed_pdf(
+    [drawn for drawn, _ in FOUND],
+    [text_field("permit", "KX-4471"), note("FreeText", "Moved to 9 March"), note("Text", "Ask Ines")],
+)
+ENDLESS = packed_pdf(b"q 1 0 0 1 0 0 cm Q " * 10**5, pages=999)  # a page takes a good part of a second
 KEY = b"The key of the shed is under the blue pot."
 LARGE = b"\n\n".join(b"Bed %d has %d tulips." % (number, number * 7) + FILLER.encode() for number in range(3000))
+TEXT_OF_LAST = """async (chat) => {
+  const { files } = sonata.engine;
+  return files.text((await files.files(chat)).at(-1).id);
+}"""
 DROP = """([names, text]) => {
   const data = new DataTransfer();
   for (const name of names) data.items.add(new File([text], name));
@@ -49,10 +80,12 @@ async def attach(chat: ChatPage, *files: FilePayload) -> None:
 
 async def test_a_pdf_is_read_by_its_pages_and_the_answer_cites_the_right_one(real_chat: ChatPage) -> None:
     chat = real_chat
-    await attach(chat, payload("garden.pdf", GARDEN, "application/pdf"), payload("key.txt", KEY))
+    await attach(chat, payload("garden.pdf", GARDEN, "application/pdf"), payload("drawn.pdf", DRAWN))
     await expect(chips(chat)).to_have_count(2)
     await expect(chat.page.locator(".file-chip[data-state=ready]")).to_have_count(2)
     await chat.page.wait_for_url("**#chat=*")
+    text = await chat.page.evaluate(TEXT_OF_LAST, chat.page.url.rpartition("#chat=")[2])
+    assert text == "\n\n".join(said + SAID_BESIDE for _, said in FOUND)
 
     assert "Ottilie" in await chat.ask("What is the head gardener called?")
     citation = chat.page.locator(".citation", has_text="garden.pdf")
@@ -155,6 +188,13 @@ async def test_a_message_waits_until_the_files_are_read(chat: ChatPage) -> None:
 
 UNREADABLE = (
     ("scan.pdf", small_pdf([[], []]), "scan.pdf has no text: its pages are pictures."),
+    ("form.pdf", placed_pdf([[]], [text_field("permit", "")]), "form.pdf is a form without values and without text."),
+    ("thick.pdf", thick_pdf(), "thick.pdf has 1,000,000,000 pages, and a file may have 5,000."),
+    (
+        "packed.pdf",
+        packed_pdf(b" " * 2**26 + b"q"),
+        "packed.pdf was not read: it takes too long or unpacks to too much.",
+    ),
     ("broken.pdf", b"%PDF-1.4\nnothing", "broken.pdf cannot be read: it is damaged, or no PDF."),
     ("photo.png", b"\x89PNG\r\n\x1a\n" + bytes(50), "photo.png is not text. Sonata reads no pictures."),
     ("line.txt", b"a" * 4_000_001, "line.txt is too large: a file may have 4 MB."),
@@ -169,3 +209,14 @@ async def test_what_cannot_be_read_says_why_and_is_not_attached(chat: ChatPage) 
         await attach(chat, payload(f"key{number}.txt", KEY + name.encode()))
         await expect(chat.page.locator("#notices")).not_to_contain_text(said)
         await expect(chips(chat)).to_have_count(number + 1)
+
+    await attach(chat, payload("endless.pdf", ENDLESS))
+    await chat.page.click("#new-chat")
+    await attach(chat, payload("other.txt", KEY))  # it does not wait for the other chat's
+    await expect(chips(chat)).to_have_count(1)
+    await expect(chips(chat)).to_have_attribute("data-state", "ready")
+    await chat.page.go_back()
+    await expect(chips(chat)).to_have_count(len(UNREADABLE) + 1)
+    await chat.page.get_by_role("button", name="Remove endless.pdf").click()
+    await expect(chips(chat)).to_have_count(len(UNREADABLE))
+    await expect(chat.page.locator("#notices")).not_to_contain_text("endless.pdf")

@@ -34,6 +34,15 @@ def test_names_and_numbers_are_found_by_their_words() -> None:
         assert index.search(question, None)[0].number == number
 
 
+def test_words_that_are_cut_at_the_end_of_a_line_or_have_soft_hyphens_are_found() -> None:
+    index = PassageIndex(
+        ["The ther\u00admostat.", "A recon\u00ad\n  struction.", "The cli-\nmate here.", "A well-\nknown one."]
+    )
+    asked = ("thermostat", 0), ("recon\u00adstruction", 1), ("climate", 2), ("well-known", 3), ("known", 3)
+    for question, number in asked:
+        assert index.search(question, None)[0].number == number
+
+
 def test_until_every_passage_has_a_vector_words_decide() -> None:
     index = PassageIndex(["apples", "pears"])
     index.put(0, np.array([1, 0], np.float32))

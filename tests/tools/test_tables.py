@@ -256,3 +256,10 @@ def test_any_text_is_a_table_or_none(text: str) -> None:
     if read is not None:
         asked("how many rows", read)
         asked("sum of a", read)
+
+
+def test_a_name_of_open_brackets_holds_nobody_up() -> None:
+    for name in ("(" * 60_000, "[" * 60_000, "aB" * 30_000):
+        read = read_table("sales.csv", f"{name},amount\nx,1\ny,2\n")
+        assert read is not None
+        assert asked("What is the total amount?", read) is not None

@@ -16,6 +16,67 @@ def test_usual_encodings_are_recognised(encoding: str) -> None:
     assert text_of("gruss.txt", SAID.encode(encoding)) == SAID
 
 
+@pytest.mark.parametrize(
+    ("encodings", "said"),
+    [
+        ("cp1252 cp850 mac-roman", "Grüße aus Köln: zwölf Bücher, sagte Jürgen. Die Straße ist schön, überall Äpfel."),
+        ("cp1252 mac-roman", "L’élève a répondu : « où est le cœur de la façade ? » – très belle, ça suffit."),
+        ("cp1252", "¿Dónde está el niño? Müller, José, Åsa und François: 20 €, 5 °C, 3 × 4 m²."),
+        ("cp1252", "Price: 20 £"),
+        ("cp1250 iso8859-2 cp852", "Proszę otworzyć okno, ponieważ jest gorąco. Łódź płynie, żółta gęś."),
+        ("cp1250 iso8859-2 cp852", "Příliš žluťoučký kůň úpěl ďábelské ódy."),
+        ("cp1250", "Żółta łódź płynie; příliš žluťoučký kůň."),
+        ("cp1251 koi8-r cp866 iso8859-5", "Включите питание и нажмите красную кнопку на три секунды."),
+        ("cp1251 koi8-r cp866 iso8859-5", "ВКЛЮЧИТЕ ПИТАНИЕ И НАЖМИТЕ КРАСНУЮ КНОПКУ"),
+        ("cp1251 koi8-u", "Увімкніть живлення та натисніть червону кнопку, їжаче."),
+        ("cp1253", "Παρακαλώ ανοίξτε το παράθυρο γιατί κάνει ζέστη."),
+        ("cp1254", "Lütfen pencereyi açınız çünkü hava çok sıcak; güneş doğdu, şimdi gidiyoruz."),
+        ("cp1255", "נא לפתוח את החלון כי חם מאוד"),
+        ("cp1256", "الرجاء فتح النافذة لأن الجو حار جدا"),
+        ("cp1257", "Prašau atidaryti langą, nes karšta. Ačiū už pagalbą šį mėnesį."),
+        ("cp874", "กรุณาเปิดหน้าต่างเพราะอากาศร้อน"),
+        ("cp932 euc_jp iso2022_jp", "電源を入れてから赤いボタンを三秒押してください。"),
+        ("gb18030", "请先打开电源，然后按住红色按钮三秒。"),
+        ("cp950", "請先打開電源，然後按住紅色按鈕三秒。"),
+        ("cp949", "전원을 켜고 빨간 버튼을 3초 동안 누르십시오."),
+    ],
+)
+def test_encodings_from_before_unicode_are_told_by_their_letters(encodings: str, said: str) -> None:
+    for encoding in encodings.split():
+        assert text_of("old.txt", f"{said}\n".encode(encoding)) == f"{said}\n", encoding
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (f"{SAID}{SAID}".encode() + b"Fax \xff 030\n", f"{SAID}{SAID}Fax \ufffd 030\n"),
+        ("Name;Ort\nJürgen;Köln\n".encode() + b"\xc5sa;Malm\xf6\n", "Name;Ort\nJürgen;Köln\nÅsa;Malmö\n"),
+        ("für 20 €".encode()[:-1], "für 20 \ufffd"),
+        (b"\x9f" + "ße, süß, größer".encode(), "\ufffdße, süß, größer"),
+        ("groß".encode() + b"\xe2\x82 und " + "weiß".encode(), "groß\ufffd und weiß"),
+        (b"\xef\xbb\xbf" + "Straße".encode() + b" \xfcber", "Straße über"),
+        (
+            b"A log of one byte \xff among many others that are ASCII, as most logs are.",
+            "A log of one byte \ufffd among",
+        ),
+    ],
+)
+def test_what_is_utf8_but_for_a_few_bytes_is_utf8(data: bytes, said: str) -> None:
+    assert text_of("notes.txt", data).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"\x1b[32mOK\x1b[0m test\n\x1b]0;title\x07\x1b(B\x1b[1;31mred\x1b[m\n", "OK test\nred\n"),
+        (b"10%\b\b\b20%\nN\bNA\bA\n", "20%\nNA\n"),
+        (b"One\x0bline of a form\x1cand one\x1a", "One line of a form and one "),
+    ],
+)
+def test_what_is_meant_for_a_terminal_is_left_out(data: bytes, said: str) -> None:
+    assert text_of("build.log", data) == said
+
+
 def test_line_breaks_become_those_of_unix() -> None:
     assert text_of("a.txt", b"one\r\ntwo\rthree\n") == "one\ntwo\nthree\n"
 
@@ -29,6 +90,11 @@ def test_line_breaks_become_those_of_unix() -> None:
         ("report.docx", b"PK\x03\x04" + b"x" * 50, "save it as text, CSV or PDF"),
         ("tool.bin", bytes(range(256)) * 10, "tool.bin is not text. Sonata reads text, Markdown, code, CSV and PDF."),
         ("noise", b"text\x01\x02\x03\x04" * 50, "noise is not text."),
+        (
+            "old.txt",
+            b"\x9f\xfe\xd7 \x81\xb5\xf7" * 9,
+            "old.txt is in an encoding that Sonata does not recognise. Save it",
+        ),
         ("half.txt", b"\xff\xfe\x00\xd8", "half.txt is not text."),
         ("line.txt", b"a" * 50_000_000, "it has 50.0 MB, and a file may have 4 MB"),
         ("long.txt", b"a" * (MOST_CHARACTERS + 1), "it has 1,000,001 characters, and a file may have 1,000,000"),

@@ -1,12 +1,17 @@
 /**
- * Formulas as KaTeX sets them. It is loaded with the first one; until then, and where a formula cannot be read, its source
- * stands in the text. Many formulas are set in tasks of their own, so that none holds the page up.
+ * Formulas as KaTeX sets them. It is loaded with the first one; until then, and if a formula cannot be read or would take
+ * too long, its source stands in the text. Formulas are set in several tasks, so that many of them do not hold the page up.
  */
 import { loadScript, loadStyles } from '../page/load_file.js';
 import { texOf } from './formula_syntax.js';
 
 const BATCH_MS = 8;
 const MOST_KEPT = 200; // formulas that are kept as they were set: the end of an answer is drawn again and again
+// What comes out of these takes half a second at most. A formula that defines commands has no such bound: maxExpand counts
+// its expansions, not their length.
+const LONGEST = 2000; // characters
+const MOST_CELLS = 200;
+const DEFINITION = /\\(?:[egx]?def|let|futurelet|newcommand|renewcommand|providecommand)(?![a-z@])/i;
 const OPTIONS = { throwOnError: true, strict: 'ignore', trust: false, maxSize: 20, maxExpand: 200 };
 
 /** @type {Map<string, HTMLElement|null>} */
@@ -61,8 +66,14 @@ function setOne({ place, source, onDraw }) {
   onDraw();
 }
 
+/** Whether KaTeX is done with it soon. @param {string} tex */
+function isModest(tex) {
+  return tex.length <= LONGEST && tex.split('&').length <= MOST_CELLS && !DEFINITION.test(tex);
+}
+
 /** @returns {HTMLElement|null} */
 function typeset(tex, displayMode) {
+  if (!isModest(tex)) return null;
   try {
     const tree = katex.__renderToDomTree(tex, { ...OPTIONS, displayMode });
     withoutStyleAttributes(tree);

@@ -13,9 +13,10 @@ import { readFile } from './read_file.js';
 
 const LONG_PASTE = 2000; // characters that are offered as a file
 
-/** @typedef {{opening: number, chat: string|null}} Place a conversation, by when the page opened it; chat: null where it has not begun */
-/** @typedef {{name: string, size: number, words: string, share: number, place: Place, id: string|null}} Coming a file on its way
- *   into the memory; share: of it that is read; id: once it is there */
+/** @typedef {{opening: number, chat: string|null, last: Promise<void>}} Place a conversation, by when the page opened it; chat:
+ *   null if it has not begun; last: until its last file is there, since the first one may begin the conversation */
+/** @typedef {{name: string, size: number, words: string, share: number, place: Place, id: string|null, removal: AbortController}} Coming
+ *   a file on its way into the memory; share: of it that is read; id: once it is there; removal: the user takes it back */
 
 /** What went wrong; a sentence of ours may begin with a file's name, as that is written. */
 function sentence(error) {
@@ -30,8 +31,7 @@ export class Attachments {
   #files = /** @type {import('./client.js').AttachedFile[]} */ ([]);
   #chat = /** @type {string|null} */ (null); // whose files are shown
   #known = -1; // which conversation that the page opened was looked into last, as StoredChat.openings
-  #place = /** @type {Place} */ ({ opening: -1, chat: null }); // where files go that come now
-  #attaching = Promise.resolve(); // one after the other: the first may begin the conversation
+  #place = /** @type {Place} */ ({ opening: -1, chat: null, last: Promise.resolve() }); // where files go that come now
   #looking = /** @type {Promise<void>|null} */ (null);
   #lookAgain = false;
 
@@ -68,11 +68,12 @@ export class Attachments {
     this.#parts.notices.say('files', null);
     this.#parts.queue.fail(null);
     const { openings, id } = this.#parts.stored;
-    if (this.#place.opening !== openings) this.#place = { opening: openings, chat: id };
+    if (this.#place.opening !== openings) this.#place = { opening: openings, chat: id, last: Promise.resolve() };
+    const place = this.#place;
     for (const file of files) {
-      const coming = { name: visible(file.name), size: file.size, words: t('files.reading'), share: 0, place: this.#place, id: null };
+      const coming = { name: visible(file.name), size: file.size, words: t('files.reading'), share: 0, place, id: null, removal: new AbortController() };
       this.#coming.push(coming);
-      this.#attaching = this.#attaching.then(() => this.#attach(file, coming));
+      place.last = place.last.then(() => this.#attach(file, coming));
     }
     this.#show();
     this.#parts.composer.focus();
@@ -118,24 +119,30 @@ export class Attachments {
 
   async #attach(file, coming) {
     const { stored, navigation, notices, queue, announcer } = this.#parts;
-    const { place } = coming;
+    const { place, removal: { signal } } = coming;
     try {
-      const { data, type } = await readFile(file, (page, pages) => {
+      const onPage = (page, pages) => {
         coming.words = t('files.readingPage', { page, pages });
         coming.share = (page - 1) / pages;
         this.#show();
         this.#page.onChange();
-      });
+      };
+      signal.throwIfAborted();
+      const { data, type } = await readFile(file, onPage, signal);
       const engine = this.#page.engine();
       await engine.memory.opened();
       await stored.settled(); // the answer that begins the conversation may be under way
+      signal.throwIfAborted();
       if (this.#isHere(coming)) place.chat = stored.id;
       else if (place.chat === null) return; // the person has left a conversation that had not begun
+      const known = new Set(this.#files.map(({ id }) => id));
       const keeping = this.#keep(engine, coming, data, type);
       navigation.opening = Promise.all([navigation.opening, keeping.catch(() => {})]).then(() => {}); // messages wait: it may begin the conversation
       await keeping;
-      announcer.say(t('files.attached', { name: file.name }));
+      if (!signal.aborted) announcer.say(t('files.attached', { name: file.name }));
+      else if (coming.id && !known.has(coming.id)) await engine.files.detach([coming.id]); // the same file may be there twice
     } catch (error) {
+      if (signal.aborted) return;
       notices.say('files', sentence(error));
       if (this.#isHere(coming)) queue.fail(t('files.notSent', { name: file.name }));
     } finally {
@@ -158,7 +165,18 @@ export class Attachments {
 
   /** Whether a file comes into the conversation on the page. */
   #isHere({ place }) {
-    return place.opening === this.#parts.stored.openings;
+    const { openings, id } = this.#parts.stored;
+    return place.opening === openings || (id !== null && place.chat === id);
+  }
+
+  /** Take back a file that is still read. @param {Coming} coming */
+  #stop(coming) {
+    coming.removal.abort();
+    this.#coming = this.#coming.filter((other) => other !== coming);
+    this.#parts.announcer.say(t('files.removed', { name: coming.name }));
+    this.#parts.composer.focus();
+    this.#show();
+    this.#page.onChange();
   }
 
   async #remove(file) {
@@ -206,14 +224,16 @@ export class Attachments {
 
   #show() {
     const isComing = (one) => this.#isHere(one) && !this.#files.some(({ id }) => id === one.id);
-    const coming = this.#coming.filter(isComing).map(({ name, size, words }) => html`<li class="file-chip" data-state="coming">
-      ${icon('file-text')}<span class="file-name" title=${name}>${name}</span><span class="file-about">${formatBytes(size)} · ${words}</span></li>`);
+    const remove = (name, run) => html`<button type="button" class="file-remove" aria-label=${t('files.remove', { name })} @click=${run}>${icon('x')}</button>`;
+    const coming = this.#coming.filter(isComing).map((one) => html`<li class="file-chip" data-state="coming">
+      ${icon('file-text')}<span class="file-name" title=${one.name}>${one.name}</span><span class="file-about">${formatBytes(one.size)} · ${one.words}</span>
+      ${remove(one.name, () => this.#stop(one))}</li>`);
     const here = this.#files.map((file) => {
       const share = file.comes ? file.indexed / file.passages : 1;
       const about = share < 1 ? `${formatBytes(file.size)} · ${t('files.indexing', { share: formatShare(share) })}` : formatBytes(file.size);
       return html`<li class="file-chip" data-state=${share < 1 ? 'indexing' : 'ready'}>
         ${icon('file-text')}<span class="file-name" title=${file.name}>${file.name}</span><span class="file-about">${about}</span>
-        <button type="button" class="file-remove" aria-label=${t('files.remove', { name: file.name })} @click=${() => this.#remove(file)}>${icon('x')}</button>
+        ${remove(file.name, () => this.#remove(file))}
         ${share < 1 ? html`<progress max="1" .value=${share} aria-label=${t('files.progress', { name: file.name })}></progress>` : ''}</li>`;
     });
     this.#root.hidden = !coming.length && !here.length;

@@ -15,9 +15,10 @@ function isPdf(file) {
 /**
  * @param {File} file
  * @param {(page: number, pages: number) => void} onPage of a PDF
+ * @param {AbortSignal} signal stops it: then it rejects with the signal's reason
  * @returns {Promise<{data: Uint8Array, type: string}>} Rejects with a sentence for the user
  */
-export async function readFile(file, onPage) {
+export async function readFile(file, onPage, signal) {
   const most = isPdf(file) ? MOST_PDF_BYTES : MOST_BYTES;
   if (file.size > most) throw userError('FileError', t('files.tooLarge', { name: file.name, megabytes: most / 1e6 }));
   let bytes;
@@ -28,6 +29,6 @@ export async function readFile(file, onPage) {
   }
   if (!isPdf(file)) return { data: new Uint8Array(bytes), type: file.type };
   const { textOfPdf } = await import('./pdf.js');
-  const text = await textOfPdf(bytes, file.name, onPage);
+  const text = await textOfPdf(bytes, file.name, onPage, signal);
   return { data: new TextEncoder().encode(text || '\f'), type: PDF };
 }
