@@ -244,12 +244,15 @@ MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
     "a merge of one part": ({"tokenizer.ggml.merges": ["th"]}, "the merge 'th' gives no token"),
     "a merge of three parts": ({"tokenizer.ggml.merges": ["t h e"]}, "the merge 't h e' gives no token"),
     "a merge into nothing": ({"tokenizer.ggml.merges": ["q q"]}, "the merge 'q q' gives no token"),
-    "an id out of range": (
-        {"tokenizer.ggml.eos_token_id": 263},
-        "eos_token_id is 263, not the id of one of 263 tokens",
-    ),
     "an id of text": ({"tokenizer.ggml.bos_token_id": "<s>"}, "bos_token_id is '<s>'"),
 }
+
+
+@pytest.mark.parametrize("index", [263, -1, 2**32 - 1])
+def test_an_id_that_no_token_has_is_not_given(index: int) -> None:
+    ids = {f"tokenizer.ggml.{name}_token_id": index for name in ("bos", "eos", "unknown", "eot")}
+    tokenizer, without = tokenizer_from_gguf(tiny(**ids)), tokenizer_from_gguf(tiny(**dict.fromkeys(ids)))
+    assert (tokenizer.bos_id, tokenizer.eos_id, tokenizer.eos_ids) == (without.bos_id, without.eos_id, without.eos_ids)
 
 
 @pytest.mark.parametrize("case", list(MALFORMED))
