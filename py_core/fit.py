@@ -18,7 +18,7 @@ from py_core.backends.page_table import PAGE, PageTable, kept_window, most_pages
 from py_core.backends.sequence_slots import SLOTS
 from py_core.backends.wasm.backend import MAX_ROWS
 from py_core.backends.wasm.host import HEAP_BASE, MAX_WORKERS
-from py_core.backends.wasm.layout import EXTENT, PART, Mode, activation_bytes, head_page_bytes, matrix_bytes
+from py_core.backends.wasm.layout import EXTENT, PART, Mode, activation_bytes, head_page_bytes, head_room, matrix_bytes
 from py_core.backends.webgpu.host import AdapterInfo
 from py_core.backends.webgpu.layout import BLOCK, LAYOUTS, LIMBS_BYTES
 from py_core.backends.webgpu.tuning import GPU_ROWS, choose_shapes
@@ -196,7 +196,7 @@ def _scratch(config: ModelConfig, graph: Graph, backend: str, rows: int) -> tupl
     values = config.hidden_size + 3 * width + 2 * kv + 3 * config.intermediate_size
     scratch = rows * values * 4 + MAX_LOGIT_ROWS * config.vocab_size * 4
     angles = config.rope.dimensions * 4 * (1 if config.rope == config.local_rope else 2)
-    parts = config.num_attention_heads * (config.head_dim + 2) * 4 / PART
+    parts = config.num_attention_heads * (head_room(config.head_dim) + 2) * 4 / PART
     if backend == "wasm":
         widest = max(op.out.width for op in graph.ops[:-1])
         scratch += HEAP_BASE + config.vocab_size * 4 + (activation_bytes(widest, 1) + widest * 4) * MAX_WORKERS

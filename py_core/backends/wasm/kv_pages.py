@@ -25,6 +25,7 @@ from py_core.backends.wasm.layout import (
     Op,
     OpKind,
     head_page_bytes,
+    head_room,
     head_tier_bytes,
     program_bytes,
     tier_pages,
@@ -59,7 +60,7 @@ class KVPages:
     def __init__(self, config: ModelConfig, graph: Graph, limbs: int, slots: int, arena: Arena, state: int) -> None:
         self._heads, self._head_bytes = config.num_key_value_heads, head_page_bytes(config.head_dim, limbs)
         self.part_bytes = EXTENT * self._heads * self._head_bytes
-        self._head_dim, self._limbs = config.head_dim, limbs
+        self._head_dim, self._limbs = head_room(config.head_dim), limbs
         self._tier_bytes, self._tier_pages = (each(config.head_dim, limbs) for each in (head_tier_bytes, tier_pages))
         self._state = state
         self._copying = arena.take(len(program_bytes([Op(OpKind.COPY)], state)))

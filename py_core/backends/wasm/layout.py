@@ -12,7 +12,7 @@ from py_core.backends.wasm.host import HEAP_BASE
 from py_core.formats.quantization import BlockFormat
 from py_core.models.graph import Activation
 
-ABI = 10
+ABI = 11
 
 GROUP_ROWS, BAND_ROWS = 4, 16
 """Repacked matrices: a group's rows are a vector's lanes, a band's groups lie together."""
@@ -155,15 +155,20 @@ def activation_bytes(columns: int, rows: int) -> int:
     return (1 if rows == 1 else -(-rows // 4) * 4) * columns * 9 // 2
 
 
+def head_room(head_dim: int) -> int:
+    """Values of a head in queries and pages, those of the model and zeros after them."""
+    return -(-head_dim // 8) * 8
+
+
 def head_page_bytes(head_dim: int, limbs: int) -> int:
     """Memory of a page's keys and values of one head, as one or two int8 limbs, with three float32 a position."""
-    return PAGE * (2 * limbs * head_dim + 12)
+    return PAGE * (2 * limbs * head_room(head_dim) + 12)
 
 
 def head_tier_bytes(head_dim: int, limbs: int) -> tuple[int, ...]:
     """Memory of a head's keys and values of a page in each tier (pages.h): codes have halves of scales and offsets."""
-    halves = 4 * (head_dim + PAGE)
-    codes = [2 * PAGE * head_dim // parts + halves for parts in (1, 2)]
+    halves = 4 * (head_room(head_dim) + PAGE)
+    codes = [2 * PAGE * head_room(head_dim) // parts + halves for parts in (1, 2)]
     return head_page_bytes(head_dim, limbs), *(-(-size // 64) * 64 for size in codes)
 
 
@@ -195,12 +200,12 @@ class AttentionLayer:
     window: int = 0
 
     def packed(self) -> bytes:
-        sizes = (self.heads, self.kv_heads, self.head_dim, self.pages_per_slot, self.limbs)
+        sizes = (self.heads, self.kv_heads, head_room(self.head_dim), self.pages_per_slot, self.limbs)
         places = (self.extent_bytes, self.pages, self.page_table, self.window)
         tiers = (*tier_pages(self.head_dim, self.limbs), *head_tier_bytes(self.head_dim, self.limbs))
-        return struct.pack("<9I2f6I", *sizes, *places, self.softcap, self.scale, *tiers)
+        return struct.pack("<9I2f7I", *sizes, *places, self.softcap, self.scale, *tiers, self.head_dim)
 
-    BYTES = 68
+    BYTES = 72
 
 
 @dataclass
