@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from py_core.backends.base import BackendError
-from py_core.backends.page_table import PAGE, TIER_SHIFT, PageTable, layer_groups, tier_of
+from py_core.backends.page_table import PAGE, TIER_SHIFT, PageTable, head_room, layer_groups, tier_of
 from py_core.backends.tiers import Tier
 from py_core.backends.wasm.host import KernelHost
 from py_core.backends.wasm.layout import (
@@ -25,7 +25,6 @@ from py_core.backends.wasm.layout import (
     Op,
     OpKind,
     head_page_bytes,
-    head_room,
     head_tier_bytes,
     program_bytes,
     tier_pages,

@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from py_core.backends.page_table import PAGE
+from py_core.backends.page_table import PAGE, head_room
 from py_core.backends.tiers import Tier
 from py_core.backends.wasm.host import HEAP_BASE
 from py_core.formats.quantization import BlockFormat
@@ -153,11 +153,6 @@ def matrix_bytes(form: BlockFormat, rows: int, columns: int) -> int:
 def activation_bytes(columns: int, rows: int) -> int:
     """Room for prepared activations in any mode (precise take the most); more rows than one lie in tiles of four."""
     return (1 if rows == 1 else -(-rows // 4) * 4) * columns * 9 // 2
-
-
-def head_room(head_dim: int) -> int:
-    """Values of a head in queries and pages, those of the model and zeros after them."""
-    return -(-head_dim // 8) * 8
 
 
 def head_page_bytes(head_dim: int, limbs: int) -> int:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from py_core.backends.base import MAX_LOGIT_ROWS, MAX_TAPS, BackendError
 from py_core.backends.fusion import Fused, GatedLinear, Head, QKVAttention, ResidualLinear, fuse, linears_of
-from py_core.backends.page_table import pages_of
+from py_core.backends.page_table import head_room, pages_of
 from py_core.backends.sampling_state import RING, ROW_BYTES, STATE_HEADER
 from py_core.backends.wasm.head import HeadMemory
 from py_core.backends.wasm.kv_pages import KVPages
@@ -30,7 +30,6 @@ from py_core.backends.wasm.layout import (
     Op,
     OpKind,
     activation_bytes,
-    head_room,
     program_bytes,
     real_bits,
 )  # fmt: skip
