@@ -76,8 +76,7 @@ class AttentionLowering:
         if not self._is_padded:
             return self._over_pages.kernels(op, q, out, context.rows, next_of)
         wide = self._values.scratch("wide heads", heads * self._room)
-        narrow = self._resized(wide, out, heads, self._room, self._config.head_dim)
-        return [*self._over_pages.kernels(op, q, wide, context.rows), narrow]
+        return [*self._over_pages.kernels(op, q, wide, context.rows), *self._without_zeros(wide, out, heads)]
 
     def _resized(self, x: Binding, y: Binding, heads: int, before: int, after: int) -> Kernel:
         """Rows of heads of `before` values, which get zeros at their ends or lose them."""
@@ -91,6 +90,9 @@ class AttentionLowering:
             return x, []
         wide = self._values.scratch(name, heads * self._room)
         return wide, [self._resized(x, wide, heads, self._config.head_dim, self._room)]
+
+    def _without_zeros(self, x: Binding, out: Binding, heads: int) -> list[Kernel]:
+        return [self._resized(x, out, heads, self._room, self._config.head_dim)] if self._is_padded else []
 
     def attention(self, op: ops.Attention, context: PassContext) -> list[Kernel]:
         """Appending to the pages and attention, of queries and keys that are ready."""
@@ -106,13 +108,15 @@ class AttentionLowering:
         return [*wider_k, *wider_v, *wider_q, append, *self._attention(op, q, None, context)]
 
     def rope(self, op: ops.Rope) -> list[Kernel]:
-        width = op.x.width
+        width, out = op.num_heads * self._room, self._values.of(op.out)
+        x, wider = self._with_zeros("wide x", self._values.of(op.x), op.num_heads)
+        y = self._values.scratch("wide y", width) if self._is_padded else out
         pipeline = self._builder.pipeline(
-            "rope", {}, HEADS=op.num_heads, HEAD_DIM=width // op.num_heads, WORKGROUP=64, **_rotation(op)
+            "rope", {}, HEADS=op.num_heads, HEAD_DIM=self._room, WORKGROUP=64, **_rotation(op)
         )
-        bindings = (self._state, self._values.of(op.x), self.angles_of(op), self._values.of(op.out))
         cost = Cost(row_bytes=8 * width, row_flops=3 * width)
-        return [Kernel("rope", pipeline, fixed(bindings), per_row(width // 4, 64), cost)]
+        kernel = Kernel("rope", pipeline, fixed((self._state, x, self.angles_of(op), y)), per_row(width // 4, 64), cost)
+        return [*wider, kernel, *self._without_zeros(y, out, op.num_heads)]
 
     def _qkv(self, op: QKVAttention, context: PassContext, q: Binding) -> list[Kernel]:
         """The linears, the rotation and the pages in one kernel, or in more where their weights have several formats
