@@ -118,7 +118,10 @@ def files_at(path: Path) -> dict[str, bytes]:
     Raises AdapterError, OSError.
     """
     if path.is_dir():
-        found = [path / WEIGHTS_FILE, path / CONFIG_FILE]
+        # `read_adapter` says what is wrong with other trainers' files.
+        names = (WEIGHTS_FILE, "adapter_model.bin", "adapters.safetensors")
+        weights = next((path / name for name in names if (path / name).is_file()), path / WEIGHTS_FILE)
+        found = [weights, path / CONFIG_FILE]
         if missing := [one.name for one in found if not one.is_file()]:
             raise AdapterError(f"The folder {path} has no {missing[0]}: choose the folder of an adapter from PEFT.")
     else:

@@ -168,7 +168,7 @@ def _tokenizer_facts(header: GGUFHeader) -> dict[str, Any]:
         "add_bos": tokenizer.add_bos,
         "add_eos": tokenizer.add_eos,
         "ends": [_short(tokenizer.tokens[index]) for index in ends],
-        "chat_template": "tokenizer.chat_template" in header.metadata,
+        "chat_template": bool(str(header.metadata.get("tokenizer.chat_template", "")).strip()),
     }
 
 

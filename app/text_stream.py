@@ -44,7 +44,3 @@ class TextStream:
                 yield self.text[known:]
         if self._timings.reason == "loop":
             self.text = self.text[: lengths[len(lengths) - 1 - self._timings.repeated_tokens]]
-            return
-        known = len(self.text)
-        self.text += self._decoder.flush()
-        yield self.text[known:]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from py_core.backends.base import MAX_LOGIT_ROWS, MAX_TAPS, BackendError
 from py_core.backends.numpy import CHUNK
-from py_core.backends.page_table import PAGE, PageTable, kept_window, most_pages
+from py_core.backends.page_table import PAGE, PageTable, head_room, kept_window, most_pages
 from py_core.backends.sequence_slots import SLOTS
 from py_core.backends.wasm.backend import MAX_ROWS
 from py_core.backends.wasm.host import HEAP_BASE, MAX_WORKERS
@@ -135,7 +135,7 @@ def bytes_per_token(config: ModelConfig, graph: Graph, backend: str, precision: 
 
 def _layer_page(config: ModelConfig, backend: str, precision: str) -> int:
     if backend != "wasm":
-        return 2 * config.num_key_value_heads * PAGE * config.head_dim * 4
+        return 2 * config.num_key_value_heads * PAGE * head_room(config.head_dim) * 4
     limbs = Mode.FAST if precision == "fast" else Mode.PRECISE
     return config.num_key_value_heads * head_page_bytes(config.head_dim, limbs)
 
@@ -175,6 +175,7 @@ def _bytes(backend: str, form: BlockFormat, shape: tuple[int, ...]) -> int:
     try:
         if backend == "numpy" or len(shape) == 1:
             return values * 4
+        values = shape[0] * -(-shape[1] // BLOCK) * BLOCK
         if backend == "wasm":
             return matrix_bytes(form, shape[0], shape[1])
         layout = LAYOUTS[form.name]
@@ -196,7 +197,7 @@ def _scratch(config: ModelConfig, graph: Graph, backend: str, rows: int) -> tupl
     values = config.hidden_size + 3 * width + 2 * kv + 3 * config.intermediate_size
     scratch = rows * values * 4 + MAX_LOGIT_ROWS * config.vocab_size * 4
     angles = config.rope.dimensions * 4 * (1 if config.rope == config.local_rope else 2)
-    parts = config.num_attention_heads * (config.head_dim + 2) * 4 / PART
+    parts = config.num_attention_heads * (head_room(config.head_dim) + 2) * 4 / PART
     if backend == "wasm":
         widest = max(op.out.width for op in graph.ops[:-1])
         scratch += HEAP_BASE + config.vocab_size * 4 + (activation_bytes(widest, 1) + widest * 4) * MAX_WORKERS

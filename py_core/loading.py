@@ -5,9 +5,9 @@ model = await load_model(FileSource("SmolLM2-135M-Instruct.Q4_1.gguf"), partial(
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from py_core.backends.base import Backend, Progress
 from py_core.engine.engine import Engine
@@ -17,13 +17,7 @@ from py_core.models.config import ModelConfig, read_rope_factors
 from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
 from py_core.tokenizers.base import Tokenizer
-from py_core.tokenizers.chat_template import (
-    ChatTemplate,
-    ChatTemplateCostlyError,
-    ChatTemplateError,
-    Message,
-    encode_chat,
-)
+from py_core.tokenizers.chat_template import ChatTemplate, Message, encode_chat
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.template_renderer import TemplateRenderer
 
@@ -88,30 +82,21 @@ async def load_model(
     phase("header read")
     tokenizer = tokenizer_from_gguf(header.metadata)
     phase("tokenizer made")
-    template = ChatTemplate.from_gguf(header.metadata, tokenizer, renderer)
-    await template.check()
-    await _check_prompt(tokenizer, template)
+    template = await _template_of(header.metadata, tokenizer, renderer)
     phase("template checked")
     backend = await load_backend(source, header, config, graph, progress)
     return Model(config, tokenizer, template, Engine(backend, tokenizer.eos_ids), graph)
 
 
-async def _check_prompt(tokenizer: Tokenizer, template: ChatTemplate) -> None:
-    """Raises ChatTemplateError where the template makes nothing of a message, or takes too long: no answer could begin.
+async def _template_of(metadata: Mapping[str, Any], tokenizer: Tokenizer, renderer: TemplateRenderer) -> ChatTemplate:
+    """The file's template, or that of its family if the file's does not print what the user says.
 
-    A template that refuses this message, or fails on it, says so when there is one; without a template the model runs.
+    A template that refuses a message, or fails on it, says so when there is one; without a template the model runs.
+    Raises ChatTemplateError for a source that is no template, and for one that takes too long.
     """
-    try:
-        ids = await encode_chat(tokenizer, template, [{"role": "user", "content": "Hello"}])
-    except ChatTemplateCostlyError:
-        raise
-    except ChatTemplateError:
-        return
-    if not ids:
-        raise ChatTemplateError(
-            "the model's chat template makes an empty prompt of a message, so the model could not answer; "
-            "choose another file of this model"
-        )
+    template = ChatTemplate.from_gguf(metadata, tokenizer, renderer)
+    await template.check()
+    return template if await template.takes_user() else ChatTemplate.from_gguf({}, tokenizer, renderer)
 
 
 async def read_description(

@@ -22,7 +22,7 @@
 
 const ROWS = 32u * WIDE;  // of W
 #import weight_tile
-const COLUMNS = K / 32u;
+const COLUMNS = ROW_BLOCKS;
 var<workgroup> x_tile: array<array<array<vec4f, 8>, 32>, SLICES>;          // [k][m / 4]
 var<workgroup> w_tile: array<array<array<vec4f, ROWS / 4u>, 32>, SLICES>;  // [k][n / 4]; at the end sums: [m][n / 4]
 

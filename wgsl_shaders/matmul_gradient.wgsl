@@ -15,7 +15,7 @@
 #import dequantize8
 #import gradient_row
 
-const COLUMNS = K / 32u;
+const COLUMNS = ROW_BLOCKS;
 const QUADS = 8u * WIDE;                      // of a tile's columns
 const STEPS = (N + 31u) / 32u;
 var<workgroup> dy_tile: array<array<array<vec4f, 8>, 32>, SLICES>;     // [n][m / 4]

@@ -3,7 +3,8 @@
 // Bindings: 0 state; 1 qkv: (MAX_ROWS, (HEADS + 2 KV_HEADS) * HEAD_DIM); 2 angles: (positions, PAIRS) of (cos, sin), any buffer
 //           where PAIRS is 0; 3 page_table; 4 q_norm and 5 k_norm: (HEAD_DIM / 4) vec4f, any buffers without HEAD_NORM;
 //           6 q_out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 7 kv: the layer's pages.
-// Constants: HEADS, KV_HEADS, HEAD_DIM (a multiple of 8), PAGE, MAX_PAGES, WORKGROUP, HEAD_NORM, EPS,
+// Constants: HEADS, KV_HEADS, HEAD_DIM (a multiple of 8), HEAD_SIZE: those of its values that are not padding, PAGE, MAX_PAGES,
+// WORKGROUP, HEAD_NORM, EPS,
 // PAIRS: how many pairs of a head rotate, INTERLEAVED: pairs are (2i, 2i + 1), otherwise (i, i + PAIRS).
 // One invocation makes 4 values; dispatch (ceil(width / 4 / WORKGROUP), count), width that of qkv.
 #import state
@@ -42,7 +43,7 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
     // Each invocation adds up its whole head: that is less work than to wait for others.
     var sum = 0.0;
     for (var i = 0u; i < QUADS; i++) { sum += dot(qkv[at * QUADS + i], qkv[at * QUADS + i]); }
-    head_scale = inverseSqrt(sum / f32(HEAD_DIM) + EPS);
+    head_scale = inverseSqrt(sum / f32(HEAD_SIZE) + EPS);
   }
   if (head < HEADS) {
     q_out[m * HEADS * QUADS + id.x] = rotated(at, quad, row.position);

@@ -71,6 +71,11 @@ def read_adapter(
             found = header.metadata.get("general.name")
             own_name = one_line(found) if isinstance(found, str) else ""
             return LoraAdapter(own_name or one_line(name), pairs)
+        if _is_of_pytorch(data):
+            raise AdapterError(
+                "The adapter is in PyTorch's format, which may hold programs, so it is not opened: save it with "
+                "safe_serialization=True."
+            )
         stored, texts = stored_arrays(data)
     except (GGUFError, SafetensorsError, UnsupportedFormatError) as error:
         raise AdapterError(str(error)) from error
@@ -89,6 +94,12 @@ def read_adapter(
             f"lies with {CONFIG_FILE}."
         )
     return LoraAdapter(one_line(name), read_pairs(stored, read_config(peft_config), layout))
+
+
+def _is_of_pytorch(data: bytes | memoryview) -> bool:
+    """Whether the file is what torch.save makes: a zip with a pickle, or before PyTorch 1.6 a pickle."""
+    begin = bytes(data[:256])
+    return begin.startswith((b"\x80\x02", b"PK\x03\x04")) and (begin[0] == 0x80 or b"data.pkl" in begin)
 
 
 def read_details(data: bytes | memoryview) -> AdapterDetails:

@@ -122,12 +122,18 @@ def _split(pair: LoraPair, modules: list[tuple[str, Place]]) -> Iterator[tuple[s
 def check_shapes(name: str, place: Place, a: tuple[int, ...], b: tuple[int, ...]) -> None:
     """Raises AdapterError where matrices of these shapes are no pair for this place; `name` is what the file calls it.
     They need not have been read yet."""
+    if 0 in (*a, *b):
+        raise AdapterError(
+            f"The adapter's matrices for {shown(name)} are empty: the training saved empty matrices, as DeepSpeed "
+            "ZeRO-3 does if they are not gathered first. Save the adapter again with "
+            "stage3_gather_16bit_weights_on_model_save."
+        )
     if len(a) != 2 or len(b) != 2 or (a[1], b[0]) != (place.columns, place.rows) or a[0] != b[1]:
         raise AdapterError(
             f"The adapter has matrices of {_shape(a)} and {_shape(b)} for {shown(name)}, which is ({place.rows}, "
             f"{place.columns}): it was made for another model. Choose that one, or another adapter."
         )
-    if not 1 <= a[0] <= MAX_ADAPTER_RANK:
+    if a[0] > MAX_ADAPTER_RANK:
         raise AdapterError(
             f"The adapter has rank {a[0]} for {shown(name)}, and no adapter has over {MAX_ADAPTER_RANK}: it is "
             "damaged. Download it again."

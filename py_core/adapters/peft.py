@@ -1,7 +1,9 @@
 """Adapters as PEFT keeps them: names of tensors and adapter_config.json.
 
-A tensor's name is "base_model.model." + the module in `transformers` + ".lora_A.weight" or ".lora_B.weight". Rows of B
-lie as in `transformers`: for some architectures q and k are in another order in a model file.
+A tensor's name is "base_model.model." + the module in `transformers` + ".lora_A.weight" or ".lora_B.weight". Trainers
+that save a state dict leave the adapter's name after lora_A and the names of wrappers (torch.compile, FSDP) between
+the modules, or have no prefix: `_module` reads past these. Rows of B lie as in `transformers`: for some architectures
+q and k are in another order in a model file.
 
 Source: https://huggingface.co/docs/peft/developer_guides/checkpoint
 """
@@ -26,7 +28,10 @@ from py_core.showing import one_line, shown
 
 CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."
-_NAME = re.compile(r"base_model\.model\.([\w.]{1,200})\.lora_([AB])\.weight", re.ASCII)
+_NAME = re.compile(r"(?:base_model\.model\.)?([\w.]{1,200})\.lora_([AB])(?:\.(\w{1,60}))?\.weight", re.ASCII)
+_WRAPPER = re.compile(r"(?:^|(?<=\.))(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module|module)\.")
+_MLX = ("fine_tune_type", "lora_parameters")
+"""Settings in the adapter_config.json that mlx-lm writes."""
 _TYPES = ("F32", "F16", "BF16", "F64")
 
 _UNSUPPORTED = {
@@ -61,6 +66,8 @@ def read_config(data: bytes | memoryview) -> dict[str, Any]:
         raise _damaged("it is no JSON") from error
     if not isinstance(config, dict):
         raise _damaged("it is no JSON object")
+    if "peft_type" not in config and any(key in config for key in _MLX):
+        raise _of_mlx()
     if config.get("peft_type") != "LORA":
         raise AdapterError(
             f"The adapter is of the type {shown(config.get('peft_type'))}; Sonata reads adapters of the type 'LORA'."
@@ -89,8 +96,12 @@ def read_pairs(stored: Mapping[str, StoredArray], config: Mapping[str, Any], lay
     """
     alphas = _Alphas(config)
     halves: dict[str, dict[str, tuple[str, StoredArray]]] = {}
+    adapter: str | None = None
     for name, array in stored.items():
-        theirs, half = _module(name)
+        theirs, half, own = _module(name)
+        if adapter not in (None, own):
+            raise _unsupported(f"several adapters in one file, in the tensor {shown(name)}")
+        adapter = own
         module = file_module(theirs, layout.architecture, layout.layers)
         if module not in layout.places:
             raise AdapterError(_elsewhere(theirs, module, layout.architecture))
@@ -228,16 +239,16 @@ def _number(value: Any, key: str) -> float:
     return float(value)
 
 
-def _module(name: str) -> tuple[str, str]:
-    """The module in `transformers`, and "A" or "B"."""
-    if found := _NAME.fullmatch(name):
-        return found[1], found[2]
+def _module(name: str) -> tuple[str, str, str]:
+    """The module in `transformers`, "A" or "B", and what the file calls the adapter, "" if it does not say."""
+    if found := _NAME.fullmatch(_WRAPPER.sub("", name)):
+        return found[1], found[2], found[3] or ""
+    if name.endswith((".lora_a", ".lora_b")):
+        raise _of_mlx()
     kinds = {
         ".lora_magnitude_vector": "DoRA, which also scales the weights",
         ".lora_embedding_": "LoRA on the embedding",
         ".bias": "trained biases",
-        ".lora_A.": "several adapters in one file",
-        ".lora_B.": "several adapters in one file",
     }
     kind = next((words for part, words in kinds.items() if part in name), "whole modules besides LoRA")
     raise _unsupported(f"{kind}, in the tensor {shown(name)}")
@@ -252,6 +263,13 @@ def _elsewhere(theirs: str, module: str | None, architecture: str) -> str:
     return (
         f"The adapter changes {shown(theirs)}, and Sonata applies adapters to the linears of a model's blocks only. "
         "Train it without that module, or choose another."
+    )
+
+
+def _of_mlx() -> AdapterError:
+    return AdapterError(
+        "The adapter is in the format of MLX, and Sonata reads PEFT's: convert it (MLX's matrices are transposed), or "
+        "choose another."
     )
 
 

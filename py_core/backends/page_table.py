@@ -7,10 +7,12 @@ sees, and uses them again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from py_core.backends.tiers import LEAST_HOT, Tier, TierPolicy
+from py_core.models.config import ModelConfig
 from py_core.models.graph import Attention, Graph
 
 PAGE = 64
@@ -25,6 +27,16 @@ TIER_SHIFT = 24
 SLACK = 1024
 """Positions that are kept before a window: so many tokens at the end of a text can be taken back (another answer, a
 changed question) without reading all of it again."""
+
+
+def head_room(head_dim: int) -> int:
+    """Values of a head in pages: those of the model, and zeros up to a multiple of 8."""
+    return -(-head_dim // 8) * 8
+
+
+def with_room(config: ModelConfig) -> ModelConfig:
+    """The same model with heads as pages have them."""
+    return replace(config, head_dim=head_room(config.head_dim))
 
 
 def layer_groups(graph: Graph, context_length: int) -> dict[int, list[int]]:

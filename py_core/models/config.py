@@ -76,10 +76,25 @@ class _Settings:
         self.architecture: str = _get(metadata, "general.architecture", str)
 
     def integer(self, key: str, default: int | None = None, least: int = 1) -> int:
-        value = self.get(key, int, default)
+        return self._counted(key, self.get(key, int, default), least)
+
+    def _counted(self, key: str, value: int, least: int) -> int:
         if not least <= value <= MAX_COUNTS[key]:
             raise self._damaged(key, value)
         return value
+
+    def of_layers(self, key: str, layers: int, default: int | None = None) -> int:
+        """A count that a file may give for each layer: the same for all, or the model is not computed."""
+        values = self._metadata.get(f"{self.architecture}.{key}")
+        if not (isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.shape == (layers,)):
+            return self.integer(key, default)
+        if (values != values[0]).any():
+            raise unsupported(f"{self.architecture}.{key}", values)
+        return self._counted(key, int(values[0]), least=1)
+
+    def factor(self, key: str, default: float = 1.0) -> float:
+        """A factor of the rotation. llama.cpp takes 0 for one that was never set."""
+        return self.real(key, 0.0) or default
 
     def real(self, key: str, default: float | None = None, most: float = MAX_STRETCH) -> float:
         value = self.get(key, (int, float), default)
@@ -140,14 +155,14 @@ def config_from_gguf(
     if "token_embd.weight" not in header.tensors:
         raise GGUFError("The model file has no tensor 'token_embd.weight': it is not a complete language model.")
     hidden_size = settings.integer("embedding_length")
-    heads = settings.integer("attention.head_count")
-    kv_heads = settings.integer("attention.head_count_kv", heads)
-    head_dim = settings.integer("attention.key_length", max(hidden_size // heads, 1))
     layers = settings.integer("block_count")
+    heads = settings.of_layers("attention.head_count", layers)
+    kv_heads = settings.of_layers("attention.head_count_kv", layers, heads)
+    head_dim = settings.integer("attention.key_length", max(hidden_size // heads, 1))
     if heads % kv_heads:
         raise GGUFError(f"The model file has {heads} attention heads and {kv_heads} key/value heads: it is damaged.")
-    if head_dim % 8:
-        raise GGUFError(f"This model's attention heads have {head_dim} values; Sonata reads multiples of 8 only.")
+    if head_dim % 2:
+        raise GGUFError(f"This model's attention heads have {head_dim} values; Sonata reads even numbers only.")
     trained = settings.integer("context_length")
     context = min(trained, DEFAULT_CONTEXT) if context is None else context
     if context > trained * _MOST_STRETCH:
@@ -164,7 +179,7 @@ def config_from_gguf(
         name=name_of(header.metadata) or settings.architecture,
         vocab_size=_vocab_size(header),
         hidden_size=hidden_size,
-        intermediate_size=settings.integer("feed_forward_length"),
+        intermediate_size=settings.of_layers("feed_forward_length", layers),
         num_hidden_layers=layers,
         num_attention_heads=heads,
         num_key_value_heads=kv_heads,
@@ -221,9 +236,10 @@ def _rope(
                 "the file is damaged. Download it again."
             )
     rope = rotation.plain(theta, dimensions)
-    kind = settings.get("rope.scaling.type", str, "linear")  # by a factor of 1, if the file has none
-    magnitude = settings.real("rope.scaling.attn_factor", 1.0)
-    before = settings.integer("rope.scaling.original_context_length", trained)
+    kind = settings.get("rope.scaling.type", str, "linear").strip() or "linear"  # by 1 if the file has no factor
+    factor = settings.factor("rope.scaling.factor", settings.factor("rope.scale_linear"))
+    magnitude = settings.factor("rope.scaling.attn_factor")
+    before = settings.integer("rope.scaling.original_context_length", 0, least=0) or trained
     if ROPE_LONG in factors or ROPE_SHORT in factors:
         # Chosen by the context that is opened, never by the sequence: keys in the cache are rotated already.
         chosen = ROPE_LONG if context > before else ROPE_SHORT
@@ -233,10 +249,9 @@ def _rope(
     if ROPE_FREQS in factors:
         rope = rotation.divided(rope, factors[ROPE_FREQS].tolist())
     if kind == "linear":
-        legacy = settings.real("rope.scale_linear", 1.0)
-        rope = rotation.linear(rope, settings.real("rope.scaling.factor", legacy))
+        rope = rotation.linear(rope, factor)
     elif kind == "yarn":
-        rope = _yarn(settings, rope, theta, settings.real("rope.scaling.factor"), before, magnitude)
+        rope = _yarn(settings, rope, theta, factor, before, magnitude)
     elif kind != "none":  # a longrope has factors, and was found above
         raise unsupported(f"{settings.architecture}.rope.scaling.type", kind)
     if kind != "yarn" and magnitude != 1:

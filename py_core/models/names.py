@@ -10,7 +10,7 @@ from typing import Any
 from py_core.showing import one_line
 
 _FORMAT = re.compile(r"[-._ ](?:ud-)?(?:i?q\d(?:_\w+)?|b?f16|fp16|f32)$", re.IGNORECASE)
-_NAMELESS = re.compile(r"(?:ggml[-_])?model|[0-9a-f]{16,}|", re.IGNORECASE)
+_NAMELESS = re.compile(r"(?:ggml[-_])?model|(?:sha256[-:])?[0-9a-f]{16,}|", re.IGNORECASE)
 _SIZE = re.compile(r"\d+(?:\.\d+)?[bmk]")
 
 

@@ -43,7 +43,7 @@ _HARMLESS: dict[str, tuple[float, ...]] = {
     # rotation
     **dict.fromkeys(("rope.scaling.alpha", "rope.scaling.yarn_log_multiplier"), _OFF),
     "rope.scaling.yarn_ext_factor": (-1, 1),
-    "rope.scaling.yarn_attn_factor": (1,),
+    "rope.scaling.yarn_attn_factor": _NEUTRAL,
     "rope.dimension_sections": _OFF,
 }
 """The values of each setting under which nothing changes. Of a list, those that each of its items may have."""

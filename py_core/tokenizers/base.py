@@ -220,12 +220,13 @@ class VocabularyTokenizer(ABC):
 
 
 class StreamDecoder:
-    """Text of ids as they come. A character whose bytes are spread over several tokens comes with its last byte."""
+    """Text of ids as they come. A character whose bytes are spread over several tokens comes with its last byte, and
+    not at all if the ids end before."""
 
     def __init__(self, tokenizer: Tokenizer, skip_special: bool = False, continues: bool = False) -> None:
         self._tokenizer = tokenizer
         self._skip_special = skip_special
-        self._starts_as = self._continues = continues
+        self._continues = continues
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, index: int) -> str:
@@ -233,10 +234,3 @@ class StreamDecoder:
         piece = self._tokenizer.decode_bytes((index,), skip_special=self._skip_special, continues=self._continues)
         self._continues = True
         return self._utf8.decode(piece)
-
-    def flush(self) -> str:
-        """What is left at the end: U+FFFD for a character that never became whole. The decoder can be used again."""
-        rest = self._utf8.decode(b"", final=True)
-        self._utf8.reset()
-        self._continues = self._starts_as
-        return rest

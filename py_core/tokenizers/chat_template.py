@@ -73,15 +73,16 @@ class ChatTemplate:
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, Any], tokenizer: Tokenizer, renderer: TemplateRenderer) -> ChatTemplate:
-        """The template of a GGUF file; where it has none, that of the family which its special tokens belong to.
+        """The template of a GGUF file; if it has none, that of the family which its special tokens belong to.
 
-        Raises ChatTemplateError where it is no text.
+        Raises ChatTemplateError if it is no text.
         """
         source = metadata.get("tokenizer.chat_template")
-        if source is None:
-            source = default_template(tokenizer)
+        source = "" if source is None else source
         if not isinstance(source, str):
             raise ChatTemplateError(f"the model's chat template is no text; {_OTHER_FILE}")
+        if not source.strip():
+            source = default_template(tokenizer)
 
         def text(index: int | None) -> str:
             return "" if index is None else tokenizer.tokens[index]
@@ -100,6 +101,12 @@ class ChatTemplate:
             yield
         finally:
             self._left = math.inf
+
+    async def takes_user(self) -> bool:
+        """Whether it prints a user's message, or refuses it. A template that does neither is none: the model would
+        answer something else."""
+        rendered = await self._try([{"role": "user", "content": _PROBE}])
+        return rendered is None or _PROBE in rendered
 
     async def takes_system(self) -> bool:
         """Whether it prints a system message. Some refuse it, some leave it out without a word."""

@@ -1,8 +1,9 @@
 """How a text is cut into words before byte-pair merging: one entry a pre-tokenizer, named as in GGUF files.
 
 The patterns are those of llama.cpp (src/llama-vocab.cpp), which made the files; where a model's own tokenizer.json
-cuts elsewhere, the file was tested with llama.cpp's. Several patterns work one after the other: each cuts what those
-before it have left, its matches and what lies between them become words of their own.
+cuts elsewhere, the file was tested with llama.cpp's. (The rules of `_by_case` are those of the tokenizer.json, which
+tells capitals from small letters; llama.cpp's engine takes every letter for both.) Several patterns work one after the
+other: each cuts what those before it have left, its matches and what lies between them become words of their own.
 
 They are written with \\p{...} and \\s inside brackets, and run on Python's `re` with those classes spelled out, so a
 result depends neither on the `regex` package nor on the Unicode version of the interpreter.
@@ -11,10 +12,23 @@ result depends neither on the `regex` package nor on the Unicode version of the 
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from functools import cache
 
 from py_core.tokenizers import unicode_ranges
+
+
+@dataclass(frozen=True)
+class Thousands:
+    """A step that cuts runs of digits into threes from their right end. A pattern would look ahead from each digit to
+    the end of its run, which takes the square of the run's length.
+
+    runs: a pattern of the runs. apart: a run is a word of its own; otherwise it is cut only before each three.
+    """
+
+    runs: str
+    apart: bool
 
 
 @dataclass(frozen=True)
@@ -25,7 +39,7 @@ class PreTokenizer:
     `adds_bos`: a prompt begins with BOS where the file does not say whether it does.
     """
 
-    patterns: tuple[str, ...]
+    patterns: tuple[str | Thousands, ...]
     whole_words: bool = False
     adds_bos: bool = False
 
@@ -61,6 +75,29 @@ A722-A76F A771-A787 A78B-A78E AB70-ABBF FB00-FB06 FB13-FB17 FF21-FF3A FF41-FF5A 
 _DEEPSEEK_PUNCTUATION = "21-2F 3A-7E 2018-201F 3001-3002 FF01-FF0F FF1A-FF5E"
 _DEEPSEEK_ASIAN = "800-167F 1681-1FFF 200B-2027 202A-202E 2030-205E 2060-2FFF 3001-9FA5 AC00-D7FF"
 
+
+def _by_case(digits: str, newlines: str = "/", without: str = "") -> str:
+    """As `_cased`, with each letter's own case; letters without one are both, and so are marks.
+
+    without: a class whose letters are not among these.
+    """
+    inside = f"(?!{without})" if without else ""
+    begin, capital, small = r"[^\r\n\p{L}\p{N}]?", rf"{inside}[\p{{Capital}}]", rf"{inside}[\p{{Small}}]"
+    suffix = f"(?:{_CONTRACTIONS})?"
+    words = f"{begin}(?:{capital})*(?:{small})+{suffix}|{begin}(?:{capital})+(?:{small})*{suffix}"
+    return rf"{words}|{digits}| ?[^\s\p{{L}}\p{{N}}]+[\r\n{newlines}]*" + _SPACE_AT_END
+
+
+_BLOOM_ENDS = r"(\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)"
+"""Bloom's words end before these; what lies between two words is a word, too."""
+_BLOOM = rf" ?[^{_BLOOM_ENDS}]+|[{_BLOOM_ENDS}]+?(?= ?[^{_BLOOM_ENDS}]|\Z)"
+_WHOLE_NUMBERS = r"(?<![\p{Nd}])[\p{Nd}]++(?![\p{Word}])"
+_YOUTU_SCRIPTS = (
+    r"[\uac00-\ud7a3\u3131-\u318e]+|"
+    r"[\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c\u3001-\u303f\ufe30-\ufe4f]+|"
+    r"[\u3105-\u312f]+|[\u4e00-\u9fa5\u3040-\u30ff]+"
+)
+
 PRE_TOKENIZERS: dict[str, PreTokenizer] = {
     "gpt-2": PreTokenizer((_GPT_2,)),
     # Of files without a name: not GPT-2's rule alone.
@@ -95,6 +132,13 @@ PRE_TOKENIZERS: dict[str, PreTokenizer] = {
         )
     ),
     "falcon": PreTokenizer((r"[\p{P}$+<=>^~|`]+", _GPT_2, "[0-9][0-9][0-9]")),
+    "bloom": PreTokenizer((_BLOOM,)),
+    "viking": PreTokenizer((_BLOOM, r"[\p{N}]")),
+    "seed-coder": PreTokenizer((_QWEN_2.replace(r"[^\s\p{L}\p{N}]+[\r\n]*", r"[^\s\p{L}\p{N}\r\n]+"),)),
+    "superbpe": PreTokenizer((r"[\p{N}]+", Thousands(r"[\p{Nd}]+", apart=False))),
+    "kimi-k2": PreTokenizer((r"[\p{Han}]+|" + _by_case(r"[\p{N}]{1,3}", newlines="", without=r"[\p{Han}]"),)),
+    "tiny_aya": PreTokenizer((Thousands(_WHOLE_NUMBERS, apart=True), _by_case(r"[\p{N}]{1,3}"))),
+    "youtu": PreTokenizer((_YOUTU_SCRIPTS, _by_case(r"[\p{N}]")), whole_words=True),
 }
 
 
@@ -111,6 +155,8 @@ PRE_TOKENIZERS |= {
     **_alias("qwen2", "deepseek-r1-qwen", "stablelm2", "megrez", "hunyuan", "grok-2", "kormo", "solar-open"),
     **_alias("gpt-4o", "llama4", "kanana2"),
     **_alias("deepseek-v3", "hunyuan-dense"),
+    **_alias("bloom", "poro-chat", "gpt3-finnish"),
+    **_alias("tiny_aya", "cohere2moe"),
 }
 
 
@@ -125,6 +171,22 @@ def _class_ranges(table: str, last: int) -> str:
     return "".join(out) or "\\U0010ffff"  # a bracket must not be empty; this code point is no character
 
 
+@cache
+def _of_case(other: str) -> str:
+    """The table of letters and marks without the letters of the other case, "Lu" or "Ll" (Unicode never changes it)."""
+    ranges: list[list[int]] = []
+    for item in unicode_ranges.LETTERS.split():
+        low, _, high = item.partition("-")
+        for code in range(int(low, 16), int(high or low, 16) + 1):
+            if unicodedata.category(chr(code)).replace("Lt", "Lu") == other:
+                continue
+            if ranges and ranges[-1][1] == code - 1:
+                ranges[-1][1] = code
+            else:
+                ranges.append([code, code])
+    return " ".join([*(f"{first:X}-{last:X}" for first, last in ranges), unicode_ranges.MARKS])
+
+
 _CLASSES = {
     "L": unicode_ranges.LETTERS,
     "WideL": unicode_ranges.LETTERS.replace("41-5A 61-7A ", "", 1),
@@ -133,30 +195,61 @@ _CLASSES = {
     "S": unicode_ranges.SYMBOLS,
     "M": unicode_ranges.MARKS,
     "s": unicode_ranges.SPACES,
+    "Nd": unicode_ranges.DIGITS,
+    "Han": unicode_ranges.HAN,
+    "Word": " ".join((unicode_ranges.LETTERS, unicode_ranges.MARKS, unicode_ranges.DIGITS, unicode_ranges.OTHER_WORD)),
     "DeepSeekCased": _DEEPSEEK_CASED,
     "DeepSeekPunctuation": _DEEPSEEK_PUNCTUATION,
     "DeepSeekAsian": _DEEPSEEK_ASIAN,
 }
+_OTHER_CASE = {"Capital": "Ll", "Small": "Lu"}
 
 
 @cache
 def _spelled_class(name: str, last: int) -> str:
+    if name in _OTHER_CASE:
+        return _class_ranges(_of_case(_OTHER_CASE[name]), last)
     return _class_ranges(_CLASSES[name], last)
 
 
+@dataclass(frozen=True)
+class _ThousandsStep:
+    runs: re.Pattern[str]
+    apart: bool
+
+    def split(self, text: str) -> list[str]:
+        """As `re.split` does: some of the parts may be empty."""
+        parts, at = [], 0
+        for match in self.runs.finditer(text):
+            first, end = match.start() + len(match[0]) % 3, match.end()
+            cuts = [*range(first, end, 3)]
+            for cut in [match.start(), *cuts, end] if self.apart else cuts:
+                parts.append(text[at:cut])
+                at = cut
+        return [*parts, text[at:]]
+
+
 @cache
-def compiled(name: str, last: int = 0x10FFFF) -> tuple[re.Pattern[str], ...]:
-    """The patterns of pre-tokenizer `name`, for texts without a character above `last`.
+def compiled(name: str, last: int = 0x10FFFF) -> tuple[re.Pattern[str] | _ThousandsStep, ...]:
+    """The steps of pre-tokenizer `name`, for texts without a character above `last`.
 
     A text of ASCII, or of the basic plane, runs on smaller and faster patterns that split it the same way.
     Raises KeyError for an unknown name.
     """
-    patterns = PRE_TOKENIZERS[name].patterns
-    spelled = [re.sub(r"\\p\{(\w+)\}", lambda match: _spelled_class(match[1], last), pattern) for pattern in patterns]
-    spelled = [pattern.replace(r"\s", _spelled_class("s", last)) for pattern in spelled]
-    if len(spelled) > 1:  # a group, so that re.split keeps what it cuts at
-        spelled = [f"({pattern})" for pattern in spelled]
-    return tuple(map(re.compile, spelled))
+
+    def step(one: str | Thousands) -> re.Pattern[str] | _ThousandsStep:
+        if isinstance(one, Thousands):
+            return _ThousandsStep(re.compile(_spelled(one.runs, last)), one.apart)
+        pattern = _spelled(one, last)
+        return re.compile(f"({pattern})" if len(steps) > 1 else pattern)  # a group: re.split keeps what it cuts at
+
+    steps = PRE_TOKENIZERS[name].patterns
+    return tuple(map(step, steps))
+
+
+def _spelled(pattern: str, last: int) -> str:
+    pattern = re.sub(r"\\p\{(\w+)\}", lambda match: _spelled_class(match[1], last), pattern)
+    return pattern.replace(r"\s", _spelled_class("s", last))
 
 
 _BEYOND_BASIC_PLANE = re.compile("[\U00010000-\U0010ffff]")
@@ -168,7 +261,7 @@ def split(name: str, text: str) -> list[str]:
         patterns = compiled(name, 0x7F)
     else:
         patterns = compiled(name, 0x10FFFF if _BEYOND_BASIC_PLANE.search(text) else 0xFFFF)
-    if len(patterns) == 1:
+    if isinstance(patterns[0], re.Pattern) and len(patterns) == 1:
         return patterns[0].findall(text)
     words = [text]
     for pattern in patterns:

@@ -155,16 +155,17 @@ def numbers(metadata: Mapping[str, Any], key: str, kinds: str, tokens: int) -> l
 
 
 def _token_id(metadata: Mapping[str, Any], name: str, vocab_size: int) -> int | None:
+    """None, too, for an id that no token has: published files say -1, 4294967295 or the vocabulary's size for none.
+
+    Raises TokenizerError for what is no number.
+    """
     key = f"tokenizer.ggml.{name}_token_id"
     value = metadata.get(key)
-    fits = isinstance(value, int) and 0 <= value < vocab_size
-    if name in _OPTIONAL_KEYS:
-        return value if fits else None
-    if value is not None and not fits:
-        raise TokenizerError(
-            f"the model file is damaged: {key} is {shown(value)}, not the id of one of {vocab_size} tokens"
-        )
-    return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if 0 <= value < vocab_size else None
+    if value is not None and name not in _OPTIONAL_KEYS:
+        raise TokenizerError(f"the model file is damaged: {key} is {shown(value)}, not the id of a token")
+    return None
 
 
 def _end_ids(ids: Mapping[str, int], declared: Sequence[int | None]) -> frozenset[int]:

@@ -185,7 +185,9 @@ TENSORS = {
     "a wide A": ({A: np.ones((2, 65))}, r"of \(2, 65\) and \(64, 2\) for"),
     "a tall B": ({B: np.ones((65, 2))}, r"of \(2, 64\) and \(65, 2\) for"),
     "two ranks": ({A: np.ones((3, 64))}, r"of \(3, 64\) and \(64, 2\) for"),
-    "no rank": ({A: np.ones((0, 64)), B: np.ones((64, 0))}, "has rank 0"),
+    "no rank": ({A: np.ones((0, 64)), B: np.ones((64, 0))}, "the training saved empty matrices"),
+    "an empty B": ({B: np.ones(0)}, "the training saved empty matrices"),
+    "MLX": ({"model.layers.0.self_attn.q_proj.lora_a": np.ones((64, 2))}, "in the format of MLX"),
     "a huge rank": ({A: np.ones((1025, 64)), B: np.ones((64, 1025))}, "has rank 1025"),
     "no matrix": ({A: np.ones(64)}, r"of \(64,\) and"),
     "whole numbers": ({A: np.ones((2, 64), np.int8)}, "of the type I8; Sonata reads F32, F16, BF16, F64"),
@@ -212,9 +214,10 @@ def test_tensors_that_do_not_belong_to_the_model_are_refused_with_a_sentence(cas
         (b"[]", "it is no JSON object"),
         (b" " * (1 << 20), "it has 1048576 bytes"),
         (b"\xff", "it is no JSON"),
+        (b'{"fine_tune_type": "lora", "lora_parameters": {"rank": 8}}', "in the format of MLX"),
     ],
 )
-def test_settings_that_are_no_json_are_refused(settings: bytes, words: str) -> None:
+def test_settings_that_are_not_pefts_are_refused(settings: bytes, words: str) -> None:
     with pytest.raises(AdapterError, match=words):
         read_adapter(files("qwen2")[0], *described("qwen2"), peft_config=settings)
 
@@ -222,6 +225,31 @@ def test_settings_that_are_no_json_are_refused(settings: bytes, words: str) -> N
 def test_the_weights_alone_are_refused() -> None:
     with pytest.raises(AdapterError, match=r"give the folder in which it lies with adapter_config\.json"):
         read_adapter(files("qwen2")[0], *described("qwen2"))
+
+
+@pytest.mark.parametrize("begin", [b"PK\x03\x04" + bytes(26) + b"adapter_model/data.pkl", b"\x80\x02\x8a\nl\xfc\x9cF"])
+def test_pytorchs_format_is_named(begin: bytes) -> None:
+    with pytest.raises(AdapterError, match="save it with safe_serialization=True"):
+        read_adapter(begin + bytes(900), *described("qwen2"), peft_config=files("qwen2")[1])
+
+
+WRAPPED = {
+    "the adapter's name": lambda name: name.replace(".weight", ".default.weight"),
+    "another name": lambda name: name.replace(".weight", ".my_adapter.weight"),
+    "no prefix": lambda name: name.removeprefix("base_model.model."),
+    "torch.compile": lambda name: "_orig_mod." + name,
+    "a compiled layer": lambda name: name.replace(".self_attn", "._orig_mod.self_attn"),
+    "FSDP": lambda name: re.sub(r"(model\.model|q_proj)\.", r"\1._fsdp_wrapped_module.", name),
+    "several": lambda name: "module._orig_mod." + re.sub(r"\.(?=self_attn)", "._checkpoint_wrapped_module.", name),
+}
+
+
+@pytest.mark.parametrize("case", WRAPPED)
+def test_names_are_read_through_wrappers(case: str) -> None:
+    weights, settings = files("qwen2")
+    stored, _ = read_safetensors(weights)
+    wrapped = write_safetensors({WRAPPED[case](name): one for name, one in stored.items()})
+    same(read_adapter(wrapped, *described("qwen2"), peft_config=settings, name="qwen2"), peft_adapter("qwen2"))
 
 
 def test_names_inside_a_model_of_text_and_images_are_found() -> None:

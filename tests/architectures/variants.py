@@ -178,8 +178,12 @@ QUANTIZED = {
     "gemma2": _quantized("gemma2", head_dim=24, sliding_window=150, final_logit_softcapping=4.0),
     "gemma3": _quantized("gemma3-linear", head_dim=16, num_key_value_heads=1, num_hidden_layers=7, sliding_window=40),
     "smollm3": _quantized("smollm3", num_hidden_layers=5),
+    "qwen3 of odd widths": replace(
+        _quantized("qwen3", head_dim=50, hidden_size=76, intermediate_size=100), format="F16"
+    ),
 }  # fmt: skip
 """For comparing a backend with numpy: mixed formats, every byte a token, room for longer texts and windows.
 
 gemma3 has 7 layers, since its sixth is the first without a window, smollm3 5, since its fourth does not rotate.
+Odd widths are no multiples of 32, and heads of 50 no multiples of 4. OpenLLaMA 3B has heads of 100.
 """

@@ -103,7 +103,8 @@ async def fresh_answer(model: Model, messages: Sequence[Message], max_tokens: in
     await model.engine.prefill(session, await encode(model, messages), Timings())
     async for batch in model.engine.generate(session, max_tokens, GREEDY, Timings()):
         ids += batch
-    return model.tokenizer.decode(ids, skip_special=True)
+    stream = model.tokenizer.stream(skip_special=True)
+    return "".join(stream.push(index) for index in ids)
 
 
 async def encode(model: Model, messages: Sequence[Message]) -> list[int]:
@@ -193,8 +194,7 @@ async def test_stop_keeps_what_was_said(model: Model, after: int) -> None:
     assert done is not None
     assert done.reason == "stopped"
     assert 0 < done.new_tokens < 40
-    # A character that was cut in two is shown as one that cannot be read.
-    assert whole.startswith(text.removesuffix("\ufffd"))
+    assert whole.startswith(text)
     assert assistant.messages == [user("Hello"), said_by_model(text)]
     answer, _ = await ask(assistant, "Go on")
     assert answer == await fresh_answer(model, [user("Hello"), said_by_model(text), user("Go on")])

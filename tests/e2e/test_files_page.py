@@ -138,6 +138,13 @@ async def test_dropped_files_are_attached_and_models_open_as_models(chat: ChatPa
     await expect(chips(chat)).to_have_count(1)
     await expect(chips(chat)).to_contain_text("notes.md")
 
+    await chat.page.evaluate(DROP, [["sha256-2d9a"], "GGUF".ljust(4_100_000)])  # as Ollama keeps models
+    await expect(chat.page.locator("#models")).to_be_visible()
+    await expect(chips(chat)).to_have_count(1)
+    await chat.close_panel()
+    await attach(chat, payload("sha256-2d9a", b"GGUF".ljust(4_100_000)))
+    await expect(chat.page.locator("#notices")).to_contain_text("It is a model: open it in Settings, Model.")
+
 
 async def test_a_long_text_that_is_pasted_can_become_a_file(chat: ChatPage) -> None:
     await chat.page.evaluate(PASTE, "A long line of a letter. " * 100)

@@ -81,7 +81,7 @@ def test_a_missing_setting_is_named(header: GGUFHeader, key: str) -> None:
         ("llama.embedding_length", "64"), ("llama.embedding_length", 64.0), ("llama.embedding_length", True),
         ("llama.feed_forward_length", 2**31), ("llama.block_count", 0), ("llama.block_count", 2000),
         ("llama.attention.head_count", 0), ("llama.attention.head_count", 2**32 - 1),
-        ("llama.attention.head_count", np.array([4, 4])), ("llama.attention.head_count_kv", 0),
+        ("llama.attention.head_count_kv", 0),
         ("llama.attention.key_length", 2**60), ("llama.rope.freq_base", math.nan), ("llama.rope.freq_base", 0.0),
         ("llama.rope.freq_base", math.inf), ("llama.rope.freq_base", "10000"),
         ("llama.attention.layer_norm_rms_epsilon", -1e-5), ("llama.attention.layer_norm_rms_epsilon", math.inf),
@@ -103,13 +103,16 @@ def test_key_value_heads_must_divide_the_heads(header: GGUFHeader, heads: int) -
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"llama.attention.key_length": 20}, "have 20 values; Sonata reads multiples of 8"),
+        ({"llama.attention.key_length": 21}, "have 21 values; Sonata reads even numbers"),
         ({"llama.attention.head_count": 64, "llama.attention.head_count_kv": 64}, "have 1 values"),
+        ({"llama.attention.head_count": np.array([4, 2])}, "attention.head_count = .* Sonata does not compute"),
+        ({"llama.attention.head_count_kv": np.array([2, 1])}, "attention.head_count_kv = .* Sonata does not compute"),
+        ({"llama.feed_forward_length": np.array([96, 64])}, "feed_forward_length = .* Sonata does not compute"),
+        ({"llama.feed_forward_length": np.array([96, 96, 96])}, "feed_forward_length' = .* it is damaged"),
         ({"llama.rope.dimension_count": 24}, "rope.dimension_count = 24, but its attention heads have 16 values"),
         ({"llama.rope.dimension_count": 7}, "rope.dimension_count = 7"),
         ({"llama.rope.freq_base": 1.0, "llama.rope.scaling.type": "yarn"}, "rope.freq_base = 1.0, which no model has"),
         ({"llama.rope.scaling.type": "su"}, "rope.scaling.type = 'su', which Sonata does not compute"),
-        ({"llama.rope.scaling.type": "yarn"}, "does not say 'llama.rope.scaling.factor'"),
         ({"llama.attention.value_length": 8}, "llama.attention.value_length = 8, which Sonata does not compute"),
         ({"llama.rope.scaling.type": np.array([1.0, 2.0])}, "rope.scaling.type.* not of the expected kind"),
         ({"general.architecture": "mamba"}, "architecture 'mamba'; Sonata runs gemma2, gemma3, llama"),
@@ -124,8 +127,22 @@ def test_what_sonata_cannot_run_is_a_sentence(header: GGUFHeader, settings: dict
         describe_model(changed(header, settings))
 
 
-def test_scaling_by_none_is_no_scaling(header: GGUFHeader) -> None:
-    assert config_from_gguf(changed(header, {"llama.rope.scaling.type": "none"})) == config_from_gguf(header)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"rope.scaling.type": "none"},
+        {"rope.scaling.type": ""},
+        {"rope.scaling.type": "yarn"},
+        {"rope.scaling.factor": 0.0, "rope.scaling.attn_factor": 0.0, "rope.scaling.original_context_length": 0},
+        {"rope.scaling.type": "yarn", "rope.scaling.factor": 0.0, "rope.scaling.yarn_attn_factor": 0.0},
+        {"attention.head_count": np.array([4, 4]), "attention.head_count_kv": np.array([2, 2], np.int32)},
+        {"feed_forward_length": np.array([96, 96], np.uint32)},
+    ],
+    ids=str,
+)
+def test_what_says_nothing_changes_nothing(header: GGUFHeader, settings: dict[str, Any]) -> None:
+    said = {f"llama.{key}": value for key, value in settings.items()}
+    assert config_from_gguf(changed(header, said)) == config_from_gguf(header)
 
 
 @pytest.mark.parametrize(

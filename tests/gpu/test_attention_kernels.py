@@ -85,7 +85,8 @@ def test_rope_append_normalizes_and_rotates_q_and_k_and_stores_k_and_v(run_kerne
     q_out, pool = run_kernel(
         "rope_append",
         [rows_of(case), qkv, table, pages.table, *norms, bytes(4 * MAX_ROWS * heads * head_dim), pages.pool],
-        (-(-width // 4 // 8), m, 1), **sizes(case), WORKGROUP=8, INTERLEAVED=interleaved, PAIRS=pairs,
+        (-(-width // 4 // 8), m, 1), **sizes(case), HEAD_SIZE=head_dim, WORKGROUP=8,
+        INTERLEAVED=interleaved, PAIRS=pairs,
         HEAD_NORM=variant["norm"], EPS=0.1,
     )  # fmt: skip
     positions = slice(case["start"], case["start"] + m)

@@ -38,7 +38,7 @@ UNFUSED_WAYS = [
 ]
 # In the gate: a model of each kind of shapes, with biases, windows, soft-caps, norms of heads and fused
 # matrices. tests/architectures has every architecture.
-IN_GATE = ("llama with biases of q and v", "phi3", "gemma2", "gemma3")
+IN_GATE = ("llama with biases of q and v", "phi3", "gemma2", "gemma3", "qwen3 of odd widths")
 UNFUSED_IN_GATE = ("llama with every bias", "phi3", "gemma3")
 
 

@@ -53,6 +53,7 @@ async def compare(pair: Pair, adapter: LoraAdapter, lengths: tuple[int, ...] = L
         ("llama with every bias", "integers", 8),
         ("phi3", "subgroups", 3),
         pytest.param("gemma2", "hardware", 16, marks=pytest.mark.all),
+        pytest.param("qwen3 of odd widths", "subgroups", 4, marks=pytest.mark.all),
     ],
 )
 async def test_a_set_gives_what_it_gives_on_numpy(

@@ -42,6 +42,10 @@ def code_points_by_class() -> dict[str, set[int]]:
         "SYMBOLS": matched(r"\p{S}"),
         "MARKS": matched(r"\p{M}"),
         "SPACES": matched(r"\s"),
+        "DIGITS": matched(r"\d"),
+        "HAN": matched(r"\p{Han}"),
+        # Beside letters, marks and digits.
+        "OTHER_WORD": matched(r"\w") - matched(r"\p{L}") - matched(r"\p{M}") - matched(r"\d"),
         "BERT_REMOVED": codes_where(bert(clean_text=True), "aa"),
         "BERT_CJK": codes_where(bert(handle_chinese_chars=True), "a {} a"),
         # what NFD makes of a composed character must not count: those do not leave an "aa"

@@ -100,6 +100,7 @@ RENDERED = [
     '{% for i in [1,2] %}{% if i==1 %}{% set x=5 %}{% endif %}{{x}}.{% endfor %}',
     '{{ 1 if false }}|{{ [1,2][5] }}|{{ {}.a }}',
     "{% for a,b in {'x':1}.items() %}{{a}}{{b}}{{loop.index}}{% endfor %}",
+    "{% set x = [[1, [2, 3]], 4] %}{{ x.0.1 }}{{ x.0.1.0 }}{{ x.0.1.1 + 1.5 }}{{ x.1 }}{{ x.0.1[0] }}{{ x.0x0.0 }}",
     "{{ 'a' 'b' }}{{ (1,) }}{{ [none,true,1.0,1e20,1e16,1e-5,'it\\'s'] }}",
     "{{ 'x' is sequence }}{{ 'x' is iterable }}{{ {} is sequence }}{{ range(3) }} {{ range(3)|list }}",
     '{% macro f(a,b=2) %}{{a}}{{b}}{{varargs}}{{kwargs}}{% endmacro %}{{ f(1) }}|{{ f(1,3,4,x=5) }}',

@@ -18,6 +18,7 @@ from py_core.models.names import title_of
         ("Mine", "ggml-model-Q8_0", "Mine"),
         ("", "model", "model"),
         ("Mine", "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53", "Mine"),
+        ("Mine", "sha256-b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53", "Mine"),
         ("Mine", "evil\x1b[31m-1b", "Evil\u241b[31m 1B"),
     ],
 )

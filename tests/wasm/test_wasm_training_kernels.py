@@ -60,6 +60,7 @@ def wide(x: np.ndarray) -> np.ndarray:
 def test_linears_and_their_gradients_equal_numpy(host, form, first, n, blocks, m, plus, bias, seed) -> None:
     draw = np.random.default_rng(seed)
     first, k, arena = 4 * first, max(32, FORMATS[form].block_size) * blocks, Arena()
+    k -= 12 * (FORMATS[form].block_size == 1)  # rows of floats may have any multiple of 4
     w = quantize(floats(draw, first + n, k), FORMATS[form])
     values = dequantize(w, FORMATS[form], (first + n, k))[first:].astype(np.float64)
     x, dy, before, b = floats(draw, m, k), floats(draw, m, n), floats(draw, m, k), floats(draw, n)
@@ -152,7 +153,7 @@ def test_packed_attention_and_its_gradients_equal_numpy(
 )  # fmt: skip
 @few
 def test_gradients_of_rows_equal_numpy(host, m, heads, size, n, plus, activation, neighbours, seed) -> None:
-    draw, arena, size = np.random.default_rng(seed), Arena(), 4 * size
+    draw, arena, size = np.random.default_rng(seed), Arena(), 2 * size
     dy, x, before = (floats(draw, m, heads * size) for _ in range(3))
     weight, out = floats(draw, size), put(host, arena, before)
     at_dy, at_plus = put(host, arena, dy), out if plus else 0
@@ -196,6 +197,7 @@ def test_gradients_of_rows_equal_numpy(host, m, heads, size, n, plus, activation
 @settings(few, max_examples=6)
 def test_losses_and_their_gradients_equal_numpy(host, form, m, vocabulary, cap, base, bias, pieces, seed) -> None:
     draw, arena, width = np.random.default_rng(seed), Arena(), 2 * max(32, FORMATS[form].block_size)
+    width -= 12 * (form == "F16")
     w = quantize(floats(draw, vocabulary, width) / width**0.5, FORMATS[form])
     values = dequantize(w, FORMATS[form], (vocabulary, width)).astype(np.float64)
     rows = np.sort(draw.choice(m, draw.integers(0, m + 1), replace=False))

@@ -1,6 +1,7 @@
 /** A file of the user's as bytes for Python: those of a PDF become its text first. */
 import { userError } from '../common/user_error.js';
 import { t } from '../i18n/i18n.js';
+import { isGguf } from './split_models.js';
 
 // As in app/file_text.py: what is too large is not even read.
 const MOST_BYTES = 4_000_000;
@@ -19,6 +20,7 @@ function isPdf(file) {
  * @returns {Promise<{data: Uint8Array, type: string}>} Rejects with a sentence for the user
  */
 export async function readFile(file, onPage, signal) {
+  if (await isGguf(file)) return { data: new TextEncoder().encode('GGUF'), type: file.type }; // Python says what to do with it
   const most = isPdf(file) ? MOST_PDF_BYTES : MOST_BYTES;
   if (file.size > most) throw userError('FileError', t('files.tooLarge', { name: file.name, megabytes: most / 1e6 }));
   let bytes;

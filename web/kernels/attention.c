@@ -43,33 +43,41 @@ INLINE void turn(const f32 *x, const u32 *a, u32 position, const f32 *weight, f3
   rotate(x, (f32 *)at(a[0]) + position * a[1] * 2, a[1], a[2], size, out);
 }
 
+// The values of a head with zeros after them, up to `room`: where they are, or in `padded`.
+INLINE const f32 *with_zeros(const f32 *x, u32 size, u32 room, f32 *padded) {
+  if (size == room) return x;
+  for (u32 i = 0; i < room; i++) padded[i] = i < size ? x[i] : 0;
+  return padded;
+}
+
 // q_out = rope(norm(q)) * scale; the pages get rope(norm(k)) and v. Norms and rotation may be missing.
 // a: q, k, v, floats from row to row of q, and of k and v, q_out, angles, pairs that rotate, 1 if these are neighbours, norm
 //    weights of a head of q or 0, those of k, eps, layer
 void rope_append(const Op *op, const Context *c) {
   const u32 *a = op->a;
   const Layer k = *(Layer *)at(a[12]);
-  const u32 size = k.head_dim;
+  const u32 size = k.size, room = k.head_dim;
   const f32 eps = real(a[11]);
   for (u32 m = c->worker; m < c->m; m += c->workers) {
     const Row row = c->state->rows[m];
     const f32 *q = (f32 *)at(a[0]) + m * a[3], *key = (f32 *)at(a[1]) + m * a[4], *value = (f32 *)at(a[2]) + m * a[4];
-    f32 *out = (f32 *)at(a[5]) + m * k.heads * size;
-    for (u32 h = 0; h < k.heads; h++, q += size, out += size) {
+    f32 *out = (f32 *)at(a[5]) + m * k.heads * room;
+    for (u32 h = 0; h < k.heads; h++, q += size, out += room) {
       turn(q, a + 6, row.position, at(a[9]), eps, size, out);
       for (u32 i = 0; i < size; i++) out[i] *= k.scale;
+      for (u32 i = size; i < room; i++) out[i] = 0;
     }
     const u32 t = row.position % PAGE;
     // A page that was demoted is full: what a row would write there again is in it.
     for (u32 h = 0; h < k.kv_heads && page_tier(&k, row.slot, row.position) == HOT; h++, key += size, value += size) {
-      int8_t *keys = (int8_t *)head_page(&k, row.slot, row.position, h), *values = keys + k.limbs * PAGE * size;
-      f32 *scales = (f32 *)(values + k.limbs * PAGE * size), rotated[MOST_HEAD_DIM];
+      int8_t *keys = (int8_t *)head_page(&k, row.slot, row.position, h), *values = keys + k.limbs * PAGE * room;
+      f32 *scales = (f32 *)(values + k.limbs * PAGE * room), rotated[MOST_HEAD_DIM], padded[MOST_HEAD_DIM];
       i32 sum;
       turn(key, a + 6, row.position, at(a[10]), eps, size, rotated);
-      const u32 quad = t / 4, at_key = k.limbs == 1 ? quad / 2 * 8 * size + quad % 2 * 16 : quad * 8 * size;
-      scales[t] = store_vector(rotated, size, k.limbs, keys + at_key + t % 4 * 4, 1, 32, 64, &sum);
+      const u32 quad = t / 4, at_key = k.limbs == 1 ? quad / 2 * 8 * room + quad % 2 * 16 : quad * 8 * room;
+      scales[t] = store_vector(with_zeros(rotated, size, room, padded), room, k.limbs, keys + at_key + t % 4 * 4, 1, 32, 64, &sum);
       scales[PAGE + t] = scales[t] * (f32)sum * QUERY_OFFSET;
-      scales[2 * PAGE + t] = store_vector(value, size, k.limbs, values + quad * 32 + t % 4, 4, k.limbs == 1 ? 16 : 8 * PAGE,
+      scales[2 * PAGE + t] = store_vector(with_zeros(value, size, room, padded), room, k.limbs, values + quad * 32 + t % 4, 4, k.limbs == 1 ? 16 : 8 * PAGE,
                                           k.limbs == 1 ? 8 * PAGE : 16 * PAGE, &sum);
     }
   }
@@ -349,10 +357,12 @@ static void add_part(f32 *sum, Softmax *softmax, const f32 *part, Softmax of, u3
   const f32 largest = is_first || of.largest > softmax->largest ? of.largest : softmax->largest;
   const f32 shrink = is_first ? 0 : exp1(softmax->largest - largest), share = exp1(of.largest - largest);
   const v128_t old = wasm_f32x4_splat(shrink), scale = wasm_f32x4_splat(share);
-  for (u32 i = 0; i < size; i += 4) {
+  u32 i = 0;
+  for (; i + 4 <= size; i += 4) {
     const v128_t more = wasm_f32x4_mul(load(part + i), scale);
     wasm_v128_store(sum + i, is_first ? more : madd(load(sum + i), old, more));
   }
+  for (; i < size; i++) sum[i] = part[i] * share + (is_first ? 0 : sum[i] * shrink);
   *softmax = (Softmax){largest, of.total * share + (is_first ? 0 : softmax->total * shrink)};
 }
 
@@ -360,10 +370,10 @@ static void add_part(f32 *sum, Softmax *softmax, const f32 *part, Softmax of, u3
 // With many rows, or few positions, each piece of work is a (row, kv head). With one row and many positions it is a
 // part of the positions. The parts are always the same and are merged in their order, so that the result depends neither
 // on the number of workers nor on the rows beside.
-// a: q, out, parts (for each PART positions heads * (head_dim + 2) floats), layer
+// a: q (head_dim values a head), out (`size` a head), parts (for each PART positions heads * (head_dim + 2) floats), layer
 void attention(const Op *op, const Context *c) {
   const Layer k = *(Layer *)at(op->a[3]);
-  const u32 group = k.heads / k.kv_heads, size = k.head_dim, width = k.heads * size;
+  const u32 group = k.heads / k.kv_heads, size = k.size, room = k.head_dim, width = k.heads * room;
   const f32 *q = at(op->a[0]);
   f32 *out = at(op->a[1]);
   Softmax softmax[MOST_GROUP];
@@ -372,26 +382,26 @@ void attention(const Op *op, const Context *c) {
   if (c->m > 1 || count == 1) {
     f32 part[MOST_GROUP * MOST_HEAD_DIM];
     for (Work work = work_of(c, c->m * k.kv_heads, 1); next_piece(&work);) {
-      const u32 item = work.begin, m = item / k.kv_heads, h = item % k.kv_heads, first = m * width + h * group * size;
+      const u32 item = work.begin, m = item / k.kv_heads, h = item % k.kv_heads, head = m * k.heads + h * group;
       const Row row = c->state->rows[m];
       Softmax all[MOST_GROUP];
       u32 begin = first_seen(&k, row.position);
       for (u32 end, is_first = 1; begin <= row.position; begin = end, is_first = 0) {
         end = min_u(row.position + 1, (begin / PART + 1) * PART);
-        attend_group(&k, q + first, row.slot, h, begin, end, part, softmax);
+        attend_group(&k, q + head * room, row.slot, h, begin, end, part, softmax);
         for (u32 g = 0; g < group; g++)
-          add_part(out + first + g * size, all + g, part + g * size, softmax[g], size, is_first);
+          add_part(out + (head + g) * size, all + g, part + g * room, softmax[g], size, is_first);
       }
-      for (u32 g = 0; g < group; g++) divide(out + first + g * size, size, all[g].total);
+      for (u32 g = 0; g < group; g++) divide(out + (head + g) * size, size, all[g].total);
     }
     return;
   }
-  const u32 slot = c->state->rows[0].slot, part_floats = k.heads * (size + 2);
+  const u32 slot = c->state->rows[0].slot, part_floats = k.heads * (room + 2);
   f32 *parts = at(op->a[2]);
   for (Work work = work_of(c, count * k.kv_heads, 1); next_piece(&work);) {
     const u32 item = work.begin, h = item / count, begin = (first_part + item % count) * PART;
     f32 *part = parts + item % count * part_floats;
-    attend_group(&k, q + h * group * size, slot, h, max_u(seen, begin), min_u(length, begin + PART), part + h * group * size,
+    attend_group(&k, q + h * group * room, slot, h, max_u(seen, begin), min_u(length, begin + PART), part + h * group * room,
                  softmax);
     for (u32 g = 0; g < group; g++) {
       part[width + 2 * (h * group + g)] = softmax[g].largest;
@@ -403,7 +413,7 @@ void attention(const Op *op, const Context *c) {
     Softmax all;
     for (u32 p = 0; p < count; p++) {
       const f32 *part = parts + p * part_floats, *of = part + width + 2 * h;
-      add_part(out + h * size, &all, part + h * size, (Softmax){of[0], of[1]}, size, !p);
+      add_part(out + h * size, &all, part + h * room, (Softmax){of[0], of[1]}, size, !p);
     }
     divide(out + h * size, size, all.total);
   }

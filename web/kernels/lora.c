@@ -4,10 +4,16 @@
 
 // Row m of x as 16-bit numbers, and for each block of 32 what a 1 is worth.
 static void whole_row(const Activations *x, u32 m, int16_t *q, f32 *s) {
-  const u32 blocks = x->columns / 32;
+  const u32 blocks = (x->columns + 31) / 32;
   if (!x->limbs) {
     const f32 *in = x->x + m * x->columns;
+    f32 last[32];
     for (u32 b = 0; b < blocks; b++, in += 32, q += 32) {
+      const u32 count = min_u(32, x->columns - 32 * b);
+      if (count < 32) {  // the numbers of the next row are none of this one's
+        for (u32 i = 0; i < 32; i++) last[i] = i < count ? in[i] : 0;
+        in = last;
+      }
       const f32 scale = abs_max_of(in, 32) / LORA_X;
       const v128_t inverse = wasm_f32x4_splat(scale > 0 ? 1 / scale : 0);
       for (u32 i = 0; i < 32; i += 8)
@@ -70,11 +76,11 @@ static void store_row(const Lora *lora, const f32 *h, LoraRow *out) {
 void lora_down(const Op *op, const Context *c) {
   const Lora *lora = lora_of(op->a[7], op->a[8], c);
   if (!lora->groups) return;
-  const u32 columns = op->a[0], blocks = columns / 32, single = c->m == 1;
+  const u32 columns = op->a[0], blocks = (columns + 31) / 32, single = c->m == 1;
   const u32 address = single ? op->a[1] + c->worker * op->a[2] : op->a[3];
   const Activations x = activations(address, columns, single ? 1 : op->a[4], op->a[5]);
-  int16_t *q = at(op->a[6] + c->worker * columns * 4);
-  f32 *s = (f32 *)(q + columns), h[LORA_PARTS * LORA_RANK];
+  int16_t *q = at(op->a[6] + c->worker * blocks * 128);
+  f32 *s = (f32 *)(q + blocks * 32), h[LORA_PARTS * LORA_RANK];
   for (u32 m = single ? 0 : c->worker; m < c->m; m += single ? 1 : c->workers) {
     whole_row(&x, m, q, s);
     for (u32 g = 0; g < lora->groups; g++) wasm_v128_store(h + 4 * g, wasm_f32x4_const_splat(0));

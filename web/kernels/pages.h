@@ -19,7 +19,8 @@ enum { HOT, WARM, COLD, TIERS };
 // How codes lie: limbs of hot pages are forms 1 and 2.
 enum { ONE_LIMB = 1, TWO_LIMBS = 2, BYTES = 3, HALF_BYTES = 4 };
 
-// What is known of a layer's attention. `base` is its part of extent 0; a window or softcap of 0 is none. An extent
+// What is known of a layer's attention. head_dim: values of a head in pages and queries, of which the model has the first
+// `size`; the others, up to a multiple of 8, are zeros. `base` is its part of extent 0; a window or softcap of 0 is none. An extent
 // holds `pages` of a head one after the other, of `head_bytes` each: of one tier. An entry of the table has the tier in its two
 // highest bits, and `pages` * (the part in which the extent begins) + the page's place in it.
 typedef struct {
@@ -29,6 +30,7 @@ typedef struct {
   u32 window;
   f32 softcap, scale;
   u32 pages[TIERS], head_bytes[TIERS];
+  u32 size;
 } Layer;
 
 INLINE u32 page_tier(const Layer *k, u32 slot, u32 position) { return k->table[slot * k->max_pages + position / PAGE] >> 30; }

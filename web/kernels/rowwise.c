@@ -2,13 +2,18 @@
 // and copies.
 #include "kernels.h"
 
-// out = x / sqrt(mean(x^2) + eps) * weight; out may be x. `size` is a multiple of 4.
+// out = x / sqrt(mean(x^2) + eps) * weight; out may be x.
 void normalize(const f32 *x, const f32 *weight, u32 size, f32 eps, f32 *out) {
+  const u32 whole = size & ~3u;
   v128_t squares = wasm_f32x4_const_splat(0);
-  for (u32 i = 0; i < size; i += 4) squares = madd(load(x + i), load(x + i), squares);
-  const v128_t scale = wasm_f32x4_splat(1 / __builtin_sqrtf(sum4(squares) / (f32)size + eps));
-  for (u32 i = 0; i < size; i += 4)
+  for (u32 i = 0; i < whole; i += 4) squares = madd(load(x + i), load(x + i), squares);
+  f32 sum = sum4(squares);
+  for (u32 i = whole; i < size; i++) sum += x[i] * x[i];
+  const f32 factor = 1 / __builtin_sqrtf(sum / (f32)size + eps);
+  const v128_t scale = wasm_f32x4_splat(factor);
+  for (u32 i = 0; i < whole; i += 4)
     wasm_v128_store(out + i, wasm_f32x4_mul(wasm_f32x4_mul(load(x + i), scale), load(weight + i)));
+  for (u32 i = whole; i < size; i++) out[i] = x[i] * factor * weight[i];
 }
 
 // Rotates the first 2 * pairs values of a head by the angles of its position: neighbours, or halves of them. The others stay.

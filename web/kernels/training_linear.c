@@ -127,13 +127,14 @@ void linear_gradient(const Op *op, const Context *c) {
   const f32 *dy = at(op->a[3]), *plus = at(op->a[5]);
   f32 *out = at(op->a[4]), *tile = scratch_of(op, c);
   const Blocks b = blocks_of(c->m);
-  for (Work work = work_of(c, b.blocks * (k / WIDTH), 1); next_piece(&work);) {
-    const u32 m = work.begin % b.blocks * b.rows, rows = min_u(b.rows, c->m - m), column = work.begin / b.blocks * WIDTH;
+  for (Work work = work_of(c, b.blocks * ((k + WIDTH - 1) / WIDTH), 1); next_piece(&work);) {
+    const u32 m = work.begin % b.blocks * b.rows, rows = min_u(b.rows, c->m - m);
+    const u32 column = work.begin / b.blocks * WIDTH, columns = min_u(WIDTH, k - column);
     f32 *to = out + m * k + column;
     for (u32 p = 0; p < n; p += DEPTH) {
       const u32 depth = min_u(DEPTH, n - p);
       weights_down(w, first + p, depth, column, tile);
-      product(rows, WIDTH, depth, by_rows(dy + m * n + p, n), strips(tile, depth), p ? to : plus ? plus + m * k + column : 0, 1,
+      product(rows, columns, depth, by_rows(dy + m * n + p, n), strips(tile, depth), p ? to : plus ? plus + m * k + column : 0, 1,
               to, k);
     }
   }

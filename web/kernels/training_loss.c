@@ -124,8 +124,9 @@ void loss_chunks(const Op *op, const Context *c) {
       for (u32 n = 0; n < width; n += WIDTH) {
         weights_down(w, v, count, n, tile);
         f32 *to = sums + l * width + n, *base_to = base_sums + l * width + n;
-        product(some, WIDTH, count, by_rows(logits, CHUNK), strips(tile, count), to, 1, to, width);
-        if (base_states) product(some, WIDTH, count, by_rows(base, CHUNK), strips(tile, count), base_to, 1, base_to, width);
+        const u32 columns = min_u(WIDTH, width - n);
+        product(some, columns, count, by_rows(logits, CHUNK), strips(tile, count), to, 1, to, width);
+        if (base_states) product(some, columns, count, by_rows(base, CHUNK), strips(tile, count), base_to, 1, base_to, width);
       }
     }
   }
@@ -157,7 +158,7 @@ void loss_end(const Op *op, const Context *c) {
     const u32 rows = min_u(4, w->rows - row0);
     for (u32 n = 0; n < width; n += WIDTH) {
       weights_down(w, row0, rows, n, four_rows);
-      for (u32 i = 0; i < WIDTH; i++) {
+      for (u32 i = 0; i < WIDTH && n + i < width; i++) {
         const f32 value = four_rows[i / STRIP * rows * STRIP + lane * STRIP + i % STRIP];
         dh[n + i] = own * sums[n + i] - slope * value - (base_sums ? other * base_sums[n + i] : 0);
       }

@@ -4,7 +4,7 @@
 // With r = 1 / sqrt(mean(x^2) + eps) and g = dy * weight: out = plus + r g - r^3 x mean(g x), for each head of a row.
 // a: dy, x, weight, eps, out, plus or 0, heads, size of a head
 void norm_gradient(const Op *op, const Context *c) {
-  const u32 heads = op->a[6], size = op->a[7];
+  const u32 heads = op->a[6], size = op->a[7], whole = size & ~3u;
   const f32 *weight = at(op->a[2]);
   for (u32 m = c->worker; m < c->m; m += c->workers)
     for (u32 h = m * heads; h < (m + 1) * heads; h++) {
@@ -12,13 +12,16 @@ void norm_gradient(const Op *op, const Context *c) {
       const f32 *plus = op->a[5] ? (f32 *)at(op->a[5]) + h * size : 0;
       f32 *out = (f32 *)at(op->a[4]) + h * size;
       v128_t squares = wasm_f32x4_const_splat(0), along = squares;
-      for (u32 i = 0; i < size; i += 4) {
+      for (u32 i = 0; i < whole; i += 4) {
         squares = madd(load(x + i), load(x + i), squares);
         along = madd(wasm_f32x4_mul(load(dy + i), load(weight + i)), load(x + i), along);
       }
-      const f32 r = 1 / __builtin_sqrtf(sum4(squares) / (f32)size + real(op->a[3]));
-      const v128_t scale = wasm_f32x4_splat(r), back = wasm_f32x4_splat(-r * r * r * sum4(along) / (f32)size);
-      for (u32 i = 0; i < size; i += 4) {
+      f32 square = sum4(squares), product = sum4(along);
+      for (u32 i = whole; i < size; i++) square += x[i] * x[i], product += dy[i] * weight[i] * x[i];
+      const f32 r = 1 / __builtin_sqrtf(square / (f32)size + real(op->a[3])), slope = -r * r * r * product / (f32)size;
+      const v128_t scale = wasm_f32x4_splat(r), back = wasm_f32x4_splat(slope);
+      for (u32 i = whole; i < size; i++) out[i] = dy[i] * weight[i] * r + x[i] * slope + (plus ? plus[i] : 0);
+      for (u32 i = 0; i < whole; i += 4) {
         v128_t sum = wasm_f32x4_mul(wasm_f32x4_mul(load(dy + i), load(weight + i)), scale);
         sum = madd(load(x + i), back, sum);
         if (plus) sum = wasm_f32x4_add(sum, load(plus + i));

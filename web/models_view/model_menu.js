@@ -36,7 +36,7 @@ export class ModelMenu {
   #draw(choices) {
     render(html`
       <ul aria-label=${t('models.kept')}>${choices.map((choice) => this.#row(choice))}</ul>
-      <label class="model-file"><input type="file" accept=".gguf" multiple class="visually-hidden" @change=${(event) => this.#add(event.target)}>
+      <label class="model-file"><input type="file" multiple class="visually-hidden" @change=${(event) => this.#add(event.target)}>
         <svg class="icon" aria-hidden="true"><use href=${iconAddress('plus')}></use></svg>${t('models.addFile')}</label>`, this.#root);
   }
 

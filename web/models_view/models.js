@@ -52,9 +52,10 @@ export class Models {
       const files = [...event.dataTransfer?.files ?? []];
       if (!files.length || event.defaultPrevented) return;
       event.preventDefault(); // or the browser would open it in place of the page
-      const { models, others } = splitModels(files);
-      if (models.length) this.open().then(() => this.view?.openFiles(models));
-      if (others.length) attach(others);
+      splitModels(files).then(({ models, others }) => {
+        if (models.length) this.open().then(() => this.view?.openFiles(models));
+        if (others.length) attach(others);
+      });
     });
   }
 

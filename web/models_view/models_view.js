@@ -19,7 +19,7 @@ import { AdaptersSection } from './adapters_section.js';
 import { HostsSection } from './hosts_section.js';
 import { listRow, named } from './list_row.js';
 
-const OF_ADAPTERS = /\.(safetensors|json)$/i; // an adapter may also be a GGUF file, whose header says so
+const OF_ADAPTERS = /\.(safetensors|json)$|^adapter_model\.bin$/i; // an adapter may also be a GGUF file, whose header says so
 
 /**
  * @typedef {import('../storage/hub.js').Entry} Entry
@@ -279,7 +279,7 @@ function skeleton() {
     <div class="models-actions">
       <button class="models-open quiet" type="button">${t('models.open')}</button>
       <p class="models-room"></p>
-      <input type="file" accept=".gguf,.safetensors,.json" multiple aria-label=${t('models.fileLabel')} hidden>
+      <input type="file" multiple aria-label=${t('models.fileLabel')} hidden>
     </div>
     <details class="models-hub">
       <summary>${t('models.hub')}</summary>

@@ -3,6 +3,7 @@
  * bytes follow each other, and the sha256 of the model is that of the parts' sha256 (hexadecimal digits), one after the other.
  */
 import { userError } from '../common/user_error.js';
+import { isGguf } from '../files/split_models.js';
 
 /** A part, with the byte of the model where it begins. @typedef {{name: string, start: number}} Part */
 
@@ -14,20 +15,23 @@ export function partsOf(name) {
   return { stem, names: Array.from({ length: count }, (_, index) => `${stem}-${String(index + 1).padStart(5, '0')}-of-${digits}.gguf`) };
 }
 
+/** A file's name without the number that a browser gives a second download: "x-00001-of-00003 (1).gguf". */
+const plain = ({ name }) => name.replace(/ ?\(\d+\)(?=\.gguf$)/i, '');
+
 /**
  * The files of one model, in their order. A file that is no part is a model by itself.
  * @param {File[]} files in any order
  * @returns {{stem: string, files: File[]}} Throws a userError that names a part that is missing, or what is too much.
  */
 export function joinFiles(files) {
-  const parts = partsOf(files[0].name);
+  const parts = partsOf(plain(files[0]));
   if (!parts) {
     if (files.length > 1) throw userError('FilesError', `${files[1].name} is another file than ${files[0].name}. Choose one model at a time: one file, or all parts of one.`);
     return { stem: files[0].name.replace(/\.gguf$/i, ''), files };
   }
-  const stranger = files.find(({ name }) => !parts.names.includes(name));
+  const stranger = files.find((file) => !parts.names.includes(plain(file)));
   if (stranger) throw userError('FilesError', `${stranger.name} is no part of ${parts.stem}. Choose the parts of one model at a time.`);
-  const found = parts.names.map((name) => files.find((file) => file.name === name));
+  const found = parts.names.map((name) => files.find((file) => plain(file) === name));
   const missing = parts.names.filter((_, index) => !found[index]);
   if (missing.length) {
     const [first] = missing, number = parts.names.indexOf(first) + 1;
@@ -40,8 +44,7 @@ export function joinFiles(files) {
 /** Throws a userError for a file that does not begin like a GGUF, before more of it is read. @param {File[]} files */
 export async function mustBeModels(files) {
   for (const file of files) {
-    const magic = new Uint8Array(await file.slice(0, 4).arrayBuffer());
-    if (String.fromCharCode(...magic) === 'GGUF') continue;
+    if (await isGguf(file)) continue;
     throw userError('FilesError', `${file.name} is no GGUF file (it does not begin with GGUF). Choose a model file that ends in .gguf.`);
   }
 }

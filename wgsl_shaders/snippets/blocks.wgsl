@@ -1,7 +1,8 @@
 // Where block `column` of a row of W lies: block_of gives its number. Where a word has `each` blocks (a power of two),
 // word_of gives its word and place_of its place there. If rows are whole words, most of that follows from the column
 // alone, which is the same for all rows that an invocation reads.
-fn block_of(row: u32, column: u32) -> u32 { return row * (K / 32u) + column; }
+const ROW_BLOCKS = (K + 31u) / 32u;  // the last may end with zeros
+fn block_of(row: u32, column: u32) -> u32 { return row * ROW_BLOCKS + column; }
 fn word_of(row: u32, column: u32, each: u32) -> u32 {
   if (K / 32u % each == 0u) { return row * (K / 32u / each) + column / each; }
   return block_of(row, column) / each;

@@ -37,13 +37,13 @@ const LANE_GROUP = LANES * SUBGROUPS;        // its invocations
 const LANE_GROUPS = WORKGROUP / LANE_GROUP;  // of a workgroup
 const BLOCKS_PER_LANE = (CHUNK + LANE_GROUP - 1u) / LANE_GROUP;
 alias Blocks = array<array<Block, ROWS>, BLOCKS_PER_LANE>;
-const CHUNKS = (K / 32u + CHUNK - 1u) / CHUNK;
+const CHUNKS = (ROW_BLOCKS + CHUNK - 1u) / CHUNK;
 // A step is a row tile over all of x, or a chunk of the only tile. Neither function divides: that is slow on software
 // adapters.
 const STEPS = ROW_TILES * CHUNKS;
 fn row_tile_of(step: u32) -> u32 { return select(0u, step, CHUNKS == 1u); }
 fn first_of(step: u32) -> u32 { return select(step * CHUNK, 0u, CHUNKS == 1u); }
-const EVEN = K / 32u % CHUNK == 0u && CHUNK % LANE_GROUP == 0u;  // whether every lane has a block each time
+const EVEN = ROW_BLOCKS % CHUNK == 0u && CHUNK % LANE_GROUP == 0u;  // whether every lane has a block each time
 
 const SUMS_PER_OUTPUT = ROWS / OUTPUTS_PER_ITEM;
 const OUTPUTS_PER_GROUP = M_TILE * ROW_TILES * OUTPUTS_PER_ITEM;
@@ -94,7 +94,7 @@ fn partial_of(index: u32, output: u32, value: u32) -> u32 {
 fn load_blocks(item: u32, step: u32, lane: u32) -> Blocks {
   var blocks: Blocks;
   for (var i = 0u; i < BLOCKS_PER_LANE; i++) {
-    let block = min(first_of(step) + i * LANE_GROUP + lane, K / 32u - 1u);
+    let block = min(first_of(step) + i * LANE_GROUP + lane, ROW_BLOCKS - 1u);
     for (var r = 0u; r < ROWS; r++) {
       blocks[i][r] = load_block(weight_row(item + row_tile_of(step), r), block);
     }
@@ -123,10 +123,10 @@ fn dot_rows(item: u32, m0: u32, index: u32) -> LaneOutputs {
     if (LORA && ROW_TILES > 1u && step + 1u < STEPS) { lora_ahead = lora_rows(item + step + 1u, lane); }
     for (var i = 0u; i < BLOCKS_PER_LANE; i++) {
       let block = first + i * LANE_GROUP + lane;
-      if (!EVEN && block >= min(first + CHUNK, K / 32u)) { continue; }
+      if (!EVEN && block >= min(first + CHUNK, ROW_BLOCKS)) { continue; }
       add_block(blocks[i], i, m0, first, block, &sums);
     }
-    if (first + CHUNK < K / 32u) { continue; }
+    if (first + CHUNK < ROW_BLOCKS) { continue; }
     if (step < CHUNKS) {
       for (var m = 0u; m < M_TILE; m++) { x_scale[m] = norm_scale(m, index); }
       if (LORA) { lora_ready(); }

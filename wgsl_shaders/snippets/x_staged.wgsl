@@ -12,7 +12,7 @@ const QUADS_PER_INVOCATION = (CHUNK * 8u + WORKGROUP - 1u) / WORKGROUP;
 
 fn stage_columns(m0: u32, first: u32, index: u32) {
   if (first > 0u) { workgroupBarrier(); }
-  let quads_there = min(CHUNK, K / 32u - first) * 8u;
+  let quads_there = min(CHUNK * 8u, K / 4u - first * 8u);
   for (var m = 0u; m < M_TILE; m++) {
     var sum = 0.0;
     var quads: array<vec4f, QUADS_PER_INVOCATION>;

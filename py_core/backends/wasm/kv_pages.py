@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from py_core.backends.base import BackendError
-from py_core.backends.page_table import PAGE, TIER_SHIFT, PageTable, layer_groups, tier_of
+from py_core.backends.page_table import PAGE, TIER_SHIFT, PageTable, head_room, layer_groups, tier_of
 from py_core.backends.tiers import Tier
 from py_core.backends.wasm.host import KernelHost
 from py_core.backends.wasm.layout import (
@@ -59,7 +59,7 @@ class KVPages:
     def __init__(self, config: ModelConfig, graph: Graph, limbs: int, slots: int, arena: Arena, state: int) -> None:
         self._heads, self._head_bytes = config.num_key_value_heads, head_page_bytes(config.head_dim, limbs)
         self.part_bytes = EXTENT * self._heads * self._head_bytes
-        self._head_dim, self._limbs = config.head_dim, limbs
+        self._head_dim, self._limbs = head_room(config.head_dim), limbs
         self._tier_bytes, self._tier_pages = (each(config.head_dim, limbs) for each in (head_tier_bytes, tier_pages))
         self._state = state
         self._copying = arena.take(len(program_bytes([Op(OpKind.COPY)], state)))

@@ -6,13 +6,13 @@ import struct
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from py_core.backends.page_table import PAGE
+from py_core.backends.page_table import PAGE, head_room
 from py_core.backends.tiers import Tier
 from py_core.backends.wasm.host import HEAP_BASE
 from py_core.formats.quantization import BlockFormat
 from py_core.models.graph import Activation
 
-ABI = 10
+ABI = 11
 
 GROUP_ROWS, BAND_ROWS = 4, 16
 """Repacked matrices: a group's rows are a vector's lanes, a band's groups lie together."""
@@ -157,13 +157,13 @@ def activation_bytes(columns: int, rows: int) -> int:
 
 def head_page_bytes(head_dim: int, limbs: int) -> int:
     """Memory of a page's keys and values of one head, as one or two int8 limbs, with three float32 a position."""
-    return PAGE * (2 * limbs * head_dim + 12)
+    return PAGE * (2 * limbs * head_room(head_dim) + 12)
 
 
 def head_tier_bytes(head_dim: int, limbs: int) -> tuple[int, ...]:
     """Memory of a head's keys and values of a page in each tier (pages.h): codes have halves of scales and offsets."""
-    halves = 4 * (head_dim + PAGE)
-    codes = [2 * PAGE * head_dim // parts + halves for parts in (1, 2)]
+    halves = 4 * (head_room(head_dim) + PAGE)
+    codes = [2 * PAGE * head_room(head_dim) // parts + halves for parts in (1, 2)]
     return head_page_bytes(head_dim, limbs), *(-(-size // 64) * 64 for size in codes)
 
 
@@ -195,12 +195,12 @@ class AttentionLayer:
     window: int = 0
 
     def packed(self) -> bytes:
-        sizes = (self.heads, self.kv_heads, self.head_dim, self.pages_per_slot, self.limbs)
+        sizes = (self.heads, self.kv_heads, head_room(self.head_dim), self.pages_per_slot, self.limbs)
         places = (self.extent_bytes, self.pages, self.page_table, self.window)
         tiers = (*tier_pages(self.head_dim, self.limbs), *head_tier_bytes(self.head_dim, self.limbs))
-        return struct.pack("<9I2f6I", *sizes, *places, self.softcap, self.scale, *tiers)
+        return struct.pack("<9I2f7I", *sizes, *places, self.softcap, self.scale, *tiers, self.head_dim)
 
-    BYTES = 68
+    BYTES = 72
 
 
 @dataclass

@@ -69,6 +69,7 @@ def _packed_a(matrices: Sequence[np.ndarray]) -> bytes:
     if not matrices:
         return b""
     a = np.concatenate([_filled_up(matrix, GROUP_ROWS) for matrix in matrices])
+    a = _filled_up(a.T, 32).T
     groups = a.reshape(len(a) // GROUP_ROWS, GROUP_ROWS, -1, 32)
     scales = np.abs(groups).max(axis=3, keepdims=True) / np.float32(_A_LIMIT)
     whole = _whole(groups, scales).reshape(*groups.shape[:3], 16, 2).transpose(2, 0, 3, 1, 4)

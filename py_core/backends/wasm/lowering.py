@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from py_core.backends.base import MAX_LOGIT_ROWS, MAX_TAPS, BackendError
 from py_core.backends.fusion import Fused, GatedLinear, Head, QKVAttention, ResidualLinear, fuse, linears_of
-from py_core.backends.page_table import pages_of
+from py_core.backends.page_table import head_room, pages_of
 from py_core.backends.sampling_state import RING, ROW_BYTES, STATE_HEADER
 from py_core.backends.wasm.head import HeadMemory
 from py_core.backends.wasm.kv_pages import KVPages
@@ -59,6 +59,7 @@ class ProgramLowering:
                 f"up to {MOST_GROUP}, of up to {MOST_HEAD_DIM}. Choose another backend or model."
             )
         self._config, self._mode, self._graph, self._max_rows = config, mode, graph, max_rows
+        self._query_width = config.num_attention_heads * head_room(config.head_dim)
         self._body, self._head = fuse(graph)
         self._body_values = {op.out for op in graph.body}
         self.arena = Arena()
@@ -77,9 +78,9 @@ class ProgramLowering:
         self._one = take(self._one_bytes * workers)
         self._many = take(activation_bytes(widest, max_rows))
         self._activations = (self._one, self._one_bytes, self._many, max_rows)
-        self._rows = take(widest * 4 * workers)
+        self._rows = take(-(-widest // 32) * 128 * workers)
         parts = -(-config.context_length // PART)
-        self._parts = take(parts * config.num_attention_heads * (config.head_dim + 2) * 4)
+        self._parts = take(parts * (self._query_width + 2 * config.num_attention_heads) * 4)
         self._layers: dict[int, tuple[int, ops.Attention]] = {}
         self._sites: list[LoraSite] | None = None
         """What adapters may change of the operations that are lowered now; None where they may change nothing."""
@@ -246,7 +247,7 @@ class ProgramLowering:
                 every_row = int(op.x in self._body_values)
                 return [Op(OpKind.SOFT_CAP, (values[op.x], out, op.out.width, real_bits(op.cap), every_row))]
             case ops.Attention():
-                q = self._scratch(op.q.width)
+                q = self._scratch(self._query_width)
                 places = (values[op.q], values[op.k], values[op.v], op.q.width, op.k.width)
                 found = self._attention(op, places, q, out)
                 values.give_back(q)
@@ -260,7 +261,7 @@ class ProgramLowering:
 
     def _fused_attention(self, op: QKVAttention) -> list[Op]:
         width = op.q.out.width + op.k.out.width + op.v.out.width
-        qkv, q = self._scratch(width), self._scratch(op.q.out.width)
+        qkv, q = self._scratch(width), self._scratch(self._query_width)
         k = qkv + 4 * op.q.out.width
         places = (qkv, k, k + 4 * op.k.out.width, width, width)
         found = [

@@ -70,8 +70,8 @@ class PackedWeights:
         if key not in self._matrices:
             info = self._tensors[parts[0].name]
             columns, rows = info.shape[1], sum(part.count for part in parts)
-            if columns % 32:
-                raise BackendError(f"{info.name} is {columns} wide; the WASM kernels read multiples of 32 only.")
+            if columns % 4:
+                raise BackendError(f"{info.name} is {columns} wide; the WASM kernels read multiples of 4 only.")
             nbytes = matrix_bytes(info.format, rows, columns)
             data = self._arena.take(nbytes)
             self.nbytes += nbytes

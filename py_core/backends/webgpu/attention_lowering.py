@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from py_core.backends.fusion import QKVAttention
-from py_core.backends.page_table import PAGE
+from py_core.backends.page_table import PAGE, with_room
 from py_core.backends.webgpu.attention import AttentionKernels
 from py_core.backends.webgpu.cost import Cost, linear_cost
 from py_core.backends.webgpu.host import Binding, Host, covering
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.linear_lowering import LinearInput, LinearLowering, lora_name
-from py_core.backends.webgpu.lora import LoraPart
+from py_core.backends.webgpu.lora import LoraPart, NextOf
 from py_core.backends.webgpu.plan import Grid, Kernel, fixed, per_row
 from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.values import PassContext, Values
@@ -52,41 +52,71 @@ class AttentionLowering:
     ) -> None:  # fmt: skip
         self._host, self._config, self._builder, self._state = host, config, builder, state
         self._linears, self._values, self._vectors, self._pages = linears, values, vectors, pages
+        padded = with_room(config)
+        self._room, self._is_padded = padded.head_dim, padded.head_dim != config.head_dim
         self._sizes: dict[str, Constant] = {
-            "HEADS": config.num_attention_heads, "KV_HEADS": config.num_key_value_heads, "HEAD_DIM": config.head_dim,
+            "HEADS": config.num_attention_heads, "KV_HEADS": config.num_key_value_heads, "HEAD_DIM": self._room,
             "PAGE": PAGE, "MAX_PAGES": pages.pages_per_slot,
         }  # fmt: skip
-        self._over_pages = AttentionKernels(host, config, builder.shapes, builder.pipeline, state, pages, self._sizes)
+        self._over_pages = AttentionKernels(host, padded, builder.shapes, builder.pipeline, state, pages, self._sizes)
         self._angles: dict[Rotation, Binding] = {}
 
     def fused(self, op: QKVAttention, context: PassContext) -> list[Kernel]:
         """Linears, norms of heads, rotation, appending to the pages, and attention."""
-        q = self._values.scratch("q", op.q.out.width)
+        q = self._values.scratch("q", self._config.num_attention_heads * self._room)
         bindings = QKV_BINDINGS + (context.rank > 0)
-        one_kernel = self._host.adapter.max_storage_buffers >= bindings and not context.tiled and not op.q_norm
+        fits = self._host.adapter.max_storage_buffers >= bindings and not self._is_padded
+        one_kernel = fits and not context.tiled and not op.q_norm
         made = self._qkv(op, context, q) if one_kernel else self._qkv_apart(op, context, q)
-        next_of = self._linears.next_of(op.out, context)
-        return [*made, *self._over_pages.kernels(op.attention, q, self._values.of(op.out), context.rows, next_of)]
+        return [*made, *self._attention(op.attention, q, self._linears.next_of(op.out, context), context)]
+
+    def _attention(self, op: ops.Attention, q: Binding, next_of: NextOf | None, context: PassContext) -> list[Kernel]:
+        """From queries with heads as pages have them to attention's output."""
+        heads, out = op.num_attention_heads, self._values.of(op.out)
+        if not self._is_padded:
+            return self._over_pages.kernels(op, q, out, context.rows, next_of)
+        wide = self._values.scratch("wide heads", heads * self._room)
+        return [*self._over_pages.kernels(op, q, wide, context.rows), *self._without_zeros(wide, out, heads)]
+
+    def _resized(self, x: Binding, y: Binding, heads: int, before: int, after: int) -> Kernel:
+        """Rows of heads of `before` values, which get zeros at their ends or lose them."""
+        pipeline = self._builder.pipeline("resize_heads", {}, HEADS=heads, FROM=before, TO=after, WORKGROUP=64)
+        cost = Cost(row_bytes=4 * heads * (before + after))
+        return Kernel("resize_heads", pipeline, fixed((self._state, x, y)), per_row(heads * after, 64), cost)
+
+    def _with_zeros(self, name: str, x: Binding, heads: int) -> tuple[Binding, list[Kernel]]:
+        """The same values with heads as pages have them."""
+        if not self._is_padded:
+            return x, []
+        wide = self._values.scratch(name, heads * self._room)
+        return wide, [self._resized(x, wide, heads, self._config.head_dim, self._room)]
+
+    def _without_zeros(self, x: Binding, out: Binding, heads: int) -> list[Kernel]:
+        return [self._resized(x, out, heads, self._room, self._config.head_dim)] if self._is_padded else []
 
     def attention(self, op: ops.Attention, context: PassContext) -> list[Kernel]:
         """Appending to the pages and attention, of queries and keys that are ready."""
-        width = op.k.width
+        width = op.num_key_value_heads * self._room
+        k, wider_k = self._with_zeros("wide k", self._values.of(op.k), op.num_key_value_heads)
+        v, wider_v = self._with_zeros("wide v", self._values.of(op.v), op.num_key_value_heads)
+        q, wider_q = self._with_zeros("wide q", self._values.of(op.q), op.num_attention_heads)
         pipeline = self._builder.pipeline("append", {}, **self._without_heads(), WORKGROUP=64)
-        before = (self._state, self._values.of(op.k), self._values.of(op.v), self._pages.table(op.layer))
+        before = (self._state, k, v, self._pages.table(op.layer))
         append = Kernel(
             "append", pipeline, self._with_pages(before, op.layer), per_row(width // 4, 64), Cost(row_bytes=16 * width)
         )
-        q, out = self._values.of(op.q), self._values.of(op.out)
-        return [append, *self._over_pages.kernels(op, q, out, context.rows)]
+        return [*wider_k, *wider_v, *wider_q, append, *self._attention(op, q, None, context)]
 
     def rope(self, op: ops.Rope) -> list[Kernel]:
-        width = op.x.width
+        width, out = op.num_heads * self._room, self._values.of(op.out)
+        x, wider = self._with_zeros("wide x", self._values.of(op.x), op.num_heads)
+        y = self._values.scratch("wide y", width) if self._is_padded else out
         pipeline = self._builder.pipeline(
-            "rope", {}, HEADS=op.num_heads, HEAD_DIM=width // op.num_heads, WORKGROUP=64, **_rotation(op)
+            "rope", {}, HEADS=op.num_heads, HEAD_DIM=self._room, WORKGROUP=64, **_rotation(op)
         )
-        bindings = (self._state, self._values.of(op.x), self.angles_of(op), self._values.of(op.out))
         cost = Cost(row_bytes=8 * width, row_flops=3 * width)
-        return [Kernel("rope", pipeline, fixed(bindings), per_row(width // 4, 64), cost)]
+        kernel = Kernel("rope", pipeline, fixed((self._state, x, self.angles_of(op), y)), per_row(width // 4, 64), cost)
+        return [*wider, kernel, *self._without_zeros(y, out, op.num_heads)]
 
     def _qkv(self, op: QKVAttention, context: PassContext, q: Binding) -> list[Kernel]:
         """The linears, the rotation and the pages in one kernel, or in more where their weights have several formats
@@ -166,12 +196,15 @@ class AttentionLowering:
         """The linears by kernels of their own, then another for the norms of heads, the rotation and the pages."""
         linears = [op.q, op.k, op.v]
         width = sum(linear.out.width for linear in linears)
-        qkv = self._values.scratch("qkv", width)
+        heads = width // self._config.head_dim
+        made = self._values.scratch("qkv", width)
+        qkv, wider = self._with_zeros("wide qkv", made, heads)
         norms = (self._state, self._state)
         if op.q_norm and op.k_norm:
             norms = (self._vectors.norm(op.q_norm), self._vectors.norm(op.k_norm))
         pipeline = self._builder.pipeline(
-            "rope_append", {}, **self._sizes, WORKGROUP=64, HEAD_NORM=op.q_norm is not None,
+            "rope_append", {}, **self._sizes, HEAD_SIZE=self._config.head_dim, WORKGROUP=64,
+            HEAD_NORM=op.q_norm is not None,
             EPS=op.q_norm.eps if op.q_norm else 0.0, **_rotation(op.rope),
         )  # fmt: skip
         layer = op.attention.layer
@@ -182,8 +215,11 @@ class AttentionLowering:
             + (4 if op.q_norm else 0) * (op.q.out.width + op.k.out.width),
         )
         return [
-            *self._linears.side_by_side(linears, qkv, context),
-            Kernel("rope_append", pipeline, self._with_pages(before, layer), per_row(width // 4, 64), cost),
+            *self._linears.side_by_side(linears, made, context),
+            *wider,
+            Kernel(
+                "rope_append", pipeline, self._with_pages(before, layer), per_row(heads * self._room // 4, 64), cost
+            ),
         ]
 
     def _without_heads(self) -> dict[str, Constant]:

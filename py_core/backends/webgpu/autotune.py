@@ -18,7 +18,7 @@ from py_core.backends.sampling_state import state_bytes
 from py_core.backends.webgpu.attention import SHORT
 from py_core.backends.webgpu.host import AdapterInfo, Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
-from py_core.backends.webgpu.layout import BLOCK
+from py_core.backends.webgpu.layout import blocks_of
 from py_core.backends.webgpu.linear_lowering import limbs_name
 from py_core.backends.webgpu.plan import Kernel, Launch
 from py_core.backends.webgpu.profiling import measure_lists
@@ -52,7 +52,7 @@ def candidates(shapes: KernelShapes, adapter: AdapterInfo, columns: int) -> list
 
     Lane groups of several subgroups have a block of x in each invocation: they keep it for many rows.
     """
-    usual, full, blocks = shapes.matvec, shapes.lanes, columns // BLOCK
+    usual, full, blocks = shapes.matvec, shapes.lanes, blocks_of(columns)
     found = [MatvecShape(full, workgroup, rows) for workgroup in (128, 256) for rows in (1, 2, 4)]
     found += [MatvecShape(max(1, full // 2), workgroup, 1) for workgroup in (128, 256)]
     found += [MatvecShape(max(1, full // 4), workgroup, rows) for workgroup, rows in ((128, 1), (128, 4), (64, 2))]

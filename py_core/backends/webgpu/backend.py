@@ -197,6 +197,11 @@ class WebGPUBackend(PipelinedBackend):
         from py_core.backends.webgpu.training import WebGPUTraining  # who only chats does not wait for it
         from py_core.models.backward import training_plan
 
+        if self._config.head_dim % 4:
+            raise BackendError(
+                f"The GPU kernels train models whose attention heads have multiples of 4 values, and this one's have "
+                f"{self._config.head_dim}. Train it on another backend."
+            )
         training = WebGPUTraining(self, training_plan(self._graph, layout))
         self._trainings.add(training)
         try:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from py_core.backends.webgpu.host import Host
-from py_core.backends.webgpu.layout import BLOCK, LAYOUTS
+from py_core.backends.webgpu.layout import BLOCK, LAYOUTS, blocks_of
 from py_core.backends.webgpu.lora import LoraNext, LoraPart, NextOf
 from py_core.backends.webgpu.plan import Grid, folded
 from py_core.backends.webgpu.shaders import Constant, Part, binding_access, compose, compose_pair
@@ -100,7 +100,7 @@ class KernelBuilder:
                 return chosen if chosen in possible else possible[0]
         shape = self.chosen.get(kernel, usual) if rows == "one" else usual
         lanes = shape.lanes
-        while lanes > 1 and lanes > k // 32:
+        while lanes > 1 and lanes > blocks_of(k):
             lanes //= 2
         self.shaped[kernel] = k
         return replace(shape, lanes=lanes)
@@ -112,12 +112,12 @@ class KernelBuilder:
     def _few_shapes(self, k: int) -> list[MatvecShape]:
         """What may be fast for several rows of x. A workgroup that makes them integers itself keeps all of them."""
         adapter, most = self._host.adapter, self.shapes.lanes
-        while most > 1 and most > k // BLOCK:
+        while most > 1 and most > blocks_of(k):
             most //= 2
         found = []
         for columns, lanes, workgroup, rows, subgroups, x_rows in _FEW_SHAPES:
             lanes = min(lanes, most)
-            if subgroups > 1 and subgroups * lanes > k // BLOCK:
+            if subgroups > 1 and subgroups * lanes > blocks_of(k):
                 continue
             shape = MatvecShape(lanes, max(workgroup, lanes * subgroups), rows, 1, subgroups, columns, x_rows)
             staged = x_rows * (k // BLOCK * _STAGED_BLOCK["x_limbs_rows"] + 4) if columns == RowColumns.MADE else 0
@@ -214,7 +214,7 @@ class KernelBuilder:
                 room = memory // (tile * _STAGED_BLOCK[columns])
                 chunk = chunk_blocks(matrix.columns, shape.lane_group, rows, room)
             # Columns that are copied chunk by chunk would have to be copied again for each row tile.
-            row_tiles = shape.row_tiles if chunk == matrix.columns // 32 else 1
+            row_tiles = shape.row_tiles if chunk == blocks_of(matrix.columns) else 1
         snippets = {**self.reader(matrix.format), "reduce": reduce, "columns": columns}
         if columns == "x_limbs_read":
             snippets["x_binding"] = "x_binding_limbs"
@@ -236,4 +236,4 @@ def chunk_blocks(k: int, lane_group: int, rows: int, room: int) -> int:
     A lane loads its part of these columns for `rows` rows of W at once: as many blocks as its registers hold.
     """
     chunk = lane_group * max(1, _BLOCKS_AHEAD // rows)
-    return max(1, min(k // 32, chunk, room // lane_group * lane_group or room))
+    return max(1, min(blocks_of(k), chunk, room // lane_group * lane_group or room))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from py_core.backends.base import BackendError
-from py_core.backends.page_table import PAGE, PageTable, layer_groups, pages_of, tier_of
+from py_core.backends.page_table import PAGE, PageTable, layer_groups, pages_of, tier_of, with_room
 from py_core.backends.tiers import Tier
 from py_core.backends.webgpu.demoted_pages import DemotedPages
 from py_core.backends.webgpu.host import PAGES, Binding, Host
@@ -43,6 +43,7 @@ class KVPages:
         settings: Settings = DEFAULTS,
     ) -> None:  # fmt: skip
         self._host = host
+        config = with_room(config)
         self.page_bytes = 2 * config.num_key_value_heads * PAGE * config.head_dim * 4
         self._between = host.create_buffer(self.page_bytes, "a page that is copied")
         groups = layer_groups(graph, config.context_length)

@@ -31,6 +31,11 @@ LIMBS_BYTES = 80
 """Of a block of x in integers: limbs.wgsl."""
 
 
+def blocks_of(columns: int) -> int:
+    """Blocks of a row. Zeros fill up the last one; only rows of floats may end within a block."""
+    return -(-columns // BLOCK)
+
+
 @dataclass(frozen=True)
 class Layout:
     """A format's numbers a block of 32 values. `repack` names the snippet that writes it; "" where a file has it so."""

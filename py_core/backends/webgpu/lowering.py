@@ -18,6 +18,7 @@ from py_core.backends.webgpu.head_lowering import HeadLowering
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.kv_pages import KVPages
+from py_core.backends.webgpu.layout import blocks_of
 from py_core.backends.webgpu.linear_lowering import Epilogue, LinearLowering
 from py_core.backends.webgpu.lora import LoraSets
 from py_core.backends.webgpu.plan import Kernel, Plan, fixed, per_row
@@ -223,7 +224,7 @@ class PlanLowering:
             )  # fmt: skip
             bindings = (self._state, part.quants, part.scales, out)
             cost = Cost(row_bytes=k // matrix.format.block_size * matrix.format.block_bytes + 4 * k)
-            found.append(Kernel("embedding", pipeline, fixed(bindings), per_row(k // 8, 64), cost))
+            found.append(Kernel("embedding", pipeline, fixed(bindings), per_row(4 * blocks_of(k), 64), cost))
         return found
 
     def _rms_norm(self, op: ops.RMSNorm, context: PassContext) -> list[Kernel]:

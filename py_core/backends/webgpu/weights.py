@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from py_core.backends.base import BackendError, Progress
 from py_core.backends.webgpu.host import UPLOAD_PIECE, WEIGHTS, Binding, Host, Segment
-from py_core.backends.webgpu.layout import BLOCK, LAYOUTS
+from py_core.backends.webgpu.layout import BLOCK, LAYOUTS, blocks_of
 from py_core.backends.webgpu.repack import Piece, Repacking
 from py_core.formats.gguf import TensorInfo
 from py_core.formats.quantization import BlockFormat
@@ -52,9 +52,7 @@ class WeightArena:
     def __init__(self, host: Host, tensors: Mapping[str, TensorInfo], piece: int = UPLOAD_PIECE) -> None:
         self._host, self._tensors, self._piece = host, tensors, piece
         self._buffer, self._used, self._size = 0, 0, 0
-        self._left = sum(
-            _aligned(size) for info in tensors.values() for size in _sizes(info.format, math.prod(info.shape))
-        )
+        self._left = sum(_aligned(size) for info in tensors.values() for size in _sizes(info.format, _padded(info)))
         self._placed: dict[tuple[str, ...], WeightMatrix] = {}
         self._segments: list[Segment] = []
         self._pieces: list[Piece] = []
@@ -115,21 +113,26 @@ class WeightArena:
 
     def _place(self, infos: list[TensorInfo], whole: bool) -> WeightMatrix:
         form, columns = infos[0].format, infos[0].shape[-1]
-        if columns % BLOCK:
-            raise BackendError(f"{infos[0].name} is {columns} wide; the GPU kernels read multiples of {BLOCK} only.")
+        if columns % 4:
+            raise BackendError(f"{infos[0].name} is {columns} wide; the GPU kernels read multiples of 4 only.")
         rows = sum(math.prod(info.shape) for info in infos) // columns
+        padded = blocks_of(columns) * BLOCK
         limit = self._host.adapter.max_binding_size
-        step = min(rows, limit // _sizes(form, columns)[0])
+        step = min(rows, limit // _sizes(form, padded)[0])
         if step < rows and (whole or len(infos) > 1 or step == 0):
             raise self._too_large(infos[0].name)
-        parts = [self._part(form, columns, first, min(step, rows - first)) for first in range(0, rows, step)]
+        parts = [self._part(form, padded, first, min(step, rows - first)) for first in range(0, rows, step)]
         done = 0
         for info in infos:  # several only where there is one part
-            values = math.prod(info.shape)
+            height = math.prod(info.shape) // columns
             for part in parts:
-                start = info.offset + _file_bytes(form, part.first_row * columns)
-                self._fill(form, start, part, done, min(values, part.rows * columns))
-            done += values
+                start, count = info.offset + _file_bytes(form, part.first_row * columns), min(height, part.rows)
+                if padded == columns:
+                    self._fill(form, start, part, done * columns, count * columns)
+                    continue
+                for row in range(count):  # what lies between them stays zero
+                    self._fill(form, start + _file_bytes(form, row * columns), part, (done + row) * padded, columns)
+            done += height
         return WeightMatrix(form, rows, columns, tuple(parts))
 
     def _too_large(self, name: str) -> BackendError:
@@ -177,6 +180,12 @@ def _sizes(form: BlockFormat, values: int) -> tuple[int, int]:
     """Bytes of the quants and of the scales of so many values, whole words."""
     layout = LAYOUTS[form.name]
     return -(-values * layout.quant_words // BLOCK) * 4, layout.sections(values // BLOCK)[2] * 4
+
+
+def _padded(info: TensorInfo) -> int:
+    """A tensor's values, and the zeros that fill up its rows."""
+    columns = info.shape[-1]
+    return math.prod(info.shape) // columns * blocks_of(columns) * BLOCK
 
 
 def _file_bytes(form: BlockFormat, values: int) -> int:

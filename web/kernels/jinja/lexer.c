@@ -149,6 +149,7 @@ static void lex_string(char quote) {
 
 static void lex_number(void) {
   const u32 begin = at;
+  const int is_item = begin && source.bytes[begin - 1] == '.';  // of x.0.1, which is no fraction
   u32 base = 10;
   if (source.bytes[at] == '0' && at + 1 < source.length) {
     const char letter = source.bytes[at + 1] | 32;
@@ -167,12 +168,12 @@ static void lex_number(void) {
       too_large();
   }
   const char after = at + 1 < source.length ? source.bytes[at + 1] : 0;
-  if (base == 10 && at < source.length && source.bytes[at] == '.' && is_number_char((u8)after)) {
+  if (!is_item && base == 10 && at < source.length && source.bytes[at] == '.' && is_number_char((u8)after)) {
     whole = 0;
     put_char(&digits, '.');
     for (at++; at < source.length && is_number_char((u8)source.bytes[at]); at++) put_char(&digits, source.bytes[at]);
   }
-  if (base == 10 && at + 1 < source.length && (source.bytes[at] | 32) == 'e') {
+  if (!is_item && base == 10 && at + 1 < source.length && (source.bytes[at] | 32) == 'e') {
     u32 exponent = at + 1;
     if (source.bytes[exponent] == '+' || source.bytes[exponent] == '-') exponent++;
     if (exponent < source.length && is_number_char((u8)source.bytes[exponent])) {
