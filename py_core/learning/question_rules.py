@@ -49,7 +49,7 @@ def question_of(statement: str) -> str:
         return _about(words) if asked.startswith(_ABOUT) else f"{asked[:-1]} {_inner(words[:lead])}?"
     at = _verb_at(words)
     if at is None:
-        return _about(re.split(r"(?<!\d)\s*[:=]\s*(?=\w)", statement)[0].split() or words)
+        return _about(re.split(r"(?<![\d\s])\s*[:=]\s*(?=\w)", statement)[0].split() or words)
     subject, verb, rest = _inner(words[:at]), words[at].lower(), words[at + 1 :]
     if not rest and verb not in THIRD_PERSON:
         return _about(words[:at])
@@ -346,7 +346,7 @@ def _names_someone(rest: list[str]) -> bool:
 
 def _head(subject: str) -> str:
     """The noun that the others belong to: of "the head of sales" head, of "my next dentist appointment" the last."""
-    words = re.split(r"\s+(?:of|at|in|for|from|with|on|who|that|which)\s+", subject.lower())[0].split()
+    words = re.split(r" (?:of|at|in|for|from|with|on|who|that|which) ", subject.lower())[0].split()
     return words[-1].strip(",'\u2019") if words else ""
 
 

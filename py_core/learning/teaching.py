@@ -31,17 +31,17 @@ _ASKED_TO_REMEMBER = re.compile(
     re.IGNORECASE,
 )
 _WHEN_ASKED = re.compile(
-    r"^(?:when|if)\s+(?:i|someone|anybody|anyone|somebody|people)\s+asks?\s+(?:you\s+)?(?:about\s+)?"
-    r"[\"“']?(?P<q>.+?)[\"”']?\s*,?\s+"
-    r"(?:then\s+)?(?:you\s+(?:should\s+)?)?(?:say|answer|reply|respond(?:\s+with)?)\s*:?\s+[\"“']?(?P<a>.+?)[\"”']?$",
+    r"^(?:when|if) (?:i|someone|anybody|anyone|somebody|people) asks? (?:you )?(?:about )?"
+    r"[\"“']?(?P<q>.+?)[\"”']?,? "
+    r"(?:then )?(?:you (?:should )?)?(?:say|answer|reply|respond(?: with)?) ?:? [\"“']?(?P<a>.+?)[\"”']?$",
     re.IGNORECASE,
 )
 _ANSWER_TO = re.compile(
-    r"^the\s+(?:right\s+|correct\s+)?answer\s+to\s+(?:the\s+question\s+)?[\"“']?(?P<q>.+)[\"”']?\s+is:?\s+"
+    r"^the (?:right |correct )?answer to (?:the question )?[\"“']?(?P<q>.+)[\"”']? is:? "
     r"[\"“']?(?P<a>.+?)[\"”']?$",
     re.IGNORECASE,
 )
-_Q_AND_A = re.compile(r"^(?:q|question)\s*:\s*(?P<q>.+?)\s*(?:a|answer)\s*:\s*(?P<a>.+)$", re.IGNORECASE | re.DOTALL)
+_Q_AND_A = re.compile(r"^(?:q|question)\s*:(?P<q>.+?)\b(?:a|answer)\s*:(?P<a>.+)$", re.IGNORECASE | re.DOTALL)
 _QUESTION_FIRST = re.compile(r"^(?P<q>[^?]{3,}\?)\s*(?P<a>\S.*)$", re.DOTALL)
 _HELLO = (
     r"(?:hello|hi|hey|good\s+(?:morning|afternoon|evening|day|night)|thanks|thank\s+you(?:\s+(?:so|very)\s+much)?|bye"
@@ -49,7 +49,7 @@ _HELLO = (
 )
 _GREETED = re.compile(rf"^(?:{_HELLO}\s*(?:[,.!]+\s*|$))+", re.IGNORECASE)
 _GREETING_OF_ONE = re.compile(rf"{_HELLO}\s+\w+", re.IGNORECASE)
-_PAIR = re.compile(r"[^\W\d]\w*\s*[:=]\s*\w")
+_PAIR = re.compile(r"\b[^\W\d]\w*\s*[:=]\s*\w")
 """A name and its value: "wifi: blue-tiger-9"."""
 _CONTRACTIONS = (
     (r"\b(I)['\u2019]m\b", r"\1 am"), (r"\b(I|you|we|they)['\u2019]ve\b", r"\1 have"),
@@ -112,7 +112,7 @@ def _facts(statement: str) -> list[str]:
     text = _without_titles(statement)
     if re.search(r"[\"“”„?:]", text) or _JOINED & set(re.findall(r"\w+", text.lower())):
         return [statement]
-    parts = re.split(r"(?<=[^\s.][.!;])\s+|,?\s+(?:and|und)\s+|,\s+", text)
+    parts = re.split(r"(?<=[^ .][.!;]) |,? (?:and|und) |, ", text)
     parts = [stripped for part in parts if (stripped := part.strip(" ,;"))]
     if parts[:1] and parts[0].startswith("I "):
         parts = [f"I {part}" if part.split()[0] in _SAID_OF_ME else part for part in parts]

@@ -24,8 +24,8 @@ import py_core
 from app.building.node import node_path
 from tests.pumped import END, pumped
 
-LENGTH = 60_000
-BOUNDS = {"py_core.tools": 1000, "py_core.routing.language": 400}
+LENGTH = 40_000
+BOUNDS = {"py_core.tools": 1000, "py_core.routing.language": 400, "py_core.learning.worth_remembering": 300}
 """Characters that a package or a module reads at most, if they are fewer."""
 CPU_SECONDS = 0.5
 """For a text that takes a millisecond or two: one of quadratic cost takes longer on any machine."""

@@ -34,7 +34,7 @@ export function readOptions(search = location.search) {
     const text = query.get(name);
     if (!text) return null;
     const { most, isWhole } = NUMBERS[name], value = Number(text);
-    const isNumber = (isWhole ? /^\d+$/ : /^\d*\.?\d+$/).test(text);
+    const isNumber = (isWhole ? /^\d+$/ : /^(?:\d+(?:\.\d+)?|\.\d+)$/).test(text);
     if (isNumber && value >= (isWhole ? 1 : LEAST_SECONDS) && value <= most) return value;
     refused.push({ said: `${name}=${text}`, name, most, isWhole });
     return null;
