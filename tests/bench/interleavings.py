@@ -22,6 +22,7 @@ import traceback
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 from rich.console import Console
@@ -29,6 +30,7 @@ from rich.table import Table
 
 from app.build_outputs import kernel_path
 from py_core.backends import page_table
+from py_core.backends.page_table import PAGE
 from tests.architectures.variants import VARIANTS
 from tests.backends.test_interleavings import CONTEXT, NAMES, Step, play
 from tests.backends.test_tiers import POLICY
@@ -53,7 +55,7 @@ def played(kind: str, seed: int, folder: Path, kernel: Path) -> tuple[Counter[st
     names = [*NAMES, "uses an adapter"]
     steps = [Step(draw.choice(names), draw.randint(0, 11), draw.randint(1, 200)) for _ in range(draw.randint(20, 60))]
     seen = Counter({"plays": 1, "steps": len(steps), f"plays ({name})": 1})
-    page_table.FIRST_PAGES = 2
+    page_table.FIRST_PAGES, page_table.SLACK = 2, PAGE  # windows of 16 tokens then keep less than the context
     try:
         asyncio.run(play(kind, path, kernel, steps, seen, name == "plain", POLICY if name == "tiers" else None))
     except Exception:
@@ -92,7 +94,7 @@ def main() -> None:
             wrong = [problem] if problem else []
         else:
             end = time.time() + given.seconds
-            with ProcessPoolExecutor(given.processes) as pool:
+            with ProcessPoolExecutor(given.processes, get_context("spawn")) as pool:
                 runs = [
                     pool.submit(played_until, given.kind, end, given.seed + at, given.processes, folder, kernel)
                     for at in range(given.processes)

@@ -44,6 +44,7 @@ OPTIONS = {
     "idle_learning": "--rounds 1",
     "instant": "--facts 1",
     "instant_page": "--facts 1",
+    "interleavings": "--seconds 3",
     "kv_tiers": "--at 64 --scored 8 --steps 1 --rounds 1",
     "learning_open": "--rounds 1 --tokens 2",
     "llama_cpp_logits": "",
