@@ -62,8 +62,8 @@ class PageTransfer(MemoryBudget):
         return None
 
     async def import_pages(self, sequence: TokenSequence, tokens: Sequence[int], pages: Sequence[bytes]) -> bool:
-        table, first = self._shared_table, len(tokens) - PAGE * len(pages)
-        if table is None or not sequence.shares or not pages or len(tokens) % PAGE:
+        first = len(tokens) - PAGE * len(pages)
+        if self._shared_table is None or not sequence.shares or not pages or len(tokens) % PAGE:
             return False
         if sequence.tokens[: len(tokens)] != list(tokens[: sequence.length]):
             return False
@@ -76,7 +76,7 @@ class PageTransfer(MemoryBudget):
             self._rewind(sequence, first)
             self._release(sequence.slot, first)
             await self._reserve(sequence.slot, first, len(tokens))
-            places = table.held(sequence.slot)[first // PAGE :]
+            places = self._shared_table.held(sequence.slot)[first // PAGE :]  # another table than before a loss
             for page, data in zip(places, pages, strict=True):
                 await self._write_page(page, data)
         except self.RESTARTS as error:

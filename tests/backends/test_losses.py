@@ -169,6 +169,17 @@ async def test_while_pages_leave(losing: Losing) -> None:
     await losing.everywhere(act, prepare)
 
 
+@pytest.mark.every_backend
+async def test_pages_come_back_right_after_a_loss_that_nobody_made_up_for_yet(losing: Losing) -> None:
+    text, shelf = prompt(3 * PAGE + 9, seed=1), Shelf()
+    await losing.engine.pages.keep(await losing.read(text), shelf)
+    await losing.end()
+    sequence = await losing.read(prompt(PAGE + 9, seed=2))
+    losing.host.lose(1)
+    assert not await losing.engine.pages.keep(sequence, Shelf())
+    await losing.says(await losing.read(text, shelf), 4)
+
+
 async def test_while_who_waits_gives_his_pages_up_and_reads_them_again(losing: Losing) -> None:
     await with_little_memory(losing.pair)
     texts = [prompt(200 + 20 * at, seed=at) for at in range(3)]

@@ -57,7 +57,8 @@ def played(kind: str, seed: int, folder: Path, kernel: Path) -> tuple[Counter[st
     seen = Counter({"plays": 1, "steps": len(steps), f"plays ({name})": 1})
     page_table.FIRST_PAGES, page_table.SLACK = 2, PAGE  # windows of 16 tokens then keep less than the context
     try:
-        asyncio.run(play(kind, path, kernel, steps, seen, name == "plain", POLICY if name == "tiers" else None))
+        tiers = POLICY if name == "tiers" else None
+        asyncio.run(play(kind, path, kernel, steps, seen, adapters=2, counts_pages=name == "plain", tiers=tiers))
     except Exception:
         return seen, f"{kind}, {name}, seed {seed}: {traceback.format_exc(limit=-3)}"
     return seen, ""

@@ -22,7 +22,7 @@ globalThis.localStorage = {
 };
 globalThis.location = new URL('http://localhost/%s');
 globalThis.history = { replaceState: (state, title, url) => { globalThis.location = new URL(url); } };
-const { RunSettings } = await import('./run_settings.mjs');
+const { RunSettings } = await import('./settings/run_settings.js');
 let loads = 0;
 const number = (name) => Number(location.searchParams.get(name)) || null;
 const run = new RunSettings({
@@ -40,7 +40,10 @@ USUAL = {"backend": "auto", "precision": "precise", "context": None, "memory": N
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    shutil.copy(ROOT / "web" / "settings" / "run_settings.js", tmp_path / "run_settings.mjs")
+    for name in ("settings/run_settings.js", "common/web_storage.js"):
+        (tmp_path / name).parent.mkdir()
+        shutil.copy(ROOT / "web" / name, tmp_path / name)
+    (tmp_path / "package.json").write_text('{"type": "module"}', "utf-8")
     return tmp_path
 
 

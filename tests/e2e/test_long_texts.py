@@ -12,7 +12,7 @@ SHOW = """async ([text, piece]) => {
   const { AnswerView } = await import('./chat/answer_view.js');
   const parent = document.createElement('div');
   let draws = 0;
-  const view = new AnswerView(parent, { onDraw: () => (draws += 1) });
+  const view = new AnswerView(parent, { onDraw: () => (draws += 0.5) }); // before and after each
   for (let at = 0; at < text.length; at += piece) {
     view.append(text.slice(at, at + piece));
     if (piece < text.length) await new Promise(requestAnimationFrame);

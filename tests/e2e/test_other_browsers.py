@@ -14,7 +14,7 @@ from app.building.system import can_install, find_firefox, find_webkit
 QUERY = "?backend=wasm&workers=2&max_tokens=8"
 READY = """() => {
   const { state } = document.documentElement.dataset;
-  const problem = document.querySelector('.banner-message').textContent;
+  const problem = document.querySelector('#banner:not([hidden]) .banner-message')?.textContent ?? '';
   return ['ready', 'failed'].includes(state) && `${state} ${problem}`.trim();
 }"""
 ANSWERED = """() => document.documentElement.dataset.state === 'ready'

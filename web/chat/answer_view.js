@@ -38,7 +38,7 @@ export class AnswerView {
 
   /**
    * @param {HTMLElement} parent
-   * @param {{onDraw?: () => void, onSettled?: (text: string) => void}} [callbacks] after each drawing; with the plain
+   * @param {{onDraw?: () => void, onSettled?: (text: string) => void}} [callbacks] before and after each drawing; with the plain
    *   text of blocks that will not change any more
    */
   constructor(parent, { onDraw, onSettled } = {}) {
