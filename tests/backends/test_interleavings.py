@@ -38,7 +38,7 @@ SLOTS = 5
 NOISE = 1e-3
 """Of the largest logit: so far the kernels are from numpy, whose tokens are compared with theirs at any temperature.
 Two of 100,000 answers were farther than half of it."""
-TIERS_NOISE = 0.2
+TIERS_NOISE = 0.5
 """What is in a tier depends on what was read when, too."""
 HEAD = len(packed("", b""))
 """Bytes of a kept page before what it holds."""

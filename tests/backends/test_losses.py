@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from py_core.backends import page_table
-from py_core.backends.base import TokenSequence
+from py_core.backends.base import BackendError, TokenSequence
 from py_core.backends.page_table import PAGE
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.step_times import StepTimes
@@ -178,6 +178,26 @@ async def test_pages_come_back_right_after_a_loss_that_nobody_made_up_for_yet(lo
     losing.host.lose(1)
     assert not await losing.engine.pages.keep(sequence, Shelf())
     await losing.says(await losing.read(text, shelf), 4)
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize("losing", ["device"], indirect=True)
+async def test_who_is_told_to_stop_while_the_device_is_made_anew_has_no_pages_there(
+    losing: Losing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = prompt(2 * PAGE + 9, seed=1)
+    sequence, load = await losing.read(text), losing.backend.load
+
+    async def told_to_stop(progress: None) -> None:
+        await load(progress)
+        losing.engine.truncate(sequence, PAGE + 9)
+
+    monkeypatch.setattr(losing.backend, "load", told_to_stop)
+    losing.host.lose(1)
+    with pytest.raises(BackendError, match="changed"):
+        await losing.engine.prefill(sequence, [*text, 1], Timings())
+    monkeypatch.setattr(losing.backend, "load", load)
+    await losing.says(sequence, 4)
 
 
 async def test_while_who_waits_gives_his_pages_up_and_reads_them_again(losing: Losing) -> None:

@@ -181,9 +181,9 @@ class WebGPUBackend(PipelinedBackend):
         self.max_rows = self._shapes.max_rows
         await self._source.rewind()
         self._forget_prefixes()
-        await self.load(None)
         for sequence in self._sequences.values():
-            sequence.stored = 0
+            sequence.stored = 0  # before others wait: whoever is told to stop meanwhile looks for its pages
+        await self.load(None)
 
     def _on_adapter(self) -> Capabilities:
         """Choose what depends on the adapter."""
