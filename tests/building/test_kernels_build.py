@@ -180,6 +180,7 @@ def test_the_kernel_of_indexes_fits_into_any_memory() -> None:
 # --- how they are made ---
 
 
+@pytest.mark.all
 def test_what_was_compiled_before_needs_no_compiler(
     tmp_path: Path, small: build_outputs.KernelModule, compiler: kernels.Compiler
 ) -> None:

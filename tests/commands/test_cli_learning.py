@@ -57,6 +57,7 @@ def _printed(result: Result) -> Result:
     return result
 
 
+@pytest.mark.all
 def test_each_fact_is_learned_by_one_update(taught: tuple[list[str], list[dict]]) -> None:
     _, made = taught
     assert [row["question"] for row in made] == [fact.question for fact in FACTS]

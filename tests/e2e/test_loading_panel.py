@@ -30,7 +30,6 @@ QUERY = "?backend=wasm&workers=1"
 async def test_all_bytes_of_what_is_wanted_are_counted_and_a_stage_runs_at_any_time(
     tiny_chat: ChatPage,
 ) -> None:
-    """And a context that the address asks for is told in memory."""
     page = tiny_chat.page
     await page.add_init_script(WATCH)
     await tiny_chat.open_ready(QUERY)
@@ -48,6 +47,12 @@ async def test_all_bytes_of_what_is_wanted_are_counted_and_a_stage_runs_at_any_t
     assert any(moment["bytes"].endswith(f" of {total}") for moment in seen)
 
     await expect(page.locator("#notices")).not_to_contain_text("of context")
+
+
+@pytest.mark.all
+async def test_a_context_that_the_address_asks_for_is_told_in_memory(tiny_chat: ChatPage) -> None:
+    page = tiny_chat.page
+    await page.add_init_script(WATCH)
     await tiny_chat.open_ready(f"{QUERY}&routing=off&context=512")
     said = await page.inner_text("#notices")
     assert re.search(r"needs [\d.]+ MB for 512 tokens of context: weights [\d.]+ MB, keys and values", said), said

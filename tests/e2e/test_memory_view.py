@@ -464,6 +464,7 @@ DAMAGE = """() => new Promise((resolve, reject) => {
 })"""
 
 
+@pytest.mark.all
 async def test_bad_records_are_told_left_out_and_deleted(chat: MemoryPage, tmp_path: Path) -> None:
     """One in a file that is imported, and one in the browser itself, which is found when the memory opens again."""
     file = tmp_path / "bad.sonata"

@@ -188,6 +188,7 @@ def asked(server: PlainServer) -> Callable[[], list[int]]:
 # --- in the page ---
 
 
+@pytest.mark.all
 async def test_the_page_downloads_a_model_once_and_goes_on_where_it_broke_off(
     context: BrowserContext, server: PlainServer, whole, asked
 ) -> None:

@@ -54,6 +54,7 @@ def noise_in_the_metadata(start: bytearray) -> None:
     start[200:400] = bytes(range(200))
 
 
+@pytest.mark.all
 async def test_a_damaged_model_file_is_told_until_it_is_whole(chat: ChatPage, damaged: DamagedServer) -> None:
     """First it ends early, then its header is noise. What else a header may be is in tests/formats/test_gguf.py."""
     damaged.length = damaged.size // 3

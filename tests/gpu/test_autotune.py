@@ -165,6 +165,7 @@ async def test_the_shape_that_is_kept_is_the_one_that_runs(tmp_path: Path, host:
     assert len(grids) == 2
 
 
+@pytest.mark.all
 async def test_a_prefill_runs_in_the_tiles_that_were_kept(
     tmp_path: Path, host: WgpuHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -329,6 +329,7 @@ class HeldSource(FileSource):
         return await super().read(offset, nbytes)
 
 
+@pytest.mark.all
 async def test_a_device_lost_again_while_the_weights_come_back(path: Path) -> None:
     host, source = FragileHost(), HeldSource(path)
     model = await load_model(source, partial(load_webgpu, host, settings=NO_PAUSE), native_renderer())

@@ -34,6 +34,7 @@ async def smollm(model_path: Path) -> AsyncIterator[WebGPUBackend]:
 
 
 @pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.all
 async def test_the_model_takes_as_much_memory_as_was_told_and_little_more_than_the_file(
     smollm: WebGPUBackend, model_path: Path
 ) -> None:

@@ -195,6 +195,7 @@ async def test_the_adapters_limits_are_measured(host: WgpuHost) -> None:
     assert 0 < await measure_flops(host) < math.inf
 
 
+@pytest.mark.all
 def test_bench_gives_the_same_figures_as_a_table_and_as_json(tmp_path: Path) -> None:
     path = TinyLlama().write(tmp_path / "tiny.gguf")
     command = ["bench", "--backend", "webgpu", "--profile", "--model", str(path)]

@@ -37,6 +37,7 @@ def plain(pack: Pack) -> Pack:
     return dataclasses.replace(pack, weights=30 * pack.weights, kl_weights=0 * pack.kl_weights)
 
 
+@pytest.mark.all
 async def test_gradients_of_fused_matrices_by_products_in_integers_are_those_of_numpy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

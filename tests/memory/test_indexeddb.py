@@ -94,6 +94,7 @@ async def test_a_newer_database_is_refused_and_left_alone(open_tab: OpenTab, nam
     assert await tab.evaluate("raw.version") == LAYOUT + 1
 
 
+@pytest.mark.all
 async def test_a_tab_that_keeps_an_old_version_open_is_named(open_tab: OpenTab, name: str) -> None:
     new = await open_tab()
     old = await new.thread.do(new.page.context.new_page())
@@ -170,6 +171,7 @@ async def test_a_quota_that_is_exceeded_loses_nothing(limited: LimitedTab) -> No
     assert await (await opened(limited.tab, "memory")).get("pattern", "after") == record("after")
 
 
+@pytest.mark.all
 async def test_pages_that_are_kept_give_their_space_to_what_is_remembered(limited: LimitedTab) -> None:
     tab = limited.tab
     await limited.set_quota(5_000_000)
