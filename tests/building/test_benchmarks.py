@@ -49,7 +49,7 @@ OPTIONS = {
     "learning_open": "--rounds 1 --tokens 2",
     "llama_cpp_logits": "",
     "long_chat": "--messages 10",
-    "many_chats": "--conversations 24 --turns 2 --browser --rounds 1",
+    "many_chats": "--conversations 24 --turns 50 --browser --rounds 1",
     "markdown": "--characters 500 --messages 4 --only prose",
     "matvec": "--sizes 64x256 --formats Q4_K",
     "memory": "--records 400 --conversations 2",

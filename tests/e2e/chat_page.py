@@ -132,6 +132,11 @@ class ChatPage:
     async def open_part(self, name: str) -> Locator:
         return await open_part(self.page, name)
 
+    async def show_for_developers(self) -> None:
+        """In the part "Learning" of a panel; a test before may have opened it."""
+        if not await self.page.locator("details.developers[open]").count():
+            await self.page.get_by_text("For developers", exact=True).press("Enter")
+
     async def close_panel(self) -> None:
         if await self.side.is_visible():
             await self.side.locator(".panel-close").click()

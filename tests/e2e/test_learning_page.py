@@ -285,7 +285,7 @@ async def test_loops_are_switched_off_paused_and_run_and_their_plots_have_tables
     await history.locator("summary").press("Enter")
     await expect(history.get_by_role("listitem").first).to_contain_text(f"You taught: {BAKERY}")
     await expect(history.get_by_role("img")).to_have_attribute("aria-label", re.compile("At once: [1-9]"))
-    await chat.panel.get_by_text("For developers").press("Enter")
+    await chat.show_for_developers()
     await expect(chat.panel.get_by_role("region", name="Adapters")).to_contain_text("There is none yet.")
     pauses = chat.panel.get_by_role("region", name="In pauses")
     await pauses.get_by_role("button", name="Pause").press("Enter")

@@ -504,7 +504,7 @@ async def test_bad_records_are_told_left_out_and_deleted(chat: MemoryPage, tmp_p
 async def test_policies_and_models_are_listed_and_changed(chat: MemoryPage, tiny_files: SmallSite) -> None:
     await chat.memory("editPolicy", "tests.share", 0.5)
     await chat.show("Learning")
-    await chat.panel.get_by_text("For developers").press("Enter")
+    await chat.show_for_developers()
     row = chat.row("tests.share")
     await row.get_by_role("button", name="Edit").click()
     await row.get_by_label("tests.share").fill("0.75")
