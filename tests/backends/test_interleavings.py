@@ -35,11 +35,8 @@ from tests.tiny_llama import TinyLlama
 CONTEXT = 4 * PAGE
 SLOTS = 5
 """More than there are rows at work at a time, as always (32 and 8)."""
-NOISE = 1e-3
-"""Of the largest logit: so far the kernels are from numpy, whose tokens are compared with theirs at any temperature.
-Two of 100,000 answers were farther than half of it."""
-TIERS_NOISE = 0.5
-"""What is in a tier depends on what was read when, too."""
+NOISE = 5e-4
+"""Of the largest logit: so far the kernels are from numpy, whose tokens are compared with theirs at any temperature."""
 HEAD = len(packed("", b""))
 """Bytes of a kept page before what it holds."""
 MOST = 8
@@ -232,7 +229,7 @@ class Conversations:
         await self.numpy.prefill(reference, self.texts[sequence.number])
         expected, got = await self.numpy.logits(reference), await self.engine.logits(sequence)
         self.numpy.free(reference)
-        assert np.abs(got - expected).max() <= 3 * self.noise * np.abs(expected).max()
+        assert np.abs(got - expected).max() <= 4 * self.noise * np.abs(expected).max()
 
     async def end(self) -> None:
         for sequence in self.sequences.values():
@@ -296,12 +293,13 @@ async def play(
     adapters: int = 0,
     counts_pages: bool = True,
     tiers: TierPolicy | None = None,
+    noise: float = NOISE,
 ) -> None:
     """With memory for two whole conversations, as long as the budget is not another. kernel: of WASM. counts_pages: see
     `assert_each_page_has_its_owners`."""
     host = DeviceGoes() if kind == "webgpu" else WorkersDie(kernel)
     pair = await open_pair(path, host, tiers=tiers)
-    conversations = Conversations(pair, host, seen, TIERS_NOISE if tiers else NOISE, counts_pages)
+    conversations = Conversations(pair, host, seen, noise, counts_pages)
     for seed in range(adapters):
         for one in (conversations.engine, pair.numpy):
             await one.add_adapter(drawn(pair.numpy._graph, seed))
