@@ -91,7 +91,7 @@ async def test_vectors_and_meanings_are_the_native_ones(page: Page) -> None:
     vectors = np.frombuffer(bytes(content), np.float32).reshape(shape)
     expected = await native.embed(TEXTS)
     # a number that falls just beside the edge between two bytes moves all that follows
-    assert (vectors * expected).sum(1).min() > 0.998
+    assert (vectors * expected).sum(1).min() > 0.995
     assert await page.evaluate("ofPython.fingerprint") == native.fingerprint
 
     found = await page.evaluate(MEANINGS, TEXTS)

@@ -335,7 +335,7 @@ async def test_a_dropped_file_is_read_as_it_is_where_there_is_no_room_and_one_th
     session = await chat.page.context.new_cdp_session(chat.page)
     await session.send("Storage.overrideQuotaForOrigin", {"origin": chat.site, "quotaSize": 1_000_000})
     assert await chat.page.evaluate(DROP, [base64.b64encode(other).decode(), "dropped.gguf"])
-    await expect(chat.page.locator(".status-line")).to_contain_text("dropped", timeout=90_000)
+    await expect(chat.page.locator(".status-line")).to_contain_text("Dropped", timeout=90_000)
     await chat.wait_for("ready", 60)
     assert await chat.page.evaluate(TOKENS) != first
     assert await chat.page.inner_text(".question .body") == "Hello there"
