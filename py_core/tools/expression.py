@@ -74,6 +74,11 @@ class Operation:
 Node = Number | Constant | Brackets | Percent | Factorial | Negative | Call | Operation
 
 
+def is_share(node: Node) -> bool:
+    """Whether it is a percentage. What is added to one could be a share of it (5% - 10% is a range, too)."""
+    return isinstance(node, Percent) or (isinstance(node, Brackets | Negative) and is_share(node.inner))
+
+
 def too_long() -> CannotComputeError:
     return CannotComputeError(
         f"The result would be longer than {MOST_DIGITS:,} digits, which is the most that I compute.",
