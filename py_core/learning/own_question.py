@@ -84,7 +84,7 @@ def own_question(message: str) -> str:
     """The part of a message that may ask for something the person taught, as it was written; "" if nothing does."""
     sentences = _sentences(message)
     if len(sentences) > 1:
-        sentences = [one for one in sentences if _asks(one) or not (_says(one) and denies(one))]
+        sentences = [one for one in sentences if _asks(one) or _needs(one) or not (_says(one) and denies(one))]
     introduces = next((at for at, one in enumerate(sentences, 1) if one[-1] == ":"), len(sentences))
     if len(_words(" ".join(sentences[introduces:]))) > SHORT:
         sentences = [*sentences[:introduces], *filter(_asks, sentences[introduces:][-OUTER:])]

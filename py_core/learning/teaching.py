@@ -165,6 +165,11 @@ _DENIES = re.compile(
     r"\b(?:not|no longer|never|cannot|\w+n['\u2019]t|stopped|quit|used to|nicht|nie|kein(?:e[nrms]?)?)\b", re.IGNORECASE
 )
 _INSTEAD = re.compile(r"\b(?:but|instead|rather|sondern|stattdessen)\b", re.IGNORECASE)
+_WHO_AND_HOW = words_of(
+    "i me my he him his she her it its they them their can could may might must should wo will would shall was were "
+    "had ich mich mir mein meine er ihn sie ihr es war waren hatte"
+)
+"""A denial that has one of these says it of somebody else, or of another time, than a lesson without that."""
 _OF_DENIALS = words_of(
     "not no longer never cannot t any more anymore now stopped quit used nicht mehr langer jetzt nie kein keine keinen "
     "keiner keinem heisst dein deine deinen deinem deiner euer eure ihr"
@@ -179,9 +184,13 @@ def denies(answer: str) -> bool:
 
 def takes_back(told: Told, question: str, answer: str) -> bool:
     """Whether what was told takes back what a lesson says: it denies, and everything else that it says, the lesson
-    says, too. "You no longer live in Bonn." takes back "You live in Bonn.", and leaves "You live in Rome."."""
+    says, too. "You no longer live in Bonn." takes back "You live in Bonn.", and leaves "You live in Rome.", and also
+    "You live in Bonn and Rome.", of which it would take too much."""
     if not denies(told.answer) or denies(answer):
         return False
+    if not (is_statement(told.statement) or german.is_statement(told.statement)):  # "do I no longer live in Bonn"
+        return False
+    denied, words = _plain_words(told.answer), _plain_words(answer)
     asked = telling_words(question)
     value = telling_words(answer) - asked
     known = asked | value
@@ -189,9 +198,20 @@ def takes_back(told: Told, question: str, answer: str) -> bool:
     said = {word for word in telling_words(told.answer) - _OF_DENIALS if "'" not in word and "\u2019" not in word}
     return (
         not said.isdisjoint(value)
-        and any(_has_verb(asked, word) for word in telling_words(told.statement))
+        and not (_WHO_AND_HOW & denied) - words
+        and ("did" not in denied or any(word in PAST or word.endswith("ed") for word in words))
+        and not (_LISTED.search(answer) and any(not _has_verb(said, word) for word in value))
+        and (not asked or any(_has_verb(asked, word) for word in telling_words(told.statement)))
         and all(word in known or (word not in names and _has_verb(known, word)) for word in said)
     )
+
+
+_LISTED = re.compile(r",| and | und ")
+
+
+def _plain_words(text: str) -> set[str]:
+    """Of "can't" can, of "wouldn't" would, of "won't" wo."""
+    return set(re.findall(r"can(?=not\b|['\u2019]t\b)|\w+(?=n['\u2019]t\b)|\w+", text.lower()))
 
 
 def _has_verb(known: set[str], word: str) -> bool:

@@ -62,7 +62,8 @@ def _in_digits(text: str, language: str) -> str:
 def _counts(word: str) -> bool:
     """Whether the things are counted by this word, as in "a dozen eggs" and "two hundred screws"."""
     lower = word.lower()
-    return lower in ("dozen", "dutzend") or number_word(lower) is not None or any(lower in each for each in SCALES.values())
+    scales = {"dozen", "dutzend"}.union(*SCALES.values())
+    return lower in scales or number_word(lower) is not None
 
 
 def _same(one: str, other: str) -> bool:

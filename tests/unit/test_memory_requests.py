@@ -101,6 +101,8 @@ I live in Bonn: I no longer live in Bonn / I'm no longer living in Bonn / I don'
 I eat fish: I don't eat fish any more / I never eat fish / I stopped eating fish
 my dentist is Dr. Quill: my dentist is not Dr. Quill / Dr. Quill isn't my dentist now
 I drive a blue Skoda: I don't drive a Skoda any more
+I am vegetarian: I'm not vegetarian any more
+I can swim: I can't swim any more
 Ich wohne in Bonn: Ich wohne nicht mehr in Bonn / In Bonn wohne ich nicht mehr / Ich wohne jetzt nicht mehr in Bonn
 Mein Zahnarzt ist Dr. Quill: Dr. Quill ist nicht mehr mein Zahnarzt / Mein Zahnarzt heißt nicht mehr Dr. Quill
 Ich esse Fisch: Ich esse keinen Fisch mehr / Ich esse nie Fisch
@@ -110,7 +112,11 @@ I live in Bonn: I no longer live in Rome / I live in Bonn / I don't live alone /
 my dentist is Dr. Quill: Dr. Bauer isn't my dentist now / my dentist is not nice
 Who is my dentist? Dr. Quill: my dentist is not Dr. Quill but Dr. Bauer
 I drive a blue Skoda: I no longer drive a blue BMW
-Ich wohne in Bonn: Ich wohne nicht mehr in Rom
+I live in Bonn: do I no longer live in Bonn / She no longer lives in Bonn / you don't live in Bonn
+I live in Bonn: I can't live in Bonn / I would not live in Bonn / I won't live in Bonn / I didn't live in Bonn
+my dentist is Dr. Quill: isn't Dr. Quill my dentist / Her dentist is no longer Dr. Quill / Dr. Quill was not my dentist
+I am allergic to nuts and milk: I'm no longer allergic to nuts
+Ich wohne in Bonn: Ich wohne nicht mehr in Rom / wohne ich nicht mehr in Bonn / Er wohnt nicht mehr in Bonn
 """
 
 

@@ -32,6 +32,7 @@ Who wrote "The Old Man and the Sea" in my book club?
 Hi Sonata,|where do I live
 Tell me:|- where I live|- who my dentist is
 I'm at the office door. I forgot the code.
+Hello! I can't remember who my dentist is
 Ich suche meinen Schlüssel. Kannst du helfen?
 I live in Bonn, right?
 Our wifi = ?
