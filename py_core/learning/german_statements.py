@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 
+from py_core.learning.question_rules import has_no_case
 from py_core.learning.statement_words import words_of
 
 _BEGINNING = re.compile(
@@ -51,6 +52,18 @@ _TIMES = re.compile(
     re.IGNORECASE,
 )
 _ASIDES = words_of("jetzt nun inzwischen derzeit seitdem übrigens leider auch schon noch seit")
+_BEFORE_NOUNS = words_of("gegen mit ohne für von vom zum zur nach aus seit ab bis um durch")
+_REFERS = words_of("er es sie das dies diese dort da dann dabei damit dafür davon auch deshalb")
+"""A clause that begins with one of them needs the one before."""
+_SUBORDINATE = words_of("dass weil wenn ob als wann wo wie was bevor nachdem während obwohl damit falls sobald")
+_TITLES = words_of("frau herr dr. prof. tante onkel")
+_SEPARATED = re.compile(
+    r"(auf|aus|ab|an(?!twort)|ein|vor|mit|nach|zurück|weg|teil|fest|heim|los(?=geh|fahr|lauf)|um(?=zieh|steig|tausch|räum))([^\Waeiouäöü]\w{3,})"
+)
+"""A verb whose prefix comes last in a main clause: aufstehe."""
+_PREFIXES = words_of("auf aus ab an ein vor mit nach zurück weg teil fest heim los um")
+_AUXILIARIES = words_of("bin ist sind war waren wurde wurden wird werden habe hat haben hatte hatten")
+_PARTICIPLE = re.compile(r"(?:auf|aus|ab|an|ein|um|vor|mit|weg)?ge\w+(?:t|en)|\w+iert")
 _ADVERBS = words_of("gern gerne nie immer oft meistens lieber am liebsten nicht")
 _BEING = words_of("ist sind war waren bin heißt heiße heißen")
 _HAS = words_of("hat habe haben")
@@ -60,6 +73,8 @@ _FORMS = {
     "will": "willst",
     "muss": "musst", "darf": "darfst", "soll": "sollst", "weiß": "weißt", "werde": "wirst", "heiße": "heißt",
     "esse": "isst", "fahre": "fährst", "lese": "liest", "sehe": "siehst", "nehme": "nimmst", "spreche": "sprichst",
+    "vertrage": "verträgst", "gebe": "gibst", "helfe": "hilfst", "laufe": "läufst", "halte": "hältst", "lasse": "lässt",
+    "fange": "fängst", "lade": "lädst", "wasche": "wäschst",
     "trage": "trägst", "schlafe": "schläfst", "vergesse": "vergisst", "treffe": "triffst", "sammle": "sammelst",
 }  # fmt: skip
 _WE = {"sind": "seid", "haben": "habt", "waren": "wart", "hatten": "hattet"}
@@ -79,17 +94,32 @@ def asked_to_remember(message: str) -> list[str]:
     statement = message[found.end() :].strip().rstrip(" .!")
     if not found["dass"]:
         return [statement] if found["colon"] or is_statement(statement) else []
-    parts = [_main_clause(part.removeprefix("dass ")) for part in re.split(r",? und ", statement)]
-    return parts if all(map(is_statement, parts)) else [_main_clause(statement)]
+    clauses = [part.removeprefix("dass ") for part in re.split(r",? und ", statement)]
+    parts = [_main_clause(clause) for clause in clauses]
+    if all(map(is_statement, parts)):
+        return parts
+    ends = [clause.split()[-1] for clause in clauses]
+    if (ends[0] in _VERBS or _SEPARATED.fullmatch(ends[0])) and all(end[0].islower() for end in ends):
+        subject = clauses[0].split()[: _subject_end(clauses[0].split())]
+        others = [_main_clause(" ".join([*subject, clause])) for clause in clauses[1:]]
+        if not any(clause.split()[0].lower() in _REFERS for clause in clauses[1:]) and all(map(is_statement, others)):
+            return [parts[0], *others]
+        return [" und ".join([parts[0], *(" ".join(other.split()[len(subject) :]) for other in others)])]
+    return [_main_clause(statement)]
 
 
 def _main_clause(clause: str) -> str:
     """A clause whose verb comes last, with it behind the subject."""
+    clause, comma, behind = clause.partition(", ")
+    if comma and behind.split()[0] not in _SUBORDINATE:
+        clause, behind = f"{clause}, {behind}", ""
     words = clause.split()
     end = _subject_end(words)
     if 0 < end < len(words) - 1 and words[-1][0].islower():
-        words = [*words[:end], words[-1], *words[end:-1]]
-    return " ".join(words)
+        split = _SEPARATED.fullmatch(words[-1])
+        verb, prefix = (split[2], [split[1]]) if split else (words[-1], [])
+        words = [*words[:end], verb, *words[end:-1], *prefix]
+    return " ".join(words) + (f", {behind}" if behind else "")
 
 
 def is_german(statement: str) -> bool:
@@ -107,7 +137,7 @@ def straight(statement: str) -> str:
     if at is None or words[0].lower() in _PRONOUNS or words[at + 1 : at + 2] not in (["ich"], ["wir"]):
         return statement
     first = words[0].lower()
-    lead = [first if first in _PLACES | _ASIDES else words[0], *words[1:at]]
+    lead = [first if first in _PLACES | _ASIDES | _BEFORE_NOUNS else words[0], *words[1:at]]
     return " ".join([words[at + 1].capitalize(), words[at], *lead, *words[at + 2 :]])
 
 
@@ -132,23 +162,25 @@ def question_of(statement: str) -> str:
     subject, verb, rest = _small(words[:at]), words[at], words[at + 1 :]
     end, last = " ".join(rest), rest[-1]
     noun = next((word for word in words[:at] if word[0].isupper() and word.lower() not in _DETERMINERS), words[0])
+    if rest[0] == "seit" and len(rest) > 2:
+        return question_of(" ".join([*words[: at + 1], *rest[2:]]))
     if rest[0] in _ASIDES and len(rest) > 1:
         return question_of(" ".join([*words[: at + 1], *rest[1:]]))
     if "nicht" in rest[:-1]:
         asked = question_of(" ".join(word for word in words if word != "nicht"))
         return asked if verb in _BEING else f"{asked[:-1]} nicht?"
-    if rest[0] in _OWN and words[0][0].isupper() and words[0].lower() not in _DETERMINERS | _PRONOUNS:
+    if rest[0] in _OWN and _may_begin_a_name(words[0]) and words[0].lower() not in _DETERMINERS | _PRONOUNS:
         return f"Wer {verb} {end}?"
     if verb in ("heißt", "heiße", "heißen"):
         return f"Wie {verb} {subject}?"
     if last in ("alt", "groß", "lang", "hoch", "schwer", "breit") and any(c.isdigit() for c in end):
         return f"Wie {last} {verb} {subject}?"
     if _TIMES.match(end):
-        return f"Wann {verb} {subject}{f' {last}' if verb in _HAS else ''}?"
+        return f"Wann {verb} {subject}{f' {last}' if verb in _HAS else _closing(verb, rest)}?"
     if last == "geboren" and rest[0].isdigit():
         return f"Wann {verb} {subject} geboren?"
     if rest[0] in _PLACES and len(rest) > 1:
-        return f"Wo {verb} {subject}{f' {last}' if last.startswith('ge') else ''}?"
+        return f"Wo {verb} {subject}{_closing(verb, rest)}?"
     if (rest[0].isdigit() or rest[0] in _NUMBERS) and len(rest) > 1 and verb in _HAS:
         return f"Wie viele {rest[1]} {verb} {subject}?"
     if verb == "kostet":
@@ -163,12 +195,31 @@ def question_of(statement: str) -> str:
     return f"Was {verb} {subject}{f' {adverbs}' if adverbs else ''}?"
 
 
+def _closing(verb: str, rest: list[str]) -> str:
+    """What belongs to the verb and comes last: "auf" of "stehe um 6 auf", "geboren" of "bin in Ulm geboren"."""
+    last = rest[-1]
+    closes = last in _PREFIXES or (verb in _AUXILIARIES and _PARTICIPLE.fullmatch(last))
+    return f" {last}" if closes and len(rest) > 1 else ""
+
+
 def flipped(statement: str) -> str:
     """A statement as the other one says it: "mein Zahnarzt mag mich" is "dein Zahnarzt mag dich"."""
     words = statement.split()
     at = _verb_at(words)
     if at is not None and words[at - 1].lower() in ("ich", "wir") and at == 1:
-        words[at] = _second_person(words[at]) if words[0].lower() == "ich" else _plural(words[at])
+        person = _second_person if words[0].lower() == "ich" else _plural
+        words = [
+            person(word)
+            if number == at or (words[number - 1] == "und" and not {word, word.removesuffix("n")}.isdisjoint(_VERBS))
+            else word
+            for number, word in enumerate(words)
+        ]
+    for begin, word in enumerate(words[1:], 1):
+        if word == "ich" and words[begin - 1].lower() in _SUBORDINATE:  # "wenn ich krank bin"
+            end = next((number for number in range(begin, len(words)) if words[number][-1] in ",.;"), len(words) - 1)
+            bare = words[end].rstrip(",.;")
+            if bare in _FORMS or bare in _VERBS or bare.endswith("e"):
+                words[end] = _second_person(bare) + words[end][len(bare) :]
     return " ".join(_other(word) for word in words)
 
 
@@ -185,6 +236,10 @@ def _subject_end(words: list[str]) -> int:
     at, first = 0, words[0].lower() if words else ""
     if first in _PRONOUNS:
         return 1
+    if words and first not in _DETERMINERS and _may_begin_a_name(words[0]):
+        name = next((number for number, word in enumerate(words) if not _may_begin_a_name(word)), len(words))
+        if first in _TITLES or _DETERMINERS.intersection(words[name : name + 1]):
+            return max(1, min(name, len(words) - 2))  # "Frau Dr. Weiß meine Ärztin ist"
     while at < len(words):
         if words[at].lower() in _DETERMINERS:
             at += 1
@@ -192,10 +247,16 @@ def _subject_end(words: list[str]) -> int:
             at += 1
         if at < len(words):
             at += 1
-        if at >= len(words) or words[at].lower() not in _LINKS:
+        if words[at : at + 1] == [] or words[at].lower() not in _LINKS or words[at + 1 : at + 2] == []:
+            break
+        if words[at + 1][0].isdigit():  # "mein Geburtstag der 3. Mai ist"
             break
         at += 1
-    return at if first in _DETERMINERS or (words and words[0][0].isupper()) else 0
+    return at if first in _DETERMINERS or (words and _may_begin_a_name(words[0])) else 0
+
+
+def _may_begin_a_name(word: str) -> bool:
+    return word[0].isupper() or has_no_case(word[0])
 
 
 def _small(words: list[str]) -> str:
@@ -207,7 +268,9 @@ def _second_person(verb: str) -> str:
     if verb in _FORMS:
         return _FORMS[verb]
     stem = verb.removesuffix("e")
-    return f"{stem}est" if stem.endswith(("t", "d")) else f"{stem}t" if stem.endswith(("s", "ß", "z")) else f"{stem}st"
+    if re.search(r"[td]$|[^aeiouäöülrhmn][nm]$", stem):
+        return f"{stem}est"
+    return f"{stem}t" if stem.endswith(("s", "ß", "z")) else f"{stem}st"
 
 
 def _plural(verb: str) -> str:

@@ -56,8 +56,8 @@ _SIGNS = re.compile(r"[{}()\[\];=<>|*&]")
 _BEGINS_CODE = tuple("+-#/*<>{}[]()\"'|$@`")
 _SPOKEN = re.compile(r"(?:\[?[\d.,:/ -]{4,24}\]?\s?(?:- )?)?([^\W\d][\w.-]{0,20}(?: \w{1,20})?): \S")
 _WORK_ON = re.compile(
-    r"\A((?:(?:please|can you|could you|bitte) )?(?:translate|correct|rewrite|rephrase|paraphrase|proofread|summari[sz]e"
-    r"|shorten|improve|übersetze?|korrigiere?|verbessere?|formuliere?)\b[^:?\n]{0,60}:) [^\n]+",
+    r"\A((?:(?:please|can you|could you|bitte) )?(?:translate|correct|rewrite|rephrase|paraphrase|proofread"
+    r"|summari[sz]e|shorten|improve|übersetze?|korrigiere?|verbessere?|formuliere?)\b[^:?\n]{0,60}:) [^\n]+",
     re.IGNORECASE,
 )
 """What stands behind the colon is a text to work on."""

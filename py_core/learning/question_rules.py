@@ -76,11 +76,15 @@ _NO_MORE = re.compile(r"\b(?:now )?no longer |,? (?:any ?more|any longer|no more
 _WHOLE = {"cannot": "can", "can't": "can", "won't": "will"}
 
 
+_HELPERS = BE | MODALS | {"has", "have", "had", "do", "does", "did"}
+
+
 def is_statement(text: str) -> bool:
     """Whether a text has a subject, a verb and something behind that."""
     words = text.split()
     at = _verb_at(words)
-    return at is not None and at + 1 < len(words) and not _lead(words)
+    begins = bool(words) and words[0].lower() not in _HELPERS
+    return begins and at is not None and at + 1 < len(words) and not _lead(words)
 
 
 def has_verb(statement: str) -> bool:

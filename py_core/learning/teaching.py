@@ -125,8 +125,8 @@ def _facts(statement: str) -> list[str]:
 def lesson_of(text: str, language: str = "") -> Told | None:
     """The question and the answer of what a person tells. None if it tells nothing of anything: a greeting, a single
     word, a question without its answer. language: "de", or what the words look like."""
-    whole = _GREETED.sub("", " ".join(text.split()).strip(" \"“”'"), count=1)
-    statement = _GREETED.sub("", _BEGINNING.sub("", whole, count=1).strip(" \"“”'"), count=1)
+    whole = _GREETED.sub("", _unquoted(" ".join(text.split())), count=1)
+    statement = _GREETED.sub("", _unquoted(_BEGINNING.sub("", whole, count=1)), count=1)
     if not re.search(r"\w", statement):
         return None
     for pattern in (_Q_AND_A, _WHEN_ASKED, _ANSWER_TO, _QUESTION_FIRST):
@@ -144,6 +144,12 @@ def lesson_of(text: str, language: str = "") -> Told | None:
         return Told(german.question_of(statement), _said(german.flipped(statement)), "de", statement)
     first = re.split(r"(?<=[^\s.][.!])\s+(?=[A-Z])", _without_titles(statement))[0].replace("\0", ".")
     return Told(question_of(first.rstrip(" .!")), _said(flipped(statement)), statement=statement)
+
+
+def _unquoted(text: str) -> str:
+    """Without the quotes around all of it."""
+    found = re.fullmatch(r"\s*[\"“„'](?P<inner>[^\"“”„]*)[\"“”']\s*", text)
+    return (found["inner"] if found else text).strip()
 
 
 def _tells_something(statement: str) -> bool:
@@ -224,7 +230,7 @@ def flipped(statement: str) -> str:
     """A statement as the other one says it: "my dentist likes you" is "your dentist likes me". What stands in double
     quotes stays."""
     parts = re.split(r"(\"[^\"]*\"|“[^”]*”)", statement)
-    return "".join(part if at % 2 else _flipped(part) for at, part in enumerate(parts))
+    return "".join(part if at % 2 else _flipped(part, at == 0) for at, part in enumerate(parts))
 
 
 _FLIPS = {
@@ -240,7 +246,7 @@ _FLIPPED = re.compile(
 )
 
 
-def _flipped(text: str) -> str:
+def _flipped(text: str, is_first: bool) -> str:
     def other(found: re.Match[str]) -> str:
         word = found[0]
         lower, before = word.lower(), text[: found.start()].rstrip()
@@ -255,7 +261,7 @@ def _flipped(text: str) -> str:
             changed = "I" if is_subject or _follows_a_subject(following) else "me"
         else:
             changed = _FLIPS[lower]
-        begins = not before or before[-1] in ".!?"
+        begins = (not before and is_first) or before[-1:] in (".", "!", "?")
         return changed[0].upper() + changed[1:] if begins else changed
 
     return _FLIPPED.sub(other, text)
