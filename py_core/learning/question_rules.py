@@ -58,6 +58,8 @@ def question_of(statement: str) -> str:
     is_denied = rest[:1] == ["not"] and len(rest) > 1
     if is_denied and (is_taken_back or verb in BE):
         rest = rest[1:]
+    if verb in BE and len(rest) > 2 and rest[0].lower() == "my" and rest[1].lower() in ("favourite", "favorite"):
+        return f"What {verb} {' '.join(rest)}?"
     if _is_name(words[:at]) and _is_about_another(verb, rest):
         return f"Who {words[at]} {' '.join(rest)}?"
     if verb in BE:
@@ -283,7 +285,8 @@ def _asks_for(rest: list[str], subject: str) -> str:
     if timely and (_head(subject) in EVENTS or re.fullmatch(r"the \d+(st|nd|rd|th).*", " ".join(rest).lower())):
         return "When"
     if first in ("in", "at", "on") and len(rest) > 1 and re.fullmatch(r"\d{1,2}(:\d\d)?", rest[1]):
-        return "When" if _head(subject) in EVENTS or first == "at" else "Where"
+        is_address = len(rest) > 2 and rest[2][0].isupper() and rest[2].lower().strip(".,") not in TIMES
+        return "When" if _head(subject) in EVENTS or (first == "at" and not is_address) else "Where"
     if first == "at" and len(rest) == 3 and rest[1][0].isdigit() and rest[2].lower() in _UNITS:
         return "At what"
     return "Where" if (first in PLACES and len(rest) > 1) or first in ("here", "upstairs", "downstairs") else "What"

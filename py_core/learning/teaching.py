@@ -42,7 +42,7 @@ _ANSWER_TO = re.compile(
     re.IGNORECASE,
 )
 _Q_AND_A = re.compile(r"^(?:q|question)\s*:(?P<q>.+?)\b(?:a|answer)\s*:(?P<a>.+)$", re.IGNORECASE | re.DOTALL)
-_QUESTION_FIRST = re.compile(r"^(?P<q>[^?]{3,}\?)\s*(?P<a>\S.*)$", re.DOTALL)
+_QUESTION_FIRST = re.compile(r"^(?P<q>[^?]{3,}\?)\s+(?P<a>\S.*)$", re.DOTALL)
 _HELLO = (
     r"(?:hello|hi|hey|good\s+(?:morning|afternoon|evening|day|night)|thanks|thank\s+you(?:\s+(?:so|very)\s+much)?|bye"
     r"|goodbye|hallo|guten\s+(?:morgen|tag|abend)|gute\s+nacht|danke)(?:\s+(?:there|again|everyone|all|sonata)\b)?"
@@ -106,6 +106,8 @@ _JOINED = words_of(
 _SAID_OF_ME = words_of("am was have live work like love hate prefer play speak")
 _GOES_ON = words_of("it he she they this that these those there then so also es er sie das dies diese dort dann auch")
 
+_POINTS_BACK = words_of("there then it them him her")
+
 
 def _facts(statement: str) -> list[str]:
     """The parts of a statement that stand for themselves; the statement, if one does not."""
@@ -117,7 +119,10 @@ def _facts(statement: str) -> list[str]:
     if parts[:1] and parts[0].startswith("I "):
         parts = [f"I {part}" if part.split()[0] in _SAID_OF_ME else part for part in parts]
     stand = all(
-        part.split()[0].lower() not in _GOES_ON and (is_statement(part) or german.is_statement(part)) for part in parts
+        part.split()[0].lower() not in _GOES_ON
+        and part.split()[-1].lower().rstrip(".!") not in _POINTS_BACK
+        and (is_statement(_spelled_out(part)) or german.is_statement(part))
+        for part in parts
     )
     return [part.replace("\0", ".") for part in parts] if stand else [statement]
 
@@ -132,11 +137,7 @@ def lesson_of(text: str, language: str = "") -> Told | None:
     for pattern in (_Q_AND_A, _WHEN_ASKED, _ANSWER_TO, _QUESTION_FIRST):
         if (found := pattern.match(statement)) and re.search(r"\w", found["q"]) and re.search(r"\w", found["a"]):
             return Told(_asked(found["q"]), _said(found["a"]))
-    for contraction, words in _CONTRACTIONS:
-        statement = re.sub(contraction, words, statement, flags=re.IGNORECASE)
-    statement = re.sub(r"(?<=\w)['\u2019]s\s+(?=(?:called|named|at|on|in|not|a|an|the)\s)", " is ", statement, count=1)
-    if not has_verb(statement) and not german.is_german(statement):  # "my landlord's O'Brien"
-        statement = re.sub(r"(?<=\w)['\u2019]s\s+(?=\S)", " is ", statement, count=1)
+    statement = _spelled_out(statement)
     if not _tells_something(statement):
         return None
     if language == "de" or german.is_german(statement):
@@ -144,6 +145,16 @@ def lesson_of(text: str, language: str = "") -> Told | None:
         return Told(german.question_of(statement), _said(german.flipped(statement)), "de", statement)
     first = re.split(r"(?<=[^\s.][.!])\s+(?=[A-Z])", _without_titles(statement))[0].replace("\0", ".")
     return Told(question_of(first.rstrip(" .!")), _said(flipped(statement)), statement=statement)
+
+
+def _spelled_out(statement: str) -> str:
+    """Without contractions."""
+    for contraction, words in _CONTRACTIONS:
+        statement = re.sub(contraction, words, statement, flags=re.IGNORECASE)
+    statement = re.sub(r"(?<=\w)['\u2019]s\s+(?=(?:called|named|at|on|in|not|a|an|the)\s)", " is ", statement, count=1)
+    if not has_verb(statement) and not german.is_german(statement):  # "my landlord's O'Brien"
+        statement = re.sub(r"(?<=\w)['\u2019]s\s+(?=\S)", " is ", statement, count=1)
+    return statement
 
 
 def _unquoted(text: str) -> str:
