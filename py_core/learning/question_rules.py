@@ -66,7 +66,7 @@ def question_of(statement: str) -> str:
         return _of_being(subject, verb, rest)
     if subject.split()[0] == "there":
         return _about(words)
-    if verb in MODALS or (verb in ("do", "does", "did") and is_denied):
+    if verb in MODALS or (verb in ("do", "does", "did") and (is_denied or not BASES.isdisjoint(rest[:1]))):
         return _of_doing(subject, verb, rest[0], rest[1:])
     if verb in ("has", "have", "had"):
         return _of_having(subject, verb, rest)

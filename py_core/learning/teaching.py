@@ -188,8 +188,8 @@ _WHO_AND_HOW = words_of(
 )
 """A denial that has one of these says it of somebody else, or of another time, than a lesson without that."""
 _OF_DENIALS = words_of(
-    "not no longer never cannot t any more anymore now stopped quit used nicht mehr langer jetzt nie kein keine keinen "
-    "keiner keinem heisst dein deine deinen deinem deiner euer eure ihr"
+    "not no longer never cannot t any more anymore now again stopped quit used nicht mehr langer jetzt nie wieder doch "
+    "kein keine keinen keiner keinem heisst dein deine deinen deinem deiner euer eure ihr"
 )
 """Folded words of a denial that the denied statement need not have."""
 
@@ -200,27 +200,35 @@ def denies(answer: str) -> bool:
 
 
 def takes_back(told: Told, question: str, answer: str) -> bool:
-    """Whether what was told takes back what a lesson says: it denies, and everything else that it says, the lesson
-    says, too. "You no longer live in Bonn." takes back "You live in Bonn.", and leaves "You live in Rome.", and also
-    "You live in Bonn and Rome.", of which it would take too much."""
-    if not denies(told.answer) or denies(answer):
+    """Whether what was told takes back what a lesson says: only one of them denies, and everything else that was told,
+    the lesson says, too. "You no longer live in Bonn." takes back "You live in Bonn.", and leaves "You live in Rome.",
+    and also "You live in Bonn and Rome.", of which it would take too much. "You eat pork." takes back "You do not eat
+    pork.", and leaves "You do not eat pork on Fridays."."""
+    if denies(told.answer) == denies(answer):
         return False
     if not (is_statement(told.statement) or german.is_statement(told.statement)):  # "do I no longer live in Bonn"
         return False
-    denied, words = _plain_words(told.answer), _plain_words(answer)
+    here, there = _plain_words(told.answer), _plain_words(answer)
+    said, of_lesson = _affirmed(told.answer), _affirmed(answer)
     asked = telling_words(question)
-    value = telling_words(answer) - asked
+    value = of_lesson - asked
     known = asked | value
     names = {fold(name) for name in re.findall(r"\b[^\W\d_a-zäöüß]\w*|\d\w*", told.answer)}
-    said = {word for word in telling_words(told.answer) - _OF_DENIALS if "'" not in word and "\u2019" not in word}
+    is_whole = denies(answer) or _LISTED.search(answer) is not None
     return (
         not said.isdisjoint(value)
-        and not (_WHO_AND_HOW & denied) - words
-        and ("did" not in denied or any(word in PAST or word.endswith("ed") for word in words))
-        and not (_LISTED.search(answer) and any(not _has_verb(said, word) for word in value))
+        and not (_WHO_AND_HOW & here) - there
+        and not (denies(answer) and (_WHO_AND_HOW & there) - here)
+        and ("did" not in here or any(word in PAST or word.endswith("ed") for word in there))
+        and not (is_whole and any(not _has_verb(said, word) for word in value))
         and (not asked or any(_has_verb(asked, word) for word in telling_words(told.statement)))
         and all(word in known or (word not in names and _has_verb(known, word)) for word in said)
     )
+
+
+def _affirmed(text: str) -> set[str]:
+    """The telling words but for those of a denial."""
+    return {word for word in telling_words(text) - _OF_DENIALS if "'" not in word and "\u2019" not in word}
 
 
 _LISTED = re.compile(r",| and | und ")

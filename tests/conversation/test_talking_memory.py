@@ -192,6 +192,10 @@ async def test_what_is_no_longer_so_replaces_what_was_taught_and_only_that(
     assert await replaced_by("Remember that Dr. Quill isn't my dentist any more") == [
         ("Your dentist is Dr. Quill.", "Dr. Quill is not your dentist any more.")
     ]
+    assert await replaced_by("Remember that I do eat fish on Fridays again") == [
+        ("You do not eat fish on Fridays.", "You do eat fish on Fridays again.")
+    ]
+    assert (await learning.look("What do I eat on Fridays?"))[0].lesson.answer == "You do eat fish on Fridays again."
 
 
 async def test_what_is_told_in_passing_is_offered_until_the_conversation_has_dismissed_it(

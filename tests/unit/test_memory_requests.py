@@ -132,6 +132,10 @@ my dentist is Dr. Quill: my dentist is not Dr. Quill / Dr. Quill isn't my dentis
 I drive a blue Skoda: I don't drive a Skoda any more
 I am vegetarian: I'm not vegetarian any more
 I can swim: I can't swim any more
+I don't eat pork: I eat pork / I do eat pork again
+I can't swim: I can swim now
+I no longer live in Bonn: I live in Bonn again
+Ich esse kein Fleisch: Ich esse wieder Fleisch
 Ich wohne in Bonn: Ich wohne nicht mehr in Bonn / In Bonn wohne ich nicht mehr / Ich wohne jetzt nicht mehr in Bonn
 Mein Zahnarzt ist Dr. Quill: Dr. Quill ist nicht mehr mein Zahnarzt / Mein Zahnarzt heißt nicht mehr Dr. Quill
 Ich esse Fisch: Ich esse keinen Fisch mehr / Ich esse nie Fisch
@@ -144,6 +148,8 @@ I drive a blue Skoda: I no longer drive a blue BMW
 I live in Bonn: do I no longer live in Bonn / She no longer lives in Bonn / you don't live in Bonn
 I live in Bonn: I can't live in Bonn / I would not live in Bonn / I won't live in Bonn / I didn't live in Bonn
 my dentist is Dr. Quill: isn't Dr. Quill my dentist / Her dentist is no longer Dr. Quill / Dr. Quill was not my dentist
+I don't eat pork on Fridays: I eat pork / I don't eat pork
+I would not live in Bonn: I live in Bonn
 I am allergic to nuts and milk: I'm no longer allergic to nuts
 Ich wohne in Bonn: Ich wohne nicht mehr in Rom / wohne ich nicht mehr in Bonn / Er wohnt nicht mehr in Bonn
 """
