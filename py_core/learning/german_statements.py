@@ -26,6 +26,7 @@ _DETERMINERS = words_of(
     "der die das des dem den ein eine einer eines"
 )
 _PRONOUNS = words_of("ich wir du er sie es")
+_STANDS_FIRST = _PRONOUNS | words_of("mich mir uns dich dir niemand jemand jeder alle keiner nichts alles man")
 _LINKS = words_of("vom von zum zur für des der meiner meines unserer unseres deiner deines")
 """They go on with a noun: "der Geburtstag meiner Schwester", "der Code vom Büro"."""
 _VERBS = words_of(
@@ -33,6 +34,8 @@ _VERBS = words_of(
     "arbeite liegt steht hängt parkt lautet kostet beginnt endet fängt hört kommt fährt fahre geht gehe mag "
     "mögen liebt "
     "isst esse trinkt trinke spielt spiele spricht spreche liest lese sammelt sammle kann muss darf will soll braucht "
+    "hasse hasst schlafe schläft schlafen mache macht machen kaufe kauft kaufen koche kocht kochen rauche raucht "
+    "rauchen nehme nimmt nehmen gebe gibt sehe sieht treffe trifft treffen "
     "brauche besitzt trägt trage bekommt kriegt heiratet studiert studiere lernt dauert wiegt gehört öffnet schließt"
 )
 _PEOPLE = re.compile(
@@ -48,6 +51,7 @@ _TIMES = re.compile(
     r"^(?:am|im|um|ab|vom|jeden|jede)\s+(?:\d|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch|montags|ersten|letzten|"
     r"(?:jan|feb|mär|apr|mai|jun|jul|aug|sep|okt|nov|dez)\w*|(?:früh|winter|sommer|herbst)\w*|morgen|abend|nachmittag|"
     r"tag|woche|monat|jahr)"
+    r"|^(?:der\s+)?\d{1,2}\.\s+(?:jan|feb|mär|apr|mai|jun|jul|aug|sep|okt|nov|dez)"
     r"|^(?:heute|morgen|übermorgen|montags|dienstags|mittwochs|donnerstags|freitags|samstags|sonntags)\b",
     re.IGNORECASE,
 )
@@ -111,7 +115,10 @@ def asked_to_remember(message: str) -> list[str]:
 def _main_clause(clause: str) -> str:
     """A clause whose verb comes last, with it behind the subject."""
     clause, comma, behind = clause.partition(", ")
-    if comma and behind.split()[0] not in _SUBORDINATE:
+    first, *others = behind.split() or [""]
+    if comma and others and first in ("aber", "sondern"):
+        behind = " ".join([first, others[-1], *others[:-1]])
+    elif comma and first not in _SUBORDINATE:
         clause, behind = f"{clause}, {behind}", ""
     words = clause.split()
     end = _subject_end(words)
@@ -159,7 +166,7 @@ def question_of(statement: str) -> str:
     at = _verb_at(words)
     if at is None or at + 1 >= len(words):
         return f"Was weißt du über „{statement}“?"
-    subject, verb, rest = _small(words[:at]), words[at], words[at + 1 :]
+    subject, verb, rest = _small(words[:at]).rstrip(","), words[at], words[at + 1 :]
     end, last = " ".join(rest), rest[-1]
     noun = next((word for word in words[:at] if word[0].isupper() and word.lower() not in _DETERMINERS), words[0])
     if rest[0] == "seit" and len(rest) > 2:
@@ -206,11 +213,12 @@ def flipped(statement: str) -> str:
     """A statement as the other one says it: "mein Zahnarzt mag mich" is "dein Zahnarzt mag dich"."""
     words = statement.split()
     at = _verb_at(words)
-    if at is not None and words[at - 1].lower() in ("ich", "wir") and at == 1:
-        person = _second_person if words[0].lower() == "ich" else _plural
+    if at is not None and words[at - 1].lower() in ("ich", "wir", "du") and at == 1:
+        person = {"ich": _second_person, "du": _first_person}.get(words[0].lower(), _plural)
         words = [
             person(word)
-            if number == at or (words[number - 1] == "und" and not {word, word.removesuffix("n")}.isdisjoint(_VERBS))
+            if number == at
+            or (words[number - 1].endswith(("und", "aber")) and not {word, word.removesuffix("n")}.isdisjoint(_VERBS))
             else word
             for number, word in enumerate(words)
         ]
@@ -225,21 +233,31 @@ def flipped(statement: str) -> str:
 
 def _verb_at(words: list[str]) -> int | None:
     for at, word in enumerate(words[1:], 1):
-        if word in _VERBS or (at == 1 and words[0].lower() in ("ich", "wir") and word[0].islower()):
+        if word in _VERBS or (at == 1 and words[0].lower() in ("ich", "wir", "du") and word[0].islower()):
             return at
     end = _subject_end(words)
     return end if 0 < end < len(words) and words[end][0].islower() and words[end].endswith(("t", "en")) else None
 
 
 def _subject_end(words: list[str]) -> int:
-    """How many words the subject has at the beginning of a statement; 0 if it has none that is known."""
-    at, first = 0, words[0].lower() if words else ""
-    if first in _PRONOUNS:
-        return 1
-    if words and first not in _DETERMINERS and _may_begin_a_name(words[0]):
-        name = next((number for number, word in enumerate(words) if not _may_begin_a_name(word)), len(words))
+    """How many words the subject has at the beginning of a statement, or what stands there in its place ("mich"); 0 if
+    it has none that is known."""
+    first = words[0].lower() if words else ""
+    at = 1 if first in _STANDS_FIRST else _noun_end(words, 0)
+    while words[at : at + 1] == ["und"] and at + 1 < len(words):  # "mein Mann und ich"
+        at = at + 2 if words[at + 1] in _PRONOUNS else _noun_end(words, at + 1)
+    if at < len(words) and words[at - 1].endswith(","):  # "meine Tochter, die in Kiel lebt,"
+        at = next((number + 1 for number in range(at, len(words)) if words[number].endswith(",")), at)
+    return at if first in _STANDS_FIRST | _DETERMINERS or (words and _may_begin_a_name(words[0])) else 0
+
+
+def _noun_end(words: list[str], at: int) -> int:
+    """Where a noun that begins at this word ends, with what belongs to it."""
+    first = words[at].lower() if words else ""
+    if words and first not in _DETERMINERS and _may_begin_a_name(words[at]):
+        name = next((number for number in range(at, len(words)) if not _may_begin_a_name(words[number])), len(words))
         if first in _TITLES or _DETERMINERS.intersection(words[name : name + 1]):
-            return max(1, min(name, len(words) - 2))  # "Frau Dr. Weiß meine Ärztin ist"
+            return max(at + 1, min(name, len(words) - 2))  # "Frau Dr. Weiß meine Ärztin ist"
     while at < len(words):
         if words[at].lower() in _DETERMINERS:
             at += 1
@@ -252,7 +270,7 @@ def _subject_end(words: list[str]) -> int:
         if words[at + 1][0].isdigit():  # "mein Geburtstag der 3. Mai ist"
             break
         at += 1
-    return at if first in _DETERMINERS or (words and _may_begin_a_name(words[0])) else 0
+    return at
 
 
 def _may_begin_a_name(word: str) -> bool:
@@ -271,6 +289,11 @@ def _second_person(verb: str) -> str:
     if re.search(r"[td]$|[^aeiouäöülrhmn][nm]$", stem):
         return f"{stem}est"
     return f"{stem}t" if stem.endswith(("s", "ß", "z")) else f"{stem}st"
+
+
+def _first_person(verb: str) -> str:
+    known = {second: first for first, second in _FORMS.items()}.get(verb)
+    return known or f"{verb.removesuffix('t').removesuffix('s')}e"
 
 
 def _plural(verb: str) -> str:
