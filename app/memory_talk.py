@@ -164,7 +164,9 @@ async def _correct(learning: LearningService, asked: Correct) -> Talked | None:
     told = lesson_of(asked.statement, asked.language if asked.language == "de" else "")
     if told is None:
         return None
-    known = await _taken_back(learning, told, is_taught=True) or await learning.lesson_for(told.question)
+    known = await _taken_back(learning, told, is_taught=True)
+    if known is None and not denies(told.answer):  # "No, I don't live in Rome" leaves Bonn
+        known = await learning.lesson_for(told.question)
     return await _replace(learning, known, told) if known else None
 
 

@@ -30,7 +30,7 @@ _LOWERED = words_of(
     "when if in on at for to with from while against during last next"
 )
 """A sentence's first word that is written small where it stands no longer at the beginning."""
-_ADVERBS = words_of("never always usually often sometimes still")
+_ADVERBS = words_of("never always usually often sometimes still now also")
 _UNITS = words_of("° °c °f c f k degrees celsius fahrenheit kelvin percent % km/h mph")
 _LEADS = words_of("in at on for with against to while during from before after this last next every")
 _ABOUT = "What do you know about"

@@ -181,7 +181,9 @@ def _tells_something(statement: str) -> bool:
 _DENIES = re.compile(
     r"\b(?:not|no longer|never|cannot|\w+n['\u2019]t|stopped|quit|used to|nicht|nie|kein(?:e[nrms]?)?)\b", re.IGNORECASE
 )
-_INSTEAD = re.compile(r"\b(?:but|instead|rather|sondern|stattdessen)\b", re.IGNORECASE)
+_INSTEAD = re.compile(
+    r"\b(?:but|instead|rather|sondern|stattdessen)\b|, (?:it|he|she|they|you|es|er|sie|du|ihr) \w", re.IGNORECASE
+)
 _WHO_AND_HOW = words_of(
     "i me my he him his she her it its they them their can could may might must should wo will would shall was were "
     "had ich mich mir mein meine er ihn sie ihr es war waren hatte"

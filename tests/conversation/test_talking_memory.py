@@ -178,7 +178,7 @@ async def test_what_is_no_longer_so_replaces_what_was_taught_and_only_that(
     assert await replaced_by("Ich arbeite nicht mehr bei Siemens") == [
         ("Du arbeitest bei Siemens.", "Du arbeitest nicht mehr bei Siemens.")
     ]
-    for message in ("Dr. Bauer isn't my dentist now", "My dentist is not nice.", "I don't like fish."):
+    for message in ("No, my dentist isn't Dr. Bauer.", "My dentist is not nice.", "I don't like fish."):
         assert await replaced_by(message) == []
         assert conversation.turns[-1].details["tokens"] > 0  # the model answered
     events = await events_of(conversation, "Remember that Dr. Bauer is no longer my dentist.")

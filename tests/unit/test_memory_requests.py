@@ -151,7 +151,7 @@ Ich esse Fisch: Ich esse keinen Fisch mehr / Ich esse nie Fisch
 KEPT = """
 I live in Bonn: I no longer live in Rome / I live in Bonn / I don't live alone / I don't like Bonn / I am not in Bonn
 my dentist is Dr. Quill: Dr. Bauer isn't my dentist now / my dentist is not nice
-Who is my dentist? Dr. Quill: my dentist is not Dr. Quill but Dr. Bauer
+Who is my dentist? Dr. Quill: my dentist is not Dr. Quill but Dr. Bauer / my dentist isn't Dr. Quill, he is Dr. Bauer
 I drive a blue Skoda: I no longer drive a blue BMW
 I live in Bonn: do I no longer live in Bonn / She no longer lives in Bonn / you don't live in Bonn
 I live in Bonn: I can't live in Bonn / I would not live in Bonn / I won't live in Bonn / I didn't live in Bonn
