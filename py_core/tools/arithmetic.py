@@ -175,13 +175,15 @@ _X, _Y = r"(?P<a>.+?)", r"(?P<b>.+?)"
 
 def _nodes(parts: Sequence[str], language: str, is_list: bool = False) -> list[Node] | None:
     """The operands of a form; None where one is none, or they could be read in two ways. The comma of 1,5 may be what
-    separates an English list, and a percentage in a list may be one of the others."""
+    separates an English list, a percentage in a list may be one of the others, and 10-20 may be a range."""
     point = decimal_point([number for part in parts for number in re.findall(NUMBER, part)], language)
     if not point or (is_list and language == "en" and point == ","):
         return None
     parsed = [parse(part, language, 0, point) for part in parts]
     nodes = [each.node for each in parsed if each]
-    return None if len(nodes) < len(parts) or (is_list and any(map(is_share, nodes))) else nodes
+    if len(nodes) < len(parts) or any(map(_DATE.search, parts)) or (is_list and any(map(is_share, nodes))):
+        return None
+    return None if any(isinstance(node, Operation) and node.sign in "+-" for node in nodes) else nodes
 
 
 def _listed(text: str, language: str) -> list[str]:
