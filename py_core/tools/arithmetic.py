@@ -180,10 +180,16 @@ def _nodes(parts: Sequence[str], language: str, is_list: bool = False) -> list[N
     if not point or (is_list and language == "en" and point == ","):
         return None
     parsed = [parse(part, language, 0, point) for part in parts]
-    nodes = [each.node for each in parsed if each]
+    nodes: list[Node] = [
+        Brackets(each.node) if isinstance(each.node, Operation) else each.node for each in parsed if each
+    ]
     if len(nodes) < len(parts) or any(map(_DATE.search, parts)) or (is_list and any(map(is_share, nodes))):
         return None
-    return None if any(isinstance(node, Operation) and node.sign in "+-" for node in nodes) else nodes
+    return None if any(map(_adds, nodes)) else nodes
+
+
+def _adds(node: Node) -> bool:
+    return isinstance(node, Brackets) and isinstance(node.inner, Operation) and node.inner.sign in "+-"
 
 
 def _listed(text: str, language: str) -> list[str]:

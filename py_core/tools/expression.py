@@ -305,11 +305,15 @@ def shown(node: Node, language: str) -> str:
     """The expression as it was read, in one line."""
     match node:
         case Number(value):
-            return written(plain_number(value)[0], language)
+            if value.denominator == 3:  # a third of
+                return f"{value.numerator}/{value.denominator}"
+            number = written(plain_number(value)[0], language)
+            return f"({number})" if "×" in number else number
         case Constant():
             return "π"
         case Brackets(inner):
-            return f"({shown(inner, language)})"
+            text = shown(inner, language)
+            return text if isinstance(inner, Number) and text[0] == "(" else f"({text})"
         case Percent(inner):
             return f"{shown(inner, language)}{' %' if language == 'de' else '%'}"
         case Factorial(inner):
