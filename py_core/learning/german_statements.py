@@ -100,7 +100,7 @@ def asked_to_remember(message: str) -> list[str]:
         return [statement] if found["colon"] or is_statement(statement) else []
     clauses = [part.removeprefix("dass ") for part in re.split(r",? und ", statement)]
     parts = [_main_clause(clause) for clause in clauses]
-    if all(map(is_statement, parts)):
+    if all(map(is_statement, parts)) or not all(clause.split() for clause in clauses):
         return parts
     ends = [clause.split()[-1] for clause in clauses]
     if (ends[0] in _VERBS or _SEPARATED.fullmatch(ends[0])) and all(end[0].islower() for end in ends):

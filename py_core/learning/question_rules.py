@@ -48,7 +48,7 @@ def question_of(statement: str) -> str:
         asked = question_of(" ".join(words[lead:]))
         return _about(words) if asked.startswith(_ABOUT) else f"{asked[:-1]} {_inner(words[:lead])}?"
     at = _verb_at(words)
-    if at is None:
+    if at is None or not _inner(words[:at]):
         return _about(re.split(r"(?<![\d\s])\s*[:=]\s*(?=\w)", statement)[0].split() or words)
     subject, verb, rest = _inner(words[:at]), words[at].lower(), words[at + 1 :]
     if not rest and verb not in THIRD_PERSON:
