@@ -126,7 +126,8 @@ def de(question: str, answer: str) -> Told:
           en("Where do I live?", "You live in Rome.")]),
         ('Remember that by "the usual" I mean tea',
          [en("What do you know about by \"the usual\" I mean tea?", 'By "the usual" you mean tea.')]),
-        ("Merk dir, dass .", []), ("Merk dir das", []), ("Lerne Deutsch", []), ("Remember the Alamo", []), ("Remember my dog", []),
+        ("Merk dir, dass .", []),
+        ("Merk dir das", []), ("Lerne Deutsch", []), ("Remember the Alamo", []), ("Remember my dog", []),
     ],
 )  # fmt: skip
 def test_each_fact_of_a_message_becomes_a_lesson_of_its_own(message: str, told: list[Told]) -> None:
