@@ -117,9 +117,9 @@ async def _take_back(services: Services, learning: LearningService, text: str) -
     return None
 
 
-async def _taken_back(learning: LearningService, told: Told) -> Lesson | None:
-    """The lesson that what was told takes back."""
-    for asked in (told.question, told.statement) if denies(told.answer) else ():
+async def _taken_back(learning: LearningService, told: Told, is_taught: bool = False) -> Lesson | None:
+    """The lesson that what was told takes back. In passing only a denial does."""
+    for asked in (told.question, told.statement) if is_taught or denies(told.answer) else ():
         known = await learning.lesson_for(asked)
         if known is not None and takes_back(told, known.question, known.answer):
             return known
@@ -127,9 +127,16 @@ async def _taken_back(learning: LearningService, told: Told) -> Lesson | None:
 
 
 async def _replace(learning: LearningService, known: Lesson, told: Told) -> Talked:
-    learned = await learning.teach(known.question, told.answer, edited=None if known.answer == told.answer else known)
+    learned = await learning.teach(
+        _asks_for(known, told), told.answer, edited=None if known.answer == told.answer else known
+    )
     said = _say("corrected", told.language)
     return Talked(said.format(question=learned.lesson.question, answer=learned.lesson.answer), (learned,))
+
+
+def _asks_for(known: Lesson, told: Told) -> str:
+    """The question of what takes a lesson's place: "What do I not eat?" has no answer "You eat pork."."""
+    return told.question if denies(known.answer) and not denies(told.answer) else known.question
 
 
 async def _teach(learning: LearningService, told: Sequence[Told]) -> Talked:
@@ -145,8 +152,8 @@ async def _teach(learning: LearningService, told: Sequence[Told]) -> Talked:
 
 async def _learn(learning: LearningService, told: Told) -> Learned:
     """Raises LessonError if it denies something else than what was taught for the same question."""
-    if (known := await _taken_back(learning, told)) is not None:
-        return await learning.teach(known.question, told.answer, edited=known)
+    if (known := await _taken_back(learning, told, is_taught=True)) is not None:
+        return await learning.teach(_asks_for(known, told), told.answer, edited=known)
     same = await learning.lesson_for(told.question) if denies(told.answer) else None
     if same is not None and plain(same.question) == plain(told.question) and not denies(same.answer):
         raise LessonError(_say("stays", told.language).format(question=same.question, answer=same.answer))
@@ -157,7 +164,9 @@ async def _correct(learning: LearningService, asked: Correct) -> Talked | None:
     told = lesson_of(asked.statement, asked.language if asked.language == "de" else "")
     if told is None:
         return None
-    known = await _taken_back(learning, told) or await learning.lesson_for(told.question)
+    known = await _taken_back(learning, told, is_taught=True)
+    if known is None and not denies(told.answer):  # "No, I don't live in Rome" leaves Bonn
+        known = await learning.lesson_for(told.question)
     return await _replace(learning, known, told) if known else None
 
 

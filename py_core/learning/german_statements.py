@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 
+from py_core.learning.question_rules import has_no_case
 from py_core.learning.statement_words import words_of
 
 _BEGINNING = re.compile(
@@ -25,6 +26,7 @@ _DETERMINERS = words_of(
     "der die das des dem den ein eine einer eines"
 )
 _PRONOUNS = words_of("ich wir du er sie es")
+_STANDS_FIRST = _PRONOUNS | words_of("mich mir uns dich dir niemand jemand jeder alle keiner nichts alles man")
 _LINKS = words_of("vom von zum zur für des der meiner meines unserer unseres deiner deines")
 """They go on with a noun: "der Geburtstag meiner Schwester", "der Code vom Büro"."""
 _VERBS = words_of(
@@ -32,6 +34,8 @@ _VERBS = words_of(
     "arbeite liegt steht hängt parkt lautet kostet beginnt endet fängt hört kommt fährt fahre geht gehe mag "
     "mögen liebt "
     "isst esse trinkt trinke spielt spiele spricht spreche liest lese sammelt sammle kann muss darf will soll braucht "
+    "hasse hasst schlafe schläft schlafen mache macht machen kaufe kauft kaufen koche kocht kochen rauche raucht "
+    "rauchen nehme nimmt nehmen gebe gibt sehe sieht treffe trifft treffen "
     "brauche besitzt trägt trage bekommt kriegt heiratet studiert studiere lernt dauert wiegt gehört öffnet schließt"
 )
 _PEOPLE = re.compile(
@@ -47,10 +51,23 @@ _TIMES = re.compile(
     r"^(?:am|im|um|ab|vom|jeden|jede)\s+(?:\d|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch|montags|ersten|letzten|"
     r"(?:jan|feb|mär|apr|mai|jun|jul|aug|sep|okt|nov|dez)\w*|(?:früh|winter|sommer|herbst)\w*|morgen|abend|nachmittag|"
     r"tag|woche|monat|jahr)"
+    r"|^(?:der\s+)?\d{1,2}\.\s+(?:jan|feb|mär|apr|mai|jun|jul|aug|sep|okt|nov|dez)"
     r"|^(?:heute|morgen|übermorgen|montags|dienstags|mittwochs|donnerstags|freitags|samstags|sonntags)\b",
     re.IGNORECASE,
 )
 _ASIDES = words_of("jetzt nun inzwischen derzeit seitdem übrigens leider auch schon noch seit")
+_BEFORE_NOUNS = words_of("gegen mit ohne für von vom zum zur nach aus seit ab bis um durch")
+_REFERS = words_of("er es sie das dies diese dort da dann dabei damit dafür davon auch deshalb")
+"""A clause that begins with one of them needs the one before."""
+_SUBORDINATE = words_of("dass weil wenn ob als wann wo wie was bevor nachdem während obwohl damit falls sobald")
+_TITLES = words_of("frau herr dr. prof. tante onkel")
+_SEPARATED = re.compile(
+    r"(auf|aus|ab|an(?!twort)|ein|vor|mit|nach|zurück|weg|teil|fest|heim|los(?=geh|fahr|lauf)|um(?=zieh|steig|tausch|räum))([^\Waeiouäöü]\w{3,})"
+)
+"""A verb whose prefix comes last in a main clause: aufstehe."""
+_PREFIXES = words_of("auf aus ab an ein vor mit nach zurück weg teil fest heim los um")
+_AUXILIARIES = words_of("bin ist sind war waren wurde wurden wird werden habe hat haben hatte hatten")
+_PARTICIPLE = re.compile(r"(?:auf|aus|ab|an|ein|um|vor|mit|weg)?ge\w+(?:t|en)|\w+iert")
 _ADVERBS = words_of("gern gerne nie immer oft meistens lieber am liebsten nicht")
 _BEING = words_of("ist sind war waren bin heißt heiße heißen")
 _HAS = words_of("hat habe haben")
@@ -60,6 +77,8 @@ _FORMS = {
     "will": "willst",
     "muss": "musst", "darf": "darfst", "soll": "sollst", "weiß": "weißt", "werde": "wirst", "heiße": "heißt",
     "esse": "isst", "fahre": "fährst", "lese": "liest", "sehe": "siehst", "nehme": "nimmst", "spreche": "sprichst",
+    "vertrage": "verträgst", "gebe": "gibst", "helfe": "hilfst", "laufe": "läufst", "halte": "hältst", "lasse": "lässt",
+    "fange": "fängst", "lade": "lädst", "wasche": "wäschst",
     "trage": "trägst", "schlafe": "schläfst", "vergesse": "vergisst", "treffe": "triffst", "sammle": "sammelst",
 }  # fmt: skip
 _WE = {"sind": "seid", "haben": "habt", "waren": "wart", "hatten": "hattet"}
@@ -79,17 +98,35 @@ def asked_to_remember(message: str) -> list[str]:
     statement = message[found.end() :].strip().rstrip(" .!")
     if not found["dass"]:
         return [statement] if found["colon"] or is_statement(statement) else []
-    parts = [_main_clause(part.removeprefix("dass ")) for part in re.split(r",? und ", statement)]
-    return parts if all(map(is_statement, parts)) else [_main_clause(statement)]
+    clauses = [part.removeprefix("dass ") for part in re.split(r",? und ", statement)]
+    parts = [_main_clause(clause) for clause in clauses]
+    if all(map(is_statement, parts)) or not all(clause.split() for clause in clauses):
+        return parts
+    ends = [clause.split()[-1] for clause in clauses]
+    if (ends[0] in _VERBS or _SEPARATED.fullmatch(ends[0])) and all(end[0].islower() for end in ends):
+        subject = clauses[0].split()[: _subject_end(clauses[0].split())]
+        others = [_main_clause(" ".join([*subject, clause])) for clause in clauses[1:]]
+        if not any(clause.split()[0].lower() in _REFERS for clause in clauses[1:]) and all(map(is_statement, others)):
+            return [parts[0], *others]
+        return [" und ".join([parts[0], *(" ".join(other.split()[len(subject) :]) for other in others)])]
+    return [_main_clause(statement)]
 
 
 def _main_clause(clause: str) -> str:
     """A clause whose verb comes last, with it behind the subject."""
+    clause, comma, behind = clause.partition(", ")
+    first, *others = behind.split() or [""]
+    if comma and others and first in ("aber", "sondern"):
+        behind = " ".join([first, others[-1], *others[:-1]])
+    elif comma and first not in _SUBORDINATE:
+        clause, behind = f"{clause}, {behind}", ""
     words = clause.split()
     end = _subject_end(words)
     if 0 < end < len(words) - 1 and words[-1][0].islower():
-        words = [*words[:end], words[-1], *words[end:-1]]
-    return " ".join(words)
+        split = _SEPARATED.fullmatch(words[-1])
+        verb, prefix = (split[2], [split[1]]) if split else (words[-1], [])
+        words = [*words[:end], verb, *words[end:-1], *prefix]
+    return " ".join(words) + (f", {behind}" if behind else "")
 
 
 def is_german(statement: str) -> bool:
@@ -107,7 +144,7 @@ def straight(statement: str) -> str:
     if at is None or words[0].lower() in _PRONOUNS or words[at + 1 : at + 2] not in (["ich"], ["wir"]):
         return statement
     first = words[0].lower()
-    lead = [first if first in _PLACES | _ASIDES else words[0], *words[1:at]]
+    lead = [first if first in _PLACES | _ASIDES | _BEFORE_NOUNS else words[0], *words[1:at]]
     return " ".join([words[at + 1].capitalize(), words[at], *lead, *words[at + 2 :]])
 
 
@@ -129,26 +166,28 @@ def question_of(statement: str) -> str:
     at = _verb_at(words)
     if at is None or at + 1 >= len(words):
         return f"Was weißt du über „{statement}“?"
-    subject, verb, rest = _small(words[:at]), words[at], words[at + 1 :]
+    subject, verb, rest = _small(words[:at]).rstrip(","), words[at], words[at + 1 :]
     end, last = " ".join(rest), rest[-1]
     noun = next((word for word in words[:at] if word[0].isupper() and word.lower() not in _DETERMINERS), words[0])
+    if rest[0] == "seit" and len(rest) > 2:
+        return question_of(" ".join([*words[: at + 1], *rest[2:]]))
     if rest[0] in _ASIDES and len(rest) > 1:
         return question_of(" ".join([*words[: at + 1], *rest[1:]]))
     if "nicht" in rest[:-1]:
         asked = question_of(" ".join(word for word in words if word != "nicht"))
         return asked if verb in _BEING else f"{asked[:-1]} nicht?"
-    if rest[0] in _OWN and words[0][0].isupper() and words[0].lower() not in _DETERMINERS | _PRONOUNS:
+    if rest[0] in _OWN and _may_begin_a_name(words[0]) and words[0].lower() not in _DETERMINERS | _PRONOUNS:
         return f"Wer {verb} {end}?"
     if verb in ("heißt", "heiße", "heißen"):
         return f"Wie {verb} {subject}?"
     if last in ("alt", "groß", "lang", "hoch", "schwer", "breit") and any(c.isdigit() for c in end):
         return f"Wie {last} {verb} {subject}?"
     if _TIMES.match(end):
-        return f"Wann {verb} {subject}{f' {last}' if verb in _HAS else ''}?"
+        return f"Wann {verb} {subject}{f' {last}' if verb in _HAS else _closing(verb, rest)}?"
     if last == "geboren" and rest[0].isdigit():
         return f"Wann {verb} {subject} geboren?"
     if rest[0] in _PLACES and len(rest) > 1:
-        return f"Wo {verb} {subject}{f' {last}' if last.startswith('ge') else ''}?"
+        return f"Wo {verb} {subject}{_closing(verb, rest)}?"
     if (rest[0].isdigit() or rest[0] in _NUMBERS) and len(rest) > 1 and verb in _HAS:
         return f"Wie viele {rest[1]} {verb} {subject}?"
     if verb == "kostet":
@@ -163,28 +202,62 @@ def question_of(statement: str) -> str:
     return f"Was {verb} {subject}{f' {adverbs}' if adverbs else ''}?"
 
 
+def _closing(verb: str, rest: list[str]) -> str:
+    """What belongs to the verb and comes last: "auf" of "stehe um 6 auf", "geboren" of "bin in Ulm geboren"."""
+    last = rest[-1]
+    closes = last in _PREFIXES or (verb in _AUXILIARIES and _PARTICIPLE.fullmatch(last))
+    return f" {last}" if closes and len(rest) > 1 else ""
+
+
 def flipped(statement: str) -> str:
     """A statement as the other one says it: "mein Zahnarzt mag mich" is "dein Zahnarzt mag dich"."""
     words = statement.split()
     at = _verb_at(words)
-    if at is not None and words[at - 1].lower() in ("ich", "wir") and at == 1:
-        words[at] = _second_person(words[at]) if words[0].lower() == "ich" else _plural(words[at])
+    if at is not None and words[at - 1].lower() in ("ich", "wir", "du") and at == 1:
+        person = {"ich": _second_person, "du": _first_person}.get(words[0].lower(), _plural)
+        words = [
+            person(word)
+            if number == at
+            or (words[number - 1].endswith(("und", "aber")) and not {word, word.removesuffix("n")}.isdisjoint(_VERBS))
+            else word
+            for number, word in enumerate(words)
+        ]
+    for begin, word in enumerate(words[1:], 1):
+        if word == "ich" and words[begin - 1].lower() in _SUBORDINATE:  # "wenn ich krank bin"
+            end = next((number for number in range(begin, len(words)) if words[number][-1] in ",.;"), len(words) - 1)
+            bare = words[end].rstrip(",.;")
+            if bare in _FORMS or bare in _VERBS or bare.endswith("e"):
+                words[end] = _second_person(bare) + words[end][len(bare) :]
     return " ".join(_other(word) for word in words)
 
 
 def _verb_at(words: list[str]) -> int | None:
     for at, word in enumerate(words[1:], 1):
-        if word in _VERBS or (at == 1 and words[0].lower() in ("ich", "wir") and word[0].islower()):
+        if word in _VERBS or (at == 1 and words[0].lower() in ("ich", "wir", "du") and word[0].islower()):
             return at
     end = _subject_end(words)
     return end if 0 < end < len(words) and words[end][0].islower() and words[end].endswith(("t", "en")) else None
 
 
 def _subject_end(words: list[str]) -> int:
-    """How many words the subject has at the beginning of a statement; 0 if it has none that is known."""
-    at, first = 0, words[0].lower() if words else ""
-    if first in _PRONOUNS:
-        return 1
+    """How many words the subject has at the beginning of a statement, or what stands there in its place ("mich"); 0 if
+    it has none that is known."""
+    first = words[0].lower() if words else ""
+    at = 1 if first in _STANDS_FIRST else _noun_end(words, 0)
+    while words[at : at + 1] == ["und"] and at + 1 < len(words):  # "mein Mann und ich"
+        at = at + 2 if words[at + 1] in _PRONOUNS else _noun_end(words, at + 1)
+    if at < len(words) and words[at - 1].endswith(","):  # "meine Tochter, die in Kiel lebt,"
+        at = next((number + 1 for number in range(at, len(words)) if words[number].endswith(",")), at)
+    return at if first in _STANDS_FIRST | _DETERMINERS or (words and _may_begin_a_name(words[0])) else 0
+
+
+def _noun_end(words: list[str], at: int) -> int:
+    """Where a noun that begins at this word ends, with what belongs to it."""
+    first = words[at].lower() if words else ""
+    if words and first not in _DETERMINERS and _may_begin_a_name(words[at]):
+        name = next((number for number in range(at, len(words)) if not _may_begin_a_name(words[number])), len(words))
+        if first in _TITLES or _DETERMINERS.intersection(words[name : name + 1]):
+            return max(at + 1, min(name, len(words) - 2))  # "Frau Dr. Weiß meine Ärztin ist"
     while at < len(words):
         if words[at].lower() in _DETERMINERS:
             at += 1
@@ -192,10 +265,16 @@ def _subject_end(words: list[str]) -> int:
             at += 1
         if at < len(words):
             at += 1
-        if at >= len(words) or words[at].lower() not in _LINKS:
+        if words[at : at + 1] == [] or words[at].lower() not in _LINKS or words[at + 1 : at + 2] == []:
+            break
+        if words[at + 1][0].isdigit():  # "mein Geburtstag der 3. Mai ist"
             break
         at += 1
-    return at if first in _DETERMINERS or (words and words[0][0].isupper()) else 0
+    return at
+
+
+def _may_begin_a_name(word: str) -> bool:
+    return word[0].isupper() or has_no_case(word[0])
 
 
 def _small(words: list[str]) -> str:
@@ -207,7 +286,14 @@ def _second_person(verb: str) -> str:
     if verb in _FORMS:
         return _FORMS[verb]
     stem = verb.removesuffix("e")
-    return f"{stem}est" if stem.endswith(("t", "d")) else f"{stem}t" if stem.endswith(("s", "ß", "z")) else f"{stem}st"
+    if re.search(r"[td]$|[^aeiouäöülrhmn][nm]$", stem):
+        return f"{stem}est"
+    return f"{stem}t" if stem.endswith(("s", "ß", "z")) else f"{stem}st"
+
+
+def _first_person(verb: str) -> str:
+    known = {second: first for first, second in _FORMS.items()}.get(verb)
+    return known or f"{verb.removesuffix('t').removesuffix('s')}e"
 
 
 def _plural(verb: str) -> str:

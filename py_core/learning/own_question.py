@@ -54,6 +54,13 @@ _STATEMENT = re.compile(
 """A line of a program, if others stand beside it."""
 _SIGNS = re.compile(r"[{}()\[\];=<>|*&]")
 _BEGINS_CODE = tuple("+-#/*<>{}[]()\"'|$@`")
+_SPOKEN = re.compile(r"(?:\[?[\d.,:/ -]{4,24}\]?\s?(?:- )?)?([^\W\d][\w.-]{0,20}(?: \w{1,20})?): \S")
+_WORK_ON = re.compile(
+    r"\A((?:(?:please|can you|could you|bitte) )?(?:translate|correct|rewrite|rephrase|paraphrase|proofread"
+    r"|summari[sz]e|shorten|improve|übersetze?|korrigiere?|verbessere?|formuliere?)\b[^:?\n]{0,60}:) [^\n]+",
+    re.IGNORECASE,
+)
+"""What stands behind the colon is a text to work on."""
 _QUOTES = re.compile(r"\"[^\"]*\"|“[^“”]*”|„[^„“”]*[“”]|«[^«»]*»|»[^«»]*«")
 _INLINE = re.compile(r"`[^`\n]+`|\bSELECT\b[^;?]{0,400}\bFROM\b[^;?]*")
 _SENTENCES = re.compile(r"(?<=[^\s.][.!?…])(?<!\bDr\.)(?<!\bMr\.)(?<!\bMrs\.)(?<!\bSt\.)(?<!\d\.)\s+|\n+")
@@ -84,7 +91,7 @@ def own_question(message: str) -> str:
     """The part of a message that may ask for something the person taught, as it was written; "" if nothing does."""
     sentences = _sentences(message)
     if len(sentences) > 1:
-        sentences = [one for one in sentences if _asks(one) or not (_says(one) and denies(one))]
+        sentences = [one for one in sentences if _asks(one) or _needs(one) or not (_says(one) and denies(one))]
     introduces = next((at for at, one in enumerate(sentences, 1) if one[-1] == ":"), len(sentences))
     if len(_words(" ".join(sentences[introduces:]))) > SHORT:
         sentences = [*sentences[:introduces], *filter(_asks, sentences[introduces:][-OUTER:])]
@@ -98,6 +105,7 @@ def own_question(message: str) -> str:
 
 def _sentences(message: str) -> list[str]:
     """The sentences outside of what was pasted."""
+    message = _WORK_ON.sub(r"\1", message, count=1)
     text = "\n\n".join("\n".join(_own_lines(block)) for block in _blocks(message))
     text = _INLINE.sub(lambda found: found[0] if found[0][0] == "`" and not has_code(found[0][1:-1]) else " ", text)
     if not (_QUOTES.fullmatch(text.strip()) and len(text.split()) <= LONG_QUOTE):
@@ -161,10 +169,14 @@ def _is_code(line: str, is_one_of_several: bool) -> bool:
 
 
 def _rows_of_tables(block: Sequence[str]) -> set[int]:
-    """The numbers of lines that are rows: some in succession with as many separators each."""
+    """The numbers of lines that are rows: some in succession with as many separators each, or what several say, of whom
+    one speaks twice."""
     rows = set[int]()
+    speakers = [spoken[1] if (spoken := _SPOKEN.match(line)) else "" for line in block]
+    if any(each and speakers.count(each) > 1 for each in speakers):
+        rows.update(at for at, each in enumerate(speakers) if each)
     for separator, least in ((",", 2), (": ", 2), (";", 1), ("\t", 1), ("|", 1)):
-        counts = [0 if line.rstrip()[-1:] in ".?!" else line.count(separator) for line in block]
+        counts = [0 if line.rstrip()[-1:] in ".?!" and separator != "\t" else line.count(separator) for line in block]
         for count, run in groupby(range(len(block)), counts.__getitem__):
             if count * (len(numbers := list(run)) - 1) >= least:
                 rows |= set(numbers)

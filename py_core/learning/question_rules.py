@@ -30,7 +30,7 @@ _LOWERED = words_of(
     "when if in on at for to with from while against during last next"
 )
 """A sentence's first word that is written small where it stands no longer at the beginning."""
-_ADVERBS = words_of("never always usually often sometimes still")
+_ADVERBS = words_of("never always usually often sometimes still now also")
 _UNITS = words_of("° °c °f c f k degrees celsius fahrenheit kelvin percent % km/h mph")
 _LEADS = words_of("in at on for with against to while during from before after this last next every")
 _ABOUT = "What do you know about"
@@ -48,7 +48,7 @@ def question_of(statement: str) -> str:
         asked = question_of(" ".join(words[lead:]))
         return _about(words) if asked.startswith(_ABOUT) else f"{asked[:-1]} {_inner(words[:lead])}?"
     at = _verb_at(words)
-    if at is None:
+    if at is None or not _inner(words[:at]):
         return _about(re.split(r"(?<![\d\s])\s*[:=]\s*(?=\w)", statement)[0].split() or words)
     subject, verb, rest = _inner(words[:at]), words[at].lower(), words[at + 1 :]
     if not rest and verb not in THIRD_PERSON:
@@ -58,13 +58,15 @@ def question_of(statement: str) -> str:
     is_denied = rest[:1] == ["not"] and len(rest) > 1
     if is_denied and (is_taken_back or verb in BE):
         rest = rest[1:]
+    if verb in BE and len(rest) > 2 and rest[0].lower() == "my" and rest[1].lower() in ("favourite", "favorite"):
+        return f"What {verb} {' '.join(rest)}?"
     if _is_name(words[:at]) and _is_about_another(verb, rest):
         return f"Who {words[at]} {' '.join(rest)}?"
     if verb in BE:
         return _of_being(subject, verb, rest)
     if subject.split()[0] == "there":
         return _about(words)
-    if verb in MODALS or (verb in ("do", "does", "did") and is_denied):
+    if verb in MODALS or (verb in ("do", "does", "did") and (is_denied or not BASES.isdisjoint(rest[:1]))):
         return _of_doing(subject, verb, rest[0], rest[1:])
     if verb in ("has", "have", "had"):
         return _of_having(subject, verb, rest)
@@ -76,11 +78,15 @@ _NO_MORE = re.compile(r"\b(?:now )?no longer |,? (?:any ?more|any longer|no more
 _WHOLE = {"cannot": "can", "can't": "can", "won't": "will"}
 
 
+_HELPERS = BE | MODALS | {"has", "have", "had", "do", "does", "did"}
+
+
 def is_statement(text: str) -> bool:
     """Whether a text has a subject, a verb and something behind that."""
     words = text.split()
     at = _verb_at(words)
-    return at is not None and at + 1 < len(words) and not _lead(words)
+    begins = bool(words) and words[0].lower() not in _HELPERS
+    return begins and at is not None and at + 1 < len(words) and not _lead(words)
 
 
 def has_verb(statement: str) -> bool:
@@ -279,7 +285,8 @@ def _asks_for(rest: list[str], subject: str) -> str:
     if timely and (_head(subject) in EVENTS or re.fullmatch(r"the \d+(st|nd|rd|th).*", " ".join(rest).lower())):
         return "When"
     if first in ("in", "at", "on") and len(rest) > 1 and re.fullmatch(r"\d{1,2}(:\d\d)?", rest[1]):
-        return "When" if _head(subject) in EVENTS or first == "at" else "Where"
+        is_address = len(rest) > 2 and rest[2][0].isupper() and rest[2].lower().strip(".,") not in TIMES
+        return "When" if _head(subject) in EVENTS or (first == "at" and not is_address) else "Where"
     if first == "at" and len(rest) == 3 and rest[1][0].isdigit() and rest[2].lower() in _UNITS:
         return "At what"
     return "Where" if (first in PLACES and len(rest) > 1) or first in ("here", "upstairs", "downstairs") else "What"

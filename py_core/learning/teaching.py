@@ -42,7 +42,7 @@ _ANSWER_TO = re.compile(
     re.IGNORECASE,
 )
 _Q_AND_A = re.compile(r"^(?:q|question)\s*:(?P<q>.+?)\b(?:a|answer)\s*:(?P<a>.+)$", re.IGNORECASE | re.DOTALL)
-_QUESTION_FIRST = re.compile(r"^(?P<q>[^?]{3,}\?)\s*(?P<a>\S.*)$", re.DOTALL)
+_QUESTION_FIRST = re.compile(r"^(?P<q>[^?]{3,}\?)\s+(?P<a>\S.*)$", re.DOTALL)
 _HELLO = (
     r"(?:hello|hi|hey|good\s+(?:morning|afternoon|evening|day|night)|thanks|thank\s+you(?:\s+(?:so|very)\s+much)?|bye"
     r"|goodbye|hallo|guten\s+(?:morgen|tag|abend)|gute\s+nacht|danke)(?:\s+(?:there|again|everyone|all|sonata)\b)?"
@@ -106,6 +106,8 @@ _JOINED = words_of(
 _SAID_OF_ME = words_of("am was have live work like love hate prefer play speak")
 _GOES_ON = words_of("it he she they this that these those there then so also es er sie das dies diese dort dann auch")
 
+_POINTS_BACK = words_of("there then it them him her")
+
 
 def _facts(statement: str) -> list[str]:
     """The parts of a statement that stand for themselves; the statement, if one does not."""
@@ -117,7 +119,10 @@ def _facts(statement: str) -> list[str]:
     if parts[:1] and parts[0].startswith("I "):
         parts = [f"I {part}" if part.split()[0] in _SAID_OF_ME else part for part in parts]
     stand = all(
-        part.split()[0].lower() not in _GOES_ON and (is_statement(part) or german.is_statement(part)) for part in parts
+        part.split()[0].lower() not in _GOES_ON
+        and part.split()[-1].lower().rstrip(".!") not in _POINTS_BACK
+        and (is_statement(_spelled_out(part)) or german.is_statement(part))
+        for part in parts
     )
     return [part.replace("\0", ".") for part in parts] if stand else [statement]
 
@@ -125,18 +130,14 @@ def _facts(statement: str) -> list[str]:
 def lesson_of(text: str, language: str = "") -> Told | None:
     """The question and the answer of what a person tells. None if it tells nothing of anything: a greeting, a single
     word, a question without its answer. language: "de", or what the words look like."""
-    whole = _GREETED.sub("", " ".join(text.split()).strip(" \"“”'"), count=1)
-    statement = _GREETED.sub("", _BEGINNING.sub("", whole, count=1).strip(" \"“”'"), count=1)
+    whole = _GREETED.sub("", _unquoted(" ".join(text.split())), count=1)
+    statement = _GREETED.sub("", _unquoted(_BEGINNING.sub("", whole, count=1)), count=1)
     if not re.search(r"\w", statement):
         return None
     for pattern in (_Q_AND_A, _WHEN_ASKED, _ANSWER_TO, _QUESTION_FIRST):
         if (found := pattern.match(statement)) and re.search(r"\w", found["q"]) and re.search(r"\w", found["a"]):
             return Told(_asked(found["q"]), _said(found["a"]))
-    for contraction, words in _CONTRACTIONS:
-        statement = re.sub(contraction, words, statement, flags=re.IGNORECASE)
-    statement = re.sub(r"(?<=\w)['\u2019]s\s+(?=(?:called|named|at|on|in|not|a|an|the)\s)", " is ", statement, count=1)
-    if not has_verb(statement) and not german.is_german(statement):  # "my landlord's O'Brien"
-        statement = re.sub(r"(?<=\w)['\u2019]s\s+(?=\S)", " is ", statement, count=1)
+    statement = _spelled_out(statement)
     if not _tells_something(statement):
         return None
     if language == "de" or german.is_german(statement):
@@ -144,6 +145,22 @@ def lesson_of(text: str, language: str = "") -> Told | None:
         return Told(german.question_of(statement), _said(german.flipped(statement)), "de", statement)
     first = re.split(r"(?<=[^\s.][.!])\s+(?=[A-Z])", _without_titles(statement))[0].replace("\0", ".")
     return Told(question_of(first.rstrip(" .!")), _said(flipped(statement)), statement=statement)
+
+
+def _spelled_out(statement: str) -> str:
+    """Without contractions."""
+    for contraction, words in _CONTRACTIONS:
+        statement = re.sub(contraction, words, statement, flags=re.IGNORECASE)
+    statement = re.sub(r"(?<=\w)['\u2019]s\s+(?=(?:called|named|at|on|in|not|a|an|the)\s)", " is ", statement, count=1)
+    if not has_verb(statement) and not german.is_german(statement):  # "my landlord's O'Brien"
+        statement = re.sub(r"(?<=\w)['\u2019]s\s+(?=\S)", " is ", statement, count=1)
+    return statement
+
+
+def _unquoted(text: str) -> str:
+    """Without the quotes around all of it."""
+    found = re.fullmatch(r"\s*[\"“„'](?P<inner>[^\"“”„]*)[\"“”']\s*", text)
+    return (found["inner"] if found else text).strip()
 
 
 def _tells_something(statement: str) -> bool:
@@ -164,10 +181,17 @@ def _tells_something(statement: str) -> bool:
 _DENIES = re.compile(
     r"\b(?:not|no longer|never|cannot|\w+n['\u2019]t|stopped|quit|used to|nicht|nie|kein(?:e[nrms]?)?)\b", re.IGNORECASE
 )
-_INSTEAD = re.compile(r"\b(?:but|instead|rather|sondern|stattdessen)\b", re.IGNORECASE)
+_INSTEAD = re.compile(
+    r"\b(?:but|instead|rather|sondern|stattdessen)\b|, (?:it|he|she|they|you|es|er|sie|du|ihr) \w", re.IGNORECASE
+)
+_WHO_AND_HOW = words_of(
+    "i me my he him his she her it its they them their can could may might must should wo will would shall was were "
+    "had ich mich mir mein meine er ihn sie ihr es war waren hatte"
+)
+"""A denial that has one of these says it of somebody else, or of another time, than a lesson without that."""
 _OF_DENIALS = words_of(
-    "not no longer never cannot t any more anymore now stopped quit used nicht mehr langer jetzt nie kein keine keinen "
-    "keiner keinem heisst dein deine deinen deinem deiner euer eure ihr"
+    "not no longer never cannot t any more anymore now again stopped quit used nicht mehr langer jetzt nie wieder doch "
+    "kein keine keinen keiner keinem heisst dein deine deinen deinem deiner euer eure ihr"
 )
 """Folded words of a denial that the denied statement need not have."""
 
@@ -178,20 +202,43 @@ def denies(answer: str) -> bool:
 
 
 def takes_back(told: Told, question: str, answer: str) -> bool:
-    """Whether what was told takes back what a lesson says: it denies, and everything else that it says, the lesson
-    says, too. "You no longer live in Bonn." takes back "You live in Bonn.", and leaves "You live in Rome."."""
-    if not denies(told.answer) or denies(answer):
+    """Whether what was told takes back what a lesson says: only one of them denies, and everything else that was told,
+    the lesson says, too. "You no longer live in Bonn." takes back "You live in Bonn.", and leaves "You live in Rome.",
+    and also "You live in Bonn and Rome.", of which it would take too much. "You eat pork." takes back "You do not eat
+    pork.", and leaves "You do not eat pork on Fridays."."""
+    if denies(told.answer) == denies(answer):
         return False
+    if not (is_statement(told.statement) or german.is_statement(told.statement)):  # "do I no longer live in Bonn"
+        return False
+    here, there = _plain_words(told.answer), _plain_words(answer)
+    said, of_lesson = _affirmed(told.answer), _affirmed(answer)
     asked = telling_words(question)
-    value = telling_words(answer) - asked
+    value = of_lesson - asked
     known = asked | value
     names = {fold(name) for name in re.findall(r"\b[^\W\d_a-zäöüß]\w*|\d\w*", told.answer)}
-    said = {word for word in telling_words(told.answer) - _OF_DENIALS if "'" not in word and "\u2019" not in word}
+    is_whole = denies(answer) or _LISTED.search(answer) is not None
     return (
         not said.isdisjoint(value)
-        and any(_has_verb(asked, word) for word in telling_words(told.statement))
+        and not (_WHO_AND_HOW & here) - there
+        and not (denies(answer) and (_WHO_AND_HOW & there) - here)
+        and ("did" not in here or any(word in PAST or word.endswith("ed") for word in there))
+        and not (is_whole and any(not _has_verb(said, word) for word in value))
+        and (not asked or any(_has_verb(asked, word) for word in telling_words(told.statement)))
         and all(word in known or (word not in names and _has_verb(known, word)) for word in said)
     )
+
+
+def _affirmed(text: str) -> set[str]:
+    """The telling words but for those of a denial."""
+    return {word for word in telling_words(text) - _OF_DENIALS if "'" not in word and "\u2019" not in word}
+
+
+_LISTED = re.compile(r",| and | und ")
+
+
+def _plain_words(text: str) -> set[str]:
+    """Of "can't" can, of "wouldn't" would, of "won't" wo."""
+    return set(re.findall(r"can(?=not\b|['\u2019]t\b)|\w+(?=n['\u2019]t\b)|\w+", text.lower()))
 
 
 def _has_verb(known: set[str], word: str) -> bool:
@@ -204,7 +251,7 @@ def flipped(statement: str) -> str:
     """A statement as the other one says it: "my dentist likes you" is "your dentist likes me". What stands in double
     quotes stays."""
     parts = re.split(r"(\"[^\"]*\"|“[^”]*”)", statement)
-    return "".join(part if at % 2 else _flipped(part) for at, part in enumerate(parts))
+    return "".join(part if at % 2 else _flipped(part, at == 0) for at, part in enumerate(parts))
 
 
 _FLIPS = {
@@ -220,7 +267,7 @@ _FLIPPED = re.compile(
 )
 
 
-def _flipped(text: str) -> str:
+def _flipped(text: str, is_first: bool) -> str:
     def other(found: re.Match[str]) -> str:
         word = found[0]
         lower, before = word.lower(), text[: found.start()].rstrip()
@@ -235,7 +282,7 @@ def _flipped(text: str) -> str:
             changed = "I" if is_subject or _follows_a_subject(following) else "me"
         else:
             changed = _FLIPS[lower]
-        begins = not before or before[-1] in ".!?"
+        begins = (not before and is_first) or before[-1:] in (".", "!", "?")
         return changed[0].upper() + changed[1:] if begins else changed
 
     return _FLIPPED.sub(other, text)

@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import reduce
 
 from py_core.tools.exact import CannotComputeError, Exact, Question
-from py_core.tools.expression import Brackets, Node, Number, Operation, Percent, Value, computed, shown
+from py_core.tools.expression import Brackets, Node, Number, Operation, Percent, Value, computed, is_share, shown
 from py_core.tools.expression_parser import LONGEST, Parsed, long_expression, parse
 from py_core.tools.number_text import DIGITS, NUMBER, decimal_point, written
 
@@ -119,22 +119,31 @@ def working_of(value: Value, is_exact: bool, language: str) -> str:
 
 # ---- what is written like arithmetic and means something else ----
 
+_DATE = re.compile(
+    r"(?<![\d.,/-])(?:\d{1,2}([-/])\d{1,2}\1(?:19|20)\d\d|(?:19|20)\d\d([-/])\d{1,2}\2\d{1,2})(?![\d/-])"
+)
+_SHORT_DATE = re.compile(r"(?<![\d.,/])\d{1,2}/\d{1,2}/\d\d(?![\d/])")
+_SHARES = re.compile(r"(?<![\d.,])(\d+)\s?[-\u2013]\s?(\d+)\s?(?:%|percent|per cent|prozent)", re.IGNORECASE)
 _JOINED = re.compile(r"(\d+)(\s?)([-\u2013/xX×])\2(\d+)((?:\s?[-\u2013/xX×]\s?\d+)*)")
 
 
 def _is_doubtful(text: str, parsed: Parsed, strength: int) -> bool:
     """Whether these signs often mean something else than a sum: 9/11, 555-1234, 4x4, a date, a score, a resolution."""
+    if _DATE.search(text) or any(int(found[1]) < int(found[2]) for found in _SHARES.finditer(text)):  # 10-20% of 500
+        return True
     if strength == STRONG or parsed.in_words:
         return False
     if text.endswith("!"):
         return strength == BARE or parsed.operations > 1
-    if re.search(r"\d[xX]\d.*\d[xX]\d", text):  # sizes
+    if re.search(r"\d[xX]\d.*\d[xX]\d", text) or _SHORT_DATE.search(text):  # sizes, days
         return True
     found = _JOINED.fullmatch(text)
     if found is None:
         return False
     left, space, sign, right, more = int(found[1]), found[2], found[3], int(found[4]), found[5]
     if sign == "\u2013" and (strength == BARE or not space):
+        return True
+    if 1900 <= left <= 2100 and right == (left + 1) % 100 and not space:  # a season: 2023/24
         return True
     if sign in "-\u2013":
         if space:
@@ -166,12 +175,21 @@ _X, _Y = r"(?P<a>.+?)", r"(?P<b>.+?)"
 
 def _nodes(parts: Sequence[str], language: str, is_list: bool = False) -> list[Node] | None:
     """The operands of a form; None where one is none, or they could be read in two ways. The comma of 1,5 may be what
-    separates an English list."""
+    separates an English list, a percentage in a list may be one of the others, and 10-20 may be a range."""
     point = decimal_point([number for part in parts for number in re.findall(NUMBER, part)], language)
     if not point or (is_list and language == "en" and point == ","):
         return None
     parsed = [parse(part, language, 0, point) for part in parts]
-    return [each.node for each in parsed if each] if all(parsed) else None
+    nodes: list[Node] = [
+        Brackets(each.node) if isinstance(each.node, Operation) else each.node for each in parsed if each
+    ]
+    if len(nodes) < len(parts) or any(map(_DATE.search, parts)) or (is_list and any(map(is_share, nodes))):
+        return None
+    return None if any(map(_adds, nodes)) else nodes
+
+
+def _adds(node: Node) -> bool:
+    return isinstance(node, Brackets) and isinstance(node.inner, Operation) and node.inner.sign in "+-"
 
 
 def _listed(text: str, language: str) -> list[str]:
@@ -271,7 +289,10 @@ def _operands(text: str) -> Iterator[tuple[Callable[[Sequence[Node]], Node] | No
         if (found := pattern.fullmatch(text)) is None:
             continue
         both = [each for each in (found.groupdict().get(name) for name in "abcd") if each]
-        if (nodes := _nodes(both, language)) is not None:
+        if (nodes := _nodes(both, language)) is None:
+            continue
+        made = make(nodes) if make is not None else None
+        if not (isinstance(made, Operation) and made.sign in "+-" and is_share(made.left)):
             yield make, language, nodes
     for pattern, language, make in _MANY_FORMS:
         if (found := pattern.fullmatch(text)) is None:

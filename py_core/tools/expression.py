@@ -74,6 +74,11 @@ class Operation:
 Node = Number | Constant | Brackets | Percent | Factorial | Negative | Call | Operation
 
 
+def is_share(node: Node) -> bool:
+    """Whether it is a percentage. What is added to one could be a share of it (5% - 10% is a range, too)."""
+    return isinstance(node, Percent) or (isinstance(node, Brackets | Negative) and is_share(node.inner))
+
+
 def too_long() -> CannotComputeError:
     return CannotComputeError(
         f"The result would be longer than {MOST_DIGITS:,} digits, which is the most that I compute.",
@@ -300,11 +305,15 @@ def shown(node: Node, language: str) -> str:
     """The expression as it was read, in one line."""
     match node:
         case Number(value):
-            return written(plain_number(value)[0], language)
+            if value.denominator == 3:  # a third of
+                return f"{value.numerator}/{value.denominator}"
+            number = written(plain_number(value)[0], language)
+            return f"({number})" if "×" in number else number
         case Constant():
             return "π"
         case Brackets(inner):
-            return f"({shown(inner, language)})"
+            text = shown(inner, language)
+            return text if isinstance(inner, Number) and text[0] == "(" else f"({text})"
         case Percent(inner):
             return f"{shown(inner, language)}{' %' if language == 'de' else '%'}"
         case Factorial(inner):

@@ -21,6 +21,7 @@ from py_core.tools.expression import (
     Number,
     Operation,
     Percent,
+    is_share,
 )
 from py_core.tools.number_text import NUMBER, decimal_point, number_of
 from py_core.tools.number_words import ABBREVIATED, SCALES
@@ -261,7 +262,7 @@ class _Parser:
     def _sum(self) -> Node:
         node = self._product()
         while self._next in ("+", "-"):
-            if isinstance(node, Percent):  # 5% - 10% is a range
+            if is_share(node):
                 raise _NotArithmeticError
             sign = self._take()
             self.operations += 1

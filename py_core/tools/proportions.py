@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from py_core.tools.exact import Exact, Question
 from py_core.tools.number_text import NUMBER, plain_number, read_numbers, written
-from py_core.tools.number_words import number_word
+from py_core.tools.number_words import SCALES, number_word
 
 LONGEST = 200
 _N = rf"(?:{NUMBER}|an?|eine?[nrm]?|[a-zäöüß]+)"
@@ -46,7 +46,7 @@ def answer(question: Question) -> Exact | None:
         if numbers is None:
             return None
         first, price, second = numbers
-        if not first or not second or not _same(found["a"], found["b"]):
+        if not first or not second or not _same(found["a"], found["b"]) or _counts(found["a"].split()[0]):
             return None
         return _said(first, price, second, found, language)
     return None
@@ -57,6 +57,13 @@ def _in_digits(text: str, language: str) -> str:
         return "1"
     word = number_word(text)
     return str(word[0]) if word and word[1] == language else text
+
+
+def _counts(word: str) -> bool:
+    """Whether the things are counted by this word, as in "a dozen eggs" and "two hundred screws"."""
+    lower = word.lower()
+    scales = {"dozen", "dutzend"}.union(*SCALES.values())
+    return lower in scales or number_word(lower) is not None
 
 
 def _same(one: str, other: str) -> bool:

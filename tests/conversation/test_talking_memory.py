@@ -178,7 +178,7 @@ async def test_what_is_no_longer_so_replaces_what_was_taught_and_only_that(
     assert await replaced_by("Ich arbeite nicht mehr bei Siemens") == [
         ("Du arbeitest bei Siemens.", "Du arbeitest nicht mehr bei Siemens.")
     ]
-    for message in ("Dr. Bauer isn't my dentist now", "My dentist is not nice.", "I don't like fish."):
+    for message in ("No, my dentist isn't Dr. Bauer.", "My dentist is not nice.", "I don't like fish."):
         assert await replaced_by(message) == []
         assert conversation.turns[-1].details["tokens"] > 0  # the model answered
     events = await events_of(conversation, "Remember that Dr. Bauer is no longer my dentist.")
@@ -192,6 +192,10 @@ async def test_what_is_no_longer_so_replaces_what_was_taught_and_only_that(
     assert await replaced_by("Remember that Dr. Quill isn't my dentist any more") == [
         ("Your dentist is Dr. Quill.", "Dr. Quill is not your dentist any more.")
     ]
+    assert await replaced_by("Remember that I do eat fish on Fridays again") == [
+        ("You do not eat fish on Fridays.", "You do eat fish on Fridays again.")
+    ]
+    assert (await learning.look("What do I eat on Fridays?"))[0].lesson.answer == "You do eat fish on Fridays again."
 
 
 async def test_what_is_told_in_passing_is_offered_until_the_conversation_has_dismissed_it(

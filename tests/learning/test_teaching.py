@@ -69,6 +69,10 @@ TOLD = [
     ("my door code 4471", "What do you know about my door code 4471?", "Your door code 4471."),
     ("wifi: blue-tiger-9", "What do you know about wifi?", "wifi: blue-tiger-9"),
     ("dog Rex", "What do you know about dog Rex?", "dog Rex"),
+    ("I now live in Paris", "Where do I now live?", "You now live in Paris."),
+    (", can't we go", "What do you know about can't we go?", ", can't you go."),
+    ("I live at 12 Elm Road", "Where do I live?", "You live at 12 Elm Road."),
+    ("Pizza is my favourite food", "What is my favourite food?", "Pizza is your favourite food."),
     ("water boils", "What does water do?", "water boils"),
 ]  # fmt: skip
 

@@ -89,6 +89,44 @@ def de(question: str, answer: str) -> Told:
           de("Was ist Mia?", "Mia ist Vegetarierin.")]),
         ("Bitte merk dir, dass meine Schwester am 14. März Geburtstag hat.",
          [de("Wann hat meine Schwester Geburtstag?", "Deine Schwester hat am 14. März Geburtstag.")]),
+        ("Merk dir, dass ich in Bonn wohne und in Köln arbeite",
+         [de("Wo wohne ich?", "Du wohnst in Bonn."), de("Wo arbeite ich?", "Du arbeitest in Köln.")]),
+        ("Merk dir, dass meine Schwester in Graz wohnt und dort arbeitet",
+         [de("Wo wohnt meine Schwester?", "Deine Schwester wohnt in Graz und arbeitet dort.")]),
+        ("Merk dir, dass wir in Bonn wohnen und arbeiten",
+         [de("Wo wohnen wir?", "Ihr wohnt in Bonn und arbeitet.")]),
+        ("Merk dir, dass ich um 6 Uhr aufstehe", [de("Wann stehe ich auf?", "Du stehst um 6 Uhr auf.")]),
+        ("Merk dir, dass ich bei Ulm aufgewachsen bin",
+         [de("Wo bin ich aufgewachsen?", "Du bist bei Ulm aufgewachsen.")]),
+        ("Merk dir, dass ich Tee mag, wenn ich krank bin", [de("Was mag ich?", "Du magst Tee, wenn du krank bist.")]),
+        ("Merk dir, dass ich seit 2015 in Wien lebe", [de("Wo lebe ich?", "Du lebst seit 2015 in Wien.")]),
+        ("Merk dir, dass Frau Dr. Weiß meine Ärztin ist",
+         [de("Wer ist meine Ärztin?", "Frau Dr. Weiß ist deine Ärztin.")]),
+        ("Merk dir, dass Herr Özdemir im dritten Stock wohnt",
+         [de("Wo wohnt Herr Özdemir?", "Herr Özdemir wohnt im dritten Stock.")]),
+        ("Merk dir, dass 王伟 mein Nachbar ist", [de("Wer ist mein Nachbar?", "王伟 ist dein Nachbar.")]),
+        ("Merk dir, dass unser Hochzeitstag der 12. Juni ist",
+         [de("Wann ist unser Hochzeitstag?", "Euer Hochzeitstag ist der 12. Juni.")]),
+        ("Merk dir, dass mein Mann und ich in Kiel wohnen",
+         [de("Wo wohnen mein Mann und ich?", "Dein Mann und du wohnen in Kiel.")]),
+        ("Merk dir, dass mich meine Schwester anruft", [de("Was ruft mich?", "Dich ruft deine Schwester an.")]),
+        ("Merk dir, dass meine Tochter, die in Kiel lebt, Mia heißt",
+         [de("Wie heißt meine Tochter, die in Kiel lebt?", "Deine Tochter, die in Kiel lebt, heißt Mia.")]),
+        ("Merk dir, dass Peter Vegetarier ist, aber Fisch isst",
+         [de("Was ist Peter?", "Peter ist Vegetarier, aber isst Fisch.")]),
+        ("Merk dir, dass du Nova heißt", [de("Wie heißt du?", "Ich heiße Nova.")]),
+        ('Remember that my nickname is "The Fox"', [en("What is my nickname?", 'Your nickname is "The Fox"')]),
+        ("Remember that the code is 7714 and has to be typed twice",
+         [en("What is the code?", "The code is 7714 and has to be typed twice.")]),
+        ("Remember that my website is https://ann.example/x?y=1",
+         [en("What is my website?", "Your website is https://ann.example/x?y=1.")]),
+        ("Remember that I like Bonn. I live there.", [en("What do I like?", "You like Bonn. You live there.")]),
+        ("Remember that my name's Ann, I'm 41 and I live in Rome",
+         [en("What is my name?", "Your name is Ann."), en("How old am I?", "You are 41."),
+          en("Where do I live?", "You live in Rome.")]),
+        ('Remember that by "the usual" I mean tea',
+         [en("What do you know about by \"the usual\" I mean tea?", 'By "the usual" you mean tea.')]),
+        ("Merk dir, dass .", []),
         ("Merk dir das", []), ("Lerne Deutsch", []), ("Remember the Alamo", []), ("Remember my dog", []),
     ],
 )  # fmt: skip
@@ -101,6 +139,12 @@ I live in Bonn: I no longer live in Bonn / I'm no longer living in Bonn / I don'
 I eat fish: I don't eat fish any more / I never eat fish / I stopped eating fish
 my dentist is Dr. Quill: my dentist is not Dr. Quill / Dr. Quill isn't my dentist now
 I drive a blue Skoda: I don't drive a Skoda any more
+I am vegetarian: I'm not vegetarian any more
+I can swim: I can't swim any more
+I don't eat pork: I eat pork / I do eat pork again
+I can't swim: I can swim now
+I no longer live in Bonn: I live in Bonn again
+Ich esse kein Fleisch: Ich esse wieder Fleisch
 Ich wohne in Bonn: Ich wohne nicht mehr in Bonn / In Bonn wohne ich nicht mehr / Ich wohne jetzt nicht mehr in Bonn
 Mein Zahnarzt ist Dr. Quill: Dr. Quill ist nicht mehr mein Zahnarzt / Mein Zahnarzt heißt nicht mehr Dr. Quill
 Ich esse Fisch: Ich esse keinen Fisch mehr / Ich esse nie Fisch
@@ -108,9 +152,15 @@ Ich esse Fisch: Ich esse keinen Fisch mehr / Ich esse nie Fisch
 KEPT = """
 I live in Bonn: I no longer live in Rome / I live in Bonn / I don't live alone / I don't like Bonn / I am not in Bonn
 my dentist is Dr. Quill: Dr. Bauer isn't my dentist now / my dentist is not nice
-Who is my dentist? Dr. Quill: my dentist is not Dr. Quill but Dr. Bauer
+Who is my dentist? Dr. Quill: my dentist is not Dr. Quill but Dr. Bauer / my dentist isn't Dr. Quill, he is Dr. Bauer
 I drive a blue Skoda: I no longer drive a blue BMW
-Ich wohne in Bonn: Ich wohne nicht mehr in Rom
+I live in Bonn: do I no longer live in Bonn / She no longer lives in Bonn / you don't live in Bonn
+I live in Bonn: I can't live in Bonn / I would not live in Bonn / I won't live in Bonn / I didn't live in Bonn
+my dentist is Dr. Quill: isn't Dr. Quill my dentist / Her dentist is no longer Dr. Quill / Dr. Quill was not my dentist
+I don't eat pork on Fridays: I eat pork / I don't eat pork
+I would not live in Bonn: I live in Bonn
+I am allergic to nuts and milk: I'm no longer allergic to nuts
+Ich wohne in Bonn: Ich wohne nicht mehr in Rom / wohne ich nicht mehr in Bonn / Er wohnt nicht mehr in Bonn
 """
 
 

@@ -32,6 +32,7 @@ Who wrote "The Old Man and the Sea" in my book club?
 Hi Sonata,|where do I live
 Tell me:|- where I live|- who my dentist is
 I'm at the office door. I forgot the code.
+Hello! I can't remember who my dentist is
 Ich suche meinen Schlüssel. Kannst du helfen?
 I live in Bonn, right?
 Our wifi = ?
@@ -59,6 +60,11 @@ def test_a_question_in_own_words_stays_as_it_is(text: str) -> None:
         ("Where do I live?\n```\n" + "Where is it?\n" * READ + "```\nThanks!", "Where do I live? Thanks!"),
         ("Who wrote this?\n" + "> Where do I live?\n" * READ, "Who wrote this?"),
         ("```\nWhere do I live?", ""),
+        ("id\tquestion\n1\twhere do I live?\n2\twho is my boss?", ""),
+        ("Ann: Where do I live?\nBob: In Bonn.\nAnn: Thanks!\n\nWho is my boss?", "Who is my boss?"),
+        ("12:01 - Ann: who is my boss?\n12:02 - Bob: no idea\n12:03 - Ann: ok", ""),
+        ("Translate into German: Who am I?\n\nAnd where do I live?", "Translate into German: And where do I live?"),
+        ("Note: I am tired.\nQuestion: where do I live?", "Note: I am tired. Question: where do I live?"),
         ("\n" * 10 * READ, ""),
     ],
     ids=lambda text: repr(text[:30]),
