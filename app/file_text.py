@@ -6,8 +6,7 @@ import re
 import unicodedata
 
 from app.text_encoding import decoded
-from py_core.passages.chunks import PAGE_BREAK
-from py_core.showing import is_blank
+from py_core.showing import is_blank, whole_end
 
 MOST_BYTES = 4_000_000
 MOST_CHARACTERS = 1_000_000
@@ -31,8 +30,8 @@ _KNOWN = (
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _BINARY = re.compile("[\x00-\x07\x0e-\x19\x7f]")
 """Controls that no text has; those of terminals and of forms are left out."""
-_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
-"""A command to a terminal: a colour, a title, a place."""
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
+"""A command to a terminal: a colour, a place, a title or a picture with its data."""
 _SAMPLE = 100_000
 MOST_CONTROLS = 0.02
 """The share of control characters in a text: some files have one here and there, machine code has many."""
@@ -63,10 +62,15 @@ def text_of(name: str, data: bytes, type: str = "") -> str:
         if text is None:
             raise FileError(f"{shown} is in an encoding that Sonata does not recognise. Save it as UTF-8.")
     if text is None or _is_binary(text):
+        if type == PDF:
+            raise FileError(
+                f"{shown} has no text: its fonts do not say which letters they draw. "
+                "Run a text recognition (OCR) over it first."
+            )
         raise FileError(f"{shown} is not text. Sonata reads text, Markdown, code, CSV and PDF.")
     text = _without_backspaces(_ESCAPE.sub("", text))
     text = _CONTROLS.sub(" ", text.replace("\r\n", "\n").replace("\r", "\n"))
-    if not text.replace(PAGE_BREAK, "").strip():
+    if is_blank(text):
         if type == PDF:
             raise FileError(f"{shown} has no text: its pages are pictures. Run a text recognition (OCR) over it first.")
         raise FileError(f"{shown} is empty.")
@@ -90,7 +94,7 @@ def shown_name(name: str) -> str:
     plain = " ".join(unicodedata.normalize("NFC", plain).split())
     if is_blank(plain):
         return "file"
-    return plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 1]}…"
+    return plain if len(plain) <= LONGEST_NAME else f"{plain[: whole_end(plain, LONGEST_NAME - 1)]}…"
 
 
 def _is_binary(text: str) -> bool:
