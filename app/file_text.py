@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 
 from app.text_encoding import decoded
 from py_core.showing import is_blank, whole_end
@@ -117,7 +118,7 @@ def _without_backspaces(text: str) -> str:
 
 
 def _marked_or_wide(data: bytes) -> str | None:
-    """The text of what begins with a mark of its encoding, or is UTF-16; None of anything else."""
+    """The text of what begins with a mark of its encoding, or is UTF-16 or UTF-32; None of anything else."""
     encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), None)
     mark, name = encoding or (b"", _wide_encoding(data))
     try:
@@ -127,10 +128,19 @@ def _marked_or_wide(data: bytes) -> str | None:
 
 
 def _wide_encoding(data: bytes) -> str | None:
-    """UTF-16 without a mark, where the text is mostly Latin: every other byte is 0, and only those."""
-    sample = data[: _SAMPLE & ~1]
-    even, odd = sample[::2].count(0), sample[1::2].count(0)
-    most, least = max(even, odd), min(even, odd)
-    if len(data) % 2 or most < 0.4 * len(sample) / 2 or least > 0.02 * len(sample) / 2:
-        return None
-    return "utf-16-be" if even > odd else "utf-16-le"
+    """UTF-32 or UTF-16 without a mark. In UTF-16 nearly every other byte is 0, or one that all letters of a script share
+    (0 for spaces)."""
+    sample = data[: _SAMPLE & ~3]
+    for name, first, second in (("utf-32-le", 3, 2), ("utf-32-be", 0, 1)):
+        if len(data) % 4 == 0 and not any(sample[first::4]) and max(sample[second::4], default=0) <= 3:
+            return name
+    units = len(sample) / 2
+    for name, at in (("utf-16-le", 1), ("utf-16-be", 0)):
+        high, low = sample[at::2], sample[1 - at :: 2]
+        if len(data) % 2 or low.count(0) > 0.02 * units or high.count(0) < 0.02 * units:
+            continue
+        spaces = sum(one in b" \n" for above, one in zip(high, low, strict=True) if not above)
+        is_of_one_script = sum(count for _, count in Counter(high).most_common(2)) >= 0.9 * units
+        if high.count(0) >= 0.4 * units or (is_of_one_script and spaces >= 0.02 * units):
+            return name
+    return None
