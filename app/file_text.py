@@ -128,7 +128,7 @@ def _marked_or_wide(data: bytes) -> str | None:
 
 
 def _wide_encoding(data: bytes) -> str | None:
-    """UTF-32 or UTF-16 without a mark. In UTF-16 nearly every other byte is 0, or one that all letters of a script share
+    """UTF-32 or UTF-16 without a mark. In UTF-16 nearly every other byte is 0, or what all letters of a script share
     (0 for spaces)."""
     sample = data[: _SAMPLE & ~3]
     for name, first, second in (("utf-32-le", 3, 2), ("utf-32-be", 0, 1)):
