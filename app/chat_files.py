@@ -27,6 +27,7 @@ from py_core.memory.field_checks import LATEST, LONGEST_TEXT
 from py_core.memory.records import decode_body, decode_list
 from py_core.memory.sessions import Session, Sessions
 from py_core.memory.transfer import BEGINNING
+from py_core.showing import whole_end
 
 Chat = tuple[Session, Sequence[Turn]]
 """The turns in an order in which each is behind one that it follows."""
@@ -415,7 +416,8 @@ def _id(source: str, id: Any, *facts: Any) -> str:
 
 
 def _title(title: Any) -> str:
-    words = one_line(title)[:LONGEST_TITLE] if isinstance(title, str) else ""
+    words = one_line(title) if isinstance(title, str) else ""
+    words = words[: whole_end(words, LONGEST_TITLE)]
     return "" if words.lower() in _UNNAMED else words
 
 

@@ -18,7 +18,7 @@ from py_core.memory.memory import Memory
 from py_core.memory.records import Record
 from py_core.memory.text_search import snippet, terms_of
 from py_core.routing.agents import AgentError
-from py_core.showing import is_blank
+from py_core.showing import is_blank, whole_end
 
 LEAST_TURN_SIMILARITY = 0.15
 """A single word, such as "coding", is less similar to a message than requests are to each other (docs/decisions.md)."""
@@ -105,7 +105,7 @@ class ConversationApi:
         title = " ".join(title.split())
         if is_blank(title):
             raise StoreError("record", "Type a title.")
-        await self._memory.sessions.edit(id, title=title[:LONGEST_TITLE], titled="user")
+        await self._memory.sessions.edit(id, title=title[: whole_end(title, LONGEST_TITLE)], titled="user")
 
     async def pin_conversation(self, id: str, pinned: bool) -> None:
         await self._memory.sessions.edit(id, pinned=pinned)

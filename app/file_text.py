@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 
 from app.text_encoding import decoded
-from py_core.passages.chunks import PAGE_BREAK
-from py_core.showing import is_blank
+from py_core.showing import is_blank, whole_end
 
 MOST_BYTES = 4_000_000
 MOST_CHARACTERS = 1_000_000
@@ -31,8 +31,8 @@ _KNOWN = (
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _BINARY = re.compile("[\x00-\x07\x0e-\x19\x7f]")
 """Controls that no text has; those of terminals and of forms are left out."""
-_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
-"""A command to a terminal: a colour, a title, a place."""
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
+"""A command to a terminal: a colour, a place, a title or a picture with its data."""
 _SAMPLE = 100_000
 MOST_CONTROLS = 0.02
 """The share of control characters in a text: some files have one here and there, machine code has many."""
@@ -63,10 +63,15 @@ def text_of(name: str, data: bytes, type: str = "") -> str:
         if text is None:
             raise FileError(f"{shown} is in an encoding that Sonata does not recognise. Save it as UTF-8.")
     if text is None or _is_binary(text):
+        if type == PDF:
+            raise FileError(
+                f"{shown} has no text: its fonts do not say which letters they draw. "
+                "Run a text recognition (OCR) over it first."
+            )
         raise FileError(f"{shown} is not text. Sonata reads text, Markdown, code, CSV and PDF.")
     text = _without_backspaces(_ESCAPE.sub("", text))
     text = _CONTROLS.sub(" ", text.replace("\r\n", "\n").replace("\r", "\n"))
-    if not text.replace(PAGE_BREAK, "").strip():
+    if is_blank(text):
         if type == PDF:
             raise FileError(f"{shown} has no text: its pages are pictures. Run a text recognition (OCR) over it first.")
         raise FileError(f"{shown} is empty.")
@@ -90,7 +95,7 @@ def shown_name(name: str) -> str:
     plain = " ".join(unicodedata.normalize("NFC", plain).split())
     if is_blank(plain):
         return "file"
-    return plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 1]}…"
+    return plain if len(plain) <= LONGEST_NAME else f"{plain[: whole_end(plain, LONGEST_NAME - 1)]}…"
 
 
 def _is_binary(text: str) -> bool:
@@ -113,7 +118,7 @@ def _without_backspaces(text: str) -> str:
 
 
 def _marked_or_wide(data: bytes) -> str | None:
-    """The text of what begins with a mark of its encoding, or is UTF-16; None of anything else."""
+    """The text of what begins with a mark of its encoding, or is UTF-16 or UTF-32; None of anything else."""
     encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), None)
     mark, name = encoding or (b"", _wide_encoding(data))
     try:
@@ -123,10 +128,19 @@ def _marked_or_wide(data: bytes) -> str | None:
 
 
 def _wide_encoding(data: bytes) -> str | None:
-    """UTF-16 without a mark, where the text is mostly Latin: every other byte is 0, and only those."""
-    sample = data[: _SAMPLE & ~1]
-    even, odd = sample[::2].count(0), sample[1::2].count(0)
-    most, least = max(even, odd), min(even, odd)
-    if len(data) % 2 or most < 0.4 * len(sample) / 2 or least > 0.02 * len(sample) / 2:
-        return None
-    return "utf-16-be" if even > odd else "utf-16-le"
+    """UTF-32 or UTF-16 without a mark. In UTF-16 nearly every other byte is 0, or what all letters of a script share
+    (0 for spaces)."""
+    sample = data[: _SAMPLE & ~3]
+    for name, first, second in (("utf-32-le", 3, 2), ("utf-32-be", 0, 1)):
+        if len(data) % 4 == 0 and not any(sample[first::4]) and max(sample[second::4], default=0) <= 3:
+            return name
+    units = len(sample) / 2
+    for name, at in (("utf-16-le", 1), ("utf-16-be", 0)):
+        high, low = sample[at::2], sample[1 - at :: 2]
+        if len(data) % 2 or low.count(0) > 0.02 * units or high.count(0) < 0.02 * units:
+            continue
+        spaces = sum(one in b" \n" for above, one in zip(high, low, strict=True) if not above)
+        is_of_one_script = sum(count for _, count in Counter(high).most_common(2)) >= 0.9 * units
+        if high.count(0) >= 0.4 * units or (is_of_one_script and spaces >= 0.02 * units):
+            return name
+    return None

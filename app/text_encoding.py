@@ -14,6 +14,8 @@ LEAST = 0.85
 """The share of what is not ASCII that must read as one language."""
 MIXED = 0.9
 """What such a share counts, if the letters are of several languages with one encoding."""
+RARER = 0.005
+"""What a language counts less than the one before it, so that of two that fit the commoner is taken."""
 FEWEST = 3
 """Different bytes that tell another encoding than Windows-1252: one alone may be a letter in several."""
 WESTERN, TURKISH = "cp1252", "cp1254"  # but for six letters the same
@@ -30,21 +32,27 @@ _WESTERN = (
     "äöõüšž",
 )  # fmt: skip
 _CENTRAL = ("ąćęłńóśźż", "áčďéěíňóřšťúůýž", "áéíóöőúüű", "čćđšž", "ăâîşţșț", "áäčďéíĺľňóôŕšťúýž", "äöüß")
-_OFTEN = "оеаинтсрвл"
+_OFTEN = "оеаинтсрвлі"
+_GREEK, _GREEK_OFTEN = ("αβγδεζηθικλμνξοπρστςυφχψωάέήίόύώϊϋΐΰ",), "αοιετσνηρκάόίέή"
+_HEBREW, _HEBREW_OFTEN = ("אבגדהוזחטיךכלםמןנסעףפץצקרשת",), "יוהלאתרמבש"
+_ARABIC, _ARABIC_OFTEN = ("ءآأؤإئابةتثجحخدذرزسشصضطظعغفقكلمنهوىيپچژگـ،؛؟",), "اليمونرتبةده"
+_TURKISH = ("çğıöşüâîûİ",)
 _THAI = "".join(map(chr, range(0xE01, 0xE5C)))
 _CYRILLIC = (
     "абвгдежзийклмнопрстуфхцчшщъыьэюяё", "абвгґдеєжзиіїйклмнопрстуфхцчшщьюя", "абвгдђежзијклљмнњопрстћуфхцчџш",
-    "абвгдеёжзійклмнопрстуўфхцчшыьэюя",
+    "абвгдеёжзійклмнопрстуўфхцчшыьэюя", "абвгдѓежзѕијклљмнњопрстќуфхцчџш",
 )  # fmt: skip
 _ALPHABETS = (  # codec, languages, and letters that make half of each text; the first of equals is taken
-    (TURKISH, ("çğıöşüâîûİ",), ""), (WESTERN, _WESTERN, ""), ("cp1250", _CENTRAL, ""),
-    ("cp1255", ("אבגדהוזחטיךכלםמןנסעףפץצקרשת",), "יוהלאתרמבש"),
+    (TURKISH, _TURKISH, ""), (WESTERN, _WESTERN, ""), ("cp1250", _CENTRAL, ""),
+    ("cp1255", _HEBREW, _HEBREW_OFTEN),
     ("cp1251", _CYRILLIC, _OFTEN), ("koi8-u", _CYRILLIC, _OFTEN), ("cp866", _CYRILLIC, _OFTEN),
-    ("cp1253", ("αβγδεζηθικλμνξοπρσςτυφχψωάέήίόύώϊϋΐΰ",), "αοιετσνηρκάόίέή"),
-    ("cp1256", ("ءآأؤإئابةتثجحخدذرزسشصضطظعغفقكلمنهوىيپچژگـ",), "اليمونرتبةده"),
+    ("cp1253", _GREEK, _GREEK_OFTEN),
+    ("cp1256", _ARABIC, _ARABIC_OFTEN), ("iso8859-6", _ARABIC, _ARABIC_OFTEN),
     ("cp1257", ("āčēģīķļņšūž", "ąčęėįšųūž", "äöõüšž"), ""), ("cp874", (_THAI,), "าันรอกเงมยลวด่้ทีิ"),
     ("iso8859-2", _CENTRAL, ""), ("iso8859-5", _CYRILLIC, _OFTEN), ("cp850", _WESTERN, ""),
     ("mac-roman", _WESTERN, ""), ("cp852", _CENTRAL, ""), ("mac-cyrillic", _CYRILLIC, _OFTEN),
+    ("cp862", _HEBREW, _HEBREW_OFTEN), ("cp737", _GREEK, _GREEK_OFTEN), ("mac-greek", _GREEK, _GREEK_OFTEN),
+    ("cp857", _TURKISH, ""), ("mac-turkish", _TURKISH, ""),
 )  # fmt: skip
 _IDEOGRAPHS = (  # codec, the standard whose first part has nearly all that is written, and the bytes that lead there
     ("cp949", "euc_kr", range(0xB0, 0xC9)), ("cp932", "euc_jp", range(0xA4, 0xD0)),
@@ -55,9 +63,13 @@ CODECS = (
     *(codec for codec, *_ in _ALPHABETS),
     *(name for codec, standard, _ in _IDEOGRAPHS for name in (codec, standard)),
 )
+_HANGUL = "이다는에가을의하고로지니사기아시어나리요자수서대인도정있한를은"
+_MISPLACED = re.compile("[ςךםןףץ](?=[^\\W\\d_])|σ(?![^\\W\\d_])|[άέήίόύώΐΰ](?=[^\\W\\d_]{0,20}[άέήίόύώΐΰ])")
+"""Letters that end a word, or do not, where they stand, and a second accent in a word."""
 _KANA = re.compile("[\u3041-\u30ff]")
 _SIGNS = frozenset("„“”‚‘’«»‹›–—…·•°§©®™€£¥¢¿¡±×÷½¼¾²³¹ªºµ№\u00a0")
 _WITHIN_WORDS = frozenset("’‘·–—…")
+_OF_NUMBERS = frozenset("€£¥¢½¼¾")
 
 
 def decoded(data: bytes) -> str | None:
@@ -97,13 +109,14 @@ def _likely_codec(data: bytes) -> str | None:
     best, share = "", LEAST - 0.001
     for codec, alphabets, often in _ALPHABETS:
         text = sample.decode(codec, "replace")
-        found = max(_letters(text, alphabet, often) for alphabet in alphabets)
+        rarer = RARER if often else 0
+        found = max(_letters(text, alphabet, often) - rarer * at for at, alphabet in enumerate(alphabets))
         if len(alphabets) > 1:
             found = max(found, MIXED * _letters(text, "".join(alphabets), often))
         if found > share:
             best, share = codec, found
     for codec, standard, leads in _IDEOGRAPHS:
-        found = _ideographs(sample.decode(codec, "replace"), standard, leads)
+        found = _ideographs(sample.decode(codec, "replace"), codec, standard, leads)
         if found > share:
             best, share = codec, found
     is_told = best in (WESTERN, TURKISH) or len({byte for byte in sample if byte >= 0x80}) >= FEWEST
@@ -121,7 +134,8 @@ def _letters(text: str, alphabet: str, often: str) -> float:
             common += char.lower() in often
             if char in _SIGNS:
                 beside = before[-1].isalpha(), after.isalpha()
-                good += (not all(beside) or char in _WITHIN_WORDS) and not (char in "„‚" and beside[0])
+                may_stand = not any(beside) if char in _OF_NUMBERS else not all(beside) or char in _WITHIN_WORDS
+                good += may_stand and not (char in "„‚" and beside[0])
             elif letters & {char, char.lower()} and not (char.isupper() and before[-1].islower()):
                 if often:
                     good += not any(one.isalpha() and one.isascii() for one in (before[-1], after))
@@ -130,20 +144,23 @@ def _letters(text: str, alphabet: str, often: str) -> float:
         before = before[1:] + char
     if not total:
         return 0.0
+    good -= 2 * len(_MISPLACED.findall(text)) if often else 0
     return good / total * (0.6 + 0.4 * min(common / total / 0.55, 1.0) if often else 1.0)
 
 
-def _ideographs(text: str, standard: str, leads: range) -> float:
+def _ideographs(text: str, codec: str, standard: str, leads: range) -> float:
     """The share of what is not ASCII that is in the first part of a standard for Chinese, Japanese or Korean."""
     counts = Counter(char for char in text.removesuffix(REPLACED) if char >= "\x80")
-    good = kana = 0
+    good = kana = often = 0
     for char, count in counts.items():
         code = char.encode(standard, "ignore")
         is_kana = bool(_KANA.match(char))
         kana += count * is_kana
+        often += count * (char in _HANGUL)
         if len(code) == 2 and (code[0] in leads or code[0] in (0xA1, 0xA3)) and (standard == "euc_jp" or not is_kana):
             good += count
     total = sum(counts.values())
-    if standard == "euc_jp" and kana < 0.1 * total:
+    if not total or (codec == "euc_jp" and kana < 0.1 * total):
         return 0.0
-    return good / total if total else 0.0
+    is_sure = kana >= 0.1 * total if codec == "cp932" else often >= 0.15 * total or standard != "euc_kr"
+    return good / total * (1 if is_sure else MIXED)

@@ -14,7 +14,7 @@ from app.recalled import Recalled
 from app.routing_service import Routed
 from py_core.memory.branches import Branches, Turn
 from py_core.routing.agents import FALLBACK_ID
-from py_core.showing import is_blank
+from py_core.showing import is_blank, whole_end
 
 TITLE_LENGTH = 80
 RANKED_KEPT = 5
@@ -26,7 +26,7 @@ def title_of(text: str) -> str:
     words = "" if is_blank(text) else " ".join(text.split())
     if len(words) <= TITLE_LENGTH:
         return words
-    cut = words[: TITLE_LENGTH - 1]
+    cut = words[: whole_end(words, TITLE_LENGTH - 1)]
     if words[TITLE_LENGTH - 1] != " ":
         # A single word of that length, or a script without spaces, is cut anywhere.
         cut = cut.rpartition(" ")[0] or cut

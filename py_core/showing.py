@@ -17,6 +17,9 @@ _NUMBER_BITS = 256
 
 _TURNING = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 """Characters that turn the order of the others around: a name in a list could look like another one."""
+_JOINER = "\u200d"
+MOST_PARTS = 16
+"""Of a character; longer ones are decoration."""
 _COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _VISIBLE: dict[int, str | None] = {
     **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"},
@@ -69,10 +72,29 @@ def why_not_json(error: ValueError | RecursionError) -> str:
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
+def whole_end(text: str, end: int) -> int:
+    """The last place up to an end at which no character is cut in half: an accent, a vowel sign or the rest of an emoji
+    stays with what it belongs to. Of what has more than MOST_PARTS of them the end itself."""
+    at = end
+    while max(end - MOST_PARTS, 0) < at < len(text) and _is_within(text, at):
+        at -= 1
+    return at if at > max(end - MOST_PARTS, 0) else end
+
+
+def _is_within(text: str, at: int) -> bool:
+    after = text[at]
+    return (
+        text[at - 1] == _JOINER
+        or after == _JOINER
+        or "\U0001f3fb" <= after <= "\U0001f3ff"
+        or unicodedata.category(after).startswith("M")
+    )
+
+
 def one_line(text: str) -> str:
     """A name or title: in one line without control characters, cut after LONGEST characters."""
     words = " ".join(plain(text[: 4 * LONGEST]).split())
-    return words if len(words) <= LONGEST else words[: LONGEST - 3] + "..."
+    return words if len(words) <= LONGEST else words[: whole_end(words, LONGEST - 3)] + "..."
 
 
 def is_blank(text: str) -> bool:

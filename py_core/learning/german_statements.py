@@ -11,8 +11,8 @@ from py_core.learning.statement_words import words_of
 _BEGINNING = re.compile(
     r"^\s*(?:(?:bitte|hey|hallo|ok|okay|sonata|und|auch)[\s,]+)*"
     r"(?:(?:kannst|könntest|würdest)\s+du\s+(?:dir\s+)?(?:bitte\s+)?)?"
-    r"(?:merke?\s+dir|merken|notiere?(?:\s+dir)?|behalte?(?:\s+im\s+kopf)?|lerne?)(?:\s+bitte)?\s*(?P<colon>:"
-    r"|(?=,?\s*dass\b))?,?\s*(?P<dass>dass\s+)?(?=\S)",
+    r"(?:merke?\s+dir|merken|notiere?(?:\s+dir)?|behalte?(?:\s+im\s+kopf)?|lerne?)(?:\s+bitte)?\s*+(?P<colon>:"
+    r"|(?=,?\s*dass\b))?,?\s*+(?P<dass>dass\s++)?(?=\S)",
     re.IGNORECASE,
 )
 _BEGINS = words_of("mein meine unser unsere ich wir der die das dein deine")

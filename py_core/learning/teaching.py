@@ -27,7 +27,7 @@ _BEGINNING = re.compile(
 _ASKED_TO_REMEMBER = re.compile(
     r"^\s*(?:(?:please|hey|ok|okay|sonata|and|also)[\s,]+)*(?:(?:can|could|will|would)\s+you\s+(?:please\s+)?)?"
     r"(?:please\s+)?remember\s*(?:(?P<sign>that\b|:)(?!\s+(?:time|day|night|one|guy|summer|evening|moment)\b)|(?=(?:my|our|i)\b))"
-    r"\s*[:,]?\s*(?=\S)",
+    r"\s*+[:,]?\s*+(?=\S)",
     re.IGNORECASE,
 )
 _WHEN_ASKED = re.compile(
@@ -267,17 +267,21 @@ _FLIPPED = re.compile(
 )
 
 
+NEAR = 200
+"""Characters on each side of a word that tell how it is meant."""
+
+
 def _flipped(text: str, is_first: bool) -> str:
     def other(found: re.Match[str]) -> str:
         word = found[0]
-        lower, before = word.lower(), text[: found.start()].rstrip()
+        lower, before = word.lower(), text[max(found.start() - NEAR, 0) : found.start()].rstrip()
         if word in ("US", "ME", "MY") or (word in ("i", "Mine") and before):
             return word  # the country, the state; a letter
         last = before.split()[-1].lower() if before else ""
         if lower == "mine" and last and last not in BE:
             return word  # a gold mine
         if lower == "you":
-            following = text[found.end() :].split()[:1]
+            following = text[found.end() : found.end() + NEAR].split()[:1]
             is_subject = not last or last[-1] in ".,;:!?" or last in ("that", "and", "because", "if")
             changed = "I" if is_subject or _follows_a_subject(following) else "me"
         else:

@@ -11,6 +11,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
+from py_core.showing import whole_end
+
 FOLDING = 2
 """The version of `fold`: texts that were folded by another one are folded again."""
 _AROUND_WORDS = "\"'.,;:!?()[]\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a"
@@ -82,7 +84,8 @@ def snippet(text: str, terms: Sequence[str] = ()) -> list[tuple[str, bool]]:
     if start:
         space = text.find(" ", start, first)
         start = space + 1 if space >= 0 else start
-    end = min(start + SNIPPET, len(text))
+    start = whole_end(text, start)
+    end = whole_end(text, min(start + SNIPPET, len(text)))
     marks = [False] * (end - start)
     for term in terms:
         at = find(term, folded, ends[start])

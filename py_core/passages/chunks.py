@@ -22,6 +22,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from py_core.passages.table_rows import CsvText, Row, cells_of
+from py_core.showing import whole_end
 
 CHUNK_BYTES = 640
 """The most bytes of a passage, with the head that it repeats."""
@@ -149,7 +150,7 @@ def _spans(
     """Cut [start, end) where the first of `breaks` is that is found in the second half of what has room."""
     text = sized.text
     while sized.size(start, end) > most:
-        furthest = max(sized.reach(start, most), start + 1)
+        furthest = max(whole_end(text, sized.reach(start, most)), start + 1)
         cut, inside = furthest, True
         for pattern in breaks:
             earliest = (start + furthest) // 2
@@ -170,7 +171,7 @@ def _overlap(sized: _Sized, cut: int, breaks: Sequence[re.Pattern[str]]) -> int:
         for match in pattern.finditer(sized.text, max(first - 1, 0), cut):
             if first <= match.end() < cut:
                 return match.end()
-    return first
+    return whole_end(sized.text, first)
 
 
 def _by_lines(sized: _Sized, span: tuple[int, int]) -> Chunk:
@@ -242,7 +243,7 @@ def _heading(line: str) -> tuple[int, str]:
 
 def _cut(place: str) -> str:
     place = " ".join(place[: 4 * LONGEST_PLACE].split())
-    return place if len(place) <= LONGEST_PLACE else f"{place[: LONGEST_PLACE - 1]}…"
+    return place if len(place) <= LONGEST_PLACE else f"{place[: whole_end(place, LONGEST_PLACE - 1)]}…"
 
 
 def _rows(sized: _Sized) -> Iterator[Chunk]:

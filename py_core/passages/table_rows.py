@@ -15,7 +15,7 @@ SAMPLE = 50
 """Rows that are looked at for the delimiter and the names."""
 MOST_LINES = 100
 """Of a row. A quote that is not closed by then quotes nothing."""
-_SEPARATOR = re.compile(r"sep=([^\n])\n")
+_SEPARATOR = re.compile(r'"?sep=([^\w\s"]|\t)"?\n', re.IGNORECASE)
 
 
 class Row(NamedTuple):
@@ -35,7 +35,7 @@ class CsvText:
     """
 
     def __init__(self, text: str) -> None:
-        separator = _SEPARATOR.match(text)
+        separator = separator_line(text)
         self._start = separator.end() if separator else 0
         self._lines = _lines(text[self._start :])
         self.delimiter = separator[1] if separator else self._likely_delimiter()
@@ -80,6 +80,11 @@ class CsvText:
             return max((count for width, count in widths.items() if width > 1), default=0)
 
         return max(DELIMITERS, key=fit) if any(map(fit, DELIMITERS)) else ","
+
+
+def separator_line(text: str) -> re.Match[str] | None:
+    """The first line, if it says what is between cells: group 1."""
+    return _SEPARATOR.match(text)
 
 
 def _lines(text: str) -> list[str]:

@@ -15,6 +15,7 @@ from io import StringIO
 from itertools import islice
 
 from py_core.memory.text_search import fold
+from py_core.passages.table_rows import separator_line
 from py_core.tools.number_text import plain_digits, shape_of
 
 _DELIMITERS = "\t;|,"
@@ -22,6 +23,8 @@ _DELIMITERS = "\t;|,"
 _SAMPLE = 50
 _SAMPLE_LINES = 200
 MOST_COLUMNS = 1000
+MOST_CELLS = 1_000_000
+"""With those that short rows lack. A file has no more characters, so a table without such rows has fewer."""
 MOST_LONG_ROWS = 0.1
 """The share of rows with more cells than the header, above which the table cannot be trusted."""
 _MISSING = {"", "-", "\u2013", "\u2014", "n/a", "na", "nan", "null", "none", "k.a.", "k. a."}
@@ -179,9 +182,10 @@ class Table:
 
 def read_table(name: str, text: str) -> Table | None:
     """None if the text is no table with a header that could be read in one way only."""
-    text = re.sub(r"\Asep=.\n", "", text)
+    separator = separator_line(text)
+    text = text[separator.end() :] if separator else text
     try:
-        delimiter = _delimiter(text)
+        delimiter = separator[1] if separator else _delimiter(text)
         rows = _rows(text, delimiter)
         _, header = next(rows)
         return _table(Table(name), header, rows)
@@ -225,6 +229,8 @@ def _table(table: Table, header: list[str], rows: Iterator[tuple[int, list[str]]
         else:
             table.short += len(row) < width
             table.lines.append(line)
+            if width * len(table.lines) > MOST_CELLS:
+                return None
             for number, cells in enumerate(kept):
                 cell = row[number] if number < len(row) else ""
                 cells.append(known.setdefault(cell, cell))

@@ -12,7 +12,7 @@ from typing import Any
 
 from app.building.common import ROOT
 from app.building.node import node_path
-from py_core.showing import is_blank
+from py_core.showing import is_blank, whole_end
 from tests.unit.test_invisible_names import BLANK, SEEN
 
 REACHED = r"\b(local|session)Storage\.\w|new BroadcastChannel|navigator\.locks\b"
@@ -99,6 +99,14 @@ def test_the_page_and_python_agree_on_what_shows_nothing() -> None:
     texts = [*BLANK, *SEEN]
     assert called("common/cut.js", "isBlank", [[text] for text in texts]) == [is_blank(text) for text in texts]
     assert called("common/cut.js", "visible", [["a\u202eb\u2069\u200fc"]]) == ["a\ufffdb\ufffd\u200fc"]
+
+
+def test_the_page_and_python_cut_no_character_in_half() -> None:
+    texts = ["abe\u0301\u0323", "ab\U0001f468\u200d\U0001f469\u200d\U0001f467", "ab\U0001f44d\U0001f3fd", "abก็"]
+    cut = [(text, len(text[:end].encode("utf-16-le")) // 2) for text in texts for end in range(3, len(text))]
+    assert called("common/cut.js", "wholeEnd", cut) == [2] * len(cut)
+    assert called("common/cut.js", "wholeEnd", [["ab\U0001f44dcd", 3], ["ab", 5], ["abc", 2]]) == [2, 5, 2]
+    assert [whole_end(text, end) for text in texts for end in range(3, len(text))] == [2] * len(cut)
 
 
 def test_web_storage_that_the_browser_forbids_lasts_as_long_as_the_page_and_secret_drafts_do_too() -> None:

@@ -213,7 +213,15 @@ async def test_formulas_are_set_and_prices_are_not(page_apart: ChatPage) -> None
         "The area $a_1 * b_2$ or \\(c_1 * d_2\\), US$5 and $10, $5-$10, `$x$`, $20k or 30k$ and $HOME and $PATH.\n"
         "$$\nE = mc^2\n=\n\\boxed{\\sqrt{x}}\n$$\n\n\\[ \\frac{1}{2} \\]\n\n"
         "An \\( alone, $\\nosuchcommand{$ and $$ too.\n\n"
-        "$\\def\\a{x}\\a\\a$, $\\let\\a=x\\a$, $\\begin{matrix}" + "&" * 300 + "\\end{matrix}$, $x+" + "x" * 2000 + "$",
+        "$\\def\\a{x}\\a\\a$, $\\let\\a=x\\a$, $\\begin{matrix}" + "&" * 300 + "\\end{matrix}$, "
+        "$"
+        + "x^{" * 400
+        + "}" * 400
+        + "$, $\\begin{matrix}"
+        + "\\\\[99em]" * 90
+        + "\\end{matrix}$, $x+"
+        + "x" * 2000
+        + "$",
     )
     await expect(body.locator("math")).to_have_count(4)
     tex = await body.locator("annotation").all_text_contents()
@@ -242,6 +250,7 @@ RENDER = """async (texts) => {
 SAID = r"""
 5! = 5*4*3*2*1
 cost $5*3 and $6*2
+A$$5 and B$$6
 x**2 + y**2 and 2**3**2
 a*b*c, (a)*(b)*(c), 5!*4!*3!, 2*-3*4, f(x)*g(x)*h(x), width*height*depth
 **kwargs and x**2, *args and 5*4

@@ -117,6 +117,7 @@ def test_the_other_one_says_it_with_other_pronouns() -> None:
     assert flipped('the US password is "my dog", and the mine is mine') == (
         'the US password is "my dog", and the mine is yours'
     )
+    assert flipped("I am a. " * 20_000) == "You are a. " * 20_000
 
 
 @pytest.mark.parametrize(

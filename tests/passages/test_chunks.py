@@ -115,7 +115,13 @@ def test_a_quote_within_a_cell_quotes_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("above", "first"),
-    [("sep=;\n", 2), ("Account: 12, main\nFrom;2026-01-01\n\n", 5), ("Report;;\n", 3), ('"A\nB"\n\n', 4)],
+    [
+        ("sep=;\n", 2),
+        ('"SEP=;"\n', 2),
+        ("Account: 12, main\nFrom;2026-01-01\n\n", 5),
+        ("Report;;\n", 3),
+        ('"A\nB"\n\n', 4),
+    ],
 )
 def test_what_stands_above_the_names_of_the_columns_is_not_repeated(above: str, first: int) -> None:
     text = (

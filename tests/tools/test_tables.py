@@ -137,6 +137,7 @@ NUMBERS_READ = {
     "a\tb\nx\t1,234.5\ny\t1,234\n": ["1234.5", "1234"],
     "a|b\nx|(5.00)\ny|$7\n": ["-5", "7"],
     "sep=;\na;b\nx;12 %\ny;3,5 %\n": ["12", "3.5"],
+    "sep=^\na^b\nx^12\ny^3.5\n": ["12", "3.5"],
     "a;b\nx;1 234,50\ny;1'000,00\n": ["1234.5", "1000"],
     'a,b\n"x\nz",1\ny,\n': ["1", None],
     "a;b;c\nx;1.234;0,5\n": ["1234"],  # another column tells
@@ -158,6 +159,7 @@ def test_numbers_are_read_by_their_column() -> None:
 NO_TABLES = (
     "1,2\n3,4\n", "Ann,2024-01-01\nBob,2024-02-01\n", 'a,b\n"x,1\ny,2\n', "a,b\n1,200,5\n", "", "a,b\n",
     "a" + ",b" * 1000 + "\n" + "1" + ",2" * 1000,
+    "a" + ",b" * 900 + "\n" + "1\n" * 200_000,  # short rows lack 180 million cells
 )  # fmt: skip
 
 

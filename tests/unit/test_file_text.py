@@ -27,15 +27,20 @@ def test_usual_encodings_are_recognised(encoding: str) -> None:
         ("cp1250 iso8859-2 cp852", "Příliš žluťoučký kůň úpěl ďábelské ódy."),
         ("cp1250", "Żółta łódź płynie; příliš žluťoučký kůň."),
         ("cp1251 koi8-r cp866 iso8859-5", "Включите питание и нажмите красную кнопку на три секунды."),
+        ("cp1251 cp866 mac-cyrillic", "Дата;Сумма\n01.02.2024;1500,00\nМосква;оплачено"),
+        ("utf-16-le utf-16-be utf-32-le utf-32-be", "Имя;Город\nИван;Москва, «центр»\n"),
+        ("cp1251 iso8859-5", "Почитувани колеги, состанокот ќе се одржи во понеделник наутро. Ѓорѓи доаѓа."),
         ("cp1251 koi8-r cp866 iso8859-5", "ВКЛЮЧИТЕ ПИТАНИЕ И НАЖМИТЕ КРАСНУЮ КНОПКУ"),
         ("cp1251 koi8-u", "Увімкніть живлення та натисніть червону кнопку, їжаче."),
-        ("cp1253", "Παρακαλώ ανοίξτε το παράθυρο γιατί κάνει ζέστη."),
-        ("cp1254", "Lütfen pencereyi açınız çünkü hava çok sıcak; güneş doğdu, şimdi gidiyoruz."),
-        ("cp1255", "נא לפתוח את החלון כי חם מאוד"),
-        ("cp1256", "الرجاء فتح النافذة لأن الجو حار جدا"),
+        ("cp1253 cp737 mac-greek", "Παρακαλώ ανοίξτε το παράθυρο γιατί κάνει ζέστη."),
+        ("cp1254 cp857 mac-turkish", "Lütfen pencereyi açınız çünkü hava çok sıcak; güneş doğdu, şimdi gidiyoruz."),
+        ("cp1255 cp862", "נא לפתוח את החלון כי חם מאוד"),
+        ("cp1256 iso8859-6", "الرجاء فتح النافذة لأن الجو حار جدا"),
         ("cp1257", "Prašau atidaryti langą, nes karšta. Ačiū už pagalbą šį mėnesį."),
         ("cp874", "กรุณาเปิดหน้าต่างเพราะอากาศร้อน"),
         ("cp932 euc_jp iso2022_jp", "電源を入れてから赤いボタンを三秒押してください。"),
+        ("cp932", "会社名,所在地\n株式会社東芝,東京都港区"),
+        ("gb18030", "你好"),
         ("gb18030", "请先打开电源，然后按住红色按钮三秒。"),
         ("cp950", "請先打開電源，然後按住紅色按鈕三秒。"),
         ("cp949", "전원을 켜고 빨간 버튼을 3초 동안 누르십시오."),
@@ -69,6 +74,7 @@ def test_what_is_utf8_but_for_a_few_bytes_is_utf8(data: bytes, said: str) -> Non
     ("data", "said"),
     [
         (b"\x1b[32mOK\x1b[0m test\n\x1b]0;title\x07\x1b(B\x1b[1;31mred\x1b[m\n", "OK test\nred\n"),
+        (b"\x1bPq#0;2;0~-\x1b\\after \x1b_Gf=24;AAAA\x1b\\it", "after it"),
         (b"10%\b\b\b20%\nN\bNA\bA\n", "20%\nNA\n"),
         (b"One\x0bline of a form\x1cand one\x1a", "One line of a form and one "),
     ],
@@ -86,6 +92,7 @@ def test_line_breaks_become_those_of_unix() -> None:
     [
         ("none.txt", b"", "none.txt is empty."),
         ("blank.txt", b" \n\t\n", "blank.txt is empty."),
+        ("unseen.txt", "\u200b\u00ad\n\u3164\u202e".encode(), "unseen.txt is empty."),
         ("photo.png", b"\x89PNG\r\n\x1a\n" + bytes(100), "photo.png is not text. Sonata reads no pictures."),
         ("report.docx", b"PK\x03\x04" + b"x" * 50, "save it as text, CSV or PDF"),
         ("tool.bin", bytes(range(256)) * 10, "tool.bin is not text. Sonata reads text, Markdown, code, CSV and PDF."),
@@ -111,6 +118,11 @@ def test_what_is_no_text_says_what_to_do(name: str, data: bytes, said: str) -> N
 def test_a_scanned_pdf_says_that_its_pages_are_pictures() -> None:
     with pytest.raises(FileError, match=r"scan\.pdf has no text: its pages are pictures"):
         text_of("scan.pdf", b"\f\f", PDF)
+
+
+def test_a_pdf_whose_fonts_do_not_tell_their_letters_says_so() -> None:
+    with pytest.raises(FileError, match=r"odd\.pdf has no text: its fonts do not say"):
+        text_of("odd.pdf", b"\1\2\3\4\f\5\6", PDF)
 
 
 @given(st.binary(max_size=400))

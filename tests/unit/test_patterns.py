@@ -106,8 +106,10 @@ def test_no_pattern_of_python_is_slow() -> None:
     for where, pattern, methods in python_patterns():
         length = next((most for package, most in BOUNDS.items() if where.startswith(package)), LENGTH)
         for method in sorted(methods):
+            ends = (END, "") if "(?=" in pattern.pattern else (END,)  # a text may end where something has to follow
             for lead, repeated in pumped(pattern.pattern, pattern.flags):
-                if is_slow(pattern, method, lead + repeated * (length // len(repeated)) + END):
+                text = lead + repeated * (length // len(repeated))
+                if any(is_slow(pattern, method, text + end) for end in ends):
                     slow.append(f"{where} {method} {pattern.pattern[:80]!r}: {lead!r}, then {repeated!r}")
                     break
     assert slow == []

@@ -20,6 +20,12 @@ export function noHeadingInFormula(source) {
   return begin >= 0 && begin < underline ? undefined : false; // false: marked decides
 }
 
+/** Where a formula begins in a line of its own; marked asks about what comes after the first character. */
+function startOfBlock(source) {
+  const at = source.search(FORMULA_LINE);
+  return at < 0 ? undefined : at + 1;
+}
+
 /** @returns {any[]} extensions of marked. @param {(text: string) => string} escape for HTML */
 export function formulaSyntax(escape) {
   return [{
@@ -37,7 +43,7 @@ export function formulaSyntax(escape) {
   }, {
     name: 'formulaBlock',
     level: 'block',
-    start: (source) => source.search(/^ {0,3}(?:\$\$|\\\[)/m),
+    start: startOfBlock,
     tokenizer(source) {
       const near = source.slice(0, LONGEST);
       const [raw] = BLOCK.exec(near) ?? [];

@@ -11,11 +11,21 @@ const MOST_KEPT = 200; // formulas that are kept as they were set: the end of an
 // its expansions, not their length.
 const LONGEST = 2000; // characters
 const MOST_CELLS = 200;
+// Of what came out. A browser lays elements out one within the other: Chromium ends the page at some thousand levels.
+const MOST_LEVELS = 300;
+const MOST_NODES = 10_000;
+const MOST_HEIGHT = 300; // em
+const MOST_SHOWN = 300_000; // nodes of all formulas of the page together; with more, sources stay
 const DEFINITION = /\\(?:[egx]?def|let|futurelet|newcommand|renewcommand|providecommand)(?![a-z@])/i;
 const OPTIONS = { throwOnError: true, strict: 'ignore', trust: false, maxSize: 20, maxExpand: 200 };
 
-/** @type {Map<string, HTMLElement|null>} */
+/** @typedef {{element: HTMLElement, nodes: number}} Formula as it was set */
+
+/** @type {Map<string, Formula|null>} */
 const kept = new Map(); // null: KaTeX cannot read it
+/** @type {{place: HTMLElement, nodes: number}[]} */
+let shown = [];
+let room = MOST_SHOWN;
 /** @type {{place: HTMLElement, source: string, onDraw: () => void}[]} */
 let waiting = [];
 let loading = /** @type {Promise<unknown>|null} */ (null);
@@ -43,9 +53,9 @@ async function setSome() {
     timer = 0;
     return;
   }
-  const until = performance.now() + BATCH_MS;
-  while (waiting.length && performance.now() < until) setOne(/** @type {any} */ (waiting.shift()));
-  timer = waiting.length ? setTimeout(setSome) : 0;
+  const began = performance.now();
+  while (waiting.length && performance.now() < began + BATCH_MS) setOne(/** @type {any} */ (waiting.shift()));
+  timer = waiting.length ? setTimeout(setSome, performance.now() - began) : 0; // the page gets half of the time
 }
 
 async function load() {
@@ -57,8 +67,9 @@ async function load() {
 function setOne({ place, source, onDraw }) {
   const key = keyOf(place, source);
   if (!kept.has(key)) {
-    if (kept.size >= MOST_KEPT) kept.delete(/** @type {string} */ (kept.keys().next().value));
     kept.set(key, typeset(texOf(source), isBlock(place)));
+    const [oldest] = kept.keys();
+    if (kept.size > MOST_KEPT || total([...kept.values()]) > MOST_SHOWN) kept.delete(oldest);
   }
   const set = kept.get(key);
   if (!set || !place.isConnected) return; // drawn anew in the meantime
@@ -71,17 +82,27 @@ function isModest(tex) {
   return tex.length <= LONGEST && tex.split('&').length <= MOST_CELLS && !DEFINITION.test(tex);
 }
 
-/** @returns {HTMLElement|null} */
+/** @returns {Formula|null} */
 function typeset(tex, displayMode) {
   if (!isModest(tex)) return null;
   try {
     const tree = katex.__renderToDomTree(tex, { ...OPTIONS, displayMode });
+    const nodes = nodesOf(tree);
+    if (nodes > MOST_NODES || tree.height + tree.depth > MOST_HEIGHT) return null;
     withoutStyleAttributes(tree);
-    return tree.toNode();
+    return { element: tree.toNode(), nodes };
   } catch {
     return null;
   }
 }
+
+/** How many, itself included; Infinity of what nests too deeply. @returns {number} */
+function nodesOf(node, level = 1) {
+  if (level > MOST_LEVELS) return Infinity;
+  return (node.children ?? []).reduce((sum, child) => sum + nodesOf(child, level + 1), 1);
+}
+
+const total = (formulas) => formulas.reduce((sum, one) => sum + (one?.nodes ?? 0), 0);
 
 /** The page's policy allows no style attribute; what stands in one is set through the element's style. */
 function withoutStyleAttributes(node) {
@@ -98,10 +119,18 @@ function withoutStyleAttributes(node) {
   for (const child of node.children ?? []) withoutStyleAttributes(child);
 }
 
-function fill(place, set) {
+/** @param {HTMLElement} place @param {Formula} set */
+function fill(place, { element, nodes }) {
+  if (nodes > room) {
+    shown = shown.filter((one) => one.place.isConnected);
+    room = MOST_SHOWN - total(shown);
+    if (nodes > room) return;
+  }
+  shown.push({ place, nodes });
+  room -= nodes;
   place.classList.add('set');
   place.dir = 'ltr';
-  place.replaceChildren(set.cloneNode(true));
+  place.replaceChildren(element.cloneNode(true));
 }
 
 const isBlock = (place) => place.dataset.formula === 'block';

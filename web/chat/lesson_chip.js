@@ -3,6 +3,7 @@
  * it shows the lesson, which can be forgotten there. Where Sonata was not sure, the model read a few lessons and gave the
  * answer of this one; then the chip says so, and which they were.
  */
+import { wholeEnd } from '../common/cut.js';
 import { t } from '../i18n/i18n.js';
 import { floatPanel } from '../page/card.js';
 import { button, element, ProblemLine } from '../page/dom.js';
@@ -42,7 +43,7 @@ export class LessonChip {
 
   get #words() {
     const { read, question } = this.#lesson;
-    const short = question.length > LONGEST_QUESTION ? `${question.slice(0, LONGEST_QUESTION)}…` : question;
+    const short = question.length > LONGEST_QUESTION ? `${question.slice(0, wholeEnd(question, LONGEST_QUESTION))}…` : question;
     return read?.length ? t('taught.read', { question: short }) : t('taught.youTaught');
   }
 

@@ -1,4 +1,5 @@
 /** Blocks of Markdown that are so long that they are drawn in parts, which look like one. */
+import { wholeEnd } from '../common/cut.js';
 import { lexBlocks } from './markdown.js';
 
 const LONG_LIST = 12; // items; a longer list settles up to its last item
@@ -44,5 +45,5 @@ export function lastBlock(blocks) {
 export function endOfLine(text, length) {
   const begin = text.slice(0, length);
   const end = [begin.lastIndexOf('\n') + 1, begin.lastIndexOf(' ') + 1].find((at) => at > length / 2);
-  return end ?? length;
+  return end ?? wholeEnd(text, length);
 }

@@ -2,12 +2,28 @@
 
 const LENGTH = 120; // characters of an address or a file's name: real ones are shorter
 
+const GOES_ON = /^(?:\p{M}|\u200d|\p{Emoji_Modifier}|\p{Surrogate})/u; // an accent, the rest of an emoji, half of a pair
+const MOST_PARTS = 16; // of a character; longer ones are decoration
+
+/**
+ * The last place up to an end at which no character is cut in half; py_core/showing.py says the same.
+ * @param {string} text @param {number} end @returns {number}
+ */
+export function wholeEnd(text, end) {
+  const isWithin = (at) => text[at - 1] === '\u200d' || GOES_ON.test(text.slice(at, at + 2));
+  const least = Math.max(end - 2 * MOST_PARTS, 0);
+  let at = end;
+  while (at > least && at < text.length && isWithin(at)) at -= 1;
+  if (at > least) return at;
+  return /^[\udc00-\udfff]/.test(text.slice(end)) ? end - 1 : end;
+}
+
 /**
  * @param {string} text
  * @returns {string} its first 120 characters, without characters that nobody sees, which may turn the order of the others around
  */
 export function cut(text) {
-  const begin = text.slice(0, LENGTH).replace(/\p{C}/gu, '\ufffd');
+  const begin = text.slice(0, wholeEnd(text, LENGTH)).replace(/\p{C}/gu, '\ufffd');
   return text.length > LENGTH ? `${begin}…` : begin;
 }
 

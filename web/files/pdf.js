@@ -64,6 +64,7 @@ async function textOfPages(opening, name, onPage, watch) {
     isForm ||= annotations.some(({ subtype }) => subtype === 'Widget');
     const beside = fieldsAndNotes(annotations);
     for (const text of beside) room -= text.length;
+    if (room < 0) throw watch.tooMuch;
     texts.push([pageText(items), ...beside].filter(Boolean).join('\n').replaceAll('\f', ' '));
     page.cleanup();
   }

@@ -1,4 +1,5 @@
 /** What the plots of the Learning view show, of what app/learning_api.py tells. Null: there is too little to plot. */
+import { wholeEnd } from '../common/cut.js';
 import { t } from '../i18n/i18n.js';
 import { formatDate, formatNumber, formatRounded, formatShare } from '../page/format.js';
 
@@ -57,5 +58,5 @@ export function trainingPlots(runs) {
 }
 
 function cut(text) {
-  return text.length <= LONGEST_LABEL ? text : `${text.slice(0, LONGEST_LABEL - 1).trimEnd()}…`;
+  return text.length <= LONGEST_LABEL ? text : `${text.slice(0, wholeEnd(text, LONGEST_LABEL - 1)).trimEnd()}…`;
 }

@@ -1,4 +1,5 @@
 /** A line of time: what each loop did and when, a lane a loop, by Chart.js; with a list that says the same. */
+import { wholeEnd } from '../common/cut.js';
 import { t } from '../i18n/i18n.js';
 import { element } from '../page/dom.js';
 import { formatDate } from '../page/format.js';
@@ -130,5 +131,5 @@ function chartOf(events) {
 }
 
 function cut(text) {
-  return text.length <= 80 ? text : `${text.slice(0, 79).trimEnd()}…`;
+  return text.length <= 80 ? text : `${text.slice(0, wholeEnd(text, 79)).trimEnd()}…`;
 }

@@ -124,6 +124,7 @@ export const sentences = [
   ['{name} is too long: it has {length} characters, and a file may have {most}. Take a part.', '{name} ist zu lang: Die Datei hat {length} Zeichen und darf {most} haben. Nimm einen Teil.'],
   ['{name} takes too long to cut into passages. Take a part of it.', '{name} braucht zu lange zum Zerlegen in Abschnitte. Nimm einen Teil davon.'],
   ['{name} has too many small parts (pages, headings or rows): a file may have {most} passages. Take a part of it.', '{name} hat zu viele kleine Teile (Seiten, Überschriften oder Zeilen): Eine Datei darf {most} Abschnitte haben. Nimm einen Teil davon.'],
+  ['{name} has no text: its fonts do not say which letters they draw. Run a text recognition (OCR) over it first.', '{name} hat keinen Text: Die Schriften sagen nicht, welche Buchstaben sie zeichnen. Lass zuerst eine Texterkennung (OCR) darüber laufen.'],
   ['{name} has no text: its pages are pictures. Run a text recognition (OCR) over it first.', '{name} hat keinen Text: Die Seiten sind Bilder. Lass zuerst eine Texterkennung (OCR) darüber laufen.'],
 
   // learning
