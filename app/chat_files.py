@@ -27,7 +27,7 @@ from py_core.memory.field_checks import LATEST, LONGEST_TEXT
 from py_core.memory.records import decode_body, decode_list
 from py_core.memory.sessions import Session, Sessions
 from py_core.memory.transfer import BEGINNING
-from py_core.showing import whole_end
+from py_core.showing import is_blank, whole_end
 
 Chat = tuple[Session, Sequence[Turn]]
 """The turns in an order in which each is behind one that it follows."""
@@ -38,9 +38,11 @@ _MARKDOWN = re.compile(r"# (?P<title>[^\n]+)\n\n\*(?P<begun>(\d{4})-(\d\d)-(\d\d
 _ROLES = {f"**{name}**": role for role, name in SPEAKERS.items()}
 UNSAID = "\u2026"
 """Before an answer that is the first message: the page shows answers below messages, and templates demand them."""
-_UNNAMED = {"", "new chat"}
+_UNNAMED = {"new chat"}
 _MARKER = re.compile("\ue200([^\ue200\ue201]*)\ue201")
 """In ChatGPT's texts: a citation or the like, a name and its values between \\ue202."""
+_DETAILS = re.compile('<details type="(?:reasoning|code_interpreter|tool_calls)"')
+"""In Open WebUI's answers: what begins a thought, or what a tool was asked and said."""
 _TEXTS = "text", "audio_transcription"
 _LATEST_MILLISECONDS = 1000 * LATEST
 
@@ -131,7 +133,6 @@ def read_chats(data: bytes) -> ChatFile | None:
 
 def _unpacked(data: bytes) -> list[bytes]:
     import zipfile  # late: hardly anybody has such a file
-    import zlib
 
     parts, room = list[bytes](), MAX_CHATS_BYTES + 1
     try:
@@ -141,7 +142,11 @@ def _unpacked(data: bytes) -> list[bytes]:
                     with archive.open(member) as opened:
                         parts.append(opened.read(room))
                     room -= len(parts[-1])
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError) as error:
+    except RuntimeError as error:
+        raise StoreError(
+            "file", "Sonata cannot unpack this archive. Unpack it, then choose conversations.json. Nothing was changed."
+        ) from error
+    except Exception as error:  # each of its ways of packing raises errors of its own
         raise StoreError("file", "The archive is damaged. Choose another file. Nothing was changed.") from error
     return parts
 
@@ -282,7 +287,9 @@ def _chatgpt_message(node: Any) -> _Message:
 def _open_webui_message(node: Any) -> _Message:
     node = _object(node)
     texts, others = _pieces(node.get("content"))
-    text, details = _without_details("\n\n".join(texts))
+    text, details = "\n\n".join(texts), False
+    if node.get("role") == "assistant":
+        text, details = _without_details(text)
     place = {"parent": node.get("parentId"), "children": node.get("childrenIds")}
     others = others or details or bool(node.get("files"))
     return _message(node.get("role"), text, others, node.get("timestamp"), place)
@@ -331,8 +338,8 @@ def _marked(marker: re.Match[str]) -> str:
 def _without_details(text: str) -> tuple[str, bool]:
     """Without what Open WebUI puts into a text of thoughts and tools, and whether that was there."""
     kept, start = list[str](), 0
-    while (at := text.find('<details type="', start)) >= 0 and (end := text.find("</details>", at)) >= 0:
-        kept.append(text[start:at])
+    while (found := _DETAILS.search(text, start)) and (end := text.find("</details>", found.end())) >= 0:
+        kept.append(text[start : found.start()])
         start = end + len("</details>")
     return "".join([*kept, text[start:]]), bool(kept)
 
@@ -348,7 +355,7 @@ def _own_chat(entry: Mapping[str, Any]) -> Chat | None:
         number, after, content = turn.get("number"), turn.get("after"), turn.get("content")
         if type(number) is not int or not isinstance(content, str) or turn.get("role") not in tuple(SPEAKERS):
             return None
-        if after is not None and (type(after) is not int or after >= number):
+        if number in turns or (after is not None and (type(after) is not int or after >= number)):
             return None
         turns[number] = Turn(
             turn["role"], content, _seconds(turn.get("created")), _object(turn.get("details")), number, after
@@ -360,7 +367,7 @@ def _own_chat(entry: Mapping[str, Any]) -> Chat | None:
         ordered.append(replace(turns[number], after=known.get(turns[number].after, before)))
     if not isinstance(entry.get("id"), str) or not isinstance(entry.get("title"), str):
         return None
-    leaf, title = entry.get("leaf"), entry["title"]
+    leaf, title = entry.get("leaf"), "" if is_blank(entry["title"]) else entry["title"]
     created = _seconds(entry.get("created")) or time.time()
     return Session(
         _id(FORMAT, entry["id"]), title, leaf=leaf if type(leaf) is int else None,
@@ -418,7 +425,7 @@ def _id(source: str, id: Any, *facts: Any) -> str:
 def _title(title: Any) -> str:
     words = one_line(title) if isinstance(title, str) else ""
     words = words[: whole_end(words, LONGEST_TITLE)]
-    return "" if words.lower() in _UNNAMED else words
+    return "" if is_blank(words) or words.lower() in _UNNAMED else words
 
 
 def _seconds(value: Any) -> float:

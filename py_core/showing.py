@@ -97,10 +97,15 @@ def one_line(text: str) -> str:
     return words if len(words) <= LONGEST else words[: whole_end(words, LONGEST - 3)] + "..."
 
 
+def is_unseen(character: str) -> bool:
+    """Whether it is a letter or a mark that is never seen, such as a filler. (Formats are not seen, either.)"""
+    return _UNSEEN.match(character) is not None
+
+
 def is_blank(text: str) -> bool:
     """Whether nothing of a text is seen: it counts as empty."""
     return all(
-        character.isspace() or unicodedata.category(character) in ("Cc", "Cf") or _UNSEEN.match(character)
+        character.isspace() or unicodedata.category(character) in ("Cc", "Cf") or is_unseen(character)
         for character in text
     )
 

@@ -2,8 +2,8 @@
 
 A tensor's name is "base_model.model." + the module in `transformers` + ".lora_A.weight" or ".lora_B.weight". Trainers
 that save a state dict leave the adapter's name after lora_A and the names of wrappers (torch.compile, FSDP) between
-the modules, or have no prefix: `_module` reads past these. Rows of B lie as in `transformers`: for some architectures
-q and k are in another order in a model file.
+the modules, have their own names in front, or no prefix: `_module` reads past these. Rows of B lie as in
+`transformers`: for some architectures q and k are in another order in a model file.
 
 Source: https://huggingface.co/docs/peft/developer_guides/checkpoint
 """
@@ -28,7 +28,7 @@ from py_core.showing import one_line, shown
 
 CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."
-_NAME = re.compile(r"(?:base_model\.model\.)?([\w.]{1,200})\.lora_([AB])(?:\.(\w{1,60}))?\.weight", re.ASCII)
+_NAME = re.compile(r"([\w.]{1,200})\.lora_([AB])(?:\.([^.]{1,60}))?\.weight", re.ASCII)
 _WRAPPER = re.compile(r"(?:^|(?<=\.))(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module|module)\.")
 _MLX = ("fine_tune_type", "lora_parameters")
 """Settings in the adapter_config.json that mlx-lm writes."""
@@ -78,7 +78,7 @@ def read_config(data: bytes | memoryview) -> dict[str, Any]:
         unknown = key.startswith("use_") and key not in ("use_rslora",)
         if key in _UNSUPPORTED or unknown:
             raise _unsupported(_UNSUPPORTED.get(key, f"{one_line(key)}, a variant of LoRA"))
-    if config.get("bias", "none") != "none":
+    if config.get("bias") not in (None, "none"):
         raise _unsupported(f"trained biases (bias = {shown(config['bias'])})")
     begun = config.get("init_lora_weights")
     if isinstance(begun, str) and begun.lower().startswith(_NEW_BASE):
@@ -193,7 +193,7 @@ class _Alphas:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._alpha = _number(config.get("lora_alpha"), "lora_alpha")
-        self._root = config.get("use_rslora", False)
+        self._root = config.get("use_rslora") or False
         patterns = config.get("alpha_pattern") or {}
         if not isinstance(self._root, bool) or not isinstance(patterns, dict):
             raise _damaged("use_rslora or alpha_pattern is of another kind")
@@ -241,7 +241,7 @@ def _number(value: Any, key: str) -> float:
 
 def _module(name: str) -> tuple[str, str, str]:
     """The module in `transformers`, "A" or "B", and what the file calls the adapter, "" if it does not say."""
-    if found := _NAME.fullmatch(_WRAPPER.sub("", name)):
+    if found := _NAME.fullmatch(_WRAPPER.sub("", name).rpartition(_PREFIX)[2]):
         return found[1], found[2], found[3] or ""
     if name.endswith((".lora_a", ".lora_b")):
         raise _of_mlx()
@@ -250,7 +250,8 @@ def _module(name: str) -> tuple[str, str, str]:
         ".lora_embedding_": "LoRA on the embedding",
         ".bias": "trained biases",
     }
-    kind = next((words for part, words in kinds.items() if part in name), "whole modules besides LoRA")
+    unknown = "LoRA under names that are not PEFT's" if "lora" in name.lower() else "whole modules besides LoRA"
+    kind = next((words for part, words in kinds.items() if part in name), unknown)
     raise _unsupported(f"{kind}, in the tensor {shown(name)}")
 
 

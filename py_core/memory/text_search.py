@@ -1,4 +1,4 @@
-"""Words in texts, whatever their case, accents, apostrophes, hyphens and dashes.
+"""Words in texts, whatever their case, accents, quotation marks, apostrophes, hyphens and dashes.
 
 A term is found where a word begins ("cod" finds "Coding"); in writing without spaces, such as Chinese, anywhere.
 """
@@ -11,17 +11,25 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-from py_core.showing import whole_end
+from py_core.showing import is_unseen, whole_end
 
-FOLDING = 2
+FOLDING = 3
 """The version of `fold`: texts that were folded by another one are folded again."""
-_AROUND_WORDS = "\"'.,;:!?()[]\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a"
-_APOSTROPHES = "`\u00b4\u02b9\u02bb\u02bc\u02bd\u02c8\u02ca\u02cb\u055a\u05f3\u2018\u2019\u201a\u201b\u2032\u2035\ua78c"
-_LIKE_ASCII = {
+_AROUND_WORDS = "\"'.,;:!?()[]{}\u00a1\u00bf\u060c\u061b\u061f\u0964\u2039\u203a\u3001\u3002"
+_AROUND_WORDS += "".join(map(chr, range(0x3008, 0x3012)))  # Chinese and Japanese brackets
+_APOSTROPHES = "`\u00b4\u02b9\u02bb\u02bc\u02bd\u02be\u02bf\u02c8\u02ca\u02cb"
+_APOSTROPHES += "\u055a\u05f3\u2018\u2019\u201a\u201b\u2032\u2035\ua78c"
+_QUOTES = "\u00ab\u00bb\u02ba\u02ee\u05f4\u201c\u201d\u201e\u201f\u2033\u2036\u3003"
+_READ_AS = {
     **dict.fromkeys(_APOSTROPHES, "'"),
+    **dict.fromkeys(_QUOTES, '"'),
     **dict.fromkeys("\u02d7\u2043\u2212", "-"),
     **dict.fromkeys("\u2044\u2215", "/"),  # the first is in what becomes of \u00bd
+    **{"\u0131": "i", "\u0142": "l", "\u00f8": "o", "\u0111": "d", "\u0127": "h", "\u0167": "t"},
+    **{"\u00e6": "ae", "\u0153": "oe"},
+    "\u0640": "",  # it only makes an Arabic word longer
 }
+"""Of small letters and signs that Unicode does not decompose."""
 SNIPPET = 160  # characters of a message that are shown around a match
 BEFORE_MATCH = 40
 _UNSPACED = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x2E80, 0x30FF), (0x3400, 0x9FFF), (0xF900, 0xFAFF))
@@ -33,24 +41,27 @@ class _Folding(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
-        parts = _LIKE_ASCII.get(character) or unicodedata.normalize("NFKD", character.casefold())
+        if (parts := _READ_AS.get(character)) is None:
+            parts = unicodedata.normalize("NFKD", character.casefold()).casefold()  # some become capitals
         self[code] = folded = "".join(map(_folded, parts))
         return folded
 
 
 def _folded(part: str) -> str:
-    """Of a character that is decomposed: soft hyphens and what else is not seen (Cf), and accents, become nothing."""
+    """Of a character that is decomposed: what is not seen, such as soft hyphens, and accents become nothing."""
     category = unicodedata.category(part)
-    if category == "Cf" or unicodedata.combining(part):
+    if category == "Cf" or unicodedata.combining(part) or is_unseen(part):
         return ""
-    return "-" if category == "Pd" else _LIKE_ASCII.get(part, part)
+    return "-" if category == "Pd" else _READ_AS.get(part, part)
 
 
 _FOLDING = _Folding()
 
 
 def fold(text: str) -> str:
-    """The text without case, accents and soft hyphens, with one kind of apostrophe and one of hyphens and dashes."""
+    """The text without case, accents and soft hyphens, with one kind each of apostrophes, quotation marks and dashes.
+
+    Folded again it is the same."""
     return text.lower().replace("`", "'") if text.isascii() else text.translate(_FOLDING)
 
 

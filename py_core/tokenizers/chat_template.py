@@ -103,25 +103,32 @@ class ChatTemplate:
             self._left = math.inf
 
     async def takes_user(self) -> bool:
-        """Whether it prints a user's message, or refuses it. A template that does neither is none: the model would
-        answer something else."""
-        rendered = await self._try([{"role": "user", "content": _PROBE}])
-        return rendered is None or _PROBE in rendered
+        """Whether it prints the user's newest message, or refuses it. A template that does neither is none: the model
+        would answer something else."""
+        asked = {"role": "user", "content": _PROBE}
+        before = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+        rendered = [await self._try([asked]), await self._try([*before, asked])]
+        return all(text is None or _PROBE in text for text in rendered)
 
     async def takes_system(self) -> bool:
-        """Whether it prints a system message. Some refuse it, some leave it out without a word."""
+        """Whether it prints a system message and the user's behind it. Some refuse that, some leave one out without a
+        word."""
         if self._takes_system is None:
-            user = {"role": "user", "content": "Hi"}
-            rendered = await self._try([{"role": "system", "content": _PROBE}, user])
-            self._takes_system = _PROBE in rendered if rendered is not None else await self._try([user]) is None
+            self._takes_system = await self._prints("system")
         return self._takes_system
 
     async def takes_repeats(self) -> bool:
         """Whether two messages of one role may follow each other."""
         if self._takes_repeats is None:
-            user = {"role": "user", "content": "Hi"}
-            self._takes_repeats = await self._try([user, user]) is not None or await self._try([user]) is None
+            self._takes_repeats = await self._prints("user")
         return self._takes_repeats
+
+    async def _prints(self, role: str) -> bool:
+        """Whether it prints a message of this role and one of the user's behind it, or refuses the user's anyway."""
+        first, second = _PROBE, _PROBE[::-1]
+        user = {"role": "user", "content": second}
+        rendered = await self._try([{"role": role, "content": first}, user])
+        return await self._try([user]) is None if rendered is None else first in rendered and second in rendered
 
     async def marks(self, tokenizer: Tokenizer) -> frozenset[str]:
         """The user-defined tokens by which it tells who speaks. They must not come from a message either, though they

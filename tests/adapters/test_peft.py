@@ -187,6 +187,7 @@ TENSORS = {
     "two ranks": ({A: np.ones((3, 64))}, r"of \(3, 64\) and \(64, 2\) for"),
     "no rank": ({A: np.ones((0, 64)), B: np.ones((64, 0))}, "the training saved empty matrices"),
     "an empty B": ({B: np.ones(0)}, "the training saved empty matrices"),
+    "another trainer's names": ({A.replace("lora_A", "lora_down"): np.ones((2, 64))}, "names that are not PEFT's"),
     "MLX": ({"model.layers.0.self_attn.q_proj.lora_a": np.ones((64, 2))}, "in the format of MLX"),
     "a huge rank": ({A: np.ones((1025, 64)), B: np.ones((64, 1025))}, "has rank 1025"),
     "no matrix": ({A: np.ones(64)}, r"of \(64,\) and"),
@@ -222,6 +223,10 @@ def test_settings_that_are_not_pefts_are_refused(settings: bytes, words: str) ->
         read_adapter(files("qwen2")[0], *described("qwen2"), peft_config=settings)
 
 
+def test_settings_that_are_null_say_nothing() -> None:
+    same(peft_adapter("qwen2", bias=None, use_rslora=None), peft_adapter("qwen2"))
+
+
 def test_the_weights_alone_are_refused() -> None:
     with pytest.raises(AdapterError, match=r"give the folder in which it lies with adapter_config\.json"):
         read_adapter(files("qwen2")[0], *described("qwen2"))
@@ -235,8 +240,11 @@ def test_pytorchs_format_is_named(begin: bytes) -> None:
 
 WRAPPED = {
     "the adapter's name": lambda name: name.replace(".weight", ".default.weight"),
-    "another name": lambda name: name.replace(".weight", ".my_adapter.weight"),
+    "another name": lambda name: name.replace(".weight", ".my adapter-2.weight"),
     "no prefix": lambda name: name.removeprefix("base_model.model."),
+    "Lightning": lambda name: "model." + name,
+    "a head for rewards": lambda name: "module.pretrained_model." + name,
+    "twice in PEFT": lambda name: "base_model.model." + name,
     "torch.compile": lambda name: "_orig_mod." + name,
     "a compiled layer": lambda name: name.replace(".self_attn", "._orig_mod.self_attn"),
     "FSDP": lambda name: re.sub(r"(model\.model|q_proj)\.", r"\1._fsdp_wrapped_module.", name),

@@ -46,9 +46,9 @@ def tree(branches: Branches) -> list[tuple[int | None, str, str]]:
     return [(turn.after, turn.role, turn.content) for turn in branches.turns]
 
 
-def zipped(**members: bytes) -> bytes:
+def zipped(packing: int = zipfile.ZIP_DEFLATED, /, **members: bytes) -> bytes:
     data = BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(data, "w", packing) as archive:
         for name, content in members.items():
             archive.writestr(name, content)
     return data.getvalue()
@@ -199,7 +199,7 @@ def test_of_a_message_whose_kind_is_not_known_nothing_comes_in_and_it_is_counted
         {"message": {"author": {"role": ["user"]}, "content": {"content_type": "text", "parts": {"a": 1}}}},
     ]  # fmt: skip
     mapping = {"a": said, **{f"s{n}": each for n, each in enumerate(strange)}, "e": node("assistant", "", "a")}
-    found = read_chats(chatgpt(mapping, title=["no"], create_time="yesterday", update_time=True))
+    found = read_chats(chatgpt(mapping, title="\u3164", create_time="yesterday", update_time=True))
     assert found is not None
     ((session, turns),) = found.chats
     assert [turn.content for turn in turns] == ["typed\n\nspoken"]
@@ -208,9 +208,11 @@ def test_of_a_message_whose_kind_is_not_known_nothing_comes_in_and_it_is_counted
 
 def test_thoughts_without_an_end_and_many_beginnings_are_read_at_once() -> None:
     text = '<details type="reasoning">' * 18_000
-    messages = {"a": {"role": "user", "content": f"{text}</details>yes{text}"}}
-    (turn,) = turns_of(json.dumps({"history": {"messages": messages}}).encode())
-    assert turn.content == f"yes{text}"
+    asked, said = '<details type="reasoning">why?</details>', f'yes <details type="x">so</details>{text}'
+    messages = {"a": {"role": "user", "content": asked}}
+    messages["b"] = {"role": "assistant", "content": f"{text}</details>{said}", "parentId": "a"}
+    turns = turns_of(json.dumps({"history": {"messages": messages}}).encode())
+    assert [turn.content for turn in turns] == [asked, said]
 
 
 @pytest.mark.parametrize(
@@ -231,10 +233,11 @@ async def test_what_is_no_file_of_chats_is_left_to_others(data: bytes) -> None:
     [
         (CHATGPT, "replace", "file"),
         (zipped(**{"conversations.json": CHATGPT})[:-30], "merge", "file"),
+        (zipped(zipfile.ZIP_LZMA, **{"conversations.json": b"[]"}).replace(b"\x80\0\0", b"\x80\0\1"), "merge", "file"),
         (zipped(**{"conversations.json": bytes(200_001)}), "merge", "file"),
         (b'{"format": "sonata-conversation", "version": 2}', "merge", "newer"),
     ],
-    ids=["it would replace the memory", "cut", "a bomb", "newer"],
+    ids=["it would replace the memory", "cut", "damaged inside", "a bomb", "newer"],
 )
 async def test_a_file_that_cannot_come_in_changes_nothing_and_says_why(
     data: bytes, mode: Any, reason: str, monkeypatch: pytest.MonkeyPatch
@@ -248,6 +251,11 @@ async def test_a_file_that_cannot_come_in_changes_nothing_and_says_why(
     assert [session.title for session in await memory.sessions.all()] == ["Mine"]
 
 
+def test_an_archive_with_a_password_is_not_called_damaged() -> None:
+    with pytest.raises(StoreError, match="Unpack it"):
+        read_chats(zipped(**{"conversations.json": b"[]"}).replace(b"\0\0\0\x08", b"\0\1\0\x08"))
+
+
 async def test_a_chat_that_cannot_be_stored_is_counted_and_the_others_come() -> None:
     own = {"format": "sonata-conversation", "version": 1, "title": "t", "turns": []}
     said = {"number": 0, "after": None, "role": "user", "content": "hello", "created": 1.0}
@@ -255,9 +263,10 @@ async def test_a_chat_that_cannot_be_stored_is_counted_and_the_others_come() -> 
         {**own, "id": "aaaaaaaa", "turns": [{**said, "details": {"tokens": "many", "agent": 5}}]},
         {**own, "id": "bbbbbbbb", "turns": [said]},
         {**own, "id": "cccccccc", "turns": [{**said, "role": ["system"]}]},
+        {**own, "id": "dddddddd", "turns": [said, {**said, "content": "one more of this number"}]},
     ]
     memory = await empty()
-    assert await brought(memory, json.dumps(chats).encode()) == ImportedChats(1, 1, 0, 2)
+    assert await brought(memory, json.dumps(chats).encode()) == ImportedChats(1, 1, 0, 3)
 
 
 JSON = st.recursive(

@@ -122,7 +122,7 @@ async def test_a_model_without_a_template_gets_chatml(write_model: WriteModel) -
 
 async def test_a_model_without_a_first_or_last_token_opens(write_model: WriteModel) -> None:
     missing = {"tokenizer.ggml.bos_token_id": None, "tokenizer.ggml.eos_token_id": None}
-    template = {"tokenizer.chat_template": "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}"}
+    template = {"tokenizer.chat_template": "{{ bos_token }}{{ messages[-1].content }}{{ eos_token }}"}
     model = await load_model(FileSource(write_model(missing | template)), load_numpy, native_renderer())
     assert model.tokenizer.decode(await model.encode_chat([{"role": "user", "content": "Hi"}])) == "Hi"
 
@@ -178,6 +178,7 @@ async def test_a_closed_model_says_so(tiny_path: Path) -> None:
         "hello",
         "{{ messages[0].text }}{{ messages[0].content[0] }}",
         "{% if messages|length > 1 %}x{% endif %}",
+        "{{ messages[0].content }}",
     ],
 )
 async def test_a_template_that_does_not_print_the_users_message_is_none(write_model: WriteModel, template: str) -> None:

@@ -183,6 +183,11 @@ async def test_a_search_follows_what_another_program_writes(lasting: Place) -> N
         ),
         ("Donau\u00addampf\u00adschiff", "donaudampf \u00ad", "[Donau\u00addampf]\u00adschiff"),
         ("½ cup", "1/2", "[½] cup"),
+        ("a 10\u201dx5\u201d one", '10"x5"', "a [10\u201dx5]\u201d one"),
+        ("\u2116 5, 20 \u2103, \u1d3f", "NO \u00b0c r", "[\u2116] 5, 20 [\u2103], [\u1d3f]"),
+        ("Łódź, Ødegård, Æther, ISPARTA", "lodz odegard aether \u0131sparta", "[Łódź], [Ødegård], [Æther], [ISPARTA]"),
+        ("a \u2764 in \u0643\u0640\u062a", "\u2764\ufe0f \u0643\u062a", "a [\u2764] in [\u0643\u0640\u062a]"),
+        ("東京 y que", "「東京」。 ¿qué?", "[東京] y [que]"),
         ("line\n\nbreaks  and a tab\there", "tab", "line breaks and a [tab] here"),
     ],
 )
@@ -211,3 +216,8 @@ def test_any_text_and_query_give_a_snippet(text: str, query: str) -> None:
 def test_a_word_is_found_wherever_it_stands(around: str, word: str) -> None:
     if fold(word).strip():
         assert has_all(terms_of(word), f"{around} {word} {around}")
+
+
+@given(st.text())
+def test_a_folded_text_is_folded_already_and_case_does_not_count(text: str) -> None:
+    assert fold(fold(text)) == fold(text) == fold(text.upper())

@@ -43,6 +43,8 @@ PATTERNS = {
     "seed-coder": [
         CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+"
     ],
+    "minicpm5": [r"\p{N}{1,3}", LLAMA_3.replace("{1,3}", "+")],
+    "ufakzeka": [LLAMA_3.replace("{1,3}", "").removeprefix(CONTRACTIONS + "|")],
     "superbpe": [r"\p{N}+", r"(?=(\d{3})+(?!\d))"],
     "kimi-k2": [r"[\p{Han}]+|" + BY_CASE % {**CASES, **NO_HAN, "digits": "{1,3}", "slash": ""}],
     "tiny_aya": [r"\d{1,3}(?=(?:\d{3})*\b)", BY_CASE % {**CASES, "digits": "{1,3}", "slash": "/"}],

@@ -120,6 +120,10 @@ GEMMA = (
     "{{ raise_exception('Conversation roles must alternate') }}{% endif %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
 )
 SILENT = "{% for m in messages if m.role != 'system' %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+EITHER = SILENT.replace("m.role != 'system'", "messages[0].role != 'system' or m == messages[0]")
+LAST = (
+    "{% for m in messages %}{% if loop.last or loop.nextitem.role != m.role %}{{ m.content }}\n{% endif %}{% endfor %}"
+)
 SYSTEM = {"role": "system", "content": "Be kind."}
 SAID = {"role": "assistant", "content": "b"}
 
@@ -129,7 +133,7 @@ def rendered(source: str, *messages: dict[str, str]) -> str:
     return render(template, asyncio.run(template.fitting(messages)))
 
 
-@pytest.mark.parametrize("source", [GEMMA, SILENT])
+@pytest.mark.parametrize("source", [GEMMA, SILENT, EITHER])
 def test_a_system_message_without_a_place_stands_before_the_users_first_one(source: str) -> None:
     assert rendered(source, SYSTEM, USER, SAID, USER) == "user: Be kind.\n\na\nassistant: b\nuser: a\n"
     assert rendered(source, USER) == "user: a\n"
@@ -141,6 +145,7 @@ def test_roles_that_must_alternate_become_one_message() -> None:
         "user: Be kind.\n\na\n\na\nassistant: b\n\nb\nuser: a\n"
     )
     assert rendered(SILENT, USER, USER) == "user: a\nuser: a\n"
+    assert rendered(LAST, USER, USER) == "a\n\na\n"
 
 
 def test_a_system_message_that_has_a_place_stays_there() -> None:

@@ -221,6 +221,7 @@ export const sentences = [
   ['This is no export of Sonata, ChatGPT or Open WebUI, or a damaged one. Choose another file. Nothing was changed.', 'Diese Datei ist kein Export von Sonata, ChatGPT oder Open WebUI, oder sie ist beschädigt. Wähle eine andere. Nichts wurde geändert.'],
   ['This file has only chats, which are added to what is here and replace nothing. Choose to merge (in a terminal leave out --replace). Nothing was changed.', 'Diese Datei enthält nur Gespräche. Sie kommen zu dem dazu, was hier ist, und ersetzen nichts. Wähle „Zusammenführen“. Nichts wurde geändert.'],
   ['The chats in this file are too large to be imported. Nothing was changed.', 'Die Gespräche in dieser Datei sind zu groß für einen Import. Nichts wurde geändert.'],
+  ['Sonata cannot unpack this archive. Unpack it, then choose conversations.json. Nothing was changed.', 'Sonata kann dieses Archiv nicht entpacken. Entpacke es und wähle conversations.json. Nichts wurde geändert.'],
   ['The archive is damaged. Choose another file. Nothing was changed.', 'Das Archiv ist beschädigt. Wähle eine andere Datei. Nichts wurde geändert.'],
   ['The memory cannot store this item.', 'Das Gedächtnis kann das nicht speichern.'],
   ['The memory\'s files may still hold what was there before. Sonata tries again at the next start.', 'Die Dateien des Gedächtnisses enthalten vielleicht noch, was vorher da war. Sonata versucht es beim nächsten Start noch einmal.'],
