@@ -203,6 +203,57 @@ def test_a_chat_that_is_gone_when_the_page_closes_stands_apart_and_has_no_addres
     ]  # fmt: skip
 
 
+def test_a_draft_belongs_to_its_chat_also_after_a_reload() -> None:
+    script = """
+      const kept = new Map(), told = [], ownKeys = (run) => run;
+      const session = {
+        getItem: (key) => kept.get(key) ?? null, setItem: (key, text) => kept.set(key, text),
+        removeItem: (key) => kept.delete(key),
+      };
+      globalThis.CSS = { supports: () => true };
+      let address = null;
+      const chatInAddress = () => address;
+    """ + source_of("chat/composer.js") + """
+      const open = () => {
+        const part = { addEventListener() {}, value: '' };
+        return new Composer({ querySelector: () => part, addEventListener() {} }, {});
+      };
+      const type = (text) => { composer.text = text; composer.keep(''); };
+      let composer = open();
+      const turn = (from, to) => { composer.turn(from, to); address = to; told.push(composer.text); };
+      type('for a');
+      composer.name(null, address = 'a'); // it was stored
+      type('for a');
+      turn('a', 'b');
+      type('for b');
+      turn('b', null);
+      type('for a chat that is left while its first answer grows');
+      turn(7, 'a');
+      composer.name(7, 'c');
+      composer = open();
+      told.push(composer.text);
+      address = null; // it was deleted elsewhere
+      type('was for a');
+      composer = open();
+      told.push(composer.text);
+      turn(null, 'a');
+      composer.text = 'for a';
+      turn('a', null);
+      turn(null, 'c');
+      composer.text = '';
+      turn('c', 'b');
+      turn('b', 'c');
+      told.push(Object.fromEntries(kept));
+      console.log(JSON.stringify(told));
+      process.exit();
+    """  # fmt: skip
+    growing = "for a chat that is left while its first answer grows"
+    assert told_by(script) == [
+        "", "", "for a", "for a", "was for a", "", "was for a", growing, "for b", "",
+        {"sonata.draft": "was for a", "sonata.draft.a": "for a", "sonata.draft.b": "for b"},
+    ]  # fmt: skip
+
+
 def test_keys_of_an_input_method_are_nobody_elses() -> None:
     for path in sorted(Path(ROOT / "web").rglob("*.js")):
         text = path.read_text("utf-8")
