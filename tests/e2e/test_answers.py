@@ -276,6 +276,7 @@ _ _ _ _ _
 >>> print(1)
 >_<
 f[T](std::move(x)) and [call](tel:+123)
+p = &notes; q = &copying; a&b; &nosuch; &amp &lt &copy 2024, ?a=1&copy=2
 """.strip().split("\n")  # noqa: RUF001
 MARKED = {
     "**注意：**重要": "<strong>注意：</strong>重要",  # noqa: RUF001
@@ -291,6 +292,7 @@ MARKED = {
     "**m**² *he*/*she* **a *b*.**": "<strong>m</strong>² <em>he</em>/<em>she</em> <strong>a <em>b</em>.</strong>",
     "a\n=\n7, b\n--": "a<br>=<br>7, b<br>--",
     "<x>\ny": "&lt;x&gt;<br>y",
+    "&lt;T&gt; &amp; &euro;5 &#65; &copy;&semi;": "&lt;T&gt; &amp; €5 A ©;",
 }
 NUMBERS = {  # of a list, and those shown
     "10. a\n9. b\n8. c": [10, 9, 8],

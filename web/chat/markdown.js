@@ -28,6 +28,18 @@ const LANGUAGE = /^[\p{L}\d+#.-]{1,24}/u; // what stands behind the fence of cod
 const escapes = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
 const escape = (text) => text.replace(/[&<>"]/g, (char) => escapes[char]);
 
+const ENTITIES = /(&(?:#\d{1,7}|#x[\da-f]{1,6}|\w+);)/i;
+const entities = /** @type {Map<string, boolean>} */ (new Map());
+
+/** Of &notes; the browser would take the beginning for one. @param {string} written as in ENTITIES */
+function isEntity(written) {
+  if (!entities.has(written)) {
+    const read = DOMPurify.sanitize(written, { RETURN_DOM_FRAGMENT: true }).textContent ?? '';
+    entities.set(written, read === ';' || !read.endsWith(';'));
+  }
+  return entities.get(written);
+}
+
 const FIRST_LEVEL = 3; // the chat is h1, each message h2
 const LAST_LEVEL = 6;
 let above = /** @type {number[]} */ ([]); // of what is rendered now: see `renderBlocks`
@@ -65,6 +77,10 @@ const marked = new Marked({
     ...plainBlocks,
   },
   renderer: {
+    text(/** @type {any} */ { text, tokens, escaped }) {
+      if (tokens || escaped) return false;
+      return text.split(ENTITIES).map((part, at) => (at % 2 && isEntity(part) ? part : escape(part))).join('');
+    },
     html({ text, block }) {
       if (isInCell && BREAK.test(text)) return '<br>';
       return block ? `<p>${escape(text.trim()).replaceAll('\n', '<br>')}</p>` : escape(text);
