@@ -54,12 +54,11 @@ export const plainBlocks = {
   },
 };
 
-/** Items that are not counted on one by one, or all the same, keep the numbers that they have. @param {any[]} items */
+/** Items have the numbers that they say, also where they count down. If all say the same, they are counted. @param {any[]} items */
 function keepNumbers(items) {
   const numbers = items.map(({ raw }) => Number(NUMBER.exec(raw)?.[1]));
-  const [first] = numbers;
-  if (numbers.every((number) => number === first) || numbers.every((number, at) => number === first + at)) return;
-  for (const [at, item] of items.entries()) item.value = numbers[at];
+  const isSame = numbers.every((number) => number === numbers[0]);
+  for (const [at, item] of items.entries()) item.value = isSame ? numbers[0] + at : numbers[at];
 }
 
 /** No more cells than that: | in code, in a formula and in || is text, and so is what is then too much. */
