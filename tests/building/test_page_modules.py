@@ -127,11 +127,19 @@ def test_web_storage_that_the_browser_forbids_lasts_as_long_as_the_page_and_secr
       told.push([...kept.keys()].sort());
       session.clear();
       told.push([...kept.keys()], session.getItem('sonata.draft'));
+      usual.getItem = denied;
+      told.push(session.isAllowed, session.setItem('sonata.draft', 'unread'), session.getItem('sonata.draft'));
+      usual.getItem = (key) => kept.get(key) ?? null;
+      session.setItem('sonata.draft', 'stays');
+      usual.removeItem = denied;
+      session.removeItem('sonata.draft');
+      told.push(kept.get('sonata.draft'), session.getItem('sonata.draft'));
       console.log(JSON.stringify(told));
     """  # fmt: skip
     assert told_by(script) == [
         False, True, False, "1", None, True, "short", False, False, "too long for it",
         ["other"], "short", "me", ["other", "sonata.choice", "sonata.draft"], ["other"], None,
+        False, False, "unread", "stays", None,
     ]  # fmt: skip
 
 
@@ -201,6 +209,21 @@ def test_a_chat_that_is_gone_when_the_page_closes_stands_apart_and_has_no_addres
     assert told_by(script) == [
         [["unkept", "b", "c"], ["today", "a"]], "one", "one", None, None, "two", "two", None, None,
     ]  # fmt: skip
+
+
+def test_a_browser_that_refuses_another_address_stops_nothing() -> None:
+    script = (
+        source_of("chat/address.js")
+        + """
+      globalThis.location = { href: 'http://a/', hash: '' };
+      const refuse = () => { throw new Error('100 times per 30 seconds'); };
+      globalThis.history = { state: null, pushState: refuse, replaceState: refuse };
+      showInAddress('one', 'push');
+      showPanelInAddress('learned', 'replace');
+      console.log(JSON.stringify(chatInAddress()));
+    """
+    )
+    assert told_by(script) is None
 
 
 def test_a_draft_belongs_to_its_chat_also_after_a_reload() -> None:
