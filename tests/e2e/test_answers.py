@@ -336,8 +336,8 @@ async def test_markdown_never_changes_what_is_said(page_apart: ChatPage) -> None
     for text, (_, html) in zip(NUMBERS, await page_apart.page.evaluate(RENDER, list(NUMBERS)), strict=True):
         assert [int(value) for value in re.findall(r'<li value="(\d+)">', html)] == NUMBERS[text]
     tables = await page_apart.page.evaluate(RENDER, [f"| A | B |\n|---|---|\n{row}" for row in ROWS])
-    cells = [[re.sub("<[^>]*>", "", cell) for cell in re.findall("<td>(.*?)</td>", html)] for _, html in tables]
-    assert cells == list(ROWS.values())
+    in_cells = [[re.sub("<[^>]*>", "", cell) for cell in re.findall("<td>(.*?)</td>", html)] for _, html in tables]
+    assert in_cells == list(ROWS.values())
 
 
 COPIED = """([begin, end]) => {
