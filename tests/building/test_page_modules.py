@@ -135,11 +135,19 @@ def test_web_storage_that_the_browser_forbids_lasts_as_long_as_the_page_and_secr
       told.push([...kept.keys()].sort());
       session.clear();
       told.push([...kept.keys()], session.getItem('sonata.draft'));
+      usual.getItem = denied;
+      told.push(session.isAllowed, session.setItem('sonata.draft', 'unread'), session.getItem('sonata.draft'));
+      usual.getItem = (key) => kept.get(key) ?? null;
+      session.setItem('sonata.draft', 'stays');
+      usual.removeItem = denied;
+      session.removeItem('sonata.draft');
+      told.push(kept.get('sonata.draft'), session.getItem('sonata.draft'));
       console.log(JSON.stringify(told));
     """  # fmt: skip
     assert told_by(script) == [
         False, True, False, "1", None, True, "short", False, False, "too long for it",
         ["other"], "short", "me", ["other", "sonata.choice", "sonata.draft"], ["other"], None,
+        False, False, "unread", "stays", None,
     ]  # fmt: skip
 
 
@@ -208,6 +216,72 @@ def test_a_chat_that_is_gone_when_the_page_closes_stands_apart_and_has_no_addres
     """  # fmt: skip
     assert told_by(script) == [
         [["unkept", "b", "c"], ["today", "a"]], "one", "one", None, None, "two", "two", None, None,
+    ]  # fmt: skip
+
+
+def test_a_browser_that_refuses_another_address_stops_nothing() -> None:
+    script = (
+        source_of("chat/address.js")
+        + """
+      globalThis.location = { href: 'http://a/', hash: '' };
+      const refuse = () => { throw new Error('100 times per 30 seconds'); };
+      globalThis.history = { state: null, pushState: refuse, replaceState: refuse };
+      showInAddress('one', 'push');
+      showPanelInAddress('learned', 'replace');
+      console.log(JSON.stringify(chatInAddress()));
+    """
+    )
+    assert told_by(script) is None
+
+
+def test_a_draft_belongs_to_its_chat_also_after_a_reload() -> None:
+    script = """
+      const kept = new Map(), told = [], ownKeys = (run) => run;
+      const session = {
+        getItem: (key) => kept.get(key) ?? null, setItem: (key, text) => kept.set(key, text),
+        removeItem: (key) => kept.delete(key),
+      };
+      globalThis.CSS = { supports: () => true };
+      let address = null;
+      const chatInAddress = () => address;
+    """ + source_of("chat/composer.js") + """
+      const open = () => {
+        const part = { addEventListener() {}, value: '' };
+        return new Composer({ querySelector: () => part, addEventListener() {} }, {});
+      };
+      const type = (text) => { composer.text = text; composer.keep(''); };
+      let composer = open();
+      const turn = (from, to) => { composer.turn(from, to); address = to; told.push(composer.text); };
+      type('for a');
+      composer.name(null, address = 'a'); // it was stored
+      type('for a');
+      turn('a', 'b');
+      type('for b');
+      turn('b', null);
+      type('for a chat that is left while its first answer grows');
+      turn(7, 'a');
+      composer.name(7, 'c');
+      composer = open();
+      told.push(composer.text);
+      address = null; // it was deleted elsewhere
+      type('was for a');
+      composer = open();
+      told.push(composer.text);
+      turn(null, 'a');
+      composer.text = 'for a';
+      turn('a', null);
+      turn(null, 'c');
+      composer.text = '';
+      turn('c', 'b');
+      turn('b', 'c');
+      told.push(Object.fromEntries(kept));
+      console.log(JSON.stringify(told));
+      process.exit();
+    """  # fmt: skip
+    growing = "for a chat that is left while its first answer grows"
+    assert told_by(script) == [
+        "", "", "for a", "for a", "was for a", "", "was for a", growing, "for b", "",
+        {"sonata.draft": "was for a", "sonata.draft.a": "for a", "sonata.draft.b": "for b"},
     ]  # fmt: skip
 
 

@@ -268,6 +268,24 @@ _.map(_) and (_, i) => i and (_, j) => j
 f[0](x)
 \\server and C:\x
 Use <br> or <b>x</b>.
+SELECT a.*, b.* FROM a, b
+[a-z]*\.(js|ts)* and .*\.py.*
+**/*.py and */test_*.py, int *p and src/* and x *= 2
+**kwargs and n**k, "a"*3 and "b"*3
+see example.com/_a_/_b_
+\\server\_x, C:\Users\_old\*.txt, D:\*.log, ..\_x and %APPDATA%\.x
+\d+\.\d* and \w+@\w+\.\w+
+¯\_(ツ)_/¯
+$('a')/$('b'), ${a}/${b}, $_GET['a']/$_POST['b']
+s/$/x/ and s/^$/y/
+$$ and $$ or $$$, up to $$$
+_ _ _ _ _
+*****
++ 5
+>>> print(1)
+>_<
+f[T](std::move(x)) and [call](tel:+123)
+p = &notes; q = &copying; a&b; &nosuch; &amp &lt &copy 2024, ?a=1&copy=2
 """.strip().split("\n")  # noqa: RUF001
 MARKED = {
     "**注意：**重要": "<strong>注意：</strong>重要",  # noqa: RUF001
@@ -280,6 +298,24 @@ MARKED = {
     "**bold** and x**y + a**b": "<strong>bold</strong> and x**y + a**b",
     "**5*4*3** _em_ ~~gone~~": "<strong>5*4*3</strong> <em>em</em> <del>gone</del>",
     '__a b__, *"x"*, (**.NET**).': '<strong>a b</strong>, <em>"x"</em>, (<strong>.NET</strong>).',
+    "**m**² *he*/*she* **a *b*.**": "<strong>m</strong>² <em>he</em>/<em>she</em> <strong>a <em>b</em>.</strong>",
+    "a\n=\n7, b\n--": "a<br>=<br>7, b<br>--",
+    "<x>\ny": "&lt;x&gt;<br>y",
+    "&lt;T&gt; &amp; &euro;5 &#65; &copy;&semi;": "&lt;T&gt; &amp; €5 A ©;",
+}
+NUMBERS = {  # of a list, and those shown
+    "10. a\n9. b\n8. c": [10, 9, 8],
+    "1. a\n\n3. b": [1, 3],
+    "1. a\n1. b\n1. c": [1, 2, 3],
+    "5. a\n6. b": [5, 6],
+}
+ROWS = {  # of a table with two columns
+    "| `a|b` | c |": ["a|b", "c"],
+    "| || | or |": ["||", "or"],
+    "| $|x|$ | c |": ["$|x|$", "c"],
+    "| a | b | c |": ["a", "b | c"],
+    r"| a\|b | `c\|d` |": ["a|b", "c|d"],
+    "| a |": ["a", ""],
 }
 
 
@@ -294,7 +330,8 @@ async def test_markdown_never_changes_what_is_said(page_apart: ChatPage) -> None
     drawn_texts = [", ".join(chain() for _ in range(drawn.randint(1, 5))) + " so." for _ in range(400)]
     texts = [*SAID, *drawn_texts]
     shown = await page_apart.page.evaluate(RENDER, texts)
-    assert [(text, seen) for text, (seen, _) in zip(texts, shown, strict=True) if text != seen] == []
+    found = [(text, seen, "data-formula" in html) for text, (seen, html) in zip(texts, shown, strict=True)]
+    assert [one for one in found if one != (one[0], one[0], False)] == []
 
     shown = await page_apart.page.evaluate(RENDER, list(MARKED))
     assert [html for _, html in shown] == [f"<p>{html}</p>" for html in MARKED.values()]
@@ -304,6 +341,12 @@ async def test_markdown_never_changes_what_is_said(page_apart: ChatPage) -> None
     assert "three<br>four" in html
     assert "<b>" in text
     assert text.endswith("<br>")  # a cell about it
+
+    for text, (_, html) in zip(NUMBERS, await page_apart.page.evaluate(RENDER, list(NUMBERS)), strict=True):
+        assert [int(value) for value in re.findall(r'<li value="(\d+)">', html)] == NUMBERS[text]
+    tables = await page_apart.page.evaluate(RENDER, [f"| A | B |\n|---|---|\n{row}" for row in ROWS])
+    in_cells = [[re.sub("<[^>]*>", "", cell) for cell in re.findall("<td>(.*?)</td>", html)] for _, html in tables]
+    assert in_cells == list(ROWS.values())
 
 
 COPIED = """([begin, end]) => {
@@ -335,6 +378,12 @@ async def test_what_is_copied_by_selecting_is_what_one_reads(page_apart: ChatPag
     assert f"<code>{CODE.splitlines()[0]}" in re.sub("</?span[^>]*>", "", html)
     assert (await copied("p .mord", "p .mord"))[0] == "$a_1$"
     assert (await copied("code", "code"))[0] in ("", CODE)  # as the browser has it
+
+    await show(page_apart, "9. nine\n8. eight\n   - a *part*\n\nx\n\n- one\n\n- two")
+    assert " ".join((await copied("ol", "li p"))[0].split()) == "9. nine 8. eight - a part x - one"
+    assert (await copied("li li", "p"))[0].startswith("  - a part\n")
+    assert (await copied("em", "li p"))[0].split() == ["part", "x", "-", "one"]
+    assert (await copied("em", "em"))[0] in ("", "part")
 
 
 async def test_a_formula_that_still_comes_is_not_taken_for_something_else(page_apart: ChatPage) -> None:

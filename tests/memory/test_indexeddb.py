@@ -50,6 +50,26 @@ REASON_TO_OPEN_NONE = """async (LAYOUT) => {
   const { memoryStore } = await import('/memory/indexeddb.js');
   return memoryStore.open('memory', LAYOUT).then(() => 'opened', (error) => error.name);
 }"""
+SILENT = """async ([name, LAYOUT]) => {
+  const { memoryStore } = await import('/memory/indexeddb.js');
+  const { open } = IDBFactory.prototype, setTimeout_ = window.setTimeout, waited = [];
+  IDBFactory.prototype.open = function (name, version) {
+    const request = open.call(this, name, version);
+    for (const told of ['success', 'error', 'blocked', 'upgradeneeded']) {
+      request.addEventListener(told, (event) => event.stopImmediatePropagation());
+    }
+    return request;
+  };
+  window.setTimeout = (run, ms) => setTimeout_(run, waited.push(ms) && ms / 1000);
+  const opening = memoryStore.open(name, LAYOUT).then(() => 'opened', (error) => error.name);
+  const limit = new Promise((resolve) => setTimeout_(resolve, 60_000, 'hangs'));
+  try {
+    return [await Promise.race([opening, limit]), waited];
+  } finally {
+    IDBFactory.prototype.open = open;
+    window.setTimeout = setTimeout_;
+  }
+}"""
 NEWER = """
 async def main(name, version):
     database = await memory_store.open(name, version)
@@ -206,6 +226,12 @@ def no_storage(tmp_path: Path) -> Path:
     (tmp_path / "Default").mkdir()
     (tmp_path / "Default" / "Preferences").write_text(json.dumps(preferences))
     return tmp_path
+
+
+async def test_a_browser_that_says_nothing_of_a_database_is_not_waited_for(
+    get_tab: Callable[[], Tab], name: str
+) -> None:
+    assert await get_tab().evaluate(SILENT, [name, LAYOUT]) == ["unavailable", [30_000]]
 
 
 async def test_a_window_without_storage_is_told(

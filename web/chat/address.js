@@ -37,6 +37,19 @@ export function backClosesPanel() {
   return history.state?.openedPanel === true;
 }
 
+/**
+ * @param {URL} url @param {'push'|'replace'} [how] @param {object|null} [state] A browser may refuse, Safari does from the
+ *   hundredth change within 30 seconds on: nothing else depends on it.
+ */
+export function changeAddress(url, how = 'replace', state = history.state) {
+  try {
+    if (how === 'push') history.pushState(state, '', url);
+    else history.replaceState(state, '', url);
+  } catch {
+    // the address stays as it was
+  }
+}
+
 function parameters() {
   return new URLSearchParams(location.hash.slice(1));
 }
@@ -48,6 +61,5 @@ function write(name, value, how, state) {
   else hash.delete(name);
   url.hash = hash.toString().replaceAll('%2F', '/');
   if (url.href === location.href) return;
-  if (how === 'push') history.pushState(state, '', url);
-  else history.replaceState(state, '', url);
+  changeAddress(url, how, state);
 }

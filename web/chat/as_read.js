@@ -2,7 +2,8 @@
 import { element } from '../page/dom.js';
 
 const NOT_READ = '.code-head, .answer-actions, .question-actions, .variants, .visually-hidden, button, .icon, [hidden]';
-const OTHERWISE = `${NOT_READ}, [data-formula], input`;
+const ITEM = 'li:not(.task, [data-part])'; // whose number or bullet is selected, too: a browser leaves it out
+const OTHERWISE = `${NOT_READ}, [data-formula], input, ${ITEM}`;
 
 /**
  * @param {ParentNode} copy of a part of the page; is changed
@@ -33,12 +34,24 @@ export function copyAsRead(log) {
     const copy = copyOf(range.cloneRange(), log);
     if (!copy.querySelector(OTHERWISE)) return false;
     asRead(copy);
+    const items = /** @type {NodeListOf<HTMLLIElement>} */ (copy.querySelectorAll(ITEM));
+    for (const part of copy.querySelectorAll('[data-part]')) part.removeAttribute('data-part');
+    transfer.setData('text/html', copy.innerHTML);
+    for (const item of items) mark(item);
     log.append(copy);
     transfer.setData('text/plain', copy.innerText.replace(/^\n+/, '').trimEnd());
     copy.remove();
-    transfer.setData('text/html', copy.innerHTML);
     return true;
   }
+}
+
+/** @param {HTMLLIElement} item */
+function mark(item) {
+  let depth = 0;
+  for (let around = item.parentElement?.closest('li'); around; around = around.parentElement?.closest('li')) depth += 1;
+  const sign = item.parentElement?.nodeName === 'OL' ? `${item.value}. ` : '- ';
+  const words = item.firstChild instanceof HTMLParagraphElement ? item.firstChild : item;
+  words.prepend(element('span', 'list-mark', '  '.repeat(depth) + sign));
 }
 
 /** The part of a range that is in the log, with what stands around it, and whole formulas. @param {Range} range @param {HTMLElement} log */
@@ -48,15 +61,30 @@ function copyOf(range, log) {
   const [first, last] = [range.startContainer, range.endContainer].map(formulaAround);
   if (first) range.setStartBefore(first);
   if (last) range.setEndAfter(last);
+  const parts = partsOf(range);
+  for (const item of parts) item.dataset.part = 'yes';
   let inner = /** @type {Node} */ (range.cloneContents());
   for (let around = elementOf(range.commonAncestorContainer); around && around !== log; around = around.parentElement) {
     const shell = /** @type {Element} */ (around.cloneNode(false));
     shell.append(inner);
     inner = shell;
   }
+  for (const item of parts) delete item.dataset.part;
   const copy = element('div', 'copied');
   copy.append(inner);
   return copy;
+}
+
+/** The items of lists in which a range begins, and not at their beginning, or does not leave them. @param {Range} range */
+function partsOf({ startContainer, startOffset, endContainer }) {
+  const parts = /** @type {HTMLElement[]} */ ([]), last = elementOf(endContainer)?.closest('li');
+  for (let item = elementOf(startContainer)?.closest('li'); item; item = item.parentElement?.closest('li')) {
+    const before = document.createRange();
+    before.setStart(item, 0);
+    before.setEnd(startContainer, startOffset);
+    if (item === last || before.toString().trim()) parts.push(item);
+  }
+  return parts;
 }
 
 const elementOf = (node) => (node instanceof Element ? node : node.parentElement);

@@ -164,7 +164,7 @@ export class Asking {
         if (event.type === 'stored') {
           view.place(numbered(event.question), numbered(event.number));
           storing.stored(event);
-          composer.name(openings, event.chat);
+          composer.name(openings === stored.openings ? null : openings, event.chat);
           if (event.request) view.offerFeedback(event.request, engine.learning);
         }
         if (event.type === 'offered' && stored.id) view.showOffer(event, engine.learning, stored.id);
@@ -274,7 +274,7 @@ export class Asking {
   keepQuestions() {
     const { queue, composer } = this.#parts;
     const questions = [...(this.#turn && !this.#turn.isKept ? [this.#turn.question] : []), ...queue.questions];
-    if (questions.length) composer.keep(questions.join('\n\n'));
+    composer.keep(questions.join('\n\n'));
   }
 
   /** The GPU was lost in the middle of a turn, and the engine is on its way back. */

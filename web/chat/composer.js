@@ -1,9 +1,11 @@
 /**
  * The message box. Enter sends, Shift+Enter makes a new line. While an answer comes in, Stop takes the place of Send.
- * ArrowUp in an empty box edits the last message. What is typed belongs to its chat, and survives a reload of the page.
+ * ArrowUp in an empty box edits the last message. What is typed belongs to its chat, and survives a reload of the page,
+ * whichever chat is open then.
  */
 import { session } from '../common/web_storage.js';
 import { ownKeys } from '../page/keyboard.js';
+import { chatInAddress } from './address.js';
 
 const DRAFT = 'sonata.draft';
 
@@ -14,8 +16,9 @@ export class Composer {
   #stop;
   #open = false;
   #saving = 0;
-  /** @type {Map<string|number|null, string>} */
-  #drafts = new Map(); // of chats that are not on the page, by `turn`'s keys
+  #chat = chatInAddress(); // on the page; null: one that has no address, or none yet
+  /** @type {Map<number, string>} */
+  #nameless = new Map(); // drafts of chats that were left before they had an id, by what was their place
 
   /**
    * @param {HTMLFormElement} form
@@ -49,7 +52,7 @@ export class Composer {
       }
     }));
     this.#box.addEventListener('input', () => this.#changed());
-    this.text = session.getItem(DRAFT) ?? '';
+    this.text = this.#read(this.#chat);
   }
 
   get text() {
@@ -67,14 +70,22 @@ export class Composer {
    * @param {string|null} to
    */
   turn(from, to) {
-    this.#drafts.set(from, this.text);
-    this.text = this.#take(to);
+    const { text } = this;
+    keepDraft(this.#chat, '');
+    if (typeof from === 'number') this.#nameless.set(from, text);
+    else keepDraft(from, text);
+    this.#chat = to;
+    this.text = this.#read(to);
   }
 
-  /** A chat that has been left has its id now. @param {number} place @param {string} id */
+  /** A chat has its id now. @param {number|null} place what was its place; null: it is on the page @param {string} id */
   name(place, id) {
-    const text = this.#take(place);
-    if (text) this.#drafts.set(id, text);
+    if (place === null) {
+      this.#follow();
+    } else if (this.#nameless.has(place)) {
+      keepDraft(id, this.#nameless.get(place) ?? '');
+      this.#nameless.delete(place);
+    }
   }
 
   /** Put a text below what is in the box. */
@@ -104,15 +115,23 @@ export class Composer {
 
   /** The page is about to go: a message that has no answer yet is in the box when it comes back. */
   keep(text) {
-    const kept = [text, this.#box.value].filter(Boolean).join('\n\n');
-    clearTimeout(this.#saving);
-    keepDraft(kept);
+    this.#follow();
+    if (!text && !this.#saving) return;
+    this.#endSaving();
+    keepDraft(this.#chat, [text, this.#box.value].filter(Boolean).join('\n\n'));
   }
 
-  #take(key) {
-    const text = this.#drafts.get(key) ?? '';
-    this.#drafts.delete(key);
-    return text;
+  /** The chat on the page has an address now, or none any more. */
+  #follow() {
+    const chat = chatInAddress();
+    if (chat === this.#chat) return;
+    keepDraft(this.#chat, '');
+    keepDraft(chat, this.#box.value);
+    this.#chat = chat;
+  }
+
+  #read(chat) {
+    return session.getItem(keyOf(chat)) ?? '';
   }
 
   #submit() {
@@ -128,11 +147,23 @@ export class Composer {
       this.#box.style.height = 'auto';
       this.#box.style.height = `${this.#box.scrollHeight}px`;
     }
+    this.#endSaving();
+    this.#saving = setTimeout(() => {
+      this.#saving = 0;
+      keepDraft(this.#chat, this.#box.value);
+    }, 200);
+  }
+
+  #endSaving() {
     clearTimeout(this.#saving);
-    this.#saving = setTimeout(() => keepDraft(this.#box.value), 200);
+    this.#saving = 0;
   }
 }
 
-function keepDraft(text) {
-  session.setItem(DRAFT, text);
+/** @param {string|null} chat @param {string} text */
+function keepDraft(chat, text) {
+  if (text) session.setItem(keyOf(chat), text);
+  else session.removeItem(keyOf(chat));
 }
+
+const keyOf = (chat) => (chat === null ? DRAFT : `${DRAFT}.${chat}`);

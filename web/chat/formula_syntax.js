@@ -4,21 +4,14 @@
  */
 const LONGEST = 4000; // characters of a formula
 const MARKS = /\\[([]|\$/;
-const INLINE = /^(?:\\\(([^]+?)\\\)|\\\[([^]+?)\\\]|\$\$(?!\$)([^]+?)\$\$)/;
-// As pandoc has it: no space inside of the dollars, no letter or digit behind the second.
-const DOLLARS = /^\$(?![\s$])((?:\\.|[^\\$`\n])+?)(?<!\s)\$(?![\p{L}\p{N}$])/u;
+const INLINE = /^(?:\\\(([^]+?)\\\)|\\\[([^]+?)\\\]|\$\$(?!\$)([^]+?)\$\$(?!\$))/;
+// As pandoc has it: no space inside of the dollars, no letter or digit behind the second. Nor what goes on like ${a}.
+const DOLLARS = /^\$(?![\s$])((?:\\.|[^\\$`\n])+?)(?<!\s)\$(?![\p{L}\p{N}_{$])/u;
 const TEX = /[\\^_={}+*/<>|]/;
 const BLOCK = /^ {0,3}(?:\$\$(?!\$)(?:(?!\$\$)[^])+\$\$|\\\[(?:(?!\\\])[^])+\\\])[ \t]*(?:\n+|$)/;
 const OPEN_BLOCK = /^ {0,3}(?:\$\$(?!\$)|\\\[)[^]*$/; // the answer still comes
 const FORMULA_LINE = /\n {0,3}(?:\$\$|\\\[)/;
-const UNDERLINE = /\n {0,3}(?:=+|-+)[ \t]*(?:\n|$)/;
 const EMPTY_LINE = /\n[ \t]*\n/;
-
-/** For marked: a line of = or - in a formula makes no heading of the lines before it. */
-export function noHeadingInFormula(source) {
-  const begin = source.search(FORMULA_LINE), underline = source.search(UNDERLINE);
-  return begin >= 0 && begin < underline ? undefined : false; // false: marked decides
-}
 
 /** Where a formula begins in a line of its own; marked asks about what comes after the first character. */
 function startOfBlock(source) {
@@ -33,11 +26,14 @@ export function formulaSyntax(escape) {
     level: 'inline',
     start: (source) => source.search(MARKS),
     tokenizer(source, before) {
-      const [raw, round, square, dollars] = INLINE.exec(source.slice(0, LONGEST)) ?? [];
-      if (raw) return { type: 'formula', raw, tex: round ?? square ?? dollars, isBlock: round === undefined };
-      if (source[0] !== '$' || /[\p{L}\p{N}$]$/u.test(before?.at(-1)?.raw ?? '')) return undefined; // US$
+      const behind = before?.at(-1)?.raw ?? '';
+      const [raw, round, square, dollars = ''] = INLINE.exec(source.slice(0, LONGEST)) ?? [];
+      const isFormula = raw && !isProse(dollars) && !(dollars && behind.endsWith('$'));
+      if (isFormula) return { type: 'formula', raw, tex: round ?? square ?? dollars, isBlock: round === undefined };
+      if (source[0] !== '$' || /[\p{L}\p{N}$]$/u.test(behind)) return undefined; // US$
       const [found, tex] = DOLLARS.exec(source.slice(0, LONGEST)) ?? [];
-      return found && !isProse(tex) ? { type: 'formula', raw: found, tex, isBlock: false } : undefined;
+      const isTwice = found && source[1] !== '-' && source[1] === source[found.length]; // $('a')/$('b')
+      return found && !isTwice && !isProse(tex) ? { type: 'formula', raw: found, tex, isBlock: false } : undefined;
     },
     renderer: ({ raw, isBlock }) => `<span data-formula="${isBlock ? 'block' : 'inline'}">${escape(raw)}</span>`,
   }, {
@@ -47,7 +43,7 @@ export function formulaSyntax(escape) {
     tokenizer(source) {
       const near = source.slice(0, LONGEST);
       const [raw] = BLOCK.exec(near) ?? [];
-      if (raw && !EMPTY_LINE.test(raw.trim())) return { type: 'formulaBlock', raw, text: raw.trim() };
+      if (raw && !EMPTY_LINE.test(raw.trim()) && !isProse(texOf(raw.trim()))) return { type: 'formulaBlock', raw, text: raw.trim() };
       const [open] = source.length < LONGEST ? OPEN_BLOCK.exec(source) ?? [] : [];
       const isOpen = open && !EMPTY_LINE.test(open) && !/\$\$|\\\]/.test(open.trim().slice(2));
       return isOpen ? { type: 'formulaBlock', raw: open, text: open.trim(), isOpen } : undefined;

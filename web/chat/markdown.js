@@ -2,8 +2,9 @@
  * Markdown of the model -> safe DOM. HTML in the text is shown as text, images become links. DOMPurify then drops whatever
  * is not on the short list below. What rich_blocks.js makes more of is marked: code by its language, formulas, tasks, images.
  */
-import { formulaSyntax, noHeadingInFormula } from './formula_syntax.js';
-import { isSpaceless, maskSigns } from './plain_signs.js';
+import { formulaSyntax } from './formula_syntax.js';
+import { plainBlocks } from './plain_blocks.js';
+import { isSpaceless, maskSigns, plainBackslash } from './plain_signs.js';
 import { Lexer, Marked, Tokenizer } from '../vendor/marked.esm.js';
 import DOMPurify from '../vendor/purify.es.mjs';
 
@@ -12,22 +13,32 @@ const ALLOWED = {
     'a', 'blockquote', 'br', 'code', 'del', 'em', 'h3', 'h4', 'h5', 'h6', 'hr', 'li', 'ol', 'p', 'pre', 'strong',
     'span', 'table', 'tbody', 'td', 'th', 'thead', 'tr', 'ul',
   ],
-  ALLOWED_ATTR: ['align', 'data-formula', 'data-image', 'data-language', 'data-task', 'href', 'start', 'title'],
+  ALLOWED_ATTR: ['align', 'data-formula', 'data-image', 'data-language', 'data-task', 'href', 'start', 'title', 'value'],
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
-  ADD_URI_SAFE_ATTR: ['align', 'data-formula', 'data-image', 'data-language', 'data-task', 'start'], // the rule above is not for their values
+  ADD_URI_SAFE_ATTR: ['align', 'data-formula', 'data-image', 'data-language', 'data-task', 'start', 'value'], // the rule above is not for their values
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
 };
 
 const WEB = /^https?:\/\//i;
-const ADDRESS = /^(?:[a-z][a-z\d+.-]*:|#)/i; // f[0](x) is no link
+const ADDRESS = /^(?:https?:|mailto:|#)/i; // f[0](x) and f[0](std::x) are no links
 const BREAK = /^<br\s*\/?>$/i;
-const COMPARISON = /^ {0,3}>(?:[=\p{N}\p{Sc}]|[-+.]\p{N})/u; // >5 and >= 5 at the beginning of a line
 const MARKS = /^(?:\*+|~+)/;
-const BACKSLASHES = /^\\\\(?=[\p{L}\p{N}])/u; // as in \\server
 const LANGUAGE = /^[\p{L}\d+#.-]{1,24}/u; // what stands behind the fence of code
 const escapes = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
 const escape = (text) => text.replace(/[&<>"]/g, (char) => escapes[char]);
+
+const ENTITIES = /(&(?:#\d{1,7}|#x[\da-f]{1,6}|\w+);)/i;
+const entities = /** @type {Map<string, boolean>} */ (new Map());
+
+/** Of &notes; the browser would take the beginning for one. @param {string} written as in ENTITIES */
+function isEntity(written) {
+  if (!entities.has(written)) {
+    const read = DOMPurify.sanitize(written, { RETURN_DOM_FRAGMENT: true }).textContent ?? '';
+    entities.set(written, read === ';' || !read.endsWith(';'));
+  }
+  return entities.get(written);
+}
 
 const FIRST_LEVEL = 3; // the chat is h1, each message h2
 const LAST_LEVEL = 6;
@@ -63,16 +74,19 @@ const marked = new Marked({
   tokenizer: {
     emStrong: markRule('emStrong'),
     del: markRule('del'),
-    blockquote: (source) => (COMPARISON.test(source) ? undefined : false),
-    escape(source) {
-      const [raw] = BACKSLASHES.exec(source) ?? [];
-      return raw ? { type: 'escape', raw, text: raw } : false;
-    },
+    ...plainBlocks,
   },
   renderer: {
+    text(/** @type {any} */ { text, tokens, escaped }) {
+      if (tokens || escaped) return false;
+      return text.split(ENTITIES).map((part, at) => (at % 2 && isEntity(part) ? part : escape(part))).join('');
+    },
     html({ text, block }) {
       if (isInCell && BREAK.test(text)) return '<br>';
-      return block ? `<p>${escape(text.trim())}</p>` : escape(text);
+      return block ? `<p>${escape(text.trim()).replaceAll('\n', '<br>')}</p>` : escape(text);
+    },
+    listitem(/** @type {any} */ { tokens, value }) {
+      return value === undefined ? false : `<li value="${value}">${this.parser.parse(tokens)}</li>\n`;
     },
     tablecell({ tokens, header, align }) {
       isInCell = tokens.length > 1;
@@ -94,7 +108,7 @@ const marked = new Marked({
     code: ({ text, lang }) => `<pre data-language="${escape(LANGUAGE.exec(lang ?? '')?.[0] ?? '')}"><code>${escape(text)}</code></pre>\n`,
   },
 });
-marked.use({ extensions: formulaSyntax(escape), tokenizer: { lheading: noHeadingInFormula } });
+marked.use({ extensions: [...formulaSyntax(escape), plainBackslash] });
 
 DOMPurify.addHook('afterSanitizeAttributes', (node) => {
   if (node.tagName !== 'A') return;

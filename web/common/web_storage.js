@@ -5,7 +5,7 @@
 
 class WebStorage {
   #name;
-  #here = /** @type {Map<string, string>} */ (new Map()); // what the browser does not keep
+  #here = /** @type {Map<string, string|null>} */ (new Map()); // what the browser does not keep; null: what it does not let go
   #keeps = true;
 
   /** @param {'localStorage'|'sessionStorage'} name */
@@ -17,19 +17,24 @@ class WebStorage {
   get isAllowed() {
     return this.#try((storage) => {
       storage.setItem('sonata.try', '');
+      const isKept = storage.getItem('sonata.try') === '';
       storage.removeItem('sonata.try');
-      return true;
+      return isKept;
     }) ?? false;
   }
 
   /** @param {string} key @returns {string|null} */
   getItem(key) {
-    return this.#here.get(key) ?? this.#try((storage) => storage.getItem(key)) ?? null;
+    const here = this.#here.get(key);
+    return here === undefined ? this.#try((storage) => storage.getItem(key)) ?? null : here;
   }
 
   /** @param {string} key @param {string} value @returns {boolean} whether the browser keeps it */
   setItem(key, value) {
-    const isKept = this.#keeps && this.#try((storage) => { storage.setItem(key, value); return true; }) === true;
+    const isKept = this.#keeps && this.#try((storage) => {
+      storage.setItem(key, value);
+      return storage.getItem(key) === value;
+    }) === true;
     if (isKept) {
       this.#here.delete(key);
     } else {
@@ -42,7 +47,11 @@ class WebStorage {
   /** @param {string} key */
   removeItem(key) {
     this.#here.delete(key);
-    this.#try((storage) => storage.removeItem(key));
+    const isGone = this.#try((storage) => {
+      storage.removeItem(key);
+      return true;
+    });
+    if (!isGone) this.#here.set(key, null);
   }
 
   /** Leave nothing with the browser from now on, or leave it what is there. @param {boolean} keeps */
@@ -50,7 +59,10 @@ class WebStorage {
     if (keeps === this.#keeps) return;
     this.#keeps = keeps;
     const keys = keeps ? [...this.#here.keys()] : this.#keys();
-    for (const key of keys) this.setItem(key, this.getItem(key) ?? '');
+    for (const key of keys) {
+      const value = this.getItem(key);
+      if (value !== null) this.setItem(key, value);
+    }
   }
 
   /** Forget everything of this page's. */

@@ -3,6 +3,7 @@ import { deleteDB, openDB } from '../vendor/idb.js';
 import { userError } from '../common/user_error.js';
 
 export const BLOCKED_MS = 3000; // how long other tabs may take to close an older version
+const SILENT_MS = 30_000; // of a database of which a browser says nothing for so long it says nothing ever
 
 /**
  * Make Chromium begin a new log before anything of ours is written. If it was killed in the middle of a write, its log ends
@@ -11,8 +12,41 @@ export const BLOCKED_MS = 3000; // how long other tabs may take to close an olde
  */
 export async function settle(name) {
   const scratch = `${name} (settling)`;
-  (await openDB(scratch, 1)).close();
-  await deleteDB(scratch);
+  const limit = new Limit(name);
+  try {
+    await limit.on(openDB(scratch, 1).then((db) => db.close()).then(() => deleteDB(scratch)));
+  } finally {
+    limit.end();
+  }
+}
+
+/** How long the browser may say nothing. */
+class Limit {
+  #name;
+  #timer = 0;
+  #reject = (/** @type {Error} */ _why) => {};
+  #over = new Promise((_, reject) => (this.#reject = reject));
+
+  /** @param {string} name of a database */
+  constructor(name) {
+    this.#name = name;
+    this.set(SILENT_MS, 'unavailable');
+  }
+
+  /** @template T @param {Promise<T>} work @returns {Promise<T>} rejects when the time is over */
+  on(work) {
+    return Promise.race([work, /** @type {Promise<never>} */ (this.#over)]);
+  }
+
+  /** From now on. @param {number} ms @param {string} reason */
+  set(ms, reason) {
+    this.end();
+    this.#timer = setTimeout(() => this.#reject(userError(reason, this.#name)), ms);
+  }
+
+  end() {
+    clearTimeout(this.#timer);
+  }
 }
 
 /** Tells why a database can no longer be used. */
@@ -37,20 +71,18 @@ export class Lost {
  *   isThere: reject instead of making a new one
  */
 export async function openDatabase(name, version, lost, { mark = '', isThere = false } = {}) {
-  let timer, givenUp = false;
-  const blocked = new Promise((_, reject) => {
-    timer = () => setTimeout(() => reject(userError('blocked', name)), BLOCKED_MS);
-  });
-  blocked.catch(() => {});
+  const limit = new Limit(name);
+  let givenUp = false;
   const opening = openDB(name, version, {
     upgrade(db, from, to, transaction, event) {
+      limit.end(); // it may take its time
       if (isThere && from < 1) return transaction.abort();
       upgrade(db, from, to, transaction);
       if (mark) transaction.objectStore('meta').put('yes', mark);
       const { dataLoss, dataLossMessage } = /** @type {any} */ (event); // Chromium alone has them
       if (dataLoss === 'total') lost.data = dataLossMessage || 'corrupt';
     },
-    blocked: () => timer(),
+    blocked: () => limit.set(BLOCKED_MS, 'blocked'),
     // Another tab wants to upgrade or to delete the database: make way.
     blocking(_, wanted, event) {
       /** @type {IDBDatabase} */ (event.target).close();
@@ -61,10 +93,12 @@ export async function openDatabase(name, version, lost, { mark = '', isThere = f
   });
   opening.then((db) => givenUp && db.close(), () => {});
   try {
-    return await Promise.race([opening, blocked]);
+    return await limit.on(opening);
   } catch (error) {
     givenUp = true;
     throw error;
+  } finally {
+    limit.end();
   }
 }
 

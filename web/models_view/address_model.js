@@ -4,6 +4,7 @@
  * in this tab.
  */
 import { t } from '../i18n/i18n.js';
+import { changeAddress } from '../chat/address.js';
 import { ask } from '../page/ask.js';
 import { readOptions } from '../page/options.js';
 import { allowedHosts, ownHost } from '../storage/added_hosts.js';
@@ -54,7 +55,7 @@ export class AddressModel {
   forget() {
     const url = new URL(location.href);
     url.searchParams.delete('model');
-    history.replaceState(history.state, '', url);
+    changeAddress(url);
   }
 
   /** @param {URL} url */

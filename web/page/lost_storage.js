@@ -4,6 +4,8 @@ import { currentLanguage, t } from '../i18n/i18n.js';
 
 /** @typedef {'chats'|'model'|'settings'|'drafts'|'offline'|'tabs'} Lost */
 
+const SILENT_MS = 10_000; // of the browser, which then counts as allowing it: what uses it will tell
+
 /** Each rejects, or is false, where it is forbidden. What a browser does not have at all is no news to its user. */
 const TRIES = /** @type {Record<Lost, (tabs: import('../engine/model_tabs.js').ModelTabs) => Promise<unknown>>} */ ({
   chats: async () => indexedDB.databases(),
@@ -17,7 +19,8 @@ const TRIES = /** @type {Record<Lost, (tabs: import('../engine/model_tabs.js').M
 /** @param {import('../engine/model_tabs.js').ModelTabs} tabs @returns {Promise<Lost[]>} in the order in which they matter */
 export async function lostStorage(tabs) {
   const names = /** @type {Lost[]} */ (Object.keys(TRIES));
-  const kept = await Promise.all(names.map((name) => TRIES[name](tabs).catch(() => false)));
+  const silence = new Promise((resolve) => setTimeout(resolve, SILENT_MS, true));
+  const kept = await Promise.all(names.map((name) => Promise.race([TRIES[name](tabs), silence]).catch(() => false)));
   return names.filter((_, at) => !kept[at]);
 }
 

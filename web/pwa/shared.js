@@ -3,6 +3,7 @@
  * takeShared) and opens the page with ?shared; here a card says what came, and only a click on "Add" makes it text in the
  * message box, and files that are attached: nobody but the user sends them.
  */
+import { changeAddress } from '../chat/address.js';
 import { currentLanguage, t } from '../i18n/i18n.js';
 import { ask } from '../page/ask.js';
 import { formatBytes } from '../page/format.js';
@@ -22,7 +23,7 @@ export async function takeShared({ addText, addFiles, say }) {
   const state = url.searchParams.get('shared');
   if (state === null) return;
   url.searchParams.delete('shared');
-  history.replaceState(history.state, '', url);
+  changeAddress(url);
   if (state === 'large') return say(t('pwa.sharedTooLarge'));
   const shared = /** @type {Shared|null} */ (await askWorker('shared'));
   if (!shared) return say(t('pwa.notShared'));

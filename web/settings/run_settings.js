@@ -3,6 +3,7 @@
  * takes. The choices are in localStorage, for they are needed before the memory opens. What the address of the page says (page/options.js) comes
  * first, until something is chosen on the page: then the address says it no more.
  */
+import { changeAddress } from '../chat/address.js';
 import { local } from '../common/web_storage.js';
 
 export const BACKENDS = {
@@ -138,7 +139,7 @@ function removeFromAddress(name) {
   const url = new URL(location.href);
   if (!url.searchParams.has(name)) return;
   url.searchParams.delete(name);
-  history.replaceState(history.state, '', url);
+  changeAddress(url);
 }
 
 function fromStorage(key) {
