@@ -25,7 +25,7 @@ from app.building.common import DISK_FULL, ROOT, VENV_PYTHON, BuildError, disk_f
 from app.building.download import Downloader
 from app.paths import cache_dir
 
-TEST_WORKERS = min(os.cpu_count() or 1, 4)
+TEST_WORKERS = min((os.cpu_count() or 1) + 1, 4)
 """Each has browsers, a software GPU and models of its own: some 2 GB of memory."""
 
 

@@ -66,11 +66,11 @@ STDLIB_NOT_RUN = (
     *("ftplib.py", "imaplib.py", "mailbox.py", "pickletools.py", "poplib.py", "smtplib.py", "trace.py"),
     *("bdb.py", "cProfile.py", "plistlib.py", "profile.py", "pstats.py", "pyclbr.py", "shelve.py", "zipapp.py"),
     *("encodings/cp0", "encodings/cp10", "encodings/cp11", "encodings/cp1258", "encodings/cp2", "encodings/cp424"),
-    *("encodings/cp5", "encodings/cp7", "encodings/cp855", "encodings/cp856", "encodings/cp857", "encodings/cp858"),
-    *("encodings/cp860", "encodings/cp861", "encodings/cp862", "encodings/cp863", "encodings/cp864", "encodings/cp865"),
+    *("encodings/cp5", "encodings/cp720", "encodings/cp775", "encodings/cp855", "encodings/cp856", "encodings/cp858"),
+    *("encodings/cp860", "encodings/cp861", "encodings/cp863", "encodings/cp864", "encodings/cp865"),
     *("encodings/cp869", "encodings/cp875", "encodings/hp_roman8", "encodings/koi8_t", "encodings/kz1048"),
-    *("encodings/mac_a", "encodings/mac_croatian", "encodings/mac_farsi", "encodings/mac_greek", "encodings/mac_i"),
-    *("encodings/mac_l", "encodings/mac_romanian", "encodings/mac_t", "encodings/palmos", "encodings/ptcp154"),
+    *("encodings/mac_a", "encodings/mac_croatian", "encodings/mac_farsi", "encodings/mac_i"),
+    *("encodings/mac_l", "encodings/mac_romanian", "encodings/palmos", "encodings/ptcp154"),
     "encodings/tis_620",
 )
 """What needs a terminal, a display, a disk, a socket or another process, what has a twin in C, what developers look at
