@@ -58,7 +58,9 @@ COUNT = """async () => {
 CLEAR = """() => new Promise((done, fail) => {
   const open = indexedDB.open('sonata-pages');
   open.onsuccess = () => {
-    const db = open.result, names = [...db.objectStoreNames], all = db.transaction(names, 'readwrite');
+    const db = open.result, names = [...db.objectStoreNames];
+    if (!names.length) return fail(new Error('The page has kept nothing: the chat is too short.'));
+    const all = db.transaction(names, 'readwrite');
     for (const name of names) all.objectStore(name).clear();
     all.oncomplete = () => { db.close(); done(); };
   };

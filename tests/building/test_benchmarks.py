@@ -59,7 +59,7 @@ OPTIONS = {
     "passages": "",
     "random_gguf": f"{{folder}}/random.gguf {SIZES.format(layers=1)}",
     "resume": "--tokens 40 --rounds 1",
-    "resume_page": "--words 20 --rounds 1 --wait 0",
+    "resume_page": "--words 200 --rounds 1 --wait 0",
     "screenshots": "--out {folder} --tokens 4",
     "shell_sizes": "",
     "speculation": "--rounds 1 --tokens 2",
