@@ -47,6 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=64, help="new tokens of each answer")
+    parser.add_argument("--long", type=int, default=LONG, help="tokens of the long prompt")
     parser.add_argument("--precision", action="append", choices=["precise", "fast"], help="default: both")
     parser.add_argument(
         "--wait", type=float, default=0, metavar="S", help="wait so long for other programs to be quiet"
@@ -55,7 +56,7 @@ def main() -> None:
     options = parser.parse_args()
     precisions = options.precision or ["precise", "fast"]
     with local_server() as address, chromium() as browser:
-        result = measure(browser, address, precisions, options.rounds, options.tokens, options.wait)
+        result = measure(browser, address, precisions, options.rounds, options.tokens, options.long, options.wait)
     print(json.dumps(result))
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n")
@@ -76,7 +77,7 @@ def one_core_taken() -> Iterator[None]:
 
 
 def measure(
-    browser: Browser, address: str, precisions: list[str], rounds: int, tokens: int, wait: float
+    browser: Browser, address: str, precisions: list[str], rounds: int, tokens: int, long: int, wait: float
 ) -> dict[str, Any]:
     tabs = {
         f"{precision}-{workers}": SonataTab(browser, address, workers, precision)
@@ -84,7 +85,7 @@ def measure(
         for workers in WORKERS
     }
     prompt = oracle_prompt()
-    long_prompt = " the" * LONG  # what it says does not matter to attention
+    long_prompt = " the" * long  # what it says does not matter to attention
     for tab in tabs.values():
         for _ in range(2):  # so that the browser has compiled what runs often
             tab.generate(prompt, tokens)
@@ -101,7 +102,7 @@ def measure(
         for name, tab in tabs.items():
             figures[name]["idle again"] = tab.generate(prompt, tokens)["decode_tok_s"]
             answer = tab.generate(long_prompt, tokens)
-            assert len(answer["prompt_tokens"]) == LONG
+            assert len(answer["prompt_tokens"]) == long
             figures[name]["at 4000"] = answer["decode_tok_s"]
             figures[name]["prefill of 4000"] = answer["prefill_tok_s"]
             figures[name]["load average"] = os.getloadavg()[0]
