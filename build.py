@@ -47,6 +47,7 @@ def prepare(groups: tuple[str, ...] = ("runtime",), meanwhile: Callable[[], obje
         files |= embedder.ensure_embedder(cache, files)
         files |= routing.ensure_routing(cache)
         heading("Site")
+        site.ensure_protocol()
         changed = site.build_site(files)
         size = site.total_bytes(site.DIST)
         heading(f"dist/ is up to date ({changed} files changed, {size / 1e6:.1f} MB without the model)")

@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app.answer_records import Answer
 from app.asked import Asked
-from app.assistant import Assistant, Done
+from app.assistant import Assistant
 from app.kept_conversation import KeptConversation
+from app.protocol import Done, Stored
 from app.routing_service import Routed
 from app.services import Services
 from app.trajectory_recorder import TrajectoryRecorder
-from app.turn_details import answer_details, taught_details
+from app.turn_details import answer_details, card_details, taught_details
 from app.turn_messages import agent_of
 from py_core.memory.branches import Turn
 from py_core.memory.memory import Memory
 
 _OF_ONE_ANSWER = ("adapter", "found", "lesson", "passages", "taught", "card", "tool")
 """Details that another answer to the same message does not take over."""
-
-
-@dataclass(frozen=True)
-class Stored:
-    """Question and answer are in the memory. `answer` is what is stored of it, and `request` the answer's id, by which
-    it can be judged; "" where no model made it. turns: how many are shown. question, number: of the turns of both."""
-
-    session: str
-    turns: int
-    answer: str
-    request: str
-    question: int
-    number: int
 
 
 class AnswerKeeper:
@@ -52,9 +40,9 @@ class AnswerKeeper:
         if answer.talked is not None:
             details["taught"] = [taught_details(one) for one in answer.talked.learned]
             if answer.talked.card is not None:
-                details["card"] = answer.talked.card.entry()
+                details["card"] = card_details(answer.talked.card)
         if answer.computed is not None:
-            details["tool"] = answer.computed.entry()
+            details["tool"] = answer.computed.details()
         before = asked.replaced.details if asked.replaced else {}
         details = {**{name: value for name, value in before.items() if name not in _OF_ONE_ANSWER}, **details}
         made = Turn("assistant", answer.said, details=details)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.assistant import Done
 from app.exact_answers import Computed
 from app.file_material import Material
 from app.memory_talk import Talked
+from app.protocol import Done
 from app.recalled import Recalled
 from app.routing_service import Routed
 from py_core.memory.records import LONGEST_NAME

@@ -6,12 +6,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.assistant import Assistant, Done
+from app.assistant import Assistant
 from app.fact_reader import read_facts
 from app.file_consulting import counting, room_for_files, whole_room
-from app.file_material import Cited, Material
+from app.file_material import Material
 from app.file_service import FileService
 from app.learning_service import LearningService
+from app.protocol import Citation, Done
 from app.recalled import Considered, Recalled, Unsure
 from py_core.loading import Model
 from py_core.memory.lessons import Lesson
@@ -32,7 +33,7 @@ class Answer:
     lesson: Lesson | None = None
     read: tuple[Lesson, ...] = ()
     nearest: Considered | None = None
-    cited: tuple[Cited, ...] = ()
+    cited: tuple[Citation, ...] = ()
 
     def entry(self) -> dict[str, Any]:
         """As in the JSON of `sonata ask --why`."""

@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app.answer_adapters import AnswerAdapters
 from app.answer_settings import AnswerSettings
@@ -19,8 +19,10 @@ from app.assistant_adapters import WithAdapters
 from app.file_material import Material
 from app.learned_answer import BEYOND, LEARNED_SAMPLING, Head, ids_of_learned, longest_learned
 from app.open_answer import OpenAnswer, begun_again
-from app.prompt_window import Context, PromptWindow
+from app.prompt_window import PromptWindow
+from app.protocol import AnswerEvent, Context, Delta, Done, Reading, Replacement, Thought
 from app.reading_time import ReadingTime
+from app.stop_token import StopToken
 from app.text_stream import TextStream
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError, ContextFullError, TokenSequence
@@ -56,61 +58,6 @@ _LONG_PROMPT = 128
 
 class EmptyMessageError(ValueError):
     """There is nothing to answer."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """The prompt is being read. `tokens_read` includes reused tokens of earlier turns. `seconds_left`: from now on;
-    None as long as nobody knows."""
-
-    tokens_read: int
-    prompt_tokens: int
-    seconds_left: float | None = None
-
-
-@dataclass(frozen=True)
-class Delta:
-    """More text of the answer."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Thought:
-    """More text of what the model thinks before it answers. It is no part of the answer, nor of later prompts."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Done:
-    """The answer is complete.
-
-    `reason` is "end" (the model stopped), "length" (max_tokens), "context" (no room left), "loop" (it only repeated
-    itself) or "stopped" (by the user). `text` is the whole answer: after a loop without the repeats, which were
-    shown and are to be taken back; `thought`, likewise, is what it thought before. Seconds are those of the prompt's
-    new tokens, of the answer's (its thought included), and of the thought. So many `reused_tokens` of the prompt had
-    been read before.
-    `forgotten_turns` counts messages that no longer fit into the model's context and were left out. `adapter` is the
-    name of the adapter that the model answered with, "" for none.
-    """
-
-    reason: str
-    text: str = ""
-    prompt_tokens: int = 0
-    new_tokens: int = 0
-    prefill_tok_s: float = 0.0
-    decode_tok_s: float = 0.0
-    forgotten_turns: int = 0
-    prefill_seconds: float = 0.0
-    decode_seconds: float = 0.0
-    thought: str = ""
-    thought_seconds: float = 0.0
-    adapter: str = ""
-    reused_tokens: int = 0
-
-
-Event = Reading | Thought | Delta | Done
 
 
 def user_message(text: str, agent: Agent | None = None) -> Message:
@@ -153,15 +100,15 @@ class Assistant(WithAdapters):
         """What the last prompt of the conversation consisted of."""
         self.shelf: PageShelf | None = None
         """Where what the model has read of the conversation is kept, if it is."""
-        self._stopped = False
-        self._prefill: asyncio.Task[None] | None = None
+        self._stop = StopToken()
+        """Of the running answer, or the last one."""
         self._bringing: asyncio.Task[None] | None = None
 
     async def respond(
         self, text: str, agent: Agent | None = None, *, before: Sequence[Message] | None = None,
         sampling: SamplingParams | None = None, heads: Sequence[Head] = (), taught: str | None = None,
-        material: Material | None = None,
-    ) -> AsyncIterator[Event]:  # fmt: skip
+        material: Material | None = None, stop: StopToken | None = None,
+    ) -> AsyncIterator[AnswerEvent]:  # fmt: skip
         """Stream the answer to a message. What was said joins the conversation, a stopped answer as far as it came.
 
         agent: who answers (its instruction, sampling and longest answer); the plain assistant if none.
@@ -171,12 +118,13 @@ class Assistant(WithAdapters):
         without the chosen adapter, and always with the likeliest token. taught: the lesson's answer; where the model
         leaves it, the rest of it is given as text.
         material: of attached files, which the model reads with the message; it does not join the conversation.
+        stop: ends the answer, as `stop` does.
         Raises EmptyMessageError, ContextFullError (a message too long for the model) or BackendError. What
         was seen of an answer by then stays in the conversation; without an answer it is as it was before.
         """
         if not text.strip():
             raise EmptyMessageError("The message is empty. Write something first.")
-        self._stopped = False
+        self._stop = stop or StopToken()
         await self._leave_off()
         messages = [*(self.messages if before is None else before), user_message(text, agent)]
         sampling, max_tokens = self._manner(agent, sampling)
@@ -206,14 +154,14 @@ class Assistant(WithAdapters):
 
     async def go_on(
         self, text: str, answer: str, thought: str = "", agent: Agent | None = None, *, before: Sequence[Message],
-        sampling: SamplingParams | None = None, material: Material | None = None,
-    ) -> AsyncIterator[Event]:  # fmt: skip
+        sampling: SamplingParams | None = None, material: Material | None = None, stop: StopToken | None = None,
+    ) -> AsyncIterator[AnswerEvent]:  # fmt: skip
         """Stream the rest of an answer that did not come to its end. Done has all of its text.
 
         text: the message; answer, thought: what was said to it; the rest as of `respond`. It goes on with the very
         tokens that were said, where the model still has them. Raises ContextFullError, BackendError.
         """
-        self._stopped = False
+        self._stop = stop or StopToken()
         await self._leave_off()
         messages = [*before, user_message(text, agent)]
         sampling, max_tokens = self._manner(agent, sampling)
@@ -234,9 +182,10 @@ class Assistant(WithAdapters):
         self, sequence: TokenSequence, prompt: list[int], messages: list[Message], forgotten: int,
         sampling: SamplingParams, max_tokens: int, heads: Sequence[Head] = (), known: OpenAnswer | None = None,
         taught: str | None = None,
-    ) -> AsyncIterator[Event]:  # fmt: skip
+    ) -> AsyncIterator[AnswerEvent]:  # fmt: skip
         """Read a prompt and answer, or go on with the answer that it ends with. taught: as of `respond`."""
-        if self._stopped:
+        stop = self._stop
+        if stop.is_stopped:
             yield Done("stopped")
             return
         engine, timings = self.model.engine, Timings()
@@ -248,7 +197,7 @@ class Assistant(WithAdapters):
         async with aclosing(self._read(sequence, prompt, timings)) as reading:  # type: ignore[type-var]
             async for progress in reading:
                 yield progress
-        if self._stopped:
+        if stop.is_stopped:
             yield Done("stopped")
             return
         begins = known.start if known else len(prompt)
@@ -273,7 +222,7 @@ class Assistant(WithAdapters):
                         if piece.is_thought:
                             thought_until = time.perf_counter()
                         yield Thought(piece.text) if piece.is_thought else Delta(piece.text)
-                    if self._stopped and timings.reason not in ("end", "loop"):
+                    if stop.is_stopped and timings.reason not in ("end", "loop"):
                         timings.reason = "stopped"
                         break
             if whole is None and timings.reason != "loop":
@@ -294,13 +243,17 @@ class Assistant(WithAdapters):
                 self._open = OpenAnswer(
                     tuple(sequence.tokens), begins, forgotten, sequence, tuple(messages), answer, thought
                 )
+        if timings.reason == "loop" or known is not None:
+            yield Replacement(answer, thought)
         done = _done(timings, answer)
         seconds = thought_until - begin if thought_until else 0.0
         yield replace(
             done, forgotten_turns=forgotten, thought=thought, thought_seconds=seconds, adapter=self._answers_with
         )
 
-    async def read(self, text: str, facts: Sequence[tuple[str, str]], reader: LoraAdapter) -> tuple[int, Done] | None:
+    async def read(
+        self, text: str, facts: Sequence[tuple[str, str]], reader: LoraAdapter, stop: StopToken | None = None
+    ) -> tuple[int, Done] | None:
         """Let the model read facts, (question, answer) each, with an adapter that was trained for that, and answer a
         message from them: the number of the fact whose answer it gives, word by word. `give` says it.
 
@@ -308,7 +261,7 @@ class Assistant(WithAdapters):
         lesson's answer it is given without the conversation before, and is always the likeliest. Raises BackendError,
         ContextFullError.
         """
-        self._stopped = False
+        stop = self._stop = stop or StopToken()
         engine, answers = self.model.engine, [answer for _, answer in facts]
         longest = max(len(self.model.tokenizer.encode(answer)) for answer in answers) + BEYOND
         window = PromptWindow(self.model, SYSTEM_PROMPT, engine.context_length - longest)
@@ -321,12 +274,12 @@ class Assistant(WithAdapters):
         async with aclosing(self._read(sequence, prompt, timings)) as reading:  # type: ignore[type-var]
             async for _ in reading:
                 pass
-        if self._stopped:
+        if stop.is_stopped:
             return None
         stream = TextStream(self.model, sequence, longest, LEARNED_SAMPLING, timings)
         async with aclosing(stream.pieces()) as pieces:  # type: ignore[type-var]
             async for _ in pieces:
-                if self._stopped or answer_in(stream.text, answers, whole=False) is None:
+                if stop.is_stopped or answer_in(stream.text, answers, whole=False) is None:
                     return None
         found = answer_in(stream.text, answers) if timings.reason == "end" else None
         if found is None:
@@ -334,7 +287,7 @@ class Assistant(WithAdapters):
         self.sequence = sequence
         return found, _done(timings, answers[found])
 
-    async def give(self, text: str, done: Done, before: Sequence[Message] | None = None) -> AsyncIterator[Event]:
+    async def give(self, text: str, done: Done, before: Sequence[Message] | None = None) -> AsyncIterator[AnswerEvent]:
         """Answer a message with what `read` found. before: as of `respond`."""
         said = self.messages if before is None else before
         self.messages = [*said, user_message(text), assistant_message(done.text)]
@@ -350,9 +303,7 @@ class Assistant(WithAdapters):
 
     def stop(self) -> None:
         """End the running answer after the tokens that it has now."""
-        self._stopped = True
-        if self._prefill is not None:
-            self._prefill.cancel()
+        self._stop.stop()
 
     def go_to(self, messages: Sequence[Message]) -> None:
         """Continue another branch of the conversation. What it shares with the one before is not read again."""
@@ -425,16 +376,16 @@ class Assistant(WithAdapters):
         shelf = self.shelf if sequence is self._sequence else None
         running = asyncio.ensure_future(self.model.engine.prefill(sequence, prompt, timings, on_progress, shelf=shelf))
         running.add_done_callback(lambda _: news.put_nowait(None))
-        self._prefill = running
+        stop = self._stop
         try:
-            while (progress := await news.get()) is not None:
-                yield progress
-            await running
+            with stop.cancels(running):
+                while (progress := await news.get()) is not None:
+                    yield progress
+                await running
         except asyncio.CancelledError:
-            if not self._stopped:
+            if not stop.is_stopped:
                 raise
         finally:
-            self._prefill = None
             if not running.done():
                 running.cancel()
                 with contextlib.suppress(asyncio.CancelledError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from app.assistant import Assistant
@@ -10,6 +9,7 @@ from app.fact_reader import read_facts
 from app.lesson_imprints import LessonError
 from app.recalled import Recalled, Unsure
 from app.services import Services
+from app.stop_token import StopToken
 from py_core.backends.base import BackendError
 from py_core.memory.errors import StoreError
 from py_core.routing.embedder import EmbedderError
@@ -20,9 +20,7 @@ def paused(services: Services) -> AbstractContextManager[None]:
     return services.memory.background.paused() if services.memory else nullcontext()
 
 
-async def recall(
-    services: Services, assistant: Assistant, text: str, is_stopped: Callable[[], bool]
-) -> Recalled | None:
+async def recall(services: Services, assistant: Assistant, text: str, stop: StopToken) -> Recalled | None:
     """The lesson that answers a message, also where the model has to read some for that. Never fails: the services are
     told."""
     learning = services.learning
@@ -37,7 +35,7 @@ async def recall(
         if not isinstance(found, Unsure):
             return found
         with paused(services):
-            return None if is_stopped() else await read_facts(assistant, learning.memory, text, found)
+            return await read_facts(assistant, learning.memory, text, found, stop)
     except (EmbedderError, StoreError, BackendError, LessonError) as error:
         services.trouble(error)
         return None

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from app.file_material import Cited
 from app.file_service import FileService
 from app.file_text import MOST_BYTES, FileError, shown_name, too_large
 from app.native_services import open_embedder
+from app.protocol import Citation
 from app.services import Services
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.volatile import VolatileRows
@@ -35,7 +35,7 @@ def bytes_of(path: Path) -> bytes:
         raise FileError(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def cited_words(cited: Iterable[Cited]) -> str:
+def cited_words(cited: Iterable[Citation]) -> str:
     """What was read of files: each one's name with the places there."""
     places = dict[str, list[str]]()
     for one in cited:

@@ -1,7 +1,7 @@
 """A conversation that is routed and stored: each message goes to an agent, and the turns are kept in the memory.
 
 conversation = Conversation(assistant, services)    # without a memory or a router it works, too
-async for event in conversation.respond("why does my page crash"):   # Routed, Recalled, Delta ..., Done, Stored
+async for event in conversation.respond("why does my page crash"):   # Route, Delta ..., Done, Stored
     ...
 
 The memory is shared with other tabs and programs. What they delete leaves the model's context at once; what they add to
@@ -14,28 +14,28 @@ import secrets
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app.agent_choice import UNROUTED, agent_choice
-from app.answer_keeper import AnswerKeeper, Stored
+from app.answer_keeper import AnswerKeeper
 from app.answer_records import Answer
 from app.answer_settings import answer_settings
 from app.asked import Asked, another_answer, new_message, rest_of_answer
-from app.assistant import CHAT_SAMPLING, Assistant, Delta, Done
-from app.assistant import Event as Answering
+from app.assistant import CHAT_SAMPLING, Assistant
 from app.chat_lessons import paused, recall
-from app.exact_answers import Computed, computed, computed_from_tables, give_computed
-from app.file_consulting import Consulted, consult
+from app.exact_answers import Computed, computed, computed_from_tables
+from app.file_consulting import consult
 from app.heard import Heard
 from app.kept_conversation import KeptConversation
-from app.learning_service import Learned
-from app.memory_talk import OFFERS, Card, Offered, Talked, offered, talk
-from app.prompt_window import Context
+from app.memory_talk import OFFERS, Talked, offered, talk
+from app.protocol import AnswerEvent, Changed, Delta, Done, Event, Fact, Offer, Stored
 from app.recalled import Recalled
 from app.routing_service import Routed
 from app.services import Services
+from app.stop_token import StopToken
 from app.titles import TitleMaker
 from app.trajectory_recorder import TrajectoryRecorder
+from app.turn_events import citations_event, computation_event, recall_event, route_event, taught_event
 from app.turn_messages import agent_of, messages_of
 from py_core.memory.branches import Branches, Turn
 from py_core.memory.errors import StoreError
@@ -53,28 +53,6 @@ RETRY_TEMPERATURE = 0.7
 """The temperature of another answer to the same message: the likeliest tokens looped, so others must get a chance."""
 
 
-@dataclass(frozen=True)
-class ChangedElsewhere:
-    """Others have changed the stored conversation. `turns`: what is shown of it now; None where it was deleted."""
-
-    turns: Sequence[Turn] | None
-
-
-Event = (
-    ChangedElsewhere
-    | Routed
-    | Recalled
-    | Computed
-    | Consulted
-    | Learned
-    | Card
-    | Offered
-    | Context
-    | Answering
-    | Stored
-)
-
-
 class Conversation:
     """A conversation; an assistant has one at a time. It reports failures of memory and router to the services."""
 
@@ -84,7 +62,7 @@ class Conversation:
         self._keeper = AnswerKeeper(assistant, services, self._kept)
         self._services = services
         self._titles = TitleMaker(assistant.model, services)
-        self._stopped = False
+        self._stop = StopToken()  # of the running answer, or the last one
         self._answering = False
         self._deleted = False
         self._lessons_forgotten = False
@@ -107,26 +85,38 @@ class Conversation:
         """Who answers in a conversation that is not stored yet (app/agent_choice.py); None: nobody is chosen."""
         self._kept.choose(chosen)
 
-    def respond(self, text: str, *, after: Place = "leaf", agent: str | None = None) -> AsyncIterator[Event]:
+    def respond(
+        self, text: str, *, after: Place = "leaf", agent: str | None = None, stop: StopToken | None = None
+    ) -> AsyncIterator[Event]:
         """Answer a message, which is stored with the answer after Done.
 
         after: the number of the turn that it follows, as when an earlier message was edited; None: it begins anew.
-        agent: the id of who answers, where it is not routed. Raises StoreError("record") where there is no such turn,
-        AgentError where there is no such agent, and what Assistant.respond raises.
+        agent: the id of the one that answers, if it is not routed. stop: ends the answer, as `stop` does.
+        Raises StoreError("record") if there is no such turn, AgentError if there is no such agent, and what
+        Assistant.respond raises.
         """
-        return self._answer(self._respond(lambda: new_message(self._kept.branches, self._agents, text, after, agent)))
+        stop = self._stop = stop or StopToken()
+        return self._answer(
+            self._respond(lambda: new_message(self._kept.branches, self._agents, text, after, agent), stop)
+        )
 
-    def retry(self, question: int | None = None, *, agent: str | None = None) -> AsyncIterator[Event]:
+    def retry(
+        self, question: int | None = None, *, agent: str | None = None, stop: StopToken | None = None
+    ) -> AsyncIterator[Event]:
         """Another answer to a message, the last one or that of this number: a variant, by the same agent (the one
         that the user corrected the route to, if he did) or by this one. Raises CannotAnswerError where nothing was
         said, and what `respond` raises."""
-        return self._answer(self._respond(lambda: another_answer(self._kept.branches, self._agents, question, agent)))
+        stop = self._stop = stop or StopToken()
+        return self._answer(
+            self._respond(lambda: another_answer(self._kept.branches, self._agents, question, agent), stop)
+        )
 
-    def continue_answer(self) -> AsyncIterator[Event]:
+    def continue_answer(self, *, stop: StopToken | None = None) -> AsyncIterator[Event]:
         """Go on with the last answer, which was stopped, cut off, failed, or looped: the Deltas are what is new, Done
         has all of its text, and the stored turn becomes the longer one. Raises CannotAnswerError where there is none,
         and what Assistant.go_on raises."""
-        return self._answer(self._go_on())
+        stop = self._stop = stop or StopToken()
+        return self._answer(self._go_on(stop))
 
     async def _answer(self, answering: AsyncIterator[Event]) -> AsyncIterator[Event]:
         with self._services.answering():
@@ -134,8 +124,8 @@ class Conversation:
                 async for event in events:
                     yield event
 
-    async def _respond(self, what: Callable[[], Asked]) -> AsyncIterator[Event]:
-        self._stopped, self._answering = False, True
+    async def _respond(self, what: Callable[[], Asked], stop: StopToken) -> AsyncIterator[Event]:
+        self._answering = True
         self._titles.stop()
         try:
             if (change := await self._follow()) is not None:
@@ -152,7 +142,7 @@ class Conversation:
                     self._services, self.session_id, text
                 )
             if exact is not None:
-                taught = await self._recall(text)  # what was taught comes first
+                taught = await self._recall(text, stop)  # what was taught comes first
             if exact is not None and taught is None:
                 async for event in self._compute(asked, exact):
                     yield event
@@ -165,24 +155,24 @@ class Conversation:
                 routed = await self._corrected(asked)
                 agent = routed.agent if routed else agent_of(asked.replaced, self._agents)
                 if routed is None and self._last is not None and self._last.text == text:
-                    yield self._last
+                    yield route_event(self._last)
             if asked.again:
                 sampling = _retry_sampling(agent)
             # Whoever asks for another answer than what was taught, or for an agent's, gets the model's own.
             own = asked.agent is not None or (asked.replaced is not None and asked.replaced.details.get("lesson"))
-            recalled = taught or (None if own else await self._recall(text))
+            recalled = taught or (None if own else await self._recall(text, stop))
             if routed is not None:
-                yield routed
+                yield route_event(routed)
             if recalled is not None:
                 agent = None  # a lesson is given by the plain assistant, as it was learned
-                yield recalled
+                yield recall_event(recalled)
             self._recalled = recalled
-            if self._stopped:
+            if stop.is_stopped:
                 yield Done("stopped")
                 return
             material = None if recalled else await consult(self._services, self.assistant, self._kept, asked, agent)
             if material is not None:
-                yield Consulted(material)
+                yield citations_event(material)
             heard = Heard()
             id = routed.id if routed else uuid.uuid4().hex
             try:
@@ -192,7 +182,7 @@ class Conversation:
                     heads, given = (recalled.heads, recalled.lesson.answer) if recalled else ((), None)
                     answering = self.assistant.respond(
                         text, agent, before=asked.before, sampling=sampling, heads=heads, taught=given,
-                        material=material,
+                        material=material, stop=stop,
                     )  # fmt: skip
                 async with aclosing(self._hear(answering, heard)) as events:  # type: ignore[type-var]
                     async for event in events:
@@ -210,8 +200,8 @@ class Conversation:
         finally:
             self._ended()
 
-    async def _go_on(self) -> AsyncIterator[Event]:
-        self._stopped, self._answering = False, True
+    async def _go_on(self, stop: StopToken) -> AsyncIterator[Event]:
+        self._answering = True
         self._titles.stop()
         try:
             if (change := await self._follow()) is not None:
@@ -227,7 +217,7 @@ class Conversation:
             try:
                 answering = self.assistant.go_on(
                     asked.text, turn.content, thought, agent,
-                    before=asked.before, sampling=sampling, material=material,
+                    before=asked.before, sampling=sampling, material=material, stop=stop,
                 )  # fmt: skip
                 async with aclosing(self._hear(answering, heard)) as events:  # type: ignore[type-var]
                     async for event in events:
@@ -244,7 +234,7 @@ class Conversation:
         finally:
             self._ended()
 
-    async def _hear(self, answering: AsyncIterator[Answering], heard: Heard) -> AsyncIterator[Event]:
+    async def _hear(self, answering: AsyncIterator[AnswerEvent], heard: Heard) -> AsyncIterator[Event]:
         if (memory := self._services.memory) is not None:
             self.assistant.use_settings(answer_settings(memory.policies))
         with paused(self._services):
@@ -292,8 +282,7 @@ class Conversation:
 
     def stop(self) -> None:
         """End the running answer, also before it has begun."""
-        self._stopped = True
-        self.assistant.stop()
+        self._stop.stop()
 
     def close(self) -> None:
         """Give back what the model keeps of it; nobody answers in it any more."""
@@ -342,7 +331,7 @@ class Conversation:
             else:
                 self.reset()
 
-    async def _follow(self) -> ChangedElsewhere | None:
+    async def _follow(self) -> Changed | None:
         """Take over what others stored in this conversation. None when there is nothing new."""
         memory = self._services.memory
         if memory is None:
@@ -356,11 +345,11 @@ class Conversation:
                     self.assistant.go_to(messages_of(self.turns, self._agents))
                 return None
             await self._take(session, memory)
-            return ChangedElsewhere(tuple(self.turns))
+            return Changed(False, tuple(self.turns))
         except StoreError as error:
             if error.reason == "record":
                 self.reset()
-                return ChangedElsewhere(None)
+                return Changed(True)
             self._services.trouble(error)
             return None
 
@@ -419,11 +408,11 @@ class Conversation:
         """Say it in place of the model, which does not read this turn: a lesson that is forgotten is gone from its
         context."""
         if talked.card is not None and talked.card.kind == "forgotten":
-            await self.leave_out(talked.card.lessons)
+            await self.leave_out(talked.card.originals)
         before = asked.before if asked.before is not None else messages_of(self.turns, self._agents)
         self.assistant.go_to(before)
         for learned in talked.learned:
-            yield learned
+            yield taught_event(learned)
         if talked.card is not None:
             yield talked.card
         done = Done("end", talked.words)
@@ -436,22 +425,25 @@ class Conversation:
             yield stored
 
     async def _compute(self, asked: Asked, found: Computed) -> AsyncIterator[Event]:
-        async for event in give_computed(self.assistant, asked.text, found, asked.before):
-            yield event
+        yield computation_event(found)
         said = found.exact.words
+        async for event in self.assistant.give(asked.text, Done("end", said), asked.before):
+            yield event
         answer = Answer(uuid.uuid4().hex, asked.text, None, said, Done("end", said), computed=found)
         if (stored := await self._remember(answer, asked)) is not None:
             yield stored
 
-    async def _recall(self, text: str) -> Recalled | None:
-        return await recall(self._services, self.assistant, text, lambda: self._stopped)
+    async def _recall(self, text: str, stop: StopToken) -> Recalled | None:
+        return await recall(self._services, self.assistant, text, stop)
 
-    async def _offered(self, text: str) -> Offered | None:
+    async def _offered(self, text: str) -> Offer | None:
         """What the message told in passing, unless the person wants no such offers in this conversation."""
         if self._kept.session is not None and self._kept.session.state.get(OFFERS) is False:
             return None
         with self._told_trouble():
-            return await offered(self._services, text)
+            told = await offered(self._services, text)
+            facts = tuple(Fact(one.question, one.answer) for one in told)
+            return Offer(self.session_id, facts) if facts else None
         return None
 
     async def _remember(self, answer: Answer, asked: Asked) -> Stored | None:

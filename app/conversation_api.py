@@ -10,8 +10,9 @@ from typing import Any, Literal
 from app.agent_choice import AUTOMATIC, CHOICE, agent_choice
 from app.asked import NO_AGENT
 from app.conversation_export import as_json, as_markdown
+from app.protocol import to_json
 from app.services import Services
-from app.turn_details import turn_entries
+from app.turn_events import stored_turns
 from py_core.memory import sessions
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
@@ -75,7 +76,7 @@ class ConversationApi:
         session = await self._session(id)
         branches = await self._memory.sessions.branches(id)
         kept = self._services.keeps(id)
-        return {"id": id, "title": session.title, "turns": turn_entries(branches), "kept": kept}
+        return {"id": id, "title": session.title, "turns": to_json(stored_turns(id, branches)), "kept": kept}
 
     async def choose(self, id: str, number: int) -> dict[str, Any]:
         """Show the branch of a turn, by its number. What `conversation` gives then."""

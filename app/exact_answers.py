@@ -5,17 +5,13 @@ The tools are imported with the first message that could be for one: the page st
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from app.assistant import Assistant, Done
-from app.assistant import Event as Answering
 from app.help_answers import help_answer
 from app.services import Services
 from py_core.memory.errors import StoreError
-from py_core.tokenizers.chat_template import Message
 
 if TYPE_CHECKING:
     from py_core.tools.exact import Exact
@@ -30,8 +26,8 @@ class Computed:
 
     exact: Exact
 
-    def entry(self) -> dict[str, str]:
-        """JSON, for the page and for the stored turn: {kind, words, working}."""
+    def details(self) -> dict[str, str]:
+        """As it is kept with the answer: {kind, words, working}."""
         return {name: said for name, said in asdict(self.exact).items() if name != "value"}
 
 
@@ -71,12 +67,3 @@ async def computed_from_tables(services: Services, session: str | None, text: st
 
     exact = answer(question_of(text, datetime.now()), tables)
     return Computed(exact) if exact else None
-
-
-async def give_computed(
-    assistant: Assistant, text: str, found: Computed, before: list[Message] | None
-) -> AsyncIterator[Computed | Answering]:
-    """Say it. The model reads it in later turns as its own answer. before: as of Assistant.give."""
-    yield found
-    async for event in assistant.give(text, Done("end", found.exact.words), before):
-        yield event

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from app.assistant import Assistant
 from app.recalled import Considered, Recalled, Unsure
+from app.stop_token import StopToken
 from py_core.adapters.files import read_adapter
 from py_core.adapters.lora import AdapterError, LoraAdapter, check_base
 from py_core.backends.base import ContextFullError
@@ -107,11 +108,13 @@ class FactReader:
         return self._adapter
 
 
-async def read_facts(assistant: Assistant, memory: Memory, text: str, unsure: Unsure) -> Recalled | None:
+async def read_facts(
+    assistant: Assistant, memory: Memory, text: str, unsure: Unsure, stop: StopToken | None = None
+) -> Recalled | None:
     """Let the model read the facts, and answer a message from them. None where it gives the answer of none, or that was
     forgotten meanwhile. Raises BackendError, StoreError."""
     try:
-        found = await assistant.read(text, unsure.texts, unsure.reader)
+        found = await assistant.read(text, unsure.texts, unsure.reader, stop)
     except ContextFullError:  # with the facts, the message is too long
         return None
     if found is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from app.asked import Asked
 from app.assistant import Assistant, user_message
@@ -25,13 +24,6 @@ WHOLE_FOR_SMALL = 512
 """it reads files of more tokens by their passages, also where the whole would fit (docs/decisions.md)."""
 LEAST_ROOM = 64
 """With less room in the context nothing of the files is read: the message is nearly as long as that."""
-
-
-@dataclass(frozen=True)
-class Consulted:
-    """The model reads this of the conversation's files."""
-
-    material: Material
 
 
 async def consult(

@@ -8,24 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
+from app.protocol import Citation
 from py_core.passages.chunks import PAGE_BREAK
-
-
-@dataclass(frozen=True)
-class Cited:
-    """A passage that the model read for an answer. The text of a whole file is not repeated here; its place is its
-    pages, "" where it has none."""
-
-    file: str
-    name: str
-    place: str = ""
-    text: str = ""
-
-    def entry(self) -> dict[str, Any]:
-        """As it is stored and shown: JSON."""
-        return {"file": self.file, "name": self.name, "place": self.place, "text": self.text}
 
 
 @dataclass(frozen=True)
@@ -35,7 +21,7 @@ class Material:
 
     text: str
     tokens: int
-    cited: tuple[Cited, ...]
+    cited: tuple[Citation, ...]
     is_whole: bool
     by_words: bool = False
 
@@ -48,11 +34,10 @@ class Material:
         """A message as the model reads it."""
         return question if self.is_whole or not self.text else f"{self.text}\n\nAnswer from this text: {question}"
 
-    def entry(self) -> dict[str, Any]:
-        """As plain data, for the page and for what is stored of the turn: passages (Cited.entry), and how they were
-        found: "whole" files, or by "meaning" and words, or by "words" alone."""
-        found = "whole" if self.is_whole else "words" if self.by_words else "meaning"
-        return {"passages": [one.entry() for one in self.cited], "found": found}
+    @property
+    def found(self) -> Literal["whole", "meaning", "words"]:
+        """How the passages were found: as of Citations."""
+        return "whole" if self.is_whole else "words" if self.by_words else "meaning"
 
 
 NOTHING_BY_WORDS = Material("", 0, (), is_whole=False, by_words=True)

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from app.file_material import NOTHING_BY_WORDS, Cited, Material, passages_text, whole_text, without_page_breaks
+from app.file_material import NOTHING_BY_WORDS, Material, passages_text, whole_text, without_page_breaks
 from app.file_text import FileError, shown_name, text_of
+from app.protocol import Citation
 from py_core.memory.errors import StoreError
 from py_core.memory.files import KIND, Passage, StoredFile
 from py_core.memory.memory import Memory
@@ -362,7 +363,7 @@ def _whole(opened: _Open, count: CountTokens, room: int) -> Material | None:
     text = "\n\n".join(whole_text(file.name, file.text) for file in files)
     if (tokens := count(text)) > room:
         return None
-    cited = tuple(Cited(file.id, file.name, place_of_all(file.text, kind_of(file.name))) for file in files)
+    cited = tuple(Citation(file.id, file.name, place_of_all(file.text, kind_of(file.name))) for file in files)
     return Material(text, tokens, cited, is_whole=True)
 
 
@@ -383,7 +384,7 @@ def _passages(opened: _Open, found: Sequence[Found], by_words: bool, count: Coun
         for number in chosen:
             file, chunk = opened.of(number)
             said = chunk.text(file.stored.text).strip()
-            cited.append(Cited(file.stored.id, file.stored.name, chunk.place, said))
+            cited.append(Citation(file.stored.id, file.stored.name, chunk.place, said))
         material = Material(text, tokens, tuple(cited), is_whole=False, by_words=by_words)
     return material
 

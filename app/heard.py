@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from app.assistant import Assistant, Delta, Done, Event, Thought
-from app.prompt_window import Context
+from app.assistant import Assistant
+from app.protocol import AnswerEvent, Context, Delta, Done, Thought
 
 
 @dataclass
@@ -19,7 +19,9 @@ class Heard:
     failure: Exception | None = None
     is_more: bool = False
 
-    async def all_of(self, answering: AsyncIterator[Event], assistant: Assistant) -> AsyncIterator[Event | Context]:
+    async def all_of(
+        self, answering: AsyncIterator[AnswerEvent], assistant: Assistant
+    ) -> AsyncIterator[AnswerEvent | Context]:
         """What the assistant says, and before the first of it what is in the prompt. It raises nothing."""
         known = assistant.context
         try:
@@ -33,7 +35,7 @@ class Heard:
         except Exception as error:
             self.failure = error
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: AnswerEvent) -> None:
         if isinstance(event, Done):
             self.done = event
             if event.prompt_tokens or event.text:

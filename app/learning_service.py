@@ -20,10 +20,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from app.assistant import SYSTEM_PROMPT, Done
+from app.assistant import SYSTEM_PROMPT
 from app.fact_reader import FactReader
 from app.lesson_imprints import AdapterNumber, LessonError, LessonImprints
 from app.lesson_meanings import LessonMeanings
+from app.protocol import Done
 from app.recalled import Considered, Recalled, Unsure
 from py_core.backends.base import BackendError
 from py_core.engine.scheduler import Priority

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 
-from app.assistant import Assistant, Delta, Done
+from app.assistant import Assistant
 from app.chat_lessons import paused, recall
 from app.learned_answer import LEARNED_SAMPLING
-from app.recalled import Recalled
+from app.protocol import AnswerEvent, Delta, Done, Recall, Replacement
 from app.services import Services
+from app.stop_token import StopToken
+from app.turn_events import recall_event
 from py_core.loading import Model
 from py_core.memory.errors import StoreError
 
@@ -23,43 +25,39 @@ class LessonTrial:
     def __init__(self, services: Services, new_assistant: Callable[[], Assistant], model: Model) -> None:
         """new_assistant: as the conversations have it, with all that was learned."""
         self._services, self._new_assistant, self._model = services, new_assistant, model
-        self._assistant: Assistant | None = None
-        self._stopped = False
+        self._stop = StopToken()
 
-    async def ask(self, id: str, learned: bool) -> AsyncIterator[Recalled | Delta | Done]:
-        """learned: with all that was learned, as a chat's first message; else the plain model. Recalled comes where a
+    async def ask(self, id: str, learned: bool) -> AsyncIterator[Recall | AnswerEvent]:
+        """learned: with all that was learned, as a chat's first message; else the plain model. Recall comes if a
         lesson answers. Raises StoreError, BackendError, ContextFullError."""
         lesson = await self._services.memory_now().lessons.get(id)
         if lesson is None:
             raise StoreError("record", "This was forgotten.")
         plain = None if learned else Assistant(self._model, LEARNED_SAMPLING, MOST_TOKENS)
-        assistant = self._assistant = plain or self._new_assistant()
+        assistant = plain or self._new_assistant()
         try:
             with self._services.answering(), paused(self._services):
                 recalled = None
                 if learned:
                     question = lesson.question
-                    recalled = await recall(self._services, assistant, question, lambda: self._stopped)
-                if self._stopped:
+                    recalled = await recall(self._services, assistant, question, self._stop)
+                if self._stop.is_stopped:
                     yield Done("stopped")
                     return
                 if recalled is not None:
-                    yield recalled
+                    yield recall_event(recalled)
                 if recalled is not None and recalled.done is not None:
                     said = assistant.give(lesson.question, recalled.done)
                 else:
                     heads = recalled.heads if recalled else ()
-                    said = assistant.respond(lesson.question, sampling=LEARNED_SAMPLING, heads=heads)
+                    said = assistant.respond(lesson.question, sampling=LEARNED_SAMPLING, heads=heads, stop=self._stop)
                 async with aclosing(said) as events:  # type: ignore[type-var]
                     async for event in events:
-                        if isinstance(event, Delta | Done):
+                        if isinstance(event, Delta | Replacement | Done):
                             yield event
         finally:
-            self._assistant = None
             assistant.close()
 
     def stop(self) -> None:
         """End the running answer."""
-        self._stopped = True
-        if self._assistant is not None:
-            self._assistant.stop()
+        self._stop.stop()

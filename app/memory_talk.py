@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from app.chat_lessons import paused
 from app.feedback import NOTHING_TOLD
 from app.learning_service import Learned, LearningService
 from app.lesson_imprints import LessonError
+from app.protocol import Card
 from app.services import Services
+from app.turn_events import lesson_names
 from py_core.backends.base import BackendError
 from py_core.learning.memory_talk import Correct, Forget, ListLessons, asked_of_memory
 from py_core.learning.teaching import Told, denies, lesson_of, takes_back, told_by
@@ -35,35 +37,12 @@ COVERED = 0.5
 
 
 @dataclass(frozen=True)
-class Card:
-    """Lessons that an answer shows. kind: they were forgotten, one of them is to be chosen for that, or they are
-    everything that was taught."""
-
-    kind: Literal["forgotten", "choose", "listed"]
-    lessons: tuple[Lesson, ...]
-
-    def entry(self) -> dict[str, Any]:
-        """As plain data, for the page and for the stored turn, which holds no answer."""
-        return {"kind": self.kind, "lessons": [{"id": one.id, "question": one.question} for one in self.lessons]}
-
-
-@dataclass(frozen=True)
 class Talked:
     """words: what is said. learned: what was taught. card: lessons that are shown with it."""
 
     words: str
     learned: tuple[Learned, ...] = ()
     card: Card | None = None
-
-
-@dataclass(frozen=True)
-class Offered:
-    """Facts that a message told in passing, which the person may want to be remembered."""
-
-    told: tuple[Told, ...]
-
-    def entry(self) -> dict[str, Any]:
-        return {"lessons": [{"question": one.question, "answer": one.answer} for one in self.told]}
 
 
 async def talk(services: Services, text: str) -> Talked | None:
@@ -90,19 +69,18 @@ async def talk(services: Services, text: str) -> Talked | None:
         return Talked(f"{_say('untaught' if told else 'failed', language)} {error}")
 
 
-async def offered(services: Services, text: str) -> Offered | None:
+async def offered(services: Services, text: str) -> tuple[Told, ...]:
     """What a message tells in passing that is not known yet."""
     learning = services.learning
     if learning is None or not learning.is_on:
-        return None
+        return ()
     told = told_in_passing(text)
     with suppress(EmbedderError, BackendError):
         for one in map(lesson_of, sentences_of(text)):
             if one is not None and (lesson := await _taken_back(learning, one)) is not None:
                 told.append(replace(one, question=lesson.question))
     known = {(plain(one.question), one.answer) for one in await _current(learning)} if told else set()
-    new = tuple(one for one in told if (plain(one.question), one.answer) not in known)
-    return Offered(new) if new else None
+    return tuple(one for one in told if (plain(one.question), one.answer) not in known)
 
 
 async def _take_back(services: Services, learning: LearningService, text: str) -> Talked | None:
@@ -181,7 +159,7 @@ async def _forget(learning: LearningService, asked: Forget) -> Talked | None:
         return _shown("choose", found, "choose", asked.language)
     await learning.forget(*(one.id for one in found))
     said = _say("forgotten", asked.language).format(question=found[0].question)
-    return Talked(said, card=Card("forgotten", tuple(found)))
+    return Talked(said, card=Card("forgotten", lesson_names(found), new=True, originals=tuple(found)))
 
 
 async def _meant(learning: LearningService, asked: Forget) -> tuple[list[Lesson], bool]:
@@ -207,7 +185,8 @@ async def _list(learning: LearningService, asked: ListLessons) -> Talked:
 
 
 def _shown(kind: Literal["choose", "listed"], lessons: Sequence[Lesson], said: str, language: str) -> Talked:
-    card = Card(kind, tuple(lessons[:MOST_SHOWN]))
+    shown = lessons[:MOST_SHOWN]
+    card = Card(kind, lesson_names(shown), new=True, originals=tuple(shown))
     words = _say(said, language) if len(lessons) > 1 else _say(f"{kind}_one", language)
     return Talked(words.format(count=len(lessons)), card=card)
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Mapping
+from typing import Any
+
+from app.protocol import Failure, to_json
 
 
 class PageCalls:
@@ -29,15 +32,20 @@ class PageCalls:
             return json.dumps({"error": {**describe(error), **more}})
 
 
-def describe(error: Exception) -> dict[str, str | None]:
-    """{kind, message, details}: without details where the message is a sentence for the user."""
+def describe(error: Exception) -> dict[str, Any]:
+    """As `failure_of`, as plain data."""
+    return dict(to_json(failure_of(error)))
+
+
+def failure_of(error: Exception) -> Failure:
+    """Without details if the message is a sentence for the user."""
     kind = type(error).__name__
     if isinstance(error, EOFError):
-        return {"kind": "GGUFError", "message": f"the model file is truncated: {error}", "details": None}
+        return Failure("GGUFError", f"the model file is truncated: {error}", None)
     if _is_written_for_users(error):
-        return {"kind": kind, "message": str(error), "details": None}
+        return Failure(kind, str(error), None)
     message = traceback.format_exception_only(error)[-1].strip()
-    return {"kind": kind, "message": message, "details": "".join(traceback.format_exception(error))}
+    return Failure(kind, message, "".join(traceback.format_exception(error)))
 
 
 def _is_written_for_users(error: Exception) -> bool:

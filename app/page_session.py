@@ -13,25 +13,19 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from app.answer_keeper import Stored
-from app.assistant import Assistant, Delta, Done, Reading, Thought
+from app.assistant import Assistant
 from app.bench import profile_report
 from app.completion import complete, last_logits
-from app.conversation import Conversation, Event
-from app.exact_answers import Computed
-from app.file_consulting import Consulted
+from app.conversation import Conversation
 from app.files_api import FilesApi
 from app.learning_api import LearningApi
-from app.learning_service import Learned
 from app.memory_api import MemoryApi
-from app.memory_talk import Card, Offered
 from app.page_adapters import choose
-from app.page_calls import PageCalls, describe
-from app.prompt_window import Context
-from app.recalled import Recalled
-from app.routing_service import Routed, route_entry
+from app.page_calls import PageCalls, describe, failure_of
+from app.protocol import Card, Done, Event, to_json
 from app.services import Services
-from app.turn_details import context_entry, done_entry, reading_entry, taught_details, turn_entries
+from app.stop_token import StopToken
+from app.turn_events import stored_turns
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError
 from py_core.loading import Model
@@ -44,7 +38,7 @@ if TYPE_CHECKING:
     from app.lesson_trial import LessonTrial
 
 JsObject = Any
-OnEvent = Callable[[str, str], None]
+OnEvent = Callable[[str], None]
 
 ROUTING_PATIENCE = 4.0
 """Seconds that a message waits for the router and the lessons to be loaded; then the plain assistant answers it."""
@@ -72,8 +66,7 @@ class PageSession:
         self._calls = PageCalls(
             {"memory": MemoryApi(services), "learning": self._learning, "files": FilesApi(services.files)}
         )
-        self._turns = 0
-        self._stopped_turns = 0
+        self._asked: set[StopToken] = set()
         self._turn = asyncio.Lock()
         self._profiling: asyncio.Task[dict[str, Any]] | None = None
 
@@ -103,7 +96,7 @@ class PageSession:
     async def resume(self, session_id: str) -> str:
         """Continue a stored conversation, after the running answer, once the memory is open.
 
-        Returns JSON, {value: turns} (turn_details.turn_entries) or {error}.
+        Returns JSON, {value: turns} (turn_events.stored_turns) or {error}.
         """
         self.stop()
         await self._opened.memory.wait()
@@ -112,89 +105,51 @@ class PageSession:
                 branches = await self.talk().resume(session_id)
             except Exception as error:
                 return json.dumps({"error": describe(error)})
-        return json.dumps({"value": turn_entries(branches)})
+        return json.dumps({"value": to_json(stored_turns(session_id, branches))})
 
     async def respond(self, text: str, on_event: OnEvent, asked: str = "{}") -> None:
-        """Stream the answer: on_event("route", JSON) if it was routed, ("lesson", JSON) if a lesson answers,
-        ("computed", JSON) if a tool does, ("learned", JSON) ... for what a message taught, ("card", JSON) with lessons
-        that were asked for, ("files", JSON) if it reads attached files, ("context", JSON) with what is in the prompt,
-        ("reading", JSON) ... while it reads a long one, ("thought", JSON) ... of a model that thinks before it answers,
-        ("delta", text) ..., then ("done" or "error", JSON),
-        ("stored", JSON) once the memory has the turn, and ("offered", JSON) if the message told what may be remembered.
+        """Stream the answer as events (app/protocol.py), each as JSON.
 
         asked: JSON, see Engine.respond in web/engine/engine.js. With {again} or {goesOn} `text` is not used.
         """
-        self._turns += 1
-        turn = self._turns
+        stop, tell = StopToken(), _telling(on_event)
+        self._asked.add(stop)
         async with self._turn:  # the page may ask again before an answer that it stopped has ended
             try:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(ROUTING_PATIENCE):
                         await self._opened.routing.wait()
                         await self._opened.learning.wait()
-                if turn <= self._stopped_turns:
-                    on_event("done", json.dumps(done_entry(Done("stopped"))))
-                    return
+                if stop.is_stopped:
+                    return tell(Done("stopped"))
                 given = json.loads(asked)
-                async for event in _events(self.talk(), text, given):
-                    if isinstance(event, Delta):
-                        on_event("delta", event.text)
-                    elif isinstance(event, Thought):
-                        on_event("thought", json.dumps({"text": event.text}))
-                    elif isinstance(event, Learned):
-                        on_event("learned", json.dumps(taught_details(event)))
-                    elif isinstance(event, Card):
-                        if event.kind == "forgotten":
-                            self._learning.note_forgotten(event.lessons)
-                        on_event("card", json.dumps(event.entry()))
-                    elif isinstance(event, Offered):
-                        on_event("offered", json.dumps(event.entry()))
-                    elif isinstance(event, Routed):
-                        on_event("route", json.dumps(route_entry(event)))
-                    elif isinstance(event, Recalled):
-                        on_event("lesson", json.dumps(event.entry()))
-                    elif isinstance(event, Computed):
-                        on_event("computed", json.dumps(event.entry()))
-                    elif isinstance(event, Consulted):
-                        on_event("files", json.dumps(event.material.entry()))
-                    elif isinstance(event, Context):
-                        on_event("context", json.dumps(context_entry(event)))
-                    elif isinstance(event, Reading):
-                        on_event("reading", json.dumps(reading_entry(event)))
-                    elif isinstance(event, Done):
-                        on_event("done", json.dumps(done_entry(event, whole=bool(given.get("goesOn")))))
-                    elif isinstance(event, Stored):
-                        told = {"chat": event.session, "turns": event.turns}
-                        told |= {"answer": event.answer, "request": event.request}
-                        told |= {"question": event.question, "number": event.number}
-                        on_event("stored", json.dumps(told))
-                    # ChangedElsewhere: the page looks into the memory by itself.
+                async for event in _events(self.talk(), text, given, stop):
+                    if isinstance(event, Card) and event.kind == "forgotten":
+                        self._learning.note_forgotten(event.originals)
+                    tell(event)
             except Exception as error:
-                on_event("error", json.dumps(describe(error)))
+                tell(failure_of(error))
+            finally:
+                self._asked.discard(stop)
 
     def stop(self) -> None:
         """End every answer asked for so far."""
-        self._stopped_turns = self._turns
-        if self._conversation is not None:
-            self._conversation.stop()
+        for asked in self._asked:
+            asked.stop()
 
     async def try_lesson(self, id: str, learned: bool, on_event: OnEvent) -> None:
-        """Ask a lesson's question beside the conversation: app/lesson_trial.py. Events as of `respond`: "lesson",
-        "delta" ..., then "done" or "error". One at a time: the one before ends."""
+        """Ask a lesson's question beside the conversation: app/lesson_trial.py. Events as of `respond`. One at a
+        time: the one before ends."""
         from app.lesson_trial import LessonTrial  # late, as in app/services.py
 
         self.stop_trial()
+        tell = _telling(on_event)
         try:
             trial = self._trial = LessonTrial(self._services, self._new_assistant, self._model())
             async for event in trial.ask(id, learned):
-                if isinstance(event, Recalled):
-                    on_event("lesson", json.dumps(event.entry()))
-                elif isinstance(event, Delta):
-                    on_event("delta", event.text)
-                else:
-                    on_event("done", json.dumps(done_entry(event, whole=True)))
+                tell(event)
         except Exception as error:
-            on_event("error", json.dumps(describe(error)))
+            tell(failure_of(error))
 
     def stop_trial(self) -> None:
         """End the answer of `try_lesson`, if one runs."""
@@ -279,11 +234,15 @@ class PageSession:
         return self.talk().assistant.model
 
 
-def _events(talk: Conversation, text: str, asked: dict[str, Any]) -> AsyncIterator[Event]:
+def _telling(on_event: OnEvent) -> Callable[[Event], None]:
+    return lambda event: on_event(json.dumps(to_json(event)))
+
+
+def _events(talk: Conversation, text: str, asked: dict[str, Any], stop: StopToken) -> AsyncIterator[Event]:
     if "choice" in asked:
         talk.choose_agent(asked["choice"])
     if asked.get("goesOn"):
-        return talk.continue_answer()
+        return talk.continue_answer(stop=stop)
     if asked.get("again"):
-        return talk.retry(asked.get("after"), agent=asked.get("agent"))
-    return talk.respond(text, after=asked.get("after", "leaf"), agent=asked.get("agent"))
+        return talk.retry(asked.get("after"), agent=asked.get("agent"), stop=stop)
+    return talk.respond(text, after=asked.get("after", "leaf"), agent=asked.get("agent"), stop=stop)

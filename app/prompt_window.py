@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
+from app.protocol import Context
 from py_core.backends.base import ContextFullError
 from py_core.fit import bytes_per_token
 from py_core.loading import Model
@@ -26,27 +26,6 @@ _FRAME_TOKENS = 5
 """About what a template puts around a message."""
 _CLEARLY = 1.2
 """Turns that are about so many times as long as the room are tried first: if they do not fit, more do not either."""
-
-
-@dataclass(frozen=True)
-class Context:
-    """What is in a prompt, in tokens: `system` (the system prompt), `memory` (what was learned), `turns` (messages with
-    the instructions of agents, and answers), `file` and `tools` fill the `total` together with what is `free` for the
-    answer and what comes after it.
-
-    left_out: about how many tokens the turns have that found no room. bytes_per_token: what a token of context takes
-    in the memory of what runs the model.
-    """
-
-    system: int
-    memory: int
-    turns: int
-    file: int
-    tools: int
-    free: int
-    total: int
-    left_out: int
-    bytes_per_token: int
 
 
 class PromptWindow:

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from app.assistant import Done
 from app.learned_answer import Head
+from app.protocol import Done
 from py_core.adapters.lora import LoraAdapter
 from py_core.memory.lessons import Lesson
 
@@ -39,18 +39,6 @@ class Recalled:
     milliseconds: float
     read: tuple[Lesson, ...] = ()
     done: Done | None = None
-
-    def entry(self) -> dict[str, Any]:
-        """As plain data, for the page."""
-        return {
-            **self.details(),
-            "answer": self.lesson.answer,
-            "ms": self.milliseconds,
-            "considered": [
-                {"id": one.lesson.id, "question": one.lesson.question, "confidence": one.confidence}
-                for one in self.considered
-            ],
-        }
 
     def details(self) -> dict[str, Any]:
         """As it is kept with the answer: {id, question, confidence}, and `read` where lessons were read."""

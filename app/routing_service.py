@@ -312,23 +312,3 @@ class RoutingService:
         elif change.elsewhere:
             self._stale_patterns.update(id for kind, id in keys if kind == PATTERN)
             self._stale |= (POLICY, AGENTS_POLICY) in keys
-
-
-def route_entry(routed: Routed) -> dict[str, Any]:
-    """As plain data, for the page."""
-    decision = routed.decision
-    return {
-        "id": routed.id,
-        "text": routed.text,
-        "agent": routed.agent.id,
-        "title": routed.agent.title,
-        "reason": decision.reason,
-        "confidence": decision.confidence,
-        "threshold": decision.threshold,
-        "ranked": [list(pair) for pair in decision.ranked],
-        "neighbours": [
-            {"id": n.pattern_id, "text": n.text, "agent": n.agent, "similarity": n.similarity, "source": n.source}
-            for n in decision.neighbours
-        ],
-        "ms": dict(decision.milliseconds),
-    }

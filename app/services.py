@@ -146,14 +146,13 @@ class Services:
 
     async def route_with(self, opening: Callable[[Memory], Awaitable[RoutingService]]) -> None:
         """opening: makes the routing over a memory; where it fails, the plain assistant answers. After `open`."""
-        assert self.memory is not None
-        memory = self.memory
+        memory = self.memory_now()
         try:
             routing = await opening(memory)
             if routing.memory is not self.memory:  # it was unlocked meanwhile
-                await routing.move(self.memory)
+                await routing.move(self.memory_now())
             self.routing, self.routing_state = routing, "ready"
-            self.indexer = TurnIndexer(self.memory, routing.embedder, self.trouble)
+            self.indexer = TurnIndexer(self.memory_now(), routing.embedder, self.trouble)
         except Exception as error:
             if self.memory is not memory:  # the temporary memory was closed while the routing read it
                 return await self.route_with(opening)
@@ -165,8 +164,7 @@ class Services:
         """opening: makes the learning over a memory, for the model that answers; where it fails, nothing can be taught
         and `why_not_learning` says why. After `open` and `route_with`. Another model's takes the place of this one's.
         """
-        assert self.memory is not None
-        memory = self.memory
+        memory = self.memory_now()
         self._leave_style()
         if self.learning is not None:
             self.learning.close()
@@ -174,7 +172,7 @@ class Services:
         try:
             learning = await opening(memory)
             if learning.memory is not self.memory:  # it was unlocked meanwhile
-                await learning.move(self.memory)
+                await learning.move(self.memory_now())
             self.learning, self.learning_state, self.why_not_learning = learning, "ready", None
         except Exception as error:
             if self.memory is not memory:  # the temporary memory was closed while it was read

@@ -16,23 +16,31 @@ from rich.text import Text
 
 from app import terminal
 from app.agent_choice import UNROUTED
-from app.assistant import Assistant, Delta, Done, Reading, Thought
+from app.assistant import Assistant
 from app.cli_attaching import attach_file, cited_words
 from app.cli_home import with_passphrase
 from app.cli_memory import SHORT_ID
-from app.conversation import ChangedElsewhere, Conversation, Event
-from app.exact_answers import Computed
+from app.conversation import Conversation
 from app.feedback import Feedback
-from app.file_consulting import Consulted
-from app.file_material import Material
 from app.file_text import FileError
 from app.idle_loops import idle_loops
 from app.idle_work import OnlyOne
-from app.learning_service import Learned
 from app.lesson_imprints import LessonError
-from app.memory_talk import Card, Offered
-from app.recalled import Recalled
-from app.routing_service import Routed
+from app.protocol import (
+    Card,
+    Changed,
+    Citations,
+    Computation,
+    Delta,
+    Done,
+    Event,
+    Offer,
+    Reading,
+    Recall,
+    Route,
+    Taught,
+    Thought,
+)  # fmt: skip
 from app.services import Services
 from app.waiting_line import line_meanwhile
 from py_core.adapters.lora import LoraAdapter
@@ -79,8 +87,8 @@ def run_chat(
     conversation = Conversation(Assistant(model, sampling, max_tokens), services)
     if adapter is not None:
         runner.run(conversation.assistant.use_adapter(open_adapter(adapter)))
-    last: list[Routed] = []
-    changes: list[Learned | Card] = []
+    last: list[Route] = []
+    changes: list[Taught | Card] = []
     _unlock(runner, services, console)
     if only_one is not None:
         runner.run(_learn(services, conversation.assistant, only_one))
@@ -171,14 +179,14 @@ async def _learn(services: Services, assistant: Assistant, only_one: OnlyOne) ->
     await services.learn_idly(idle_loops(services), assistant.model.engine.idle_held, only_one)
 
 
-async def _correct(services: Services, last: list[Routed], agent: str) -> str:
+async def _correct(services: Services, last: list[Route], agent: str) -> str:
     """Correct the last route; returns a sentence about it. Raises AgentError, EmbedderError, StoreError."""
     if services.routing is None:
         return "Messages are not sent to agents here."
     if not last or not agent:
         known = ", ".join(services.routing.agents)
         return f"Type /agent NAME after a message. The agents are {known}."
-    if last[-1].decision.reason in UNROUTED:
+    if last[-1].reason in UNROUTED:
         return "This message was not sent to an agent automatically, so there is nothing to correct."
     await services.routing.correct(last[-1].id, last[-1].text, agent)
     return f"Similar messages will go to {services.routing.agents[agent].title}."
@@ -209,16 +217,16 @@ def _attach(
         console.print(f"[dim]{escape(path.name)} {said}[/dim]")
 
 
-async def _undo(services: Services, changes: list[Learned | Card]) -> str:
+async def _undo(services: Services, changes: list[Taught | Card]) -> str:
     """Take back what was taught or forgotten last; returns a sentence about it. Raises StoreError."""
     learning = services.learning
     if not changes or learning is None:
         return "Nothing was taught or forgotten here that could be taken back."
     change = changes.pop()
-    if isinstance(change, Learned):
-        await learning.undo(change.lesson.id)
-        return f"Forgotten: {change.lesson.question}"
-    for lesson in change.lessons:
+    if isinstance(change, Taught):
+        await learning.undo(change.id)
+        return f"Forgotten: {change.question}"
+    for lesson in change.originals:
         await learning.restore(lesson)
     return f"Remembered again: {', '.join(lesson.question for lesson in change.lessons)}"
 
@@ -246,8 +254,8 @@ async def _use_adapter(conversation: Conversation, open_adapter: Callable[[str],
 
 
 async def _answer(
-    conversation: Conversation, events: AsyncIterator[Event], console: Console, last: list[Routed],
-    changes: list[Learned | Card],
+    conversation: Conversation, events: AsyncIterator[Event], console: Console, last: list[Route],
+    changes: list[Taught | Card],
 ) -> None:  # fmt: skip
     """Show an answer. last, changes: take the route, and what was taught or forgotten."""
     loop = asyncio.get_running_loop()
@@ -255,7 +263,7 @@ async def _answer(
         loop.add_signal_handler(signal.SIGINT, conversation.stop)
     status = console.status("")
     thinks = False
-    routed: Routed | None = None
+    routed: Route | None = None
     card: Card | None = None
     try:
         async for event in events:
@@ -264,31 +272,30 @@ async def _answer(
             thinks = isinstance(event, Thought)
             if not isinstance(event, Reading):
                 status.stop()
-            if isinstance(event, Routed):
+            if isinstance(event, Route):
                 last.append(event)
                 routed = event
-            elif routed is not None and not isinstance(event, Recalled):
+            elif routed is not None and not isinstance(event, Recall):
                 console.print(f"[dim]{escape(_who_answers(routed))}[/dim]")
                 routed = None
-            if isinstance(event, Consulted):
-                material = event.material
-                console.print(f"[dim]{escape(_read(material))}[/dim]")
-            elif isinstance(event, Recalled):
+            if isinstance(event, Citations):
+                console.print(f"[dim]{escape(_read(event))}[/dim]")
+            elif isinstance(event, Recall):
                 routed = None  # the lesson answers, and no agent
                 sure = f"{event.confidence:.0%} sure"
                 how = "Read from what you taught me" if event.read else "As you taught me"
-                console.print(f"[dim]{how}: {escape(event.lesson.question)} ({sure})[/dim]")
-            elif isinstance(event, Computed):
-                console.print(f"[dim]Computed: {escape(event.exact.working)}[/dim]")
-            elif isinstance(event, Learned):
+                console.print(f"[dim]{how}: {escape(event.question)} ({sure})[/dim]")
+            elif isinstance(event, Computation):
+                console.print(f"[dim]Computed: {escape(event.working)}[/dim]")
+            elif isinstance(event, Taught):
                 changes.append(event)
-                console.print(f"[dim]Learned in {event.milliseconds / 1000:.1f} s; /undo takes it back.[/dim]")
+                console.print(f"[dim]Learned in {(event.ms or 0) / 1000:.1f} s; /undo takes it back.[/dim]")
             elif isinstance(event, Card):
                 card = event
                 if event.kind == "forgotten":
                     changes.append(event)
                     console.print("[dim]/undo brings it back.[/dim]")
-            elif isinstance(event, Offered):
+            elif isinstance(event, Offer):
                 console.print("[dim]To have this remembered, write it again after \u201cremember that\u201d.[/dim]")
             elif isinstance(event, Reading):
                 status.update(_ReadingLine(event))
@@ -297,8 +304,8 @@ async def _answer(
                 console.print(Text(event.text, "dim"), end="", soft_wrap=True)
             elif isinstance(event, Delta):
                 terminal.say(event.text, end="")
-            elif isinstance(event, ChangedElsewhere):
-                console.print(f"[dim]{DELETED if event.turns is None else ADDED}[/dim]")
+            elif isinstance(event, Changed):
+                console.print(f"[dim]{DELETED if event.gone else ADDED}[/dim]")
             elif isinstance(event, Done):
                 terminal.say("")
                 for line in [_summary(event), *_card_lines(card)]:
@@ -314,7 +321,7 @@ def _card_lines(card: Card | None) -> list[str]:
     """The lessons that an answer shows: those that were taught, or those of which one is to be chosen."""
     if card is None or card.kind == "forgotten":
         return []
-    lines = [f"{lesson.id[:SHORT_ID]}  {lesson.question} {lesson.answer}" for lesson in card.lessons]
+    lines = [f"{lesson.id[:SHORT_ID]}  {lesson.question} {lesson.answer}" for lesson in card.originals]
     return [*lines, "Say more of its words, or `sonata memory forget ID`."] if card.kind == "choose" else lines
 
 
@@ -322,7 +329,7 @@ class _ReadingLine:
     """How much of the prompt is read. The seconds run down until the next report."""
 
     def __init__(self, reading: Reading) -> None:
-        self._words = f"Reading {reading.tokens_read:,} of {reading.prompt_tokens:,} tokens"
+        self._words = f"Reading {reading.done:,} of {reading.total:,} tokens"
         self._until = time.monotonic() + (reading.seconds_left or 0.0)
 
     def __rich__(self) -> Text:
@@ -330,21 +337,21 @@ class _ReadingLine:
         return Text(f"{self._words}, {left} s left" if left > 0 else self._words)
 
 
-def _who_answers(routed: Routed) -> str:
+def _who_answers(route: Route) -> str:
     """How sure the router is of an agent says nothing of the plain assistant, or of one that was not decided anew."""
-    decided = routed.decision.reason in ("examples", "wording", "correction")
-    sure = f" (chosen with {routed.decision.confidence:.0%} certainty; /agent NAME corrects it)" if decided else ""
-    return f"{routed.agent.title}{sure}"
+    decided = route.reason in ("examples", "wording", "correction")
+    sure = f" (chosen with {route.confidence:.0%} certainty; /agent NAME corrects it)" if decided else ""
+    return f"{route.title}{sure}"
 
 
-def _read(material: Material) -> str:
+def _read(citations: Citations) -> str:
     """What the model reads of the files, in words."""
-    if not material.cited:
+    if not citations.passages:
         return (
             "Nothing of the files was read: they are still being indexed, and no word of your message was found in them"
         )
-    return f"From {cited_words(material.cited)}" + (
-        " (found by words: the file is still being indexed)" if material.by_words else ""
+    return f"From {cited_words(citations.passages)}" + (
+        " (found by words: the file is still being indexed)" if citations.found == "words" else ""
     )
 
 

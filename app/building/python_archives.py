@@ -102,16 +102,7 @@ def python_archives(files: Mapping[str, Path], root: Path) -> Members:
 
 
 def _is_not_run(name: str) -> bool:
-    return name.endswith(NOT_RUN) or name.startswith(
-        (
-            "numpy/f2py/",
-            "numpy/ma/mrecords",
-            "numpy/ma/testutils",
-            "numpy/polynomial/",
-            "numpy/testing/",
-            "numpy/typing/",
-        )
-    )
+    return name.endswith(NOT_RUN) or name.startswith(NUMPY_NOT_RUN)
 
 
 def _run_compiled(members: Members, compiled: Members) -> Members:

@@ -14,7 +14,7 @@ from pathlib import Path
 from app.build_outputs import ROUTING_DATA, embedder_files
 from app.building import embedder, kernels, notices
 from app.building.bundle import MODULES, bundle
-from app.building.common import ROOT, BuildError, write_atomically
+from app.building.common import ROOT, VENV_PYTHON, BuildError, run_logged, write_atomically
 from app.building.download import Download, Downloader, Source
 from app.building.icons import icon_sprite
 from app.building.made_files import is_whole, note
@@ -76,6 +76,11 @@ def fetch_files(cache: Path, downloader: Downloader) -> dict[str, Path]:
             wanted = Download(cache / folder / entry["file"], entry["sha256"], sources, entry.get("bytes"))
             files[entry["file"]] = downloader.ensure(wanted)
     return files
+
+
+def ensure_protocol() -> None:
+    """web/protocol.js as app/protocol.py says it."""
+    run_logged([VENV_PYTHON, "-m", "app.building.page_protocol"], "web/protocol.js could not be made")
 
 
 def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) -> int:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from app.answer_keeper import Stored
 from app.assistant import Assistant
 from app.conversation import Conversation
 from app.memory_api import MemoryApi
 from app.native_services import open_pages, pages_path, tidy_pages
+from app.protocol import Stored
 from app.services import Services
 from app.template_renderer import native_renderer
 from py_core.backends.page_table import PAGE
@@ -90,7 +90,7 @@ async def test_after_a_restart_only_what_is_new_is_read_and_the_answer_is_the_sa
     answers = []
     for keeps in (False, True):
         program = await start(keeps)
-        await program.conversation.resume(stored.session)
+        await program.conversation.resume(stored.chat)
         answers.append((await program.ask(f"{ASKED} Again.", after=stored.number))[0])
         assert (program.reused[-1] >= 3 * PAGE) == keeps
     assert answers[0] == answers[1]
@@ -99,7 +99,7 @@ async def test_after_a_restart_only_what_is_new_is_read_and_the_answer_is_the_sa
 async def test_what_is_kept_comes_before_the_message_does(start: Callable) -> None:
     _, stored = await (await start()).ask(ASKED)
     program = await start()
-    await program.conversation.resume(stored.session)
+    await program.conversation.resume(stored.chat)
     await program.services.pages.settled()
     sequence = program.conversation.assistant._sequence
     assert sequence.stored == sequence.length > 3 * PAGE
@@ -113,7 +113,7 @@ async def test_a_message_that_comes_meanwhile_is_answered_at_once(start: Callabl
     answers = []
     for rounds in (0, 1, 2, 5, 20):
         program = await start()
-        await program.conversation.resume(stored.session)
+        await program.conversation.resume(stored.chat)
         for _ in range(rounds):
             await asyncio.sleep(0)
         answers.append((await program.ask(f"{ASKED} Again.", after=stored.number))[0])
@@ -125,7 +125,7 @@ async def test_where_little_is_kept_nothing_is_read_before_the_message_comes(sta
     program = await start(keeps=False)
     _, stored = await program.ask(ASKED)
     again = await start()
-    await again.conversation.resume(stored.session)
+    await again.conversation.resume(stored.chat)
     await again.services.pages.settled()
     assert again.reused == []
     assert again.conversation.assistant._sequence.stored == 0
@@ -134,17 +134,17 @@ async def test_where_little_is_kept_nothing_is_read_before_the_message_comes(sta
 async def test_a_deleted_conversation_takes_its_pages_with_it(start: Callable) -> None:
     program = await start()
     _, one = await program.ask(ASKED)
-    await program.conversation.resume(one.session)
+    await program.conversation.resume(one.chat)
     program.conversation.reset()
     _, other = await program.ask(f"Something else. {ASKED}")
     pages = await program.services.pages.pages()
-    assert await pages.names(one.session)
-    await MemoryApi(program.services).remove_conversations([one.session])
+    assert await pages.names(one.chat)
+    await MemoryApi(program.services).remove_conversations([one.chat])
     await program.services.pages.settled()
-    assert not await pages.names(one.session)
-    assert await pages.names(other.session)
+    assert not await pages.names(one.chat)
+    assert await pages.names(other.chat)
     await program.services.forget()
-    assert not await pages.names(other.session)
+    assert not await pages.names(other.chat)
 
 
 async def test_what_commands_without_a_model_delete_has_no_pages_either(start: Callable, tmp_path: Path) -> None:
@@ -153,13 +153,13 @@ async def test_what_commands_without_a_model_delete_has_no_pages_either(start: C
     memory = program.services.memory
     await tidy_pages(tmp_path / "memory.sqlite", memory)
     other = KeptPages(await open_pages(pages_path(tmp_path / "memory.sqlite")), lambda: None, 1 << 20)
-    assert await other.names(stored.session)
+    assert await other.names(stored.chat)
     program.services.pages._unlisten()  # as another program, which hears of no change
     program.services.pages._unlisten = lambda: None
-    await memory.sessions.delete(stored.session)
+    await memory.sessions.delete(stored.chat)
     await tidy_pages(tmp_path / "memory.sqlite", memory)
     await other.look_again()
-    assert not await other.names(stored.session)
+    assert not await other.names(stored.chat)
     await other.close()
 
 
@@ -172,10 +172,10 @@ async def test_pages_that_cannot_be_opened_or_written_cost_nothing_but_time(star
 
     program = await start()
     program.services.keep_pages(fails)
-    await program.conversation.resume(stored.session)
+    await program.conversation.resume(stored.chat)
     assert (await program.ask("Again.", after=stored.number))[0]
     assert program.reused == [0]
     third = await start()
-    await third.conversation.resume(stored.session)
+    await third.conversation.resume(stored.chat)
     assert (await third.ask("Again.", after=stored.number))[0]
     assert third.reused[0] >= 2 * PAGE, "a file that was no database was made anew"

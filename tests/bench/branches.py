@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from app.services import problem_of_record
-from app.turn_details import turn_entries
+from app.turn_events import stored_turns
 from py_core.memory.sessions import TURN, Sessions, Turn
 from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.store import Store
@@ -49,7 +49,7 @@ async def measure(folder: Path, turns: int, branches: int, rounds: int) -> dict[
     figures: dict[str, list[float]] = {"records": [], "read": [], "add": []}
 
     async def read() -> None:
-        turn_entries(await sessions.branches(session.id))
+        stored_turns(session.id, await sessions.branches(session.id))
 
     for _ in range(rounds):  # in turns, so that a busy machine is as slow for each
         await timed(lambda: store.starting_with(TURN, f"{session.id}/"), figures["records"])

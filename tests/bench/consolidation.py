@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 from app.asking import GREEDY
-from app.assistant import Assistant, Done
+from app.assistant import Assistant
 from app.bench_plots import training_plots, write_plots
 from app.build_outputs import kernel_path
 from app.consolidation_desk import WorkDesk
@@ -43,6 +43,7 @@ from app.facts import Fact, facts, paragraphs
 from app.learning_service import LearningService
 from app.native_services import open_embedder
 from app.perplexity import Text, joined, score_texts
+from app.protocol import Done
 from app.services import Services
 from app.shipped_gate import shipped_gate
 from app.template_renderer import native_renderer

@@ -27,7 +27,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from app.assistant import SYSTEM_PROMPT, Assistant, Done
+from app.assistant import SYSTEM_PROMPT, Assistant
 from app.downloads import default_model_path
 from app.facts import Fact, facts, paragraphs
 from app.facts.templates import template_facts
@@ -35,6 +35,7 @@ from app.learning_service import LearningService
 from app.model_cache import sha256_of_model
 from app.native_services import native_router_parts
 from app.perplexity import Text, joined, score_texts
+from app.protocol import Done
 from app.router_factory import RouterParts
 from app.shipped_gate import shipped_gate
 from app.template_renderer import native_renderer

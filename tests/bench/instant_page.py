@@ -30,7 +30,7 @@ ASK = """async (question) => {
     const start = performance.now();
     const told = { lesson: null, text: '', first: null };
     for await (const event of await sonata.engine.respond(question)) {
-        if (event.type === 'lesson') told.lesson = event;
+        if (event.type === 'recall') told.lesson = event;
         if (event.type === 'delta') {
             told.first ??= performance.now() - start;
             told.text += event.text;

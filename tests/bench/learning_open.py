@@ -22,13 +22,14 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from app.assistant import Assistant, Delta, Done
+from app.assistant import Assistant
 from app.build_outputs import kernel_path
 from app.conversation import Conversation
 from app.downloads import default_model_path
 from app.facts import facts
 from app.model_cache import sha256_of_model
 from app.native_services import open_services
+from app.protocol import Delta, Done
 from app.template_renderer import native_renderer
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost

@@ -123,11 +123,9 @@ def main() -> None:
             found = [page.evaluate(MEASURE, [text, streamed]) for streamed in (False, True)]
             cells = [f"{one[key]:.0f}" for one in found for key in ("longest", "until")]
             print(f"{name:<16}", *(f"{cell:>8}" for cell in cells), f"{found[0]['shown']:>10}", flush=True)
-        turns = [
-            {"role": role, "content": text}
-            for _ in range(options.messages // 2)
-            for role, text in (("user", "Why is the sky blue?"), ("assistant", ANSWER * 3))
-        ]
+        events = [{"type": "delta", "text": ANSWER * 3}, {"type": "done", "reason": "end"}]
+        asked = {"role": "user", "content": "Why is the sky blue?", "events": []}
+        turns = [asked, {"role": "assistant", "content": ANSWER * 3, "events": events}] * (options.messages // 2)
         page.evaluate("document.body.replaceChildren()")
         chat = page.evaluate(CHAT, turns)
     print(f"{options.messages} messages: longest task {chat['longest']:.0f} ms, until {chat['until']:.0f} ms")

@@ -26,9 +26,10 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from app.answer_records import Answer
-from app.assistant import Assistant, Done
+from app.assistant import Assistant
 from app.building.kernels import kernel_path
 from app.downloads import default_model_path
+from app.protocol import Done
 from app.services import Services
 from app.template_renderer import native_renderer
 from app.trajectory_recorder import TrajectoryRecorder

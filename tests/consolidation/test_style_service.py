@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from app import style_service
-from app.assistant import Assistant, Done
+from app.assistant import Assistant
 from app.idle_loops import idle_loops
 from app.learned_answer import Head
 from app.learning_api import LearningApi
 from app.learning_service import LearningService
 from app.native_services import open_embedder
+from app.protocol import Done
 from app.services import Services
 from app.shipped_gate import shipped_gate
 from app.style_service import ENOUGH, EVERY, STYLE_POLICY, StyleService

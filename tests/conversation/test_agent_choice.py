@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from app.agent_choice import AUTOMATIC, CHOICE, ROUTING_POLICY
-from app.answer_keeper import Stored
 from app.assistant import Assistant
-from app.conversation import Conversation, Event
+from app.conversation import Conversation
 from app.feedback import Feedback
 from app.memory_api import MemoryApi
 from app.page_session import Opened, PageSession
+from app.protocol import Event, Route, Stored
 from app.router_factory import RouterParts
-from app.routing_service import Routed
 from app.services import Services
 from app.terminal_chat import _correct
+from app.turn_events import route_event
 from py_core.loading import Model
 from py_core.routing.agents import FALLBACK_ID, AgentError
 from tests.services import memory_of
@@ -47,11 +48,11 @@ async def answered(events: AsyncIterator[Event]) -> tuple[str, str, str]:
     """Who answers, why, and the id of the conversation."""
     routed = stored = None
     async for event in events:
-        routed = event if isinstance(event, Routed) else routed
+        routed = event if isinstance(event, Route) else routed
         stored = event if isinstance(event, Stored) else stored
     assert routed is not None
     assert stored is not None
-    return routed.agent.id, routed.decision.reason, stored.session
+    return routed.agent, routed.reason, stored.chat
 
 
 async def test_a_chosen_agent_answers_each_message_of_its_chat_also_after_a_reload(
@@ -85,7 +86,7 @@ async def test_what_another_tab_chooses_while_an_answer_comes_stays(model: Model
     talk.choose_agent("coder")
     *_, id = await answered(talk.respond(CRASH))
     async for event in talk.respond(QUERY):
-        if isinstance(event, Routed):
+        if isinstance(event, Route):
             await MemoryApi(other).choose_agent(id, "tester")
     session = await memory_of(services).sessions.get(id)
     assert session is not None
@@ -101,7 +102,7 @@ async def test_a_chosen_agent_that_is_removed_answers_no_more_and_this_is_told(
     talk.choose_agent("planner")
     *_, id = await answered(talk.respond(CRASH))
     async for event in talk.respond(CRASH):
-        if isinstance(event, Routed):
+        if isinstance(event, Route):
             await MemoryApi(other).remove_agent("planner")
     assert len(talk.turns) == 4  # it has answered to the end
     assert (await answered(talk.respond(CRASH)))[0] == "debugger"
@@ -135,7 +136,7 @@ async def test_where_messages_are_not_routed_the_plain_assistant_answers_unless_
     *told, id = await answered(talk.respond(CRASH))
     assert told == [FALLBACK_ID, "off"]
     assert talk._last is not None
-    assert "nothing to correct" in await _correct(services, [talk._last], "tester")  # in the terminal
+    assert "nothing to correct" in await _correct(services, [route_event(talk._last)], "tester")  # in the terminal
     await api.choose_agent(id, AUTOMATIC)
     assert (await answered(talk.respond(CRASH)))[0] == "debugger"
     await memory_of(services).policies.edit(ROUTING_POLICY, True)
@@ -164,13 +165,11 @@ async def test_the_page_tells_its_choice_with_a_message_until_the_chat_is_stored
     for each in (opened.memory, opened.routing, opened.learning):
         each.set()
     page = PageSession(services, opened, lambda: Assistant(model, max_tokens=4))
-    await page.respond(CRASH, lambda kind, _: told.append(kind), '{"choice": "planner"}')
+    await page.respond(CRASH, lambda event: told.append(json.loads(event)["type"]), '{"choice": "planner"}')
     assert told[0] == "route"
     (session,) = await memory_of(services).sessions.all()
     assert session.state == {"agent": "planner", CHOICE: "planner"}
-    await page.respond(
-        CRASH, lambda kind, _: None, '{"choice": "coder"}'
-    )  # sent before the page knew that it is stored
+    await page.respond(CRASH, lambda _: None, '{"choice": "coder"}')  # sent before the page knew that it is stored
     assert (await memory_of(services).sessions.get(session.id)).state[CHOICE] == "planner"  # type: ignore[union-attr]
 
 
@@ -193,7 +192,7 @@ async def test_another_try_comes_from_the_agent_that_the_user_corrected_the_rout
     assert (await answered(talk.retry(0)))[:2] == ("tester", "correction")
     assert [turn.details.get("agent") for turn in talk.turns] == [None, "tester"]
     events = [event async for event in talk.retry()]
-    assert [event.agent.id for event in events if isinstance(event, Routed)] == ["tester"]
+    assert [event.agent for event in events if isinstance(event, Route)] == ["tester"]
     assert (await answered(talk.retry(agent="planner")))[:2] == ("planner", "chosen")
     assert (await MemoryApi(again).correct("", CRASH, "coder"))["pattern"] == pattern
     await MemoryApi(again).remove_patterns([pattern])
@@ -210,4 +209,4 @@ async def test_a_correction_elsewhere_does_not_change_who_answers_again_in_a_cha
     await answered(talk.respond(CRASH))
     await MemoryApi(services).correct("", CRASH, "tester")
     events = [event async for event in talk.retry()]
-    assert [event.agent.id for event in events if isinstance(event, Routed)] == ["planner"]
+    assert [event.agent for event in events if isinstance(event, Route)] == ["planner"]

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from app.answer_settings import PRESETS, AnswerSettings, answer_settings, sampling_of
-from app.assistant import Assistant, Done
+from app.assistant import Assistant
 from app.conversation import Conversation
 from app.memory_api import MemoryApi
+from app.protocol import Done
 from app.services import Services
 from py_core.loading import Model
 from py_core.memory.errors import StoreError

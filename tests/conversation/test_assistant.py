@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.agent_catalog import current_agents, no_changes, shipped_agents
-from app.assistant import SYSTEM_PROMPT, Assistant, Delta, Done, EmptyMessageError, Event, Reading, user_message
+from app.assistant import SYSTEM_PROMPT, Assistant, EmptyMessageError, user_message
+from app.protocol import AnswerEvent, Delta, Done, Reading
 from py_core.backends.base import AfterPass, ContextFullError, DeviceLostError, KeepGoing, TokenSequence
 from py_core.backends.numpy import NumpyBackend
 from py_core.engine.engine import Timings
@@ -122,7 +123,7 @@ def said_by_model(text: str) -> Message:
 
 async def test_an_answer_streams_and_joins_the_conversation(model: Model) -> None:
     assistant = new_assistant(model)
-    events: list[Event] = [event async for event in assistant.respond("Hello")]
+    events: list[AnswerEvent] = [event async for event in assistant.respond("Hello")]
     text = "".join(event.text for event in events if isinstance(event, Delta))
     assert len(events) > 10
     assert text == await fresh_answer(model, [user("Hello")])
@@ -468,11 +469,11 @@ async def test_reading_a_long_prompt_is_told_from_its_first_new_token_to_its_las
     assert isinstance(done, Done)
     assert len(reading) > 2
     assert events[: len(reading)] == reading
-    read = [event.tokens_read for event in reading]
+    read = [event.done for event in reading]
     assert read == sorted(read)
     assert read[0] > 50  # the first turn was there
     assert read[-1] == done.prompt_tokens
-    assert {event.prompt_tokens for event in reading} == {done.prompt_tokens}
+    assert {event.total for event in reading} == {done.prompt_tokens}
     assert not any([isinstance(event, Reading) async for event in assistant.respond("short")])
 
 

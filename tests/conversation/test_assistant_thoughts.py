@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from app.answer_keeper import Stored
-from app.assistant import Assistant, Delta, Done, Event, Thought
+from app.assistant import Assistant
 from app.conversation import Conversation
+from app.protocol import AnswerEvent, Delta, Done, Stored, Thought
 from app.services import Services
 from app.terminal_chat import run_chat
-from app.turn_details import turn_entries
+from app.turn_events import stored_turns
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import KeepGoing, TokenSequence
 from py_core.backends.numpy import NumpyBackend
@@ -66,7 +66,7 @@ async def model(tiny_path: Path, open_model: OpenModel) -> Model:
     return await open_model(tiny_path, Speaks, end_tokens=[2])
 
 
-async def ask(assistant: Assistant, text: str) -> list[Event]:
+async def ask(assistant: Assistant, text: str) -> list[AnswerEvent]:
     return [event async for event in assistant.respond(text)]
 
 
@@ -139,7 +139,7 @@ async def test_a_thought_that_was_cut_off_goes_on(
         first = conversation.turns[-1].details["thinking"]
         if reload:
             conversation = Conversation(Assistant(model, max_tokens=60), services)
-            await conversation.resume(stored.session)
+            await conversation.resume(stored.chat)
         events = [event async for event in conversation.continue_answer()]
         assert texts(events, Delta) == ""
         answer = conversation.turns[-1]
@@ -161,7 +161,7 @@ async def test_an_answer_goes_on_behind_its_thought_also_after_a_reload(model: M
     begun = conversation.turns[-1].content
     assert 0 < len(begun) < len("It is 4.")
     again = Conversation(Assistant(model), services)
-    await again.resume(stored.session)
+    await again.resume(stored.chat)
     events = [event async for event in again.continue_answer()]
     assert (texts(events, Thought), begun + texts(events, Delta)) == ("", "It is 4.")
     assert (again.turns[-1].content, again.turns[-1].details["reason"]) == ("It is 4.", "end")
@@ -198,16 +198,16 @@ async def test_a_stored_turn_has_its_thought_beside_the_answer(model: Model, tmp
         events = [event async for event in conversation.respond(text)]
         assert isinstance(events[-1], Stored)
     assert services.memory is not None
-    branches = await services.memory.sessions.branches(events[-1].session)
+    branches = await services.memory.sessions.branches(events[-1].chat)
     assert [turn.content for turn in branches.path()] == ["the sum", "It is 4.", "endless", ""]
-    shown = turn_entries(branches)
-    assert shown[0]["thinking"] is None
-    assert shown[1]["thinking"]["text"] == THOUGHT
-    assert shown[1]["thinking"]["seconds"] > 0
-    assert shown[3]["thinking"]["text"].startswith("Hm, 0 and 1")
+    thought, _, done, _ = stored_turns(events[-1].chat, branches)[1].events
+    assert thought == Thought(THOUGHT)
+    assert done.thought_seconds > 0
+    (endless, *_) = stored_turns(events[-1].chat, branches)[3].events
+    assert endless.text.startswith("Hm, 0 and 1")
 
     again = Conversation(Assistant(model), services)
-    await again.resume(events[-1].session)
+    await again.resume(events[-1].chat)
     assert [message["content"] for message in again.assistant.messages] == ["the sum", "It is 4.", "endless", ""]
     await services.close()
 

@@ -8,16 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from app.answer_keeper import Stored
 from app.asked import CannotAnswerError
-from app.assistant import Assistant, Delta, Done
-from app.conversation import Conversation, Event
+from app.assistant import Assistant
+from app.conversation import Conversation
 from app.memory_api import MemoryApi
-from app.prompt_window import Context
+from app.protocol import Context, Delta, Done, Event, Replacement, Route, Stored, to_json
 from app.router_factory import RouterParts
-from app.routing_service import Routed, RoutingService
+from app.routing_service import RoutingService
 from app.services import Services
-from app.turn_details import context_entry, done_entry
 from py_core.backends.base import ContextFullError, TokenSequence
 from py_core.backends.numpy import NumpyBackend
 from py_core.loading import Model
@@ -89,11 +87,11 @@ async def test_an_edited_message_begins_a_branch_and_the_old_one_can_be_chosen_a
     assert (stored.question, stored.number, stored.turns) == (4, 5, 4)
     assert said(conversation) == ["First", "A story"]
     assert "storry" not in read(conversation)
-    told = await MemoryApi(services).choose(stored.session, 2)
+    told = await MemoryApi(services).choose(stored.chat, 2)
     assert [turn["siblings"] for turn in told["turns"]] == [[0], [1], [2, 4], [3]]
     assert [turn["number"] for turn in told["turns"]] == [0, 1, 2, 3]
     shared = conversation.assistant.sequence.stored
-    resumed = await conversation.resume(stored.session)  # as the page does when it shows another branch
+    resumed = await conversation.resume(stored.chat)  # as the page does when it shows another branch
     assert [turn.number for turn in resumed.path()] == [0, 1, 2, 3]
     await all_of(conversation.respond("And then"))
     assert said(conversation) == ["First", "A storry", "And then"]
@@ -153,7 +151,7 @@ async def test_an_earlier_message_is_answered_again_in_a_branch_of_its_own(
     stored = await stored_of(conversation.retry(0))
     assert [turn.number for turn in conversation.turns] == [0, 4]
     assert services.memory is not None
-    assert (await services.memory.sessions.branches(stored.session)).siblings(4) == [1, 4]
+    assert (await services.memory.sessions.branches(stored.chat)).siblings(4) == [1, 4]
 
 
 async def test_what_is_edited_behind_a_turn_that_is_not_there_says_so_and_loses_nothing(
@@ -164,7 +162,7 @@ async def test_what_is_edited_behind_a_turn_that_is_not_there_says_so_and_loses_
     with pytest.raises(StoreError, match="not in this conversation any more"):
         await all_of(conversation.respond("Two", after=0))
     stored = await stored_of(conversation.respond("One"))
-    before = await stored_texts(services, stored.session)
+    before = await stored_texts(services, stored.chat)
     for answering in (
         conversation.respond("Two", after=7),
         conversation.retry(7),
@@ -177,12 +175,12 @@ async def test_what_is_edited_behind_a_turn_that_is_not_there_says_so_and_loses_
     with pytest.raises(AgentError, match="not there any more"):
         await all_of(conversation.retry(agent="nobody"))
     with pytest.raises(StoreError, match="not in this conversation any more"):
-        await MemoryApi(services).choose(stored.session, 7)
-    assert await stored_texts(services, stored.session) == before
+        await MemoryApi(services).choose(stored.chat, 7)
+    assert await stored_texts(services, stored.chat) == before
     assert services.memory is not None
-    await services.memory.store.delete("turn", f"{stored.session}/000001")  # as damaged ones are
+    await services.memory.store.delete("turn", f"{stored.chat}/000001")  # as damaged ones are
     other = begin(model, await open_services())
-    await other.resume(stored.session)
+    await other.resume(stored.chat)
     with pytest.raises(StoreError, match="not in this conversation any more"):
         await all_of(other.respond("Two", after=1))
     assert said(other) == ["One"]
@@ -204,12 +202,12 @@ async def test_turns_that_could_not_be_stored_are_stored_with_the_next_answer(
         assert not any(isinstance(event, Stored) for event in await all_of(conversation.respond("Two")))
         other = (await open_services()).memory
         assert other is not None
-        await other.sessions.add_turns(begun.session, Turn("user", "Theirs"), Turn("assistant", "Yes."))
+        await other.sessions.add_turns(begun.chat, Turn("user", "Theirs"), Turn("assistant", "Yes."))
         await all_of(conversation.retry())
     assert services.problem
     stored = await stored_of(conversation.respond("Three"))
     assert said(conversation) == ["One", "Two", "Three"]
-    branches = await sessions.branches(stored.session)
+    branches = await sessions.branches(stored.chat)
     assert [turn.content for turn in branches.path() if turn.role == "user"] == ["One", "Two", "Three"]
     assert [turn.after for turn in branches.turns] == [None, 0, 1, 2, 1, 4, 4, 6, 7]
     assert [turn.number for turn in conversation.turns] == [turn.number for turn in branches.path()]
@@ -230,7 +228,7 @@ async def test_a_conversation_without_a_memory_has_branches_and_keeps_them_once_
     conversation._services = conversation._keeper._services = services
     stored = await stored_of(conversation.respond("Three"))
     assert services.memory is not None
-    branches = await services.memory.sessions.branches(stored.session)
+    branches = await services.memory.sessions.branches(stored.chat)
     assert [turn.after for turn in branches.turns] == [None, 0, 0, None, 3, 4, 5, 6, 7]
     assert [turn.content for turn in branches.path()] == [turn.content for turn in conversation.turns]
 
@@ -257,14 +255,14 @@ async def test_a_stopped_answer_goes_on_with_the_same_tokens(
     tokens, wanted = conversation.assistant.sequence.tokens, whole.assistant.sequence.tokens
     assert tokens[: len(wanted)] == wanted
     assert shown + more == done.text == conversation.turns[-1].content
-    assert done_entry(done, whole=True)["text"] == done.text
+    assert events[-3] == Replacement(done.text, "")
     assert done.text.startswith(whole.turns[-1].content.rstrip("\ufffd"))
-    assert events[-1] == Stored(first[-1].session, 2, done.text, request, 0, 1)
-    branches = await MemoryApi(services).conversation(first[-1].session)
+    assert events[-1] == Stored(first[-1].chat, 2, done.text, request, 0, 1)
+    branches = await MemoryApi(services).conversation(first[-1].chat)
     assert [turn["content"] for turn in branches["turns"]] == ["Count", done.text]
-    assert branches["turns"][1]["reason"] == "length"
     (stopped,) = (event for event in first if isinstance(event, Done))
-    assert branches["turns"][1]["tokens"] == stopped.new_tokens + 24
+    ended = branches["turns"][1]["events"][-2]
+    assert (ended["reason"], ended["newTokens"]) == ("length", stopped.new_tokens + 24)
     assert services.memory is not None
     await services.memory.background.settled()
     made = await services.memory.trajectories.get(request)
@@ -290,10 +288,10 @@ async def test_an_answer_goes_on_after_a_reload_from_its_text(model: Model, open
     services = await open_services()
     stored = await stored_of(begin(model, services).respond("Count"))
     assert services.memory is not None
-    turn = (await services.memory.sessions.path(stored.session))[1]
-    await services.memory.sessions.replace_turn(stored.session, replace(turn, content="One, two"), turn.content)
+    turn = (await services.memory.sessions.path(stored.chat))[1]
+    await services.memory.sessions.replace_turn(stored.chat, replace(turn, content="One, two"), turn.content)
     again = begin(model, await open_services())
-    await again.resume(stored.session)
+    await again.resume(stored.chat)
     events = await all_of(again.continue_answer())
     (done,) = (event for event in events if isinstance(event, Done))
     assert done.text.startswith("One, two")
@@ -313,9 +311,9 @@ async def test_what_another_tab_made_of_the_answer_meanwhile_stays(model: Model,
     async for event in conversation.continue_answer():
         if isinstance(event, Done):
             other = replace(turn, content="Theirs")
-            await services.memory.sessions.replace_turn(stored.session, other, turn.content)
+            await services.memory.sessions.replace_turn(stored.chat, other, turn.content)
             ours = event.text
-    assert await stored_texts(services, stored.session) == ["Count", "Theirs", ours]
+    assert await stored_texts(services, stored.chat) == ["Count", "Theirs", ours]
     assert conversation.turns[-1].content == ours
 
 
@@ -346,10 +344,10 @@ async def test_an_answer_that_fills_the_context_says_that_there_is_no_room_and_s
     conversation = begin(model, services, max_tokens=500)
     stored = await stored_of(conversation.respond("Count"))
     assert conversation.turns[-1].details["reason"] == "context"
-    before = await stored_texts(services, stored.session)
+    before = await stored_texts(services, stored.chat)
     with pytest.raises(ContextFullError, match="no room to go on"):
         await all_of(conversation.continue_answer())
-    assert await stored_texts(services, stored.session) == before
+    assert await stored_texts(services, stored.chat) == before
 
 
 async def test_a_continuation_that_is_stopped_before_it_begins_leaves_the_answer(
@@ -378,20 +376,22 @@ async def test_an_agent_is_asked_for_by_its_id_and_its_answer_is_a_variant(
     await services.route_with(lambda memory: RoutingService.open(parts.embedder, parts.data, memory, parts.kernel))
     conversation = begin(model, services)
     first = await all_of(conversation.respond("why does my page crash when I scroll"))
-    assert isinstance(first[0], Routed)
-    assert first[0].agent.id == "debugger"
+    assert isinstance(first[0], Route)
+    assert first[0].agent == "debugger"
     events = await all_of(conversation.retry(agent="planner"))
-    routed = next(event for event in events if isinstance(event, Routed))
-    assert (routed.agent.id, routed.decision.reason, routed.decision.neighbours) == ("planner", "chosen", ())
-    assert routed.agent.system_prompt in read(conversation)
+    routed = next(event for event in events if isinstance(event, Route))
+    assert (routed.agent, routed.reason, routed.neighbours) == ("planner", "chosen", ())
+    assert services.routing is not None
+    assert services.routing.agents["planner"].system_prompt in read(conversation)
     stored = events[-1]
     assert isinstance(stored, Stored)
-    _, answer = (await MemoryApi(services).conversation(stored.session))["turns"]
-    assert (answer["agent"], answer["route"]["reason"], answer["siblings"]) == ("planner", "chosen", [1, 2])
+    _, answer = (await MemoryApi(services).conversation(stored.chat))["turns"]
+    route = answer["events"][0]
+    assert (route["agent"], route["reason"], answer["siblings"]) == ("planner", "chosen", [1, 2])
     assert services.memory is not None
     assert await services.memory.patterns.all() == []  # nothing is learned from it by itself
     told = await all_of(conversation.respond("write a poem", agent="coder"))
-    assert [event.agent.id for event in told if isinstance(event, Routed)] == ["coder"]
+    assert [event.agent for event in told if isinstance(event, Route)] == ["coder"]
 
 
 # ---- what is in the prompt ----
@@ -415,4 +415,4 @@ async def test_what_is_in_the_prompt_is_told_once_a_turn_and_adds_up(model: Mode
     config = model.config
     per_token = 2 * 4 * config.num_key_value_heads * config.head_dim * config.num_hidden_layers
     assert context.bytes_per_token == per_token
-    assert context_entry(context)["leftOut"] == context.left_out
+    assert to_json(context)["leftOut"] == context.left_out

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from app.assistant import Assistant, Delta, Done
+from app.assistant import Assistant
 from app.conversation import Conversation
 from app.memory_api import MemoryApi
+from app.protocol import Delta, Done
 from app.services import Services
 from py_core.adapters.lora import AdapterError, LoraAdapter
 from py_core.backends.base import MAX_ADAPTERS

@@ -6,22 +6,21 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from app.answer_keeper import Stored
-from app.assistant import Assistant, Delta, Done
-from app.conversation import Conversation, Event
-from app.exact_answers import EXACT_POLICY, Computed
-from app.learning_service import Learned
+from app.assistant import Assistant
+from app.conversation import Conversation
+from app.exact_answers import EXACT_POLICY
 from app.page_session import Opened, PageSession
 from app.policy_words import told_policies
-from app.recalled import Recalled
+from app.protocol import Computation, Delta, Done, Event, Recall, Route, Stored, Taught
 from app.router_factory import RouterParts
-from app.routing_service import Routed
 from app.services import Services
-from app.turn_details import turn_entries
+from app.turn_events import stored_turns
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from tests.command_line import printed, sonata
@@ -57,11 +56,9 @@ async def all_of(events: AsyncIterator[Event]) -> list[Event]:
 
 async def test_a_sum_is_computed_and_neither_router_nor_model_is_asked(conversation: Conversation) -> None:
     events = await all_of(conversation.respond(SUM))
-    assert [type(event) for event in events] == [Computed, Delta, Done, Stored]
+    assert [type(event) for event in events] == [Computation, Delta, Done, Stored]
     computed, delta, done, stored = events
-    assert computed.entry() == {
-        "kind": "arithmetic", "words": RESULT, "working": "Computed exactly, without rounding.",
-    }  # fmt: skip
+    assert computed == Computation("arithmetic", RESULT, "Computed exactly, without rounding.")
     assert delta.text == done.text == stored.answer == RESULT
     assert done.reason == "end"
     assert done.new_tokens == 0
@@ -69,15 +66,12 @@ async def test_a_sum_is_computed_and_neither_router_nor_model_is_asked(conversat
 
 
 async def test_a_stored_answer_knows_that_it_was_computed(conversation: Conversation, services: Services) -> None:
-    *_, stored = await all_of(conversation.respond(SUM))
-    branches = await memory_of(services).sessions.branches(stored.session)
-    question, answer = turn_entries(branches)
-    assert question["content"] == SUM
-    assert answer["tool"] == {
-        "kind": "arithmetic", "words": RESULT, "working": "Computed exactly, without rounding.",
-    }  # fmt: skip
-    assert answer["request"] is None
-    assert answer["taught"] == []
+    told = await all_of(conversation.respond(SUM))
+    stored = told[-1]
+    branches = await memory_of(services).sessions.branches(stored.chat)
+    question, answer = stored_turns(stored.chat, branches)
+    assert (question.content, question.events) == (SUM, ())
+    assert answer.events == (*told[:-2], Done("end"), replace(stored, answer=""))  # as it was told
 
 
 async def test_the_model_reads_a_computed_answer_as_its_own(model: Model, conversation: Conversation) -> None:
@@ -87,7 +81,7 @@ async def test_the_model_reads_a_computed_answer_as_its_own(model: Model, conver
     assert SUM in read
     assert RESULT in read
     conversation.reset()
-    await conversation.resume(stored.session)
+    await conversation.resume(stored.chat)
     await all_of(conversation.respond("now halve it"))
     assert RESULT in model.tokenizer.decode(conversation.assistant.sequence.tokens)
 
@@ -95,21 +89,21 @@ async def test_the_model_reads_a_computed_answer_as_its_own(model: Model, conver
 async def test_try_again_asks_the_model(conversation: Conversation, services: Services) -> None:
     await all_of(conversation.respond(SUM))
     events = await all_of(conversation.retry())
-    assert not any(isinstance(event, Computed) for event in events)
+    assert not any(isinstance(event, Computation) for event in events)
     stored = events[-1]
     assert isinstance(stored, Stored)
     assert stored.request
-    answer = turn_entries(await memory_of(services).sessions.branches(stored.session))[-1]
-    assert answer["tool"] is None
-    assert answer["request"] == stored.request
-    assert len(answer["siblings"]) == 2
+    answer = stored_turns(stored.chat, await memory_of(services).sessions.branches(stored.chat))[-1]
+    assert not any(isinstance(event, Computation) for event in answer.events)
+    assert answer.events[-1] == replace(stored, answer="")
+    assert len(answer.siblings) == 2
 
 
 async def test_an_edited_message_is_computed_in_its_place(conversation: Conversation, model: Model) -> None:
     await all_of(conversation.respond("hello"))
     await all_of(conversation.respond(SUM))
     events = await all_of(conversation.respond("6 * 7", after=1))
-    assert isinstance(events[0], Computed)
+    assert isinstance(events[0], Computation)
     assert [turn.content for turn in conversation.turns][-2:] == ["6 * 7", "6 × 7 = 42"]
     await all_of(conversation.respond("and now?"))
     assert SUM not in model.tokenizer.decode(conversation.assistant.sequence.tokens)
@@ -117,57 +111,58 @@ async def test_an_edited_message_is_computed_in_its_place(conversation: Conversa
 
 async def test_what_was_taught_comes_before_what_is_computed(conversation: Conversation) -> None:
     taught = await all_of(conversation.respond("remember: the answer to what is 17 * 23 is a secret"))
-    assert isinstance(taught[0], Learned)
+    assert isinstance(taught[0], Taught)
     for chosen in (None, "planner"):  # whoever answers in the chat
         conversation.reset()
         conversation.choose_agent(chosen)
         events = await all_of(conversation.respond(SUM))
-        assert any(isinstance(event, Recalled) for event in events)
-        assert not any(isinstance(event, Computed) for event in events)
+        assert any(isinstance(event, Recall) for event in events)
+        assert not any(isinstance(event, Computation) for event in events)
 
 
 async def test_a_switch_turns_the_tools_off(conversation: Conversation, services: Services) -> None:
     await memory_of(services).policies.edit(EXACT_POLICY, False)
     events = await all_of(conversation.respond(SUM))
-    assert isinstance(events[0], Routed)
-    assert not any(isinstance(event, Computed) for event in events)
+    assert isinstance(events[0], Route)
+    assert not any(isinstance(event, Computation) for event in events)
     (words,) = [words for policy, words in await told_policies(memory_of(services)) if policy.name == EXACT_POLICY]
     assert (words.title, words.value, words.can_edit) == ("Exact answers", "off", True)
     await memory_of(services).policies.edit(EXACT_POLICY, True)
-    assert isinstance((await all_of(conversation.respond(SUM)))[0], Computed)
+    assert isinstance((await all_of(conversation.respond(SUM)))[0], Computation)
 
 
 async def test_a_table_is_computed_as_soon_as_it_is_attached(conversation: Conversation, services: Services) -> None:
     table = b"\xef\xbb\xbfregion;amount\r\nEast;1.234,50\r\nWest;2,25\r\nEast;0,50\r\n"
     file = await services.files.attach(None, "sales.csv", "text/csv", table)
-    assert not any(isinstance(event, Computed) for event in await all_of(conversation.respond("total of East")))
+    assert not any(isinstance(event, Computation) for event in await all_of(conversation.respond("total of East")))
     await conversation.resume(file.session)
     events = await all_of(conversation.respond("What is the total of East?"))
-    assert [type(event) for event in events] == [Computed, Delta, Done, Stored]
+    assert [type(event) for event in events] == [Computation, Delta, Done, Stored]
     assert events[1].text == "The sum of amount is 1,235 (2 of 3 rows: region = “East”)."
-    assert isinstance((await all_of(conversation.respond(SUM)))[0], Computed)
-    assert not any(isinstance(event, Computed) for event in await all_of(conversation.respond("Why is East so low?")))
+    assert isinstance((await all_of(conversation.respond(SUM)))[0], Computation)
+    events = await all_of(conversation.respond("Why is East so low?"))
+    assert not any(isinstance(event, Computation) for event in events)
     await services.files.detach(file.id)
-    assert not any(isinstance(event, Computed) for event in await all_of(conversation.respond("total of East")))
+    assert not any(isinstance(event, Computation) for event in await all_of(conversation.respond("total of East")))
 
 
 async def test_a_message_for_a_chosen_agent_is_not_computed(conversation: Conversation) -> None:
     events = await all_of(conversation.respond(SUM, agent="coder"))
-    assert not any(isinstance(event, Computed) for event in events)
+    assert not any(isinstance(event, Computation) for event in events)
     conversation.reset()
     conversation.choose_agent("coder")  # for a chat, whose sums are computed
-    assert isinstance((await all_of(conversation.respond(SUM)))[0], Computed)
+    assert isinstance((await all_of(conversation.respond(SUM)))[0], Computation)
 
 
 async def test_the_page_is_told_of_the_tool(model: Model) -> None:
     opened = Opened()
     for one in (opened.memory, opened.routing, opened.learning):
         one.set()
-    told: list[tuple[str, str]] = []
+    told: list[dict[str, Any]] = []
     session = PageSession(Services(NativeCrypto()), opened, lambda: Assistant(model))
-    await session.respond("5 miles in km", lambda name, value: told.append((name, value)))
-    assert [name for name, _ in told] == ["computed", "delta", "done"]
-    assert json.loads(told[0][1])["kind"] == "unit"
+    await session.respond("5 miles in km", lambda event: told.append(json.loads(event)))
+    assert [event["type"] for event in told] == ["computation", "delta", "done"]
+    assert told[0]["kind"] == "unit"
 
 
 def test_the_tools_are_not_imported_before_a_message_needs_them() -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from app.assistant import Assistant, Delta
-from app.conversation import Conversation, Event, Stored
+from app.assistant import Assistant
+from app.conversation import Conversation
 from app.feedback import NOTHING_TOLD, Feedback, FeedbackError
-from app.learning_service import Learned
 from app.lesson_imprints import LessonError
+from app.protocol import Delta, Event, Stored, Taught
 from app.router_factory import RouterParts
 from app.services import Services
-from app.turn_details import turn_entries
+from app.turn_events import stored_turns
 from py_core.loading import Model
 from py_core.memory.branches import Branches
 from py_core.memory.lessons import Lesson
@@ -213,16 +213,16 @@ async def test_a_message_that_asks_to_remember_something_is_learned_and_confirme
     await ask(conversation, "hello")
     events: list[Event] = [event async for event in conversation.respond(f"Please remember that {DENTIST}")]
     learned, said, *_, stored = events
-    assert isinstance(learned, Learned)
+    assert isinstance(learned, Taught)
     assert isinstance(said, Delta)
-    assert (learned.lesson.question, learned.lesson.answer) == (ASKED, QUILL)
+    assert (learned.question, learned.answer) == (ASKED, QUILL)
     assert ASKED in said.text
     assert QUILL in said.text
     assert isinstance(stored, Stored)
-    *_, shown = turn_entries(Branches(conversation.turns))
-    assert (shown["content"], [one["id"] for one in shown["taught"]]) == (said.text, [learned.lesson.id])
+    *_, shown = stored_turns(stored.chat, Branches(conversation.turns))
+    assert shown.events[:2] == (replace(learned, ms=None), said)
     assert await memory_of(services).trajectories.get(stored.request) is None
-    assert len(await memory_of(services).sessions.path(stored.session)) == 4
+    assert len(await memory_of(services).sessions.path(stored.chat)) == 4
     for _ in range(2):
         id = await ask(conversation, ASKED)
         await ask(conversation, "and now?")
@@ -230,8 +230,8 @@ async def test_a_message_that_asks_to_remember_something_is_learned_and_confirme
         assert "hello" in read
         assert "remember" not in read  # it could be said from there when the lesson is forgotten
         conversation.reset()
-        await conversation.resume(stored.session)
-    assert (await recorded(services, id)).lesson == learned.lesson.id
+        await conversation.resume(stored.chat)
+    assert (await recorded(services, id)).lesson == learned.id
 
 
 async def test_what_cannot_be_remembered_is_answered_with_the_reason_and_nothing_is_learned(

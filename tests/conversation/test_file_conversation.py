@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.assistant import Assistant
-from app.conversation import Conversation, Event, Stored
-from app.file_consulting import SHARE, Consulted
+from app.conversation import Conversation
+from app.file_consulting import SHARE, consult
+from app.file_material import Material
+from app.protocol import Citations, Context, Delta, Done, Event, Stored
 from app.services import Services
-from app.turn_details import turn_entries
+from app.turn_events import stored_turns
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
 from tests.services import memory_of
@@ -47,8 +50,8 @@ def context(conversation: Conversation) -> str:
 async def test_a_file_stands_once_before_the_first_message(model: Model, services: Services) -> None:
     conversation = await begin(model, services, "a.txt", KEY)
     events = await ask(conversation, "Where is the key?")
-    (consulted,) = [event for event in events if isinstance(event, Consulted)]
-    assert consulted.material.is_whole
+    (consulted,) = [event for event in events if isinstance(event, Citations)]
+    assert consulted.found == "whole"
     first = context(conversation)
     assert first.index("This is the end of a.txt.") < first.index("Where is the key?")
     await ask(conversation, "And now?")
@@ -59,11 +62,12 @@ async def test_a_file_stands_once_before_the_first_message(model: Model, service
 async def test_messages_are_stored_as_written_with_what_was_read(model: Model, services: Services) -> None:
     conversation = await begin(model, services, "rooms.txt", LONG)
     (stored,) = [event for event in await ask(conversation, "Room 33") if isinstance(event, Stored)]
-    branches = await memory_of(services).sessions.branches(stored.session)
-    question, answer = turn_entries(branches)
-    assert question["content"] == "Room 33"
-    assert answer["found"] == "words"
-    assert any("Room 33 has the colour number 231." in one["text"] for one in answer["passages"])
+    branches = await memory_of(services).sessions.branches(stored.chat)
+    question, answer = stored_turns(stored.chat, branches)
+    assert question.content == "Room 33"
+    (citations,) = (event for event in answer.events if isinstance(event, Citations))
+    assert citations.found == "words"
+    assert any("Room 33 has the colour number 231." in one.text for one in citations.passages)
     assert "Room 33 has" in context(conversation)
 
 
@@ -78,8 +82,8 @@ async def test_passages_leave_with_their_question(model: Model, services: Servic
 async def test_what_is_read_of_files_takes_a_third_of_the_context_at_most(model: Model, services: Services) -> None:
     conversation = await begin(model, services, "rooms.txt", LONG)
     events = await ask(conversation, "Room " * 30)
-    (consulted,) = [event for event in events if isinstance(event, Consulted)]
-    assert consulted.material.tokens <= SHARE * model.engine.context_length
+    (context,) = [event for event in events if isinstance(event, Context)]
+    assert 0 < context.file <= SHARE * model.engine.context_length
 
 
 async def test_another_answer_reads_the_file_again_and_a_long_message_goes_first(
@@ -88,21 +92,21 @@ async def test_another_answer_reads_the_file_again_and_a_long_message_goes_first
     conversation = await begin(model, services, "a.txt", KEY)
     await ask(conversation, "Where is the key?")
     again = [event async for event in conversation.retry()]
-    assert any(isinstance(event, Consulted) for event in again)
+    assert any(isinstance(event, Citations) for event in again)
     room = model.engine.context_length - 120
     long = "word " * 2000
     while len(model.tokenizer.encode(long)) > room:
         long = long[: int(len(long) * 0.9)]
-    assert not any(isinstance(event, Consulted) for event in await ask(conversation, long))
+    assert not any(isinstance(event, Citations) for event in await ask(conversation, long))
 
 
 async def test_a_file_that_is_removed_is_not_read_any_more(model: Model, services: Services) -> None:
     conversation = await begin(model, services, "a.txt", KEY)
     events = await ask(conversation, "Where is the key?")
-    (consulted,) = [event for event in events if isinstance(event, Consulted)]
-    await services.files.detach(consulted.material.cited[0].file)
+    (consulted,) = [event for event in events if isinstance(event, Citations)]
+    await services.files.detach(consulted.passages[0].file)
     events = await ask(conversation, "And now?")
-    assert not any(isinstance(event, Consulted) for event in events)
+    assert not any(isinstance(event, Citations) for event in events)
     assert "under the mat" not in context(conversation)
 
 
@@ -133,3 +137,21 @@ async def test_oldest_turns_go_before_the_file(tiny_path: Path, open_model: Open
     assert any(getattr(event, "forgotten_turns", 0) for event in events)
     assert "under the mat" in context(conversation)
     assert "the number 0," not in context(conversation)
+
+
+async def test_a_stop_while_files_are_looked_through_ends_the_answer(
+    model: Model, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversation = await begin(model, services, "a.txt", KEY)
+    said = (await ask(conversation, "Where is the key?"))[-1]
+
+    async def stopped_meanwhile(*given: Any) -> Material | None:
+        found = await consult(*given)
+        conversation.stop()
+        return found
+
+    monkeypatch.setattr("app.conversation.consult", stopped_meanwhile)
+    for events in (await ask(conversation, "And now?"), [event async for event in conversation.continue_answer()]):
+        assert [event.reason for event in events if isinstance(event, Done)] == ["stopped"]
+        assert not any(isinstance(event, Delta) for event in events)
+    assert conversation.turns[-1].content == said.answer

@@ -12,6 +12,7 @@ from app import file_service
 from app.file_material import Material
 from app.file_service import MOST_FILES, MOST_PASSAGES, FileService
 from app.file_text import PDF, FileError
+from app.protocol import Citation
 from app.services import Services
 from py_core.memory.errors import StoreError
 from py_core.memory.files import KIND, PASSAGE
@@ -63,9 +64,7 @@ async def test_a_small_file_is_read_as_a_whole_at_the_beginning(files: FileServi
     assert material.is_whole
     assert material.opening == "Here is the file a.txt:\n\nThe key is under the mat.\n\nThis is the end of a.txt."
     assert material.asked("Where?") == "Where?"
-    assert [one.entry() for one in material.cited] == [
-        {"file": f"{material.cited[0].file}", "name": "a.txt", "place": "", "text": ""}
-    ]
+    assert material.cited == (Citation(material.cited[0].file, "a.txt"),)
 
 
 async def test_pages_of_a_pdf_are_apart_and_cited(files: FileService) -> None:
@@ -116,7 +115,7 @@ async def test_where_no_word_of_a_message_is_in_a_file_that_is_not_indexed_that_
     files = FileService(services, lambda: None)
     session = (await files.attach(None, "kettle.md", "", KETTLE)).session
     material = await ask(files, session, "Thanks, goodbye!")
-    assert material.entry() == {"passages": [], "found": "words"}
+    assert (material.cited, material.found) == ((), "words")
     assert material.asked("Thanks, goodbye!") == "Thanks, goodbye!"
 
 

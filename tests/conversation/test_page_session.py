@@ -24,7 +24,6 @@ from py_core.sampling import SamplingParams
 from tests.tiny_adapters import drawn
 
 OpenModel = Callable[..., Awaitable[Model]]
-Event = tuple[str, Any]
 LONG = 40  # tokens of an answer: enough turns of the scheduler for two to overlap
 
 
@@ -65,23 +64,23 @@ def pages(model: Model, services: Services) -> Pages:
     return Pages(model, services)
 
 
-class Heard(list[Event]):
+class Heard(list[dict[str, Any]]):
     """The events of one answer."""
 
     def __init__(self) -> None:
         self.has_begun = asyncio.Event()
 
-    def __call__(self, kind: str, value: str) -> None:
-        self.append((kind, value if kind == "delta" else json.loads(value)))
-        if kind == "delta":
+    def __call__(self, event: str) -> None:
+        self.append(json.loads(event))
+        if self[-1]["type"] == "delta":
             self.has_begun.set()
 
     @property
     def text(self) -> str:
-        return "".join(value for kind, value in self if kind == "delta")
+        return "".join(event["text"] for event in self if event["type"] == "delta")
 
     def value(self, kind: str) -> Any:
-        return next(value for other, value in self if other == kind)
+        return next(event for event in self if event["type"] == kind)
 
 
 async def ask(page: PageSession, text: str) -> Heard:
@@ -214,5 +213,5 @@ async def test_a_page_that_asks_before_there_is_a_model_is_told_so(services: Ser
     for event in (pages.routing, pages.learning):
         event.set()
     page = PageSession(services, pages, nothing)
-    assert (await ask(page, "Hello"))[-1][1]["message"] == "The model is not loaded yet."
+    assert (await ask(page, "Hello"))[-1]["message"] == "The model is not loaded yet."
     await page.close()

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from app.answer_keeper import Stored
-from app.assistant import Assistant, Delta, Done
-from app.conversation import ChangedElsewhere, Conversation, Event
+from app.assistant import Assistant
+from app.conversation import Conversation
 from app.memory_api import MemoryApi
+from app.protocol import Changed, Delta, Done, Event, Route, Stored
 from app.services import Services
-from app.turn_details import TITLE_LENGTH, answer_details, title_of, turn_entries
+from app.turn_details import TITLE_LENGTH, answer_details, title_of
+from app.turn_events import stored_turns
 from py_core.backends.base import DeviceLostError, TokenSequence
 from py_core.backends.numpy import NumpyBackend
 from py_core.loading import Model
@@ -88,7 +89,7 @@ async def test_what_is_deleted_leaves_the_models_context_at_once(
     stored = (await ask(conversation, NAME))[-1]
     assert isinstance(stored, Stored)
     assert "Zorbina" in context(conversation)
-    await delete(MemoryApi(services), stored.session)
+    await delete(MemoryApi(services), stored.chat)
     assert context(conversation) == ""
     assert (conversation.turns, conversation.assistant.messages) == ([], [])
     assert conversation.assistant._sequence.stored == 0
@@ -107,8 +108,8 @@ async def test_what_another_program_deletes_leaves_the_context_before_the_next_a
     conversation = begin(model, here)
     stored = (await ask(conversation, NAME))[-1]
     assert isinstance(stored, Stored)
-    await delete(MemoryApi(there), stored.session)
-    assert (await ask(conversation, ASKED))[0] == ChangedElsewhere(None)
+    await delete(MemoryApi(there), stored.chat)
+    assert (await ask(conversation, ASKED))[0] == Changed(True)
     assert "Zorbina" not in context(conversation)
 
 
@@ -145,16 +146,16 @@ async def test_turns_that_another_program_added_are_read_before_the_next_answer(
     here, there = begin(model, await open_services()), begin(model, await open_services())
     stored = (await ask(here, "One"))[-1]
     assert isinstance(stored, Stored)
-    await there.resume(stored.session)
+    await there.resume(stored.chat)
     await ask(there, "Two")
     change, *_, last = await ask(here, "Three")
-    assert isinstance(change, ChangedElsewhere)
-    assert change.turns is not None
+    assert isinstance(change, Changed)
+    assert not change.gone
     assert [turn.content for turn in change.turns if turn.role == "user"] == ["One", "Two"]
-    assert last == Stored(stored.session, 6, here.turns[-1].content, here.turns[-1].details["request"], 4, 5)
+    assert last == Stored(stored.chat, 6, here.turns[-1].content, here.turns[-1].details["request"], 4, 5)
     assert said(here) == ["One", "Two", "Three"]
     assert context(here).index("Two") < context(here).index("Three")
-    assert not any(isinstance(event, ChangedElsewhere) for event in await ask(here, "Four"))
+    assert not any(isinstance(event, Changed) for event in await ask(here, "Four"))
 
 
 async def test_answers_at_the_same_time_are_both_kept_and_then_both_known(
@@ -163,7 +164,7 @@ async def test_answers_at_the_same_time_are_both_kept_and_then_both_known(
     here, there = begin(model, await open_services()), begin(model, await open_services())
     stored = (await ask(here, "One"))[-1]
     assert isinstance(stored, Stored)
-    await there.resume(stored.session)
+    await there.resume(stored.chat)
     async for event in here.respond("Two"):
         if isinstance(event, Done):
             await ask(there, "Meanwhile")
@@ -171,7 +172,7 @@ async def test_answers_at_the_same_time_are_both_kept_and_then_both_known(
         await ask(conversation, "And then")
     assert said(there) == ["One", "Two", "And then", "And then"]  # each went behind what its tab knew
     assert services_of(there).memory is not None
-    branches = await services_of(there).memory.sessions.branches(stored.session)
+    branches = await services_of(there).memory.sessions.branches(stored.chat)
     assert [turn.content for turn in branches.turns if turn.after == 1] == ["Meanwhile", "Two"]
 
 
@@ -180,8 +181,8 @@ async def test_a_title_that_was_changed_is_no_news(model: Model, open_services: 
     conversation = begin(model, services)
     stored = (await ask(conversation, "One"))[-1]
     assert isinstance(stored, Stored)
-    await MemoryApi(services).rename_conversation(stored.session, "Another title")
-    assert not any(isinstance(event, ChangedElsewhere) for event in await ask(conversation, "Two"))
+    await MemoryApi(services).rename_conversation(stored.chat, "Another title")
+    assert not any(isinstance(event, Changed) for event in await ask(conversation, "Two"))
 
 
 async def test_another_try_is_a_variant_of_the_stored_answer(model: Model, open_services: OpenServices) -> None:
@@ -196,11 +197,11 @@ async def test_another_try_is_a_variant_of_the_stored_answer(model: Model, open_
     stored = events[-1]
     assert isinstance(stored, Stored)
     assert services.memory is not None
-    turns = await services.memory.sessions.path(stored.session)
+    turns = await services.memory.sessions.path(stored.chat)
     assert [turn.content for turn in turns] == [turn.content for turn in conversation.turns]
     assert [turn.content for turn in turns[2:]] == ["Two", after]
     assert before not in context(conversation)
-    branches = await services.memory.sessions.branches(stored.session)
+    branches = await services.memory.sessions.branches(stored.chat)
     assert [branches.turns[number].content for number in branches.siblings(stored.number)] == [before, after]
 
 
@@ -224,7 +225,7 @@ async def test_another_try_does_not_replace_what_others_said(model: Model, open_
     here, there = begin(model, await open_services()), begin(model, await open_services())
     stored = (await ask(here, "One"))[-1]
     assert isinstance(stored, Stored)
-    await there.resume(stored.session)
+    await there.resume(stored.chat)
     async for event in here.retry():
         if isinstance(event, Done):
             await ask(there, "Meanwhile")
@@ -245,9 +246,9 @@ async def test_resuming_gives_the_turns_with_agents_and_token_counts(model: Mode
     stored = (await ask(begin(model, services), "One"))[-1]
     assert isinstance(stored, Stored)
     again = begin(model, await open_services())
-    question, answer = turn_entries(await again.resume(stored.session))
-    assert (question["content"], question["route"], question["tokens"]) == ("One", None, None)
-    assert (answer["tokens"], answer["reason"]) == (6, "length")
+    question, answer = stored_turns(stored.chat, await again.resume(stored.chat))
+    assert (question.content, question.events) == ("One", ())
+    assert [(event.new_tokens, event.reason) for event in answer.events if isinstance(event, Done)] == [(6, "length")]
     assert said(again) == ["One"]
 
 
@@ -258,9 +259,9 @@ async def test_a_conversation_that_is_not_there_says_so(model: Model, open_servi
     stored = (await ask(conversation, "One"))[-1]
     assert isinstance(stored, Stored)
     if not never:
-        await MemoryApi(services).remove_conversations([stored.session])
+        await MemoryApi(services).remove_conversations([stored.chat])
     with pytest.raises(StoreError, match="was deleted"):
-        await conversation.resume("nothing" if never else stored.session)
+        await conversation.resume("nothing" if never else stored.chat)
     assert said(conversation) == (["One"] if never else [])
 
 
@@ -269,7 +270,7 @@ async def test_resuming_the_same_conversation_reads_nothing_again(model: Model, 
     stored = (await ask(conversation, "One"))[-1]
     assert isinstance(stored, Stored)
     before = context(conversation)
-    turns = (await conversation.resume(stored.session)).turns
+    turns = (await conversation.resume(stored.chat)).turns
     assert context(conversation) == before != ""
     assert all(turn.created > 0 for turn in turns)
 
@@ -278,16 +279,17 @@ def test_an_answers_chip_is_stored_with_it() -> None:
     route = {"title": "Coder", "reason": "clear", "confidence": 0.9, "threshold": 0.5, "ranked": [["coder", 0.9]]}
     details = {"agent": "coder", "request": "r1", "route": route, "tokens": 12, "reason": "end"}
     asked = Turn("user", "Add two", number=0)
-    _, answer = turn_entries(Branches([asked, Turn("assistant", "Yes", 0.0, details, 1, 0)]))
-    assert answer["route"] == {"id": "r1", "text": "Add two", "agent": "coder", **route, "neighbours": [], "ms": {}}
-    assert (answer["number"], answer["after"], answer["siblings"]) == (1, 0, [1])
-    old = Turn("assistant", "Yes", details={"agent": "coder", "request": "r1"}, number=0)
-    assert turn_entries(Branches([old]))[0]["route"] is None
+    _, answer = stored_turns("c", Branches([asked, Turn("assistant", "Yes", 0.0, details, 1, 0)]))
+    assert answer.events[0] == Route("r1", "Add two", "coder", **route)
+    assert answer.events[-1] == Stored("c", 2, "", "r1", 0, 1)
+    assert (answer.number, answer.after, answer.siblings) == (1, 0, (1,))
+    old = Turn("assistant", "Yes", details={"agent": "coder", "request": "r1", "lesson": "damaged"}, number=0)
+    assert [type(event) for event in stored_turns("c", Branches([old]))[0].events] == [Delta, Done, Stored]
     told = answer_details("r2", None, replace(Done("end"), new_tokens=3))
     assert told == {"request": "r2", "reason": "end", "tokens": 3}
     own = {**details, "request": "r3", "route": {**route, "id": "r1"}}
-    (again,) = turn_entries(Branches([Turn("assistant", "No", details=own, number=0)]))
-    assert (again["request"], again["route"]["id"]) == ("r3", "r1")
+    (again,) = stored_turns("c", Branches([Turn("assistant", "No", details=own, number=0)]))
+    assert (again.events[-1].request, again.events[0].id) == ("r3", "r1")
 
 
 def test_titles_end_at_a_word() -> None:
@@ -333,5 +335,5 @@ async def test_an_answer_that_fails_in_the_middle_is_stored_and_the_page_hears_o
         await read()
     assert isinstance(events[-1], Stored)
     assert services.memory is not None
-    kept = [turn.content for turn in await services.memory.sessions.path(events[-1].session)]
+    kept = [turn.content for turn in await services.memory.sessions.path(events[-1].chat)]
     assert kept == [NAME, "".join(event.text for event in events if isinstance(event, Delta))]

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from app import learning_service
-from app.assistant import Assistant, Delta
-from app.conversation import Conversation, Event, Stored
+from app.assistant import Assistant
+from app.conversation import Conversation
 from app.learning_api import LearningApi
-from app.learning_service import Learned, LearningService
-from app.memory_talk import Card, Offered
+from app.learning_service import LearningService
 from app.preparation import Preparation
-from app.recalled import Recalled
+from app.protocol import Card, Delta, Event, Offer, Recall, Stored, Taught
 from app.services import Services
 from py_core.loading import Model
 from tests.services import begin_conversation, memory_of
@@ -67,7 +66,7 @@ async def test_what_is_to_be_forgotten_is_found_shown_and_gone_from_the_model_to
     await events_of(conversation, "The door of our office opens with 4471, you see.")  # to the model alone
     await events_of(conversation, "Please remember: the door code of the office is 4471.")
     await events_of(conversation, "remember that my sister is Ann Lee")
-    assert any(isinstance(event, Recalled) for event in await events_of(conversation, CODE))
+    assert any(isinstance(event, Recall) for event in await events_of(conversation, CODE))
     await events_of(conversation, "hello")
     assert "4471" in read(conversation)
     events = await events_of(conversation, "Forget the door code of the office.")
@@ -75,7 +74,7 @@ async def test_what_is_to_be_forgotten_is_found_shown_and_gone_from_the_model_to
     assert "4471" not in said(events)
     for _ in range(2):
         events = await events_of(conversation, CODE)
-        assert not any(isinstance(event, Recalled) for event in events)
+        assert not any(isinstance(event, Recall) for event in events)
         assert "hello" in read(conversation)
         assert "4471" not in read(conversation)
         session = conversation.session_id
@@ -116,7 +115,7 @@ async def test_what_is_forgotten_in_a_panel_leaves_the_conversation_and_can_come
     await events_of(conversation, "hello")
     assert "4471" not in read(conversation)
     await api.restore([lesson.id])
-    assert any(isinstance(event, Recalled) for event in await events_of(conversation, CODE))
+    assert any(isinstance(event, Recall) for event in await events_of(conversation, CODE))
 
 
 async def test_a_lesson_is_said_as_it_was_taught_however_it_is_asked(
@@ -133,7 +132,7 @@ async def test_a_lesson_is_said_as_it_was_taught_however_it_is_asked(
         ("Is Mia a vegetarian?", "Mia is vegetarian."),
     ):
         events = await events_of(conversation, message)
-        if any(isinstance(event, Recalled) for event in events):
+        if any(isinstance(event, Recall) for event in events):
             assert said(events) == conversation.turns[-1].content == answer
             assert conversation.assistant.messages[-1]["content"] == answer
             recalled += 1
@@ -144,13 +143,10 @@ async def test_a_correction_replaces_what_was_taught_and_only_that(
     conversation: Conversation, services: Services
 ) -> None:
     events = await events_of(conversation, "remember that Peter is allergic to nuts and my dentist is Dr. Quill")
-    assert len([event for event in events if isinstance(event, Learned)]) == 2
+    assert len([event for event in events if isinstance(event, Taught)]) == 2
     events = await events_of(conversation, "No, that is wrong. My dentist is Dr. Bauer now.")
-    (learned,) = [event for event in events if isinstance(event, Learned)]
-    assert learned.replaced is not None
-    assert (learned.replaced.answer, learned.lesson.answer) == (
-        "Your dentist is Dr. Quill.", "Your dentist is Dr. Bauer.",
-    )  # fmt: skip
+    (learned,) = [event for event in events if isinstance(event, Taught)]
+    assert learned.answer == "Your dentist is Dr. Bauer."
     current = {one.answer for one in await memory_of(services).lessons.all() if not one.replaced_by}
     assert current == {"Peter is allergic to nuts.", "Your dentist is Dr. Bauer."}
 
@@ -170,9 +166,10 @@ async def test_what_is_no_longer_so_replaces_what_was_taught_and_only_that(
     async def replaced_by(message: str) -> list[tuple[str, str]]:
         """The old and the new answer."""
         events = await events_of(conversation, message)
-        learned = [event for event in events if isinstance(event, Learned)]
-        assert all(event.lesson.answer in said(events) for event in learned)
-        return [(event.replaced.answer, event.lesson.answer) for event in learned if event.replaced]
+        learned = {event.id: event.answer for event in events if isinstance(event, Taught)}
+        assert all(answer in said(events) for answer in learned.values())
+        lessons = await memory_of(services).lessons.all()
+        return [(one.answer, learned[one.replaced_by]) for one in lessons if one.replaced_by in learned]
 
     assert await replaced_by("I no longer live in Bonn.") == [("You live in Bonn.", "You no longer live in Bonn.")]
     assert await replaced_by("Ich arbeite nicht mehr bei Siemens") == [
@@ -184,8 +181,8 @@ async def test_what_is_no_longer_so_replaces_what_was_taught_and_only_that(
     events = await events_of(conversation, "Remember that Dr. Bauer is no longer my dentist.")
     assert "That stays" in said(events)
     *_, offer = await events_of(conversation, "I don't eat fish on Fridays any more. Write a poem about the sea.")
-    assert isinstance(offer, Offered)
-    assert [one.question for one in offer.told] == ["Do I eat fish?"]
+    assert isinstance(offer, Offer)
+    assert [one.question for one in offer.lessons] == ["Do I eat fish?"]
     assert await replaced_by("Actually, I don't eat fish on Fridays now.") == [
         ("You eat fish on Fridays.", "You do not eat fish on Fridays.")
     ]
@@ -204,16 +201,16 @@ async def test_what_is_told_in_passing_is_offered_until_the_conversation_has_dis
     birthday = "My sister's birthday is on 14 March."
     *_, stored, offer = await events_of(conversation, birthday)
     assert isinstance(stored, Stored)
-    assert isinstance(offer, Offered)
-    (told,) = offer.told
+    assert isinstance(offer, Offer)
+    (told,) = offer.lessons
     await learning_of(services).teach(told.question, told.answer)
     for message in (birthday, "My cat is hungry."):  # known; only so today
-        assert not any(isinstance(event, Offered) for event in await events_of(conversation, message))
-    await LearningApi(services).offer_no_more(stored.session)
+        assert not any(isinstance(event, Offer) for event in await events_of(conversation, message))
+    await LearningApi(services).offer_no_more(stored.chat)
     for message in ("My name is Anna.", "hello"):  # an answer keeps what is stored of the conversation
-        assert not any(isinstance(event, Offered) for event in await events_of(conversation, message))
+        assert not any(isinstance(event, Offer) for event in await events_of(conversation, message))
     conversation.reset()
-    assert any(isinstance(event, Offered) for event in await events_of(conversation, "My name is Anna."))
+    assert any(isinstance(event, Offer) for event in await events_of(conversation, "My name is Anna."))
 
 
 async def test_a_lesson_for_a_model_that_is_not_prepared_is_given_as_text_and_learned_behind_that(
@@ -225,14 +222,16 @@ async def test_a_lesson_for_a_model_that_is_not_prepared_is_given_as_text_and_le
     preparation = Preparation(services)
     assert await preparation.waiting() == 1
     events = await events_of(conversation, "remember that my dentist is Dr. Quill")
-    (learned,) = [event for event in events if isinstance(event, Learned)]
+    (learned,) = [event for event in events if isinstance(event, Taught)]
     assert learned.nll_after is None
     events = await events_of(conversation, "Who is my dentist?")
     assert said(events) == "Your dentist is Dr. Quill."
     await memory.background.settled()
     assert await preparation.waiting() == 0
-    assert await learning.imprint_nll(learned.lesson) is not None
-    (recalled,) = [e for e in await events_of(conversation, "Who is my dentist?") if isinstance(e, Recalled)]
+    (lesson,) = await memory.lessons.all()
+    assert await learning.imprint_nll(lesson) is not None
+    recalled = await learning.recall("Who is my dentist?")
+    assert recalled is not None
     assert recalled.heads
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from app import trajectory_recorder
 from app.agent_catalog import shipped_agents
-from app.answer_keeper import Stored
-from app.assistant import Assistant, Delta
+from app.assistant import Assistant
 from app.conversation import Conversation
+from app.protocol import Delta, Stored
 from app.services import Services
 from app.trajectory_recorder import DEPTHS_POLICY, INSTANT_POLICY
 from py_core.backends.numpy import NumpyBackend

@@ -143,7 +143,7 @@ async function answer(text, events, again) {
     throw new RangeError('a bug');
   }
   if (text.includes('too long')) {
-    events.push({ type: 'error', kind: 'ContextFullError', details: null, message: 'The text is 9000 tokens long, but the model reads at most 8192. Shorten the message.' });
+    events.push({ type: 'failure', kind: 'ContextFullError', details: null, message: 'The text is 9000 tokens long, but the model reads at most 8192. Shorten the message.' });
     return;
   }
   if (text.includes('read')) {
@@ -168,7 +168,7 @@ async function answer(text, events, again) {
   for (const word of words) {
     if (stopped) break;
     if (newTokens === 3 && text.includes('no device')) {
-      events.push({ type: 'error', kind: 'DeviceLostError', details: null, message: 'The connection to the graphics card was lost.' });
+      events.push({ type: 'failure', kind: 'DeviceLostError', details: null, message: 'The connection to the graphics card was lost.' });
       return;
     }
     events.push({ type: 'delta', text: word });
@@ -178,7 +178,6 @@ async function answer(text, events, again) {
   if (text.includes('held') && !again) await new Promise((goOn) => Object.assign(new BroadcastChannel('held'), { onmessage: goOn }));
   const decodeTokS = newTokens / (performance.now() - begin) * 1000;
   const ending = text.includes('loop') ? 'loop' : 'end';
-  const rest = ending === 'loop' ? { text: 'The sky is **blue**.', thought: thinks ? 'First.' : '' } : {};
-  if (thinks) rest.thoughtSeconds = 65;
-  events.push({ ...rest, again, type: 'done', reason: stopped ? 'stopped' : ending, promptTokens: 30, newTokens, prefillTokS: 900, decodeTokS, forgottenTurns: 0 });
+  if (ending === 'loop') events.push({ type: 'replacement', text: 'The sky is **blue**.', thought: thinks ? 'First.' : '' });
+  events.push({ again, type: 'done', thoughtSeconds: thinks ? 65 : 0, reason: stopped ? 'stopped' : ending, promptTokens: 30, newTokens, prefillTokS: 900, decodeTokS, forgottenTurns: 0 });
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from chat_page import ChatPage
 from playwright.async_api import expect
@@ -153,9 +155,13 @@ async def test_hostile_text_is_sanitised_in_every_slice(page_apart: ChatPage) ->
     assert page_apart.errors == []
 
 
-def turns_of(pairs: int) -> list[dict[str, str]]:
-    roles = ("user", "Question"), ("assistant", "Answer")
-    return [{"role": role, "content": f"{what} {number}"} for number in range(pairs) for role, what in roles]
+def turns_of(pairs: int) -> list[dict[str, Any]]:
+    turns: list[dict[str, Any]] = []
+    for number in range(pairs):
+        events = [{"type": "delta", "text": f"Answer {number}"}, {"type": "done", "reason": "end"}]
+        turns.append({"role": "user", "content": f"Question {number}", "events": []})
+        turns.append({"role": "assistant", "content": f"Answer {number}", "events": events})
+    return turns
 
 
 async def test_a_long_stored_chat_shows_its_end_at_once_and_then_all_of_it_in_order(page_apart: ChatPage) -> None:

@@ -241,22 +241,26 @@ async def test_a_thought_can_be_stopped(page_alone: ChatPage) -> None:
     await expect(page_alone.page.locator(".answer-footer")).to_contain_text("Stopped")
 
 
-async def test_a_stored_thought_is_folded_away_too(page_apart: ChatPage) -> None:
+async def test_a_stored_thought_is_folded_away_too_beside_what_is_damaged(page_apart: ChatPage) -> None:
     shown = await page_apart.page.evaluate(
         """async () => {
           const { ChatView } = await import('./chat/chat_view.js');
           const [scroller, welcome, log] = ['div', 'div', 'div'].map((name) => document.createElement(name));
           const view = new ChatView({ scroller, welcome, log }, { say() {} });
-          const asked = { role: 'user', content: 'Why?' };
-          const thinking = { text: 'Hm.', seconds: 3.4 };
-          await view.addStored([asked, { role: 'assistant', content: 'So.', thinking }, asked,
-            { role: 'assistant', content: '', thinking, reason: 'stopped' }], sonata.engine);
+          const asked = { role: 'user', content: 'Why?', events: [] };
+          const answered = (text, reason) => ({ role: 'assistant', content: text, events: [
+            { type: 'recall', question: null }, { type: 'thought', text: 'Hm.' }, { type: 'delta', text },
+            { type: 'done', reason, thoughtSeconds: 3.4 },
+          ] });
+          await view.addStored([asked, answered('So.', 'end'), asked, answered('', 'stopped')], sonata.engine);
           const parts = ['.thought summary', '.thought p', '.body', '.ending'];
           return [...log.querySelectorAll('.answer')].map((answer) =>
             parts.map((part) => answer.querySelector(part)?.textContent.trim()));
         }"""
     )
     assert shown == [["Thought for 3 s", "Hm.", "So.", None], ["Thought for 3 s", "Hm.", "", "Stopped."]]
+    assert len(page_apart.errors) == 2  # of what is damaged, which takes nothing else away
+    page_apart.errors.clear()
 
 
 async def test_magnified_to_400_percent_the_chat_can_be_read_and_the_box_used(chat: ChatPage) -> None:

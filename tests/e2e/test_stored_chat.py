@@ -147,9 +147,9 @@ async def test_what_one_tab_says_appears_in_the_other(plain_chat: ChatPage, seco
     answers = await plain_chat.page.locator(".answer .body").all_inner_texts()
     # Drawn at random, until it does not look the same once more. What is shown of noise is no longer what was said:
     # Markdown takes some of it for its own.
-    for _ in range(5):
+    for _ in range(9):  # an answer of no words is not stored: then there is none
         replaced = await second_tab.page.evaluate(ANOTHER_ANSWER)
-        if re.sub(r"\W", "", replaced) != re.sub(r"\W", "", answers[1]):
+        if replaced and re.sub(r"\W", "", replaced) != re.sub(r"\W", "", answers[1]):
             break
     await expect(plain_chat.page.locator(".answer .body").nth(1)).not_to_have_text(answers[1])
     await expect(plain_chat.page.locator(".answer .body").first).to_have_text(answers[0])
@@ -242,11 +242,11 @@ async def test_the_engine_edits_goes_on_and_shows_another_branch(plain_chat: Cha
             longer = await events_of("continueAnswer")
     assert "stored" in longer, longer
     assert longer["stored"]["number"] == 1
-    assert longer["done"]["text"].startswith(first["content"])
+    assert longer["replacement"]["text"].startswith(first["content"])
     turns = (await page.evaluate("(chat) => sonata.engine.memory.conversation(chat)", chat))["turns"]
-    assert [turn["content"] for turn in turns] == [FIRST, longer["done"]["text"]]
+    assert [turn["content"] for turn in turns] == [FIRST, longer["replacement"]["text"]]
 
-    refused = (await events_of("respond", THIRD, {"after": 99}))["error"]
+    refused = (await events_of("respond", THIRD, {"after": 99}))["failure"]
     assert (refused["kind"], refused["details"]) == ("StoreError", None)
     assert "not in this conversation any more" in refused["message"]
     with pytest.raises(Error, match="not in this conversation any more"):

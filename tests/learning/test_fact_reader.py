@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.answer_keeper import Stored
 from app.asking import Asker
-from app.assistant import Assistant, Delta, Done
+from app.assistant import Assistant
 from app.build_outputs import kernel_path
 from app.conversation import Conversation
 from app.downloads import model_files
@@ -20,7 +19,8 @@ from app.fact_reader import READERS, FactReader, fetch_natively, read_facts, rea
 from app.feedback import Feedback
 from app.learning_service import READING_POLICY, THRESHOLD_POLICY
 from app.native_services import open_services
-from app.recalled import Recalled, Unsure
+from app.protocol import Delta, Done, Recall, Stored
+from app.recalled import Unsure
 from app.services import Services
 from app.template_renderer import native_renderer
 from py_core.adapters.files import read_adapter, read_details
@@ -82,10 +82,10 @@ async def closed(assistant: Assistant) -> None:
     assistant.close()
 
 
-async def ask(conversation: Conversation, text: str | None) -> tuple[str, Recalled | None, str]:
+async def ask(conversation: Conversation, text: str | None) -> tuple[str, Recall | None, str]:
     """What is said, the lesson that it comes from, and the answer's id. text: None asks for another answer."""
     events = [event async for event in (conversation.respond(text) if text else conversation.retry())]
-    recalled = [event for event in events if isinstance(event, Recalled)]
+    recalled = [event for event in events if isinstance(event, Recall)]
     (done,) = (event for event in events if isinstance(event, Done))
     (stored,) = (event for event in events if isinstance(event, Stored))
     assert "".join(event.text for event in events if isinstance(event, Delta)) == done.text
@@ -99,19 +99,18 @@ async def test_the_model_reads_what_was_taught_where_the_gate_is_not_sure_and_th
     question, answer = list(TOLD.items())[1]
     assert said == answer
     assert recalled is not None
-    assert (recalled.lesson.question, recalled.read[0].id) == (question, recalled.lesson.id)
-    assert recalled.done.new_tokens > 5
+    assert (recalled.question, recalled.read[0].id) == (question, recalled.id)
     details = conversation.turns[-1].details
     assert details["agent"] == FALLBACK_ID
     assert details["lesson"]["read"] == [{"id": one.id, "question": one.question} for one in recalled.read]
     (entry, *_) = await services.memory.witness.entries()
-    assert (entry.routing["lesson"], entry.routing["read"]) == (recalled.lesson.id, [one.id for one in recalled.read])
+    assert (entry.routing["lesson"], entry.routing["read"]) == (recalled.id, [one.id for one in recalled.read])
     made = await services.memory.trajectories.get(id)
-    assert (made.lesson, made.route["read"]) == (recalled.lesson.id, [one.id for one in recalled.read])
+    assert (made.lesson, made.route["read"]) == (recalled.id, [one.id for one in recalled.read])
     assert made.route["recalled"] == recalled.confidence
-    assert (await services.memory.lessons.get(recalled.lesson.id)).uses == 1
+    assert (await services.memory.lessons.get(recalled.id)).uses == 1
     await Feedback(services).bad(id)
-    assert (await services.memory.lessons.get(recalled.lesson.id)).quality == 0.75
+    assert (await services.memory.lessons.get(recalled.id)).quality == 0.75
     # What the conversation has of it is the question as it was put.
     assert conversation.assistant.messages == [
         {"role": "user", "content": NITROGEN}, {"role": "assistant", "content": answer},

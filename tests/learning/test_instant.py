@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.assistant import Assistant, Delta, Done, assistant_message, user_message
+from app.assistant import Assistant, assistant_message, user_message
 from app.build_outputs import kernel_path
 from app.conversation import Conversation
 from app.lesson_imprints import shipped_path
 from app.model_cache import sha256_of_model
 from app.native_services import open_services
 from app.perplexity import Text, score_texts
+from app.protocol import Delta, Done, Recall, Route
 from app.recalled import Recalled
-from app.routing_service import Routed
 from app.services import Services
 from app.template_renderer import native_renderer
 from py_core.backends.wasm.backend import load_wasm
@@ -72,10 +72,10 @@ def conversation(model: Model, services: Services) -> Conversation:
 async def ask(conversation: Conversation, text: str | None) -> Said:
     """text: None asks for another answer."""
     events = [event async for event in (conversation.respond(text) if text else conversation.retry())]
-    recalled = [event for event in events if isinstance(event, Recalled)]
+    recalled = [event for event in events if isinstance(event, Recall)]
     (done,) = (event for event in events if isinstance(event, Done))
     assert "".join(event.text for event in events if isinstance(event, Delta)) == done.text
-    assert not recalled or isinstance(events[0], Routed)
+    assert not recalled or isinstance(events[0], Route)
     return done.text, done, recalled[0] if recalled else None
 
 
@@ -137,7 +137,7 @@ async def test_a_taught_answer_is_given_and_nothing_else_changes(
     assert details["lesson"] == {"id": learned.lesson.id, "question": CAT, "confidence": recalled.confidence}
     (entry, *_) = await memory.witness.entries()
     assert (entry.routing["lesson"], entry.agent) == (learned.lesson.id, FALLBACK_ID)
-    assert entry.stages["recall"] == recalled.milliseconds
+    assert entry.stages["recall"] == recalled.ms
     assert (await memory.lessons.get(learned.lesson.id)).uses == 1
     # Who asks for another answer than the taught one gets the model's own; then, asked again, the taught one.
     said, _, recalled = await ask(conversation, None)

@@ -4,6 +4,7 @@
  */
 import { t } from '../i18n/i18n.js';
 import { whyTooLong } from './message_length.js';
+import { draw } from './turn_events.js';
 import { describe, fromError } from '../page/problems.js';
 import { askToPersist } from '../page/offline.js';
 
@@ -12,6 +13,9 @@ import { askToPersist } from '../page/offline.js';
  * message or answer
  * @typedef {{view: import('./turn_view.js').TurnView, question: string, isKept: boolean, isVariant: boolean, stream: any, ended: boolean}} Turn
  */
+
+/** Events that come after the answer. */
+const AFTERWARDS = new Set(['stored', 'offer']);
 
 /** Errors of a message that cannot be answered; the engine answers the next one. */
 const REFUSALS = new Set(['ContextFullError', 'CannotAnswerError', 'StoreError', 'AgentError']);
@@ -165,10 +169,9 @@ export class Asking {
           view.place(numbered(event.question), numbered(event.number));
           storing.stored(event);
           composer.name(openings === stored.openings ? null : openings, event.chat);
-          if (event.request) view.offerFeedback(event.request, engine.learning);
         }
-        if (event.type === 'offered' && stored.id) view.showOffer(event, engine.learning, stored.id);
-        if (current.ended || event.type === 'stored') continue; // an answer that was stopped is stored, too
+        if (AFTERWARDS.has(event.type)) draw(view, event, engine); // an answer that was stopped is stored, too
+        if (current.ended || AFTERWARDS.has(event.type)) continue;
         watchdog.feed();
         if (banner.isShown) banner.hide();
         this.#onEvent(current, event, engine);
@@ -185,49 +188,31 @@ export class Asking {
   #onEvent(current, event, engine) {
     const { status, models, welcome, banner } = this.#parts;
     this.#endRecovery();
-    if (event.type === 'delta') {
-      current.view.append(event.text);
-    } else if (event.type === 'thought') {
-      current.view.appendThought(event.text);
-    } else if (event.type === 'reading') {
-      current.view.showReading(event.done, event.total, event.secondsLeft);
-    } else if (event.type === 'context') {
+    draw(current.view, event, engine);
+    if (event.type === 'context') {
       this.#parts.contextBar.show(event);
-    } else if (event.type === 'route') {
-      current.view.showRoute(event, engine.memory);
-    } else if (event.type === 'lesson') {
-      current.view.showLesson(event, engine.learning);
-    } else if (event.type === 'computed') {
-      current.view.showComputed(event);
-    } else if (event.type === 'files') {
-      current.view.showFiles(event, engine.files);
-    } else if (event.type === 'learned') {
-      current.view.showLearned(event, engine.learning);
-    } else if (event.type === 'card') {
-      current.view.showCard(event, engine.learning, true);
     } else if (event.type === 'done') {
-      window.sonata.lastAnswer = event;
+      window.sonata.lastAnswer = { ...event, text: current.view.text };
       status.showRate(event.decodeTokS);
       models.measure(event.newTokens, event.decodeTokS);
       welcome.showSpeed(event.newTokens, event.decodeTokS);
-      this.#end(current, event);
+      this.#end(current);
       this.answerNext();
       askToPersist(); // not before: a visitor who only looks in is not asked anything
     } else if (REFUSALS.has(event.kind)) {
       this.interrupt();
       banner.show(describe(event), []);
       this.answerNext();
-    } else if (event.type === 'error') {
+    } else if (event.type === 'failure') {
       this.#page.fail(event);
     }
   }
 
   /** The answer is over for the page, whatever the worker still does. */
-  #end(current, ending) {
+  #end(current) {
     if (current.ended) return;
     current.ended = true;
     this.#endRecovery();
-    current.view.finish(ending);
     this.#parts.watchdog.stop();
     if (this.#turn === current) this.#turn = null;
     if (this.#page.state() === 'answering') this.#page.setState('ready');
@@ -238,7 +223,8 @@ export class Asking {
     const current = this.#turn;
     if (!current) return;
     current.stream?.return();
-    this.#end(current, { reason: 'failed' });
+    current.view.finish({ reason: 'failed' });
+    this.#end(current);
     if (!current.view.text) this.#parts.chat.removeTurn(current.view);
     if (!current.isKept) this.giveBack(current.question);
   }
@@ -248,7 +234,8 @@ export class Asking {
     const current = this.#turn;
     if (!current || current.isKept || current.isVariant) return this.interrupt();
     current.stream?.return();
-    this.#end(current, { reason: 'failed' });
+    current.view.finish({ reason: 'failed' });
+    this.#end(current);
     this.#parts.chat.removeTurn(current.view);
     this.#parts.queue.addFirst(current.question);
   }
@@ -264,7 +251,8 @@ export class Asking {
   stop() {
     if (!this.#turn) return false;
     this.#parts.banner.hide();
-    this.#end(this.#turn, { reason: 'stopped' });
+    this.#turn.view.finish({ reason: 'stopped' });
+    this.#end(this.#turn);
     this.#page.tell(this.#page.engine().stop());
     this.answerNext();
     return true;

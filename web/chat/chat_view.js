@@ -3,6 +3,7 @@ import { TurnView } from './turn_view.js';
 import { Following } from './following.js';
 import { copyAsRead } from './as_read.js';
 import { askBeforeLinks } from './link_question.js';
+import { draw } from './turn_events.js';
 import { element } from '../page/dom.js';
 
 const BATCH_MS = 20; // of stored turns, before the browser may do something else
@@ -11,6 +12,7 @@ const BATCH_MS = 20; // of stored turns, before the browser may do something els
 const NO_ACTIONS = {
   ask() {}, again() {}, edit() {}, choose() {}, goOn: () => null, contextLength: () => null,
 };
+const NO_ANSWER = /** @type {any} */ ({ type: 'done', reason: 'end' }); // of a message that has none
 const SILENT = { say() {} }; // for what was announced when it was said
 
 export class ChatView {
@@ -122,16 +124,22 @@ export class ChatView {
     const judged = new Map(), place = this.#turns.filter(({ isQueued }) => !isQueued).length;
     for (const { question, answer } of pairs.reverse()) {
       if (!begin.parentNode) break; // another conversation is shown by now
-      let isShown = false; // to follow each of them would have the page laid out each time
-      const view = new TurnView(question.content, SILENT, () => isShown && this.follow(), this.#actions);
+      let follows = false; // to follow each of them would have the page laid out each time
+      const view = new TurnView(question.content, SILENT, () => follows && this.follow(), this.#actions);
       this.#turns.splice(place, 0, view);
       next.before(view.questionElement, view.answerElement);
       next = view.questionElement;
-      if (answer) showStored(view, answer, engine);
-      else view.finish({ reason: 'end' });
+      for (const event of answer?.events ?? [NO_ANSWER]) {
+        try {
+          draw(view, event, engine);
+        } catch (error) { // the rest of the chat is shown
+          reportError(error);
+        }
+      }
       view.place(placeOf(question), answer && placeOf(answer));
-      if (answer?.request) judged.set(answer.request, view);
-      isShown = true;
+      const request = answer?.events.find(({ type }) => type === 'stored')?.request;
+      if (request) judged.set(request, view);
+      follows = true;
       if (performance.now() < until) continue;
       this.follow();
       await new Promise((resolve) => setTimeout(resolve));
@@ -206,7 +214,7 @@ export class ChatView {
   }
 }
 
-/** @typedef {Partial<import('../memory/client.js').StoredTurn> & {role: string, content: string}} StoredTurn */
+/** @typedef {Partial<import('../protocol.js').StoredTurn> & Pick<import('../protocol.js').StoredTurn, 'role'|'content'|'events'>} StoredTurn */
 
 /** Questions with their answers; an answer that nothing was asked for is left out. @param {StoredTurn[]} turns */
 function pairsOf(turns) {
@@ -223,24 +231,4 @@ const placeOf = ({ number = -1, after = null, siblings = [] }) => ({ number: num
 function isShown({ places }, question, answer) {
   const isSame = (place, turn) => place.number === (turn?.number ?? null);
   return places.question.number !== null && isSame(places.question, question) && isSame(places.answer, answer);
-}
-
-/** @param {TurnView} view @param {any} answer a turn, as `addStored` takes it */
-function showStored(view, { content, request, route, lesson, taught, card, tool, passages, found, reason, tokens, thinking }, { memory, learning, files }) {
-  if (route) view.showRoute(route, memory);
-  if (lesson) view.showLesson(lesson, learning);
-  if (tool) view.showComputed(tool);
-  if (passages && found) view.showFiles({ passages, found }, files);
-  if (thinking) view.appendThought(thinking.text);
-  view.append(content);
-  view.finish({ reason: reason ?? 'end', newTokens: tokens ?? 0, thoughtSeconds: thinking?.seconds });
-  if (request) view.offerFeedback(request, learning);
-  for (const one of taught ?? []) showTaught(view, one, learning);
-  if (card) view.showCard(card, learning);
-}
-
-/** What a message taught, if that was not forgotten or replaced since. */
-async function showTaught(view, taught, learning) {
-  const lesson = await learning.lesson(taught.id).catch(() => null);
-  if (lesson && !lesson.replacedBy) view.showLearned({ ...taught, ms: null }, learning);
 }

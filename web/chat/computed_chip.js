@@ -16,7 +16,7 @@ function panelLink(place, name) {
 export class ComputedChip {
   element = element('div', 'lesson computed');
 
-  /** @param {{kind: string, words: string, working: string}} computed as the event says; working: in the language of the question */
+  /** @param {Pick<import('../protocol.js').Computation, 'kind'|'working'>} computation its working is in the language of the question */
   constructor({ kind, working }) {
     const details = element('details', 'lesson-details');
     const isHelp = kind === 'help';

@@ -12,8 +12,7 @@ const OWNERS = /** @type {const} */ (['weights', 'adapters', 'scratch', 'convers
 const MORE = 1000; // tokens whose cost is told
 
 /**
- * @typedef {{system: number, memory: number, turns: number, file: number, tools: number, free: number, total: number,
- *   leftOut: number, bytesPerToken: number}} Context tokens, as the event of Engine.respond has them
+ * @typedef {import('../protocol.js').Context} Context
  * @typedef {Awaited<ReturnType<import('../engine/engine.js').Engine['memoryUse']>>} Memory
  */
 

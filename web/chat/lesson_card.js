@@ -5,15 +5,12 @@
 import { t } from '../i18n/i18n.js';
 import { button, element, ProblemLine } from '../page/dom.js';
 
-/** @typedef {{kind: 'forgotten'|'choose'|'listed', lessons: {id: string, question: string}[]}} Card the event */
-
 /**
- * @param {Card} card
+ * @param {import('../protocol.js').Card} shown
  * @param {import('../learning/client.js').Learning} learning
- * @param {boolean} isNew whether what is forgotten can be brought back
  * @param {() => void} onChange its height may be another
  */
-export function lessonCard({ kind, lessons }, learning, isNew, onChange) {
+export function lessonCard({ kind, lessons, new: isNew }, learning, onChange) {
   const card = element('section', 'learned lesson-card');
   card.setAttribute('aria-label', t(kind === 'forgotten' ? 'lessonCard.forgotten' : 'lessonCard.taught'));
   const rows = lessons.map(({ id, question }) => new LessonRow(id, question, learning, isNew && kind === 'forgotten', onChange));
@@ -86,7 +83,7 @@ class LessonRow {
 
 /**
  * "Remember this?" below the answer to a message that told something about its writer.
- * @param {{lessons: {question: string, answer: string}[]}} offer the event
+ * @param {import('../protocol.js').Offer} offer
  * @param {{remember: (question: string, answer: string) => Promise<import('../learning/client.js').Taught>,
  *   showLearned: (taught: import('../learning/client.js').Taught) => void, dismiss: () => Promise<unknown>}} actions
  */
@@ -107,7 +104,11 @@ export function offerLine({ lessons }, { remember, showLearned, dismiss }) {
     line.inert = false;
   };
   const yes = button(t('lessonCard.remember'), 'quiet', act(async () => {
-    for (const { question, answer } of lessons.splice(0)) showLearned(await remember(question, answer));
+    while (lessons.length) { // what could not be remembered is tried again
+      const [{ question, answer }] = lessons;
+      showLearned(await remember(question, answer));
+      lessons.shift();
+    }
   }));
   const no = button(t('lessonCard.dismiss'), 'quiet', act(dismiss));
   line.append(said, yes, no, problem.element);

@@ -23,8 +23,7 @@ export class LessonChip {
   #problem = new ProblemLine();
 
   /**
-   * @param {{id: string, question: string, answer?: string, confidence: number, read?: {id: string, question: string}[]}} lesson
-   *   as the event says
+   * @param {import('../protocol.js').Recall} lesson
    * @param {import('../learning/client.js').Learning} learning
    * @param {() => Promise<boolean>} onWrong the user finds the answer bad; whether that was noted
    */

@@ -154,7 +154,7 @@ export class StoredChat {
       this.#view.placeStored(turns);
       return false;
     }
-    this.#show(turns, engine);
+    this.#show(turns, engine).catch(reportError);
     queue.moveToEnd();
     this.#notices.say('chat', isShared ? t('problems.chatShared') : null);
     return true;

@@ -37,6 +37,7 @@ export class TurnView {
   #footer;
   #route = /** @type {RouteChip|null} */ (null);
   #files = /** @type {HTMLElement|null} */ (null); // what of the files it was read from
+  #replacement = /** @type {import('../protocol.js').Replacement|null} */ (null);
   #isTaught = false; // a lesson gave the answer
   #isCutOff = false;
   hasFailed = false;
@@ -127,14 +128,14 @@ export class TurnView {
     this.#think();
   }
 
-  /** How much of the prompt the model has read. */
-  showReading(done, total, secondsLeft) {
+  /** How much of the prompt the model has read. @param {import('../protocol.js').Reading} reading */
+  showReading({ done, total, secondsLeft }) {
     this.#reading.show(done, total, secondsLeft);
   }
 
   /**
    * Say above the answer which agent it comes from.
-   * @param {any} route the event
+   * @param {import('../protocol.js').Route} route
    * @param {import('../memory/client.js').Memory} memory
    */
   showRoute(route, memory) {
@@ -145,7 +146,7 @@ export class TurnView {
 
   /**
    * Say above the answer that it comes from a lesson, and which.
-   * @param {any} lesson the event
+   * @param {import('../protocol.js').Recall} lesson
    * @param {import('../learning/client.js').Learning} learning
    */
   showLesson(lesson, learning) {
@@ -160,7 +161,7 @@ export class TurnView {
     this.#follow();
   }
 
-  /** Say above the answer that a tool computed it, and how. @param {{kind: string, words: string, working: string}} computed the event */
+  /** Say above the answer that a tool computed it, and how. @param {import('../protocol.js').Computation} computed */
   showComputed(computed) {
     this.#body.before(new ComputedChip(computed).element);
     this.#follow();
@@ -168,7 +169,7 @@ export class TurnView {
 
   /**
    * Say below the answer what the model read of attached files for it.
-   * @param {import('../files/client.js').Consulted} consulted
+   * @param {import('../protocol.js').Citations} consulted
    * @param {import('../files/client.js').Files} files
    */
   async showFiles(consulted, files) {
@@ -180,11 +181,17 @@ export class TurnView {
   }
 
   /**
-   * The message asked to remember something, and that was learned.
-   * @param {any} learned the event; `ms` is null where it was not just now
+   * The message taught something, which was not forgotten or replaced since.
+   * @param {import('../protocol.js').Taught} taught
    * @param {import('../learning/client.js').Learning} learning
    */
-  showLearned({ id, question, answer, ...numbers }, learning) {
+  async showTaught(taught, learning) {
+    const lesson = taught.ms === null ? await learning.lesson(taught.id).catch(() => null) : taught;
+    if (lesson && !('replacedBy' in lesson && lesson.replacedBy)) this.#showLearned(taught, learning);
+  }
+
+  /** @param {any} taught an event, or what a lesson that was just taught says @param {import('../learning/client.js').Learning} learning */
+  #showLearned({ id, question, answer, ...numbers }, learning) {
     const note = new LearnedNote({ lesson: { id, question, answer }, ...numbers }, {
       undo: numbers.known ? null : () => learning.undoTeaching(id), ask: () => this.#actions.ask(question),
     });
@@ -194,18 +201,17 @@ export class TurnView {
 
   /**
    * Show the lessons that an answer is about.
-   * @param {import('./lesson_card.js').Card} card the event
+   * @param {import('../protocol.js').Card} card
    * @param {import('../learning/client.js').Learning} learning
-   * @param {boolean} [isNew] not stored before
    */
-  async showCard(card, learning, isNew = false) {
+  async showCard(card, learning) {
     const { lessonCard } = await import('./lesson_card.js');
-    this.answerElement.append(lessonCard(card, learning, isNew, this.#follow));
+    this.answerElement.append(lessonCard(card, learning, this.#follow));
   }
 
   /**
    * Ask whether to remember what the message told in passing.
-   * @param {any} offer the event
+   * @param {import('../protocol.js').Offer} offer
    * @param {import('../learning/client.js').Learning} learning
    * @param {string} chat the stored conversation's id
    */
@@ -213,7 +219,7 @@ export class TurnView {
     const { offerLine } = await import('./lesson_card.js');
     this.answerElement.append(offerLine(offer, {
       remember: (question, answer) => learning.teach(question, answer),
-      showLearned: ({ lesson, ...taught }) => this.showLearned({ ...lesson, ...taught }, learning),
+      showLearned: ({ lesson, ...taught }) => this.#showLearned({ ...lesson, ...taught }, learning),
       dismiss: () => learning.offerNoMore(chat),
     }));
     this.#follow();
@@ -257,17 +263,23 @@ export class TurnView {
     this.#answer.append(text);
   }
 
+  /** As soon as the answer is over, these stand in place of what was shown. @param {import('../protocol.js').Replacement} replacement */
+  replace(replacement) {
+    this.#replacement = replacement;
+  }
+
   /**
    * The answer is over.
-   * @param {{reason: string, newTokens?: number, promptTokens?: number, prefillTokS?: number, decodeTokS?: number,
-   *   forgottenTurns?: number, thoughtSeconds?: number, text?: string, thought?: string}} ending as a done event, or with
-   *   the reason 'failed'; `text` and `thought` in place of what was shown
+   * @param {Partial<import('../protocol.js').Done> & {reason: string}} ending its reason may be 'failed', too
    */
-  finish({ reason, forgottenTurns, thoughtSeconds, text, thought, ...figures }) {
+  finish({ reason, forgottenTurns, thoughtSeconds, ...figures }) {
     this.#waiting.remove();
-    if (thought !== undefined) this.#thought?.replace(thought);
+    if (this.#replacement) {
+      this.#thought?.replace(this.#replacement.thought);
+      this.#answer.replace(this.#replacement.text);
+      this.#replacement = null;
+    }
     this.#thought?.finish(thoughtSeconds || undefined);
-    if (text !== undefined) this.#answer.replace(text);
     this.#answer.finish();
     this.answerElement.removeAttribute('aria-busy');
     this.#isCutOff = CUT_OFF.has(reason);

@@ -108,19 +108,9 @@ export class Engine {
    *   the text goes behind the turn `after`: an edited message has the `after` of the one that was edited (null where
    *   that was the first). `agent`: the id of who must answer, where the router does not choose; `choice`: who answers in
    *   a chat that is not stored yet (Memory.chooseAgent), null where nobody was chosen
-   * @returns {Promise<AsyncIterator<object>>} of {type: 'context', system, memory, turns, file, tools, free, total, leftOut, bytesPerToken}, once, in tokens: what is
-   *   in the prompt (the first six add up to `total`), about how much of the conversation was left out, and what a token of context
-   *   takes in memory; {type: 'reading', done, total, secondsLeft} (tokens of the prompt; null as long as nobody
-   *   knows), {type: 'route', id, text, agent, title, confidence, ranked, neighbours, ms}
-   *   where it was routed (app/routing_service.py: route_entry), {type: 'learned', id, question, answer, ms, nllBefore, nllAfter} where the
-   *   message asked to remember something (app/turn_details.py: taught_details), {type: 'lesson', id, question, answer, confidence, ms,
-   *   considered} where a lesson answers (app/learning_service.py: lesson_entry), {type: 'files', passages, found} where the model reads attached files
-   *   (files/client.js: Consulted), {type: 'thought', text} ... of a model that thinks before
-   *   it answers, {type: 'delta', text} ..., then one {type: 'done', reason, promptTokens, reusedTokens, newTokens, prefillTokS, decodeTokS,
-   *   forgottenTurns, thoughtSeconds, text, thought} (text, thought: of an answer that repeated itself, what is left) or {type: 'error', kind, message, details} (details: null where the message is written for the user; after
-   *   'ContextFullError', 'CannotAnswerError', 'StoreError' and 'AgentError' nothing was changed, and the engine answers the next message),
-   *   and {type: 'stored', chat, turns, answer, request, question, number}: the id of the stored conversation, how many of
-   *   its turns are shown now, the text of the last, its id as an answer (learning.rate), and the numbers of the two turns
+   * @returns {Promise<AsyncIterator<import('../protocol.js').Event>>} 'done' or 'failure', and what comes before it: after a
+   *   failure of the kinds 'ContextFullError', 'CannotAnswerError', 'StoreError' and 'AgentError' nothing was changed, and the
+   *   engine answers the next message. Then 'stored', where it was, and 'offer'
    */
   respond(text, asked = {}) {
     return this.#call((remote) => remote.respond(text, asked));
@@ -128,9 +118,9 @@ export class Engine {
 
   /**
    * Go on with the last answer, which was stopped, cut off at a limit, interrupted, or repeated itself.
-   * @returns {Promise<AsyncIterator<object>>} events as of `respond`: 'context', 'reading', 'thought' and 'delta' with what is
-   *   new, 'done' with all of its text (`text`, `thought`), and 'stored', with the number that the answer had before. 'error'
-   *   where there is nothing to go on with (kind 'CannotAnswerError', with a sentence for the user)
+   * @returns {Promise<AsyncIterator<import('../protocol.js').Event>>} events as of `respond`: 'thought' and 'delta' with what is
+   *   new, 'replacement' with all of it, and 'stored' with the number that the answer had before. 'failure' if there is nothing
+   *   to go on with (kind 'CannotAnswerError', with a sentence for the user)
    */
   continueAnswer() {
     return this.#call((remote) => remote.respond('', { goesOn: true }));
@@ -139,7 +129,7 @@ export class Engine {
   /**
    * Ask a lesson's question again, beside the conversation: nothing of it is kept.
    * @param {string} id of the lesson @param {boolean} learned with all that was learned; else the plain model
-   * @returns {Promise<AsyncIterator<object>>} events as of `respond`: 'lesson', 'delta' ..., and 'done' or 'error'. Whoever
+   * @returns {Promise<AsyncIterator<import('../protocol.js').Event>>} events as of `respond`. Whoever
    *   leaves before the end stops it; there is one at a time
    */
   tryLesson(id, learned) {
@@ -158,7 +148,7 @@ export class Engine {
 
   /**
    * Go on with a stored conversation.
-   * @returns {Promise<import('../memory/client.js').StoredTurn[]>} what is shown of it
+   * @returns {Promise<import('../protocol.js').StoredTurn[]>} what is shown of it
    */
   resume(id) {
     return this.#call((remote) => remote.resume(id));

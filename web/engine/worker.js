@@ -155,16 +155,14 @@ class PageApi {
 
   respond(text, asked) {
     const events = new EventQueue();
-    const push = (type, value) => events.push(type === 'delta' ? { type, text: value } : { ...JSON.parse(value), type });
-    this.#page.respond(text, push, JSON.stringify(asked))
+    this.#page.respond(text, (event) => events.push(JSON.parse(event)), JSON.stringify(asked))
       .then(() => events.end(), (error) => events.fail(error));
     return events;
   }
 
   tryLesson(id, learned) {
     const events = new EventQueue(() => this.#page.stop_trial());
-    const push = (type, value) => events.push(type === 'delta' ? { type, text: value } : { ...JSON.parse(value), type });
-    this.#page.try_lesson(id, learned, push).then(() => events.end(), (error) => events.fail(error));
+    this.#page.try_lesson(id, learned, (event) => events.push(JSON.parse(event))).then(() => events.end(), (error) => events.fail(error));
     return events;
   }
 

@@ -7,7 +7,7 @@ import { placeWords } from './words.js';
 let made = 0;
 
 /**
- * @param {import('./client.js').Consulted} consulted
+ * @param {import('../protocol.js').Citations} consulted
  * @param {import('./client.js').Files} files
  * @param {() => void} onChange the answer became longer or shorter
  * @returns {HTMLElement}

@@ -2,9 +2,6 @@
 
 /** @typedef {{id: string, name: string, type: string, size: number, passages: number, indexed: number, comes: boolean}} AttachedFile
  *   size: bytes; indexed: how many of its passages are found by their meaning; comes: whether the others will be */
-/** @typedef {{file: string, name: string, place: string, text: string}} Passage
- *   of a whole file text is "", and place its pages, "" where it has none */
-/** @typedef {{passages: Passage[], found: 'whole'|'meaning'|'words'}} Consulted what the model read for an answer */
 
 export class Files {
   #call;

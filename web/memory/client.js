@@ -12,13 +12,7 @@ import { told } from '../i18n/engine_texts.js';
 export const PLAIN = 'assistant';
 const TOGETHER_MS = 50;
 
-/**
- * A turn of a conversation, on the path that is shown. `number`: of its conversation; `after`: that of the turn that it
- * follows, null for a first one; `siblings`: the numbers of its variants with its own, oldest first (`choose` shows one).
- * @typedef {{number: number, after: number|null, siblings: number[], role: string, content: string, created: number,
- *   request: string|null, agent: string|null, route: any, lesson: any, taught: any, reason: string|null,
- *   tokens: number|null, thinking: {text: string, seconds: number}|null}} StoredTurn
- */
+/** @typedef {import('../protocol.js').StoredTurn} StoredTurn */
 
 /**
  * `kept`: whether it is there when the page starts again; `turns`: of all branches; `titled`: whose title it is ('': its first words); `said`: when the last turn came. Of a search

@@ -156,8 +156,8 @@ class AskButton {
       for (let next = await events.next(); !next.done; next = await events.next()) {
         const event = next.value;
         if (event.type === 'delta') this.#side.stream(text += event.text);
-        else if (event.type === 'done') text = event.text ?? text;
-        else if (event.type === 'error') throw Object.assign(new Error(event.message), { name: event.kind, stack: event.details ?? '' });
+        else if (event.type === 'replacement') ({ text } = event);
+        else if (event.type === 'failure') throw Object.assign(new Error(event.message), { name: event.kind, stack: event.details ?? '' });
       }
       this.#side.say(text, this.#said, this.#said === t('story.nowAsked'));
     } catch (error) {

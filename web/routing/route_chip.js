@@ -30,10 +30,7 @@ export class RouteChip {
   #onAgain;
 
   /**
-   * @param {{id: string, text: string, agent: string, title: string, reason: string, confidence: number,
-   *   threshold: number, ranked: [string, number][],
-   *   neighbours: {id: string, text: string, agent: string, similarity: number, source: string}[],
-   *   ms: Record<string, number>}} route
+   * @param {import('../protocol.js').Route} route
    * @param {import('../memory/client.js').Memory} memory
    * @param {(agent: string) => void} onAgain another answer is wanted, of this agent
    */

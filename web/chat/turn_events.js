@@ -1,0 +1,39 @@
+/** How events are drawn in their turn: those of an answer that streams, and of one that is stored. */
+
+/** @typedef {import('../protocol.js').Event} Event */
+/**
+ * What events are drawn with: of the engine.
+ * @typedef {{memory: import('../memory/client.js').Memory, learning: import('../learning/client.js').Learning,
+ *   files: import('../files/client.js').Files}} Services
+ */
+
+/**
+ * An event that is not here shows nothing in its turn.
+ * @type {{[Type in Event['type']]?: (view: import('./turn_view.js').TurnView, event: Extract<Event, {type: Type}>,
+ *   services: Services) => unknown}}
+ */
+const DRAWN = {
+  route: (view, event, { memory }) => view.showRoute(event, memory),
+  recall: (view, event, { learning }) => view.showLesson(event, learning),
+  computation: (view, event) => view.showComputed(event),
+  citations: (view, event, { files }) => view.showFiles(event, files),
+  taught: (view, event, { learning }) => view.showTaught(event, learning),
+  card: (view, event, { learning }) => view.showCard(event, learning),
+  reading: (view, event) => view.showReading(event),
+  thought: (view, event) => view.appendThought(event.text),
+  delta: (view, event) => view.append(event.text),
+  replacement: (view, event) => view.replace(event),
+  done: (view, event) => view.finish(event),
+  stored: (view, event, { learning }) => event.request && view.offerFeedback(event.request, learning),
+  offer: (view, event, { learning }) => event.chat && view.showOffer(event, learning, event.chat),
+};
+
+/**
+ * @param {import('./turn_view.js').TurnView} view
+ * @param {Event} event
+ * @param {Services} services
+ */
+export function draw(view, event, services) {
+  const drawn = /** @type {any} */ (DRAWN[event.type]);
+  drawn?.(view, event, services);
+}

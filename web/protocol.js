@@ -1,0 +1,248 @@
+/** Made of app/protocol.py by the build (app/building/page_protocol.py): change it there. */
+
+/**
+ * A pattern that is similar to a message. similarity: a cosine.
+ * @typedef {object} RouteNeighbour
+ * @property {string} id
+ * @property {string} text
+ * @property {string} agent
+ * @property {number} similarity
+ * @property {string} source
+ */
+
+/**
+ * A lesson by its id, and the question that it answers.
+ * @typedef {object} LessonName
+ * @property {string} id
+ * @property {string} question
+ */
+
+/**
+ * A lesson that was compared with a message. confidence: the probability that it answers it.
+ * @typedef {object} ConsideredLesson
+ * @property {string} id
+ * @property {string} question
+ * @property {number} confidence
+ */
+
+/**
+ * A passage that the model read. text: "" of a whole file; place: its pages, "" if it has none.
+ * @typedef {object} Citation
+ * @property {string} file
+ * @property {string} name
+ * @property {string} place
+ * @property {string} text
+ */
+
+/**
+ * A question with its answer.
+ * @typedef {object} Fact
+ * @property {string} question
+ * @property {string} answer
+ */
+
+/**
+ * Another tab or program has changed the stored conversation; gone: it deleted it.
+ * @typedef {object} Changed
+ * @property {'changed'} type
+ * @property {boolean} gone
+ */
+
+/**
+ * The agent that answers, and why. title: the agent's name. confidence: that the first of `ranked` is right for this
+ * message alone, 0 to 1; below `threshold` the fallback answers. ranked: agents with how likely each is right. ms: of
+ * embed, search and decide; empty, as `neighbours` are, of a stored turn.
+ * @typedef {object} Route
+ * @property {'route'} type
+ * @property {string} id
+ * @property {string} text
+ * @property {string} agent
+ * @property {string} title
+ * @property {string} reason
+ * @property {number} confidence
+ * @property {number} threshold
+ * @property {[string, number][]} ranked
+ * @property {RouteNeighbour[]} neighbours
+ * @property {Record<string, number>} ms
+ */
+
+/**
+ * A lesson answers. considered: those that were compared with the message, the best first. read: those that the model
+ * read, if the gate was not sure. A stored turn has neither `considered` nor `ms`.
+ * @typedef {object} Recall
+ * @property {'recall'} type
+ * @property {string} id
+ * @property {string} question
+ * @property {number} confidence
+ * @property {LessonName[]} read
+ * @property {ConsideredLesson[]} considered
+ * @property {number|null} ms
+ */
+
+/**
+ * A tool gives the answer. kind: "arithmetic", "date", "unit", "count", "table" or "help". working: how, a sentence or
+ * two.
+ * @typedef {object} Computation
+ * @property {'computation'} type
+ * @property {string} kind
+ * @property {string} words
+ * @property {string} working
+ */
+
+/**
+ * What the model reads of attached files. found: "whole" files, or passages by "meaning" and words, or by "words"
+ * alone.
+ * @typedef {object} Citations
+ * @property {'citations'} type
+ * @property {Citation[]} passages
+ * @property {'whole'|'meaning'|'words'} found
+ */
+
+/**
+ * The message taught this. nll: nats a token of the answer before and after; None if the model learns it later. ms:
+ * None of a stored turn. known: the very same was taught before.
+ * @typedef {object} Taught
+ * @property {'taught'} type
+ * @property {string} id
+ * @property {string} question
+ * @property {string} answer
+ * @property {number|null} ms
+ * @property {number|null} nllBefore
+ * @property {number|null} nllAfter
+ * @property {boolean} known
+ */
+
+/**
+ * Lessons that the answer shows: they were forgotten, one of them is to be chosen for that, or they are everything that
+ * was taught. new: not of a stored turn, so what was forgotten can be brought back.
+ * @typedef {object} Card
+ * @property {'card'} type
+ * @property {'forgotten'|'choose'|'listed'} kind
+ * @property {LessonName[]} lessons
+ * @property {boolean} new
+ */
+
+/**
+ * What is in a prompt, in tokens: `system` (the system prompt), `memory` (what was learned), `turns` (messages with the
+ * instructions of agents, and answers), `file` and `tools` fill the `total` together with what is `free` for the answer
+ * and what comes after it. leftOut: about how many tokens the turns have that found no room. bytesPerToken: what a
+ * token of context takes in the memory of what runs the model.
+ * @typedef {object} Context
+ * @property {'context'} type
+ * @property {number} system
+ * @property {number} memory
+ * @property {number} turns
+ * @property {number} file
+ * @property {number} tools
+ * @property {number} free
+ * @property {number} total
+ * @property {number} leftOut
+ * @property {number} bytesPerToken
+ */
+
+/**
+ * The prompt is being read: `done` of `total` tokens, with those that earlier turns have in common with it.
+ * secondsLeft: from now on; None as long as nobody knows.
+ * @typedef {object} Reading
+ * @property {'reading'} type
+ * @property {number} done
+ * @property {number} total
+ * @property {number|null} secondsLeft
+ */
+
+/**
+ * More text of what the model thinks before it answers. It is no part of the answer, nor of later prompts.
+ * @typedef {object} Thought
+ * @property {'thought'} type
+ * @property {string} text
+ */
+
+/**
+ * More text of the answer.
+ * @typedef {object} Delta
+ * @property {'delta'} type
+ * @property {string} text
+ */
+
+/**
+ * The answer, and the thought before it, are this in place of what was told: without what a loop repeated, or with the
+ * beginning of an answer that went on.
+ * @typedef {object} Replacement
+ * @property {'replacement'} type
+ * @property {string} text
+ * @property {string} thought
+ */
+
+/**
+ * The answer is complete. reason: "end" (the model stopped), "length" (max_tokens), "context" (no room left), "loop"
+ * (it only repeated itself) or "stopped" (by the user). `text` is the whole answer, `thought` what it thought before:
+ * after a loop without the repeats. Seconds are those of the prompt's new tokens, of the answer's (its thought
+ * included), and of the thought. reusedTokens: of the prompt, which had been read before. forgottenTurns: messages that
+ * no longer fit into the model's context and were left out. adapter: the name of the one that the model answered with,
+ * "" for none.
+ * @typedef {object} Done
+ * @property {'done'} type
+ * @property {string} reason
+ * @property {number} promptTokens
+ * @property {number} newTokens
+ * @property {number} prefillTokS
+ * @property {number} decodeTokS
+ * @property {number} forgottenTurns
+ * @property {number} thoughtSeconds
+ * @property {number} reusedTokens
+ */
+
+/**
+ * Question and answer are in the memory. answer: what is stored of it; "" of a stored turn, which has it itself.
+ * request: the answer's id, by which it can be judged; "" if no model made it. turns: how many are shown. question,
+ * number: of the turns of both.
+ * @typedef {object} Stored
+ * @property {'stored'} type
+ * @property {string} chat
+ * @property {number} turns
+ * @property {string} answer
+ * @property {string} request
+ * @property {number|null} question
+ * @property {number} number
+ */
+
+/**
+ * Facts that the message told in passing, which the person may want to be remembered. chat: the conversation's id, None
+ * if it is not stored.
+ * @typedef {object} Offer
+ * @property {'offer'} type
+ * @property {string|null} chat
+ * @property {Fact[]} lessons
+ */
+
+/**
+ * The answer failed. kind: of the error. details: the traceback; None if `message` is written for users.
+ * @typedef {object} Failure
+ * @property {'failure'} type
+ * @property {string} kind
+ * @property {string} message
+ * @property {string|null} details
+ */
+
+/**
+ * A stored turn as the page shows it. after: the number of the turn that it follows, None of a first one. siblings: the
+ * numbers of its variants with its own, the oldest first. created: seconds since 1970. events: of an answer.
+ * @typedef {object} StoredTurn
+ * @property {number} number
+ * @property {number|null} after
+ * @property {number[]} siblings
+ * @property {string} role
+ * @property {string} content
+ * @property {number} created
+ * @property
+ * {(Changed|Route|Recall|Computation|Citations|Taught|Card|Context|Reading|Thought|Delta|Replacement|Done|Stored|Offer|Failure)[]}
+ * events
+ */
+
+/**
+ * Something that happens to a turn.
+ * @typedef {Changed | Route | Recall | Computation | Citations | Taught | Card | Context | Reading | Thought | Delta |
+ * Replacement | Done | Stored | Offer | Failure} Event
+ */
+
+export {};
