@@ -191,6 +191,7 @@ def test_a_chat_that_is_gone_when_the_page_closes_stands_apart_and_has_no_addres
     script = """
       const t = (key) => key, currentLanguage = () => 'en', chatInAddress = () => 'one', told = [];
       const showInAddress = (id) => told.push(id), describe = (error) => error, fromError = (error) => error;
+      const reportError = (error) => { throw error; };
     """ + source_of("sidebar/groups.js", "chat/stored_chat.js") + """
       const now = Date.now() / 1000;
       const chats = [
@@ -200,7 +201,7 @@ def test_a_chat_that_is_gone_when_the_page_closes_stands_apart_and_has_no_addres
       let state = 'ready', kept = true;
       const conversation = async () => ({ turns: [], title: '', kept });
       const engine = { memory: { info: async () => ({ state }), conversation } };
-      const view = { clear() {}, placeStored() {}, showStored() {} };
+      const view = { clear() {}, placeStored() {}, async showStored() {} };
       const page = { onGone() {}, onTitle() {} };
       const stored = new StoredChat(view, { say() {} }, page), queue = { moveToEnd() {} };
       const look = async () => { await stored.look(engine, queue); told.push(stored.address); };

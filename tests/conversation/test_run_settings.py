@@ -40,7 +40,7 @@ USUAL = {"backend": "auto", "precision": "precise", "context": None, "memory": N
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name in ("settings/run_settings.js", "common/web_storage.js"):
+    for name in ("settings/run_settings.js", "chat/address.js", "common/web_storage.js"):
         (tmp_path / name).parent.mkdir()
         shutil.copy(ROOT / "web" / name, tmp_path / name)
     (tmp_path / "package.json").write_text('{"type": "module"}', "utf-8")

@@ -345,7 +345,7 @@ async def test_a_dropped_file_is_read_as_it_is_where_there_is_no_room_and_one_th
     strange = other.replace(b"\x04\0\0\0\0\0\0\0gpt2", b"\x04\0\0\0\0\0\0\0gptX")
     await chat.page.evaluate(DROP, [base64.b64encode(strange).decode(), "strange.gguf"])
     assert "gptX" in await chat.problem()
-    assert "strange.gguf" in [model["name"] for model in await chat.page.evaluate("sonata.storedModels()")]
+    assert "Strange.gguf" in [model["name"] for model in await chat.page.evaluate("sonata.storedModels()")]
     await chat.way_out("Use the model of this page").click()
     await until_ready_again(chat)
     assert await chat.page.evaluate(TOKENS) == first

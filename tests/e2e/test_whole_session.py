@@ -103,6 +103,7 @@ async def test_a_session_under_a_path_asks_no_other_site_and_goes_on_whole_witho
         server.wait(10)
         await share(chat.page, address, [NOTES], text="What is missing?")  # which opens the page
         await chat.wait_for("ready", LOAD_SECONDS)
+        await chat.page.get_by_role("button", name="Add", exact=True).click()
         await expect(chat.page.locator("#message")).to_have_value("What is missing?")
         await chat.page.locator("#composer, .bottom").get_by_text("notes.md").first.wait_for()
         await chat.ask("Hello.")
