@@ -71,8 +71,7 @@ async def main() -> None:
             found |= await at_the_answer(assistant, services, options.answers, options.prompt, options.tokens, name)
             await services.close()
     assistant.model.engine.truncate(assistant.sequence, options.prompt)
-    rest = np.random.default_rng(1).integers(100, 20_000, options.long)
-    long = [*ids[: options.prompt], *(int(token) for token in rest)]
+    long = [*ids[: options.prompt], *ids[: options.long]]
     await model.engine.prefill(assistant.sequence, long, Timings())
     found |= await in_the_background(assistant, long, [options.prompt, len(long) - 256, len(long) - options.tokens])
     messages = await next_message(assistant, ids, options.prompt, options.rounds)

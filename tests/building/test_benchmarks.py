@@ -68,7 +68,7 @@ OPTIONS = {
     "titles": "",
     "training": "--backend wasm --rounds 1 --sequences 1 --tokens 8 --rank 1",
     "training_kernels": "{model} --rank 1 --sequences 1 --tokens 4",
-    "trajectories": "--answers 2 --tokens 64 --prompt 8 --long 270 --rounds 1",
+    "trajectories": "--answers 2 --tokens 64 --prompt 210 --long 270 --rounds 1",
     "wasm_scaling": "--rounds 1 --tokens 2 --long 64 --precision fast",
     "window_memory": "",
     "worker_cost": "--tokens 2",

@@ -190,7 +190,7 @@ class ChatPage:
     async def wait_for(self, state: str, seconds: float = LOAD_SECONDS) -> None:
         """state: loading, ready, answering or failed. Fails at once, with the banner's words, when it is failed."""
         await self.page.wait_for_function(
-            "wanted => [wanted, 'failed'].includes(document.documentElement.dataset.state)",
+            "wanted => [wanted, 'failed'].includes(document.documentElement?.dataset.state)",
             arg=state,
             timeout=seconds * 1000,
         )
@@ -206,18 +206,18 @@ class ChatPage:
     async def routed(self, state: str = "ready") -> None:
         """Wait until the router is ready, or in another state of the memory's info."""
         await self.page.wait_for_function(
-            "wanted => document.documentElement.dataset.routing === wanted", arg=state, timeout=LOAD_SECONDS * 1000
+            "wanted => document.documentElement?.dataset.routing === wanted", arg=state, timeout=LOAD_SECONDS * 1000
         )
 
     async def can_learn(self) -> None:
         """Until then a lesson waits, or is only noted."""
-        await self.page.wait_for_function("() => document.documentElement.dataset.learning === 'ready'")
+        await self.page.wait_for_function("() => document.documentElement?.dataset.learning === 'ready'")
         await self.page.evaluate("sonata.engine.learning.learnNow('preparation')")
         known = "({ loops }) => !loops[0].words.includes('gets to know this model')"
         await self.until(f"sonata.engine.learning.overview().then({known})")
 
     async def state(self) -> str:
-        return await self.page.evaluate("document.documentElement.dataset.state")
+        return await self.page.evaluate("document.documentElement?.dataset.state")
 
     async def send(self, text: str) -> None:
         await self.page.fill("#message", text)
@@ -266,7 +266,7 @@ class ChatPage:
 
     async def click_stop(self) -> None:
         """Nothing may come between the click and the next message: the page does not wait for its worker."""
-        clicked = "() => { document.querySelector('.stop').click(); return document.documentElement.dataset.state; }"
+        clicked = "() => { document.querySelector('.stop').click(); return document.documentElement?.dataset.state; }"
         assert await self.page.evaluate(clicked) == "ready"
 
     def _note(self, message: ConsoleMessage) -> None:

@@ -62,7 +62,7 @@ LOOK = """async () => {
     'style sheets': document.adoptedStyleSheets.length,
   };
 }"""
-SETTLED = "() => !['opening', undefined].includes(document.documentElement.dataset.routing)"
+SETTLED = "() => !['opening', undefined].includes(document.documentElement?.dataset.routing)"
 GLOBALS = """(known) => Object.keys(window).filter((name) => !known.includes(name) && !/^(_|\\d+$)/.test(name))"""
 CARELESS = """() => ({
   dialogs: [...document.querySelectorAll('dialog[open]')].map((dialog) => dialog.innerText.slice(0, 40)),

@@ -49,7 +49,7 @@ async def test_everyday_messages_stay_out_of_the_hands_of_software_agents(real_c
 
 
 async def test_the_memory_is_talked_to(real_chat: ChatPage) -> None:
-    await real_chat.page.wait_for_function("() => document.documentElement.dataset.learning === 'ready'")
+    await real_chat.page.wait_for_function("() => document.documentElement?.dataset.learning === 'ready'")
     code, dentist = "What is the door code of the office?", "Who is my dentist?"
     assert "4471" in await ask_anew(real_chat, "Please remember: the door code of the office is 4471.")
     assert "Dr. Quill" in await real_chat.ask("Remember that Peter is allergic to nuts and my dentist is Dr. Quill.")

@@ -89,7 +89,7 @@ async def test_a_correction_is_trained_though_the_tab_is_killed_answers_by_itsel
     reached = await chat.until_learning("running", 0.5, pause=True)
     assert reached["sentence"].startswith("Sonata is learning: it trains. ")
     assert (await chat.until_learning("paused"))["sentence"] == "Learning is paused. What was learned so far is kept."
-    await chat.page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=PATIENCE)
+    await chat.page.wait_for_function("() => document.documentElement?.dataset.offline === 'ready'", timeout=PATIENCE)
     server.stop()
     await chat.page.evaluate("sonata.engine.learning.resume()")
     await chat.until_learning("running", 0.6)

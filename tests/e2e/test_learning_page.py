@@ -99,7 +99,7 @@ async def test_what_the_real_model_was_taught_it_answers_without_the_server_unti
         await chat.open_ready(QUERY)
         await chat.can_learn()
         await correct(chat)
-        await chat.page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'")
+        await chat.page.wait_for_function("() => document.documentElement?.dataset.offline === 'ready'")
         server.stop()
         await chat.page.reload()
         await chat.wait_for("ready")

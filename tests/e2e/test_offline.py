@@ -57,7 +57,7 @@ async def open_page(context: BrowserContext, url: str, more: str = "") -> ChatPa
 
 
 async def kept(chat: ChatPage) -> None:
-    await chat.page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=30_000)
+    await chat.page.wait_for_function("() => document.documentElement?.dataset.offline === 'ready'", timeout=30_000)
 
 
 def hasten(small: SmallSite, **ms: int) -> None:

@@ -17,7 +17,7 @@ READY = """() => {
   const problem = document.querySelector('#banner:not([hidden]) .banner-message')?.textContent ?? '';
   return ['ready', 'failed'].includes(state) && `${state} ${problem}`.trim();
 }"""
-ANSWERED = """() => document.documentElement.dataset.state === 'ready'
+ANSWERED = """() => document.documentElement?.dataset.state === 'ready'
   && document.querySelector('.answer .body')?.textContent.trim() && window.sonata.lastAnswer.newTokens"""
 
 
@@ -70,7 +70,7 @@ def test_firefox_answers_also_when_the_server_is_gone(bare: PlainServer) -> None
         tab.open(f"{bare.url}/{QUERY}")
         assert answer(tab) > 0
         assert tab.evaluate("() => sonata.info.adapter") == "CPU, 2 workers, relaxed SIMD"
-        tab.wait_for("() => document.documentElement.dataset.offline === 'ready'")
+        tab.wait_for("() => document.documentElement?.dataset.offline === 'ready'")
         bare.stop()
         tab.open(f"{bare.url}/{QUERY}")
         assert answer(tab) > 0

@@ -198,7 +198,7 @@ async def test_a_long_prompt_shows_how_much_was_read(page_alone: ChatPage) -> No
 
 GO_ON = """async () => {
   const held = new BroadcastChannel('held');
-  while (document.documentElement.dataset.state !== 'ready') { // until it hears it
+  while (document.documentElement?.dataset.state !== 'ready') { // until it hears it
     held.postMessage('go on');
     await new Promise((again) => setTimeout(again, 20));
   }

@@ -32,7 +32,7 @@ async def kept(context: BrowserContext, light: SmallSite, server: PlainServer) -
     """The page, ready, with all of the site kept."""
     chat = ChatPage(await context.new_page(), server.url)
     await chat.open_ready(QUERY)
-    await chat.page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'")
+    await chat.page.wait_for_function("() => document.documentElement?.dataset.offline === 'ready'")
     yield chat
 
 

@@ -36,7 +36,7 @@ async def open_page(context: BrowserContext, url: str, query: str = QUERY) -> Ch
 
 
 async def kept(chat: ChatPage) -> None:
-    await chat.page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'")
+    await chat.page.wait_for_function("() => document.documentElement?.dataset.offline === 'ready'")
 
 
 async def stored(chat: ChatPage, wanted: str) -> None:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 QUERY = "?backend=wasm&workers=1&max_tokens=60&routing=off"
 SLOW = "?backend=numpy&max_tokens=1000&routing=off"
-KEPT = "() => document.documentElement.dataset.offline === 'ready'"
+KEPT = "() => document.documentElement?.dataset.offline === 'ready'"
 ELSEWHERE = "Another tab runs the model."
 RESPOND = """async (text) => {
   let said = '';
@@ -60,7 +60,7 @@ async def say_elsewhere(*expected: tuple[ChatPage, bool]) -> None:
 
 async def takes_over(tab: ChatPage) -> None:
     await tab.page.wait_for_function(
-        "() => document.documentElement.dataset.state === 'ready' && document.querySelector('.status-tabs').hidden",
+        "() => document.documentElement?.dataset.state === 'ready' && document.querySelector('.status-tabs').hidden",
         timeout=LOAD_SECONDS * 1000,
     )
 
@@ -87,7 +87,7 @@ async def test_tabs_share_a_worker_and_another_takes_over_with_the_question_that
     # The leader is gone in the middle of the answer: another tab loads the model, and the question is asked again.
     await first.page.close()
     for tab in (second, third):
-        await tab.page.wait_for_function("() => document.documentElement.dataset.state === 'loading'")
+        await tab.page.wait_for_function("() => document.documentElement?.dataset.state === 'loading'")
     await third.wait_for("answering", LOAD_SECONDS)
     await second.wait_for("ready", LOAD_SECONDS)
     assert sorted(has_engine(tab.page) for tab in (second, third)) == [False, True]
@@ -153,7 +153,7 @@ async def test_other_options_have_a_worker_of_their_own_and_a_menu_counts_for_al
     await takes_over(second)
     assert has_engine(second.page)
     await first.page.wait_for_function(
-        "() => document.documentElement.dataset.state === 'ready' && !document.querySelector('.status-tabs').hidden",
+        "() => document.documentElement?.dataset.state === 'ready' && !document.querySelector('.status-tabs').hidden",
         timeout=LOAD_SECONDS * 1000,
     )
     assert [await tab.page.evaluate("sonata.info.features") for tab in (first, second)] == [["fast"], ["fast"]]

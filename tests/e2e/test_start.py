@@ -72,7 +72,7 @@ async def test_elsewhere_a_page_takes_the_snapshot_from_its_second_visit_on(
     chat = ChatPage(await context.new_page(), far_server.url)
     await chat.open_ready(QUERY)
     assert await restored(chat) == 0
-    await chat.page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=60_000)
+    await chat.page.wait_for_function("() => document.documentElement?.dataset.offline === 'ready'", timeout=60_000)
     await chat.open_ready(QUERY)
     assert await restored(chat) == 1
     await chat.ask("Hello")
@@ -120,7 +120,7 @@ async def test_where_the_snapshot_does_not_fit_the_page_starts_without_it(
     with PlainServer(small.folder) as server:
         async with fresh_tab(browser, server.url) as chat:
             await chat.open_ready(QUERY)
-            assert await chat.page.evaluate("() => document.documentElement.dataset.state") == "ready"
+            assert await chat.page.evaluate("() => document.documentElement?.dataset.state") == "ready"
             assert await restored(chat) == (1 if why == "other sources" else 0)  # there Python itself finds out
             await chat.ask("Hello")
             assert chat.errors == []

@@ -70,7 +70,7 @@ class Tab:
                 if time.monotonic() > end:
                     raise
             if time.monotonic() > end:
-                state = self.evaluate("() => [document.documentElement.dataset.state, document.body.innerText]")
+                state = self.evaluate("() => [document.documentElement?.dataset.state, document.body.innerText]")
                 raise TimeoutError(f"{condition} was not so within {seconds} s: {state}")
             time.sleep(0.1)
 
