@@ -10,7 +10,8 @@ const DOLLARS = /^\$(?![\s$])((?:\\.|[^\\$`\n])+?)(?<!\s)\$(?![\p{L}\p{N}_{$])/u
 const TEX = /[\\^_={}+*/<>|]/;
 const BLOCK = /^ {0,3}(?:\$\$(?!\$)(?:(?!\$\$)[^])+\$\$|\\\[(?:(?!\\\])[^])+\\\])[ \t]*(?:\n+|$)/;
 const OPEN_BLOCK = /^ {0,3}(?:\$\$(?!\$)|\\\[)[^]*$/; // the answer still comes
-const FORMULA_LINE = /\n {0,3}(?:\$\$|\\\[)/;
+/** Where a formula begins in a line of its own. */
+export const FORMULA_LINE = /\n {0,3}(?:\$\$|\\\[)/;
 const EMPTY_LINE = /\n[ \t]*\n/;
 
 /** Where a formula begins in a line of its own; marked asks about what comes after the first character. */

@@ -2,6 +2,7 @@
  * Lines that look like Markdown's blocks and are none: >= 5, >>> f(x), + 5 in a sum, _ _ _ _, a lone "-". And what blocks would
  * leave out: the numbers of a list, the cells of a row that has more than the table.
  */
+import { FORMULA_LINE } from './formula_syntax.js';
 import { Tokenizer } from '../vendor/marked.esm.js';
 
 const NO_QUOTE = /^ {0,3}>(?:[=:;\p{N}\p{Sc}]|[-+.]\p{N}|[._]+[<>]|>>(?:\s|$))/u; // >5, >:(, >_<, >>> f(x)
@@ -9,7 +10,6 @@ const NO_RULE = /^ {0,3}(?:_[ \t]+_|\*{4})/; // what is still to guess, or not s
 const NO_ITEM = /^ {0,3}\+ +[\p{N}\p{Sc}]/u;
 const UNDERLINE = /\n {0,3}(=+|-+)[ \t]*(?:\n|$)/;
 const SHORTEST_LINE = 3;
-const FORMULA_LINE = /\n {0,3}(?:\$\$|\\\[)/;
 const NUMBER = /^\s*(\d+)/;
 const MARK = /[`$]/;
 const PIPE = /(?<!\\)\|/;
