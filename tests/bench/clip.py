@@ -1,6 +1,6 @@
 """Makes the pictures of README, of the real page and the real model: docs/clip.png (it moves) and docs/page.png.
 
-    .venv/bin/python tests/bench/clip.py
+    python -m tests.bench clip
 
 The clip is an animated PNG: its frames are the browser's screenshots as they come, put behind each other.
 """
@@ -123,7 +123,3 @@ def main() -> None:
     finally:
         server.terminate()
         server.wait(10)
-
-
-if __name__ == "__main__":
-    main()
