@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from app.answer_records import Answer
-from app.asked import Asked
+from app.answer import Answer
 from app.assistant import Assistant
-from app.kept_conversation import KeptConversation
+from app.chat_question import Asked
+from app.conversation_tree import KeptConversation
 from app.protocol import Done, Stored
 from app.routing_service import Routed
 from app.services import Services

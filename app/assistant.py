@@ -18,7 +18,7 @@ from app.answer_settings import AnswerSettings
 from app.assistant_adapters import WithAdapters
 from app.file_material import Material
 from app.learned_answer import BEYOND, LEARNED_SAMPLING, Head, ids_of_learned, longest_learned
-from app.open_answer import OpenAnswer, begun_again
+from app.partial_answer import OpenAnswer, begun_again
 from app.prompt_window import PromptWindow
 from app.protocol import AnswerEvent, Context, Delta, Done, Reading, Replacement, Thought
 from app.reading_time import ReadingTime

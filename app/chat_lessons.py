@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from app.assistant import Assistant
 from app.fact_reader import read_facts
 from app.lesson_imprints import LessonError
-from app.recalled import Recalled, Unsure
+from app.lesson_match import Recalled, Unsure
 from app.services import Services
 from app.stop_token import StopToken
 from py_core.backends.base import BackendError

@@ -17,7 +17,7 @@ import typer
 from rich.markup import escape
 from rich.progress import Progress, TaskID
 
-from app.asking import Answer, Asker
+from app.asker import Answer, Asker
 from app.cli_attaching import FileOption, bytes_of, cited_words, unstored_services
 from app.cli_home import HomeOption, NoMemoryOption, opened_learning, opened_services
 from app.cli_loading import (

@@ -17,19 +17,19 @@ from contextlib import aclosing, contextmanager
 from dataclasses import replace
 
 from app.agent_choice import UNROUTED, agent_choice
+from app.answer import Answer
 from app.answer_keeper import AnswerKeeper
-from app.answer_records import Answer
 from app.answer_settings import answer_settings
-from app.asked import Asked, another_answer, new_message, rest_of_answer
 from app.assistant import CHAT_SAMPLING, Assistant
 from app.chat_lessons import paused, recall
+from app.chat_question import Asked, another_answer, new_message, rest_of_answer
+from app.conversation_tree import KeptConversation
 from app.exact_answers import Computed, computed, computed_from_tables
-from app.file_consulting import consult
+from app.file_lookup import consult
 from app.heard import Heard
-from app.kept_conversation import KeptConversation
+from app.lesson_match import Recalled
 from app.memory_talk import OFFERS, Talked, offered, talk
 from app.protocol import AnswerEvent, Changed, Delta, Done, Event, Fact, Offer, Stored
-from app.recalled import Recalled
 from app.routing_service import Routed
 from app.services import Services
 from app.stop_token import StopToken

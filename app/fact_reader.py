@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from app.assistant import Assistant
-from app.recalled import Considered, Recalled, Unsure
+from app.lesson_match import Considered, Recalled, Unsure
 from app.stop_token import StopToken
 from py_core.adapters.files import read_adapter
 from py_core.adapters.lora import AdapterError, LoraAdapter, check_base

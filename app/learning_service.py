@@ -23,9 +23,9 @@ import numpy as np
 from app.assistant import SYSTEM_PROMPT
 from app.fact_reader import FactReader
 from app.lesson_imprints import AdapterNumber, LessonError, LessonImprints
+from app.lesson_match import Considered, Recalled, Unsure
 from app.lesson_meanings import LessonMeanings
 from app.protocol import Done
-from app.recalled import Considered, Recalled, Unsure
 from py_core.backends.base import BackendError
 from py_core.engine.scheduler import Priority
 from py_core.learning.gate import CANDIDATES, Gate

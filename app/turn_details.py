@@ -6,8 +6,8 @@ from typing import Any
 
 from app.file_material import Material
 from app.learning_service import Learned
+from app.lesson_match import Recalled
 from app.protocol import Card, Done, to_json
-from app.recalled import Recalled
 from app.routing_service import Routed
 from py_core.memory.branches import Turn
 from py_core.routing.agents import FALLBACK_ID

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.asking import Asker
+from app.asker import Asker
 from app.assistant import Assistant
 from app.build_outputs import kernel_path
 from app.conversation import Conversation
@@ -18,9 +18,9 @@ from app.downloads import model_files
 from app.fact_reader import READERS, FactReader, fetch_natively, read_facts, reader_path
 from app.feedback import Feedback
 from app.learning_service import READING_POLICY, THRESHOLD_POLICY
+from app.lesson_match import Unsure
 from app.native_services import open_services
 from app.protocol import Delta, Done, Recall, Stored
-from app.recalled import Unsure
 from app.services import Services
 from app.template_renderer import native_renderer
 from py_core.adapters.files import read_adapter, read_details

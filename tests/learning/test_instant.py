@@ -15,11 +15,11 @@ from app.assistant import Assistant, assistant_message, user_message
 from app.build_outputs import kernel_path
 from app.conversation import Conversation
 from app.lesson_imprints import shipped_path
+from app.lesson_match import Recalled
 from app.model_cache import sha256_of_model
 from app.native_services import open_services
 from app.perplexity import Text, score_texts
 from app.protocol import Delta, Done, Recall, Route
-from app.recalled import Recalled
 from app.services import Services
 from app.template_renderer import native_renderer
 from py_core.backends.wasm.backend import load_wasm

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.asked import Asked
 from app.assistant import Assistant, user_message
+from app.chat_question import Asked
+from app.conversation_tree import KeptConversation
 from app.file_material import Material
-from app.kept_conversation import KeptConversation
 from app.services import Services
 from py_core.loading import Model
 from py_core.memory.errors import StoreError

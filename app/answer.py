@@ -8,9 +8,9 @@ from typing import Any
 
 from app.exact_answers import Computed
 from app.file_material import Material
+from app.lesson_match import Recalled
 from app.memory_talk import Talked
 from app.protocol import Done
-from app.recalled import Recalled
 from app.routing_service import Routed
 from py_core.memory.records import LONGEST_NAME
 from py_core.memory.trajectories import Trajectory

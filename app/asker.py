@@ -8,12 +8,12 @@ from typing import Any
 
 from app.assistant import Assistant
 from app.fact_reader import read_facts
-from app.file_consulting import counting, room_for_files, whole_room
+from app.file_lookup import counting, room_for_files, whole_room
 from app.file_material import Material
 from app.file_service import FileService
 from app.learning_service import LearningService
+from app.lesson_match import Considered, Recalled, Unsure
 from app.protocol import Citation, Done
-from app.recalled import Considered, Recalled, Unsure
 from py_core.loading import Model
 from py_core.memory.lessons import Lesson
 from py_core.sampling import SamplingParams
