@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from app.answer import Answer
 from app.assistant import Assistant
-from app.chat_question import Asked
-from app.conversation_tree import KeptConversation
+from app.chat_question import ChatQuestion
+from app.conversation_tree import ConversationTree
 from app.protocol import Done, Stored
 from app.routing_service import Routed
 from app.services import Services
@@ -25,12 +25,12 @@ _OF_ONE_ANSWER = ("adapter", "found", "lesson", "passages", "taught", "card", "t
 class AnswerKeeper:
     """Of one conversation."""
 
-    def __init__(self, assistant: Assistant, services: Services, kept: KeptConversation) -> None:
+    def __init__(self, assistant: Assistant, services: Services, kept: ConversationTree) -> None:
         self._assistant, self._services, self._kept = assistant, services, kept
         self.recorder = TrajectoryRecorder(assistant, services)
 
     async def keep(
-        self, answer: Answer, asked: Asked, last: Routed | None, is_gone: Callable[[], bool]
+        self, answer: Answer, asked: ChatQuestion, last: Routed | None, is_gone: Callable[[], bool]
     ) -> Stored | None:
         """None where it is not stored: nothing was said, or the conversation was deleted meanwhile (`is_gone`).
 

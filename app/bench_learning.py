@@ -23,7 +23,7 @@ from app.fact_reader import FactReader, read_facts
 from app.facts import VAGUE, Fact, Split, facts, generic_prompts, paragraphs, pasted
 from app.facts.templates import template_facts
 from app.learning_service import LearningService
-from app.lesson_match import Unsure
+from app.lesson_match import UnsureMatch
 from app.model_cache import sha256_of_model
 from app.native_services import open_embedder
 from app.perplexity import Text, joined, score_texts
@@ -262,7 +262,7 @@ async def _opened(asker: Asker, learning: LearningService, texts: Iterable[str],
         if considered and considered[0].score > learning.threshold:
             found.opened += 1
             found.which.append((text, considered[0].lesson.question))
-        elif isinstance(unsure := await learning.recall_or_read(text), Unsure):
+        elif isinstance(unsure := await learning.recall_or_read(text), UnsureMatch):
             found.unsure += 1
             if (recalled := await read_facts(asker.assistant, learning.memory, text, unsure)) is not None:
                 found.read += 1

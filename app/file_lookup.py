@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app.assistant import Assistant, user_message
-from app.chat_question import Asked
-from app.conversation_tree import KeptConversation
+from app.chat_question import ChatQuestion
+from app.conversation_tree import ConversationTree
 from app.file_material import Material
 from app.services import Services
 from py_core.loading import Model
@@ -27,7 +27,7 @@ LEAST_ROOM = 64
 
 
 async def consult(
-    services: Services, assistant: Assistant, kept: KeptConversation, asked: Asked, agent: Agent | None
+    services: Services, assistant: Assistant, kept: ConversationTree, asked: ChatQuestion, agent: Agent | None
 ) -> Material | None:
     """None where the conversation has no files, or nothing in them belongs to the message. Never fails: the services
     are told, and the message is answered without."""

@@ -9,7 +9,7 @@ from typing import Any
 from app.exact_answers import Computed
 from app.file_material import Material
 from app.learning_service import Learned
-from app.lesson_match import Recalled
+from app.lesson_match import LessonMatch
 from app.protocol import (
     Card,
     Citation,
@@ -46,7 +46,7 @@ def route_event(routed: Routed) -> Route:
     )  # fmt: skip
 
 
-def recall_event(recalled: Recalled) -> Recall:
+def recall_event(recalled: LessonMatch) -> Recall:
     considered = [ConsideredLesson(one.lesson.id, one.lesson.question, one.confidence) for one in recalled.considered]
     return Recall(
         recalled.lesson.id, recalled.lesson.question, recalled.confidence, lesson_names(recalled.read),

@@ -15,7 +15,7 @@ from app.assistant import Assistant, assistant_message, user_message
 from app.build_outputs import kernel_path
 from app.conversation import Conversation
 from app.lesson_imprints import shipped_path
-from app.lesson_match import Recalled
+from app.lesson_match import LessonMatch
 from app.model_cache import sha256_of_model
 from app.native_services import open_services
 from app.perplexity import Text, score_texts
@@ -41,7 +41,7 @@ STEPS = (
     "First you open the red valve, then you wait for two minutes. After that, you turn the small wheel to the left "
     "until the needle shows forty, and the, the, the lamp is green."
 )
-Said = tuple[str, Done, Recalled | None]
+Said = tuple[str, Done, LessonMatch | None]
 
 
 @pytest.fixture(scope="module")
