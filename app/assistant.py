@@ -26,11 +26,11 @@ from app.stop_token import StopToken
 from app.text_stream import TextStream
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError, ContextFullError, TokenSequence
-from py_core.backends.page_table import PAGE
 from py_core.engine.engine import Timings, shared_length
 from py_core.engine.page_keeping import PageShelf
 from py_core.learning.reading import answer_in, fact_of, reading_message
 from py_core.loading import Model
+from py_core.paging.page_table import PAGE
 from py_core.routing.agents import Agent
 from py_core.sampling import SamplingParams
 from py_core.tokenizers.chat_template import Message

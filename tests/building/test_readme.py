@@ -77,7 +77,10 @@ def test_the_python_example_answers(model_path: Path) -> None:
     (example,) = blocks("python")
     # The same on numpy, and a shorter answer: lavapipe takes a quarter of a minute for this one.
     for shown, run in (
-        ("from py_core.backends.webgpu.backend import load_webgpu", "from py_core.backends.numpy import load_numpy"),
+        (
+            "from py_core.backends.webgpu.backend import load_webgpu",
+            "from py_core.backends.numpy.backend import load_numpy",
+        ),
         ("partial(load_webgpu, WgpuHost())", "load_numpy"),
         ("Assistant(model)", "Assistant(model, max_tokens=24)"),
     ):

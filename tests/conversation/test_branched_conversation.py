@@ -17,7 +17,7 @@ from app.router_factory import RouterParts
 from app.routing_service import RoutingService
 from app.runtime import Runtime
 from py_core.backends.base import ContextFullError, TokenSequence
-from py_core.backends.numpy import NumpyBackend
+from py_core.backends.numpy.backend import NumpyBackend
 from py_core.loading import Model
 from py_core.memory.branches import Turn
 from py_core.memory.encryption import NativeCrypto

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from py_core.backends.speculation import LEAST_MATCH, MOST_MATCH, NEWEST_SHARE, SIZES
 from py_core.sampling import SamplingParams
+from py_core.speculation.guesses import LEAST_MATCH, MOST_MATCH, NEWEST_SHARE, SIZES
 
 DRAFT = 0
 """The kind of guesses that a draft model makes. Others are those after matches of about so many tokens."""
@@ -58,7 +58,7 @@ class Drafted:
 
 
 class Drafter(Protocol):
-    """Guesses what one sequence goes on with, by a model of its own (engine/draft.py)."""
+    """Guesses what one sequence goes on with, by a model of its own (speculation/draft.py)."""
 
     def unread(self, tokens: Sequence[int]) -> int | None:
         """How many of the sequence's tokens it has to read first; None where it has no room, or does not work."""

@@ -11,10 +11,10 @@ import time
 from collections.abc import Sequence
 
 from py_core.backends.base import MAX_LOGIT_ROWS, Backend, BackendError, TokenSequence
-from py_core.backends.lookahead import Drafted
-from py_core.backends.page_table import PAGE
 from py_core.backends.wasm.host import WorkersRestartedError
+from py_core.paging.page_table import PAGE
 from py_core.sampling import SamplingParams
+from py_core.speculation.lookahead import Drafted
 
 READ_AT_ONCE = 128
 """Tokens that a draft reads before the answer goes on by one: a long text does not hold it up."""

@@ -1,4 +1,4 @@
-"""The reference for training: runs a plan of `models/backward.py` with numpy, one operation after the other."""
+"""The reference for training: runs a plan of `training/backward.py` with numpy, one operation after the other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from py_core.adapters.parameters import ParameterLayout
-from py_core.backends.numpy_gradients import (
+from py_core.backends.numpy.gradients import (
     attention_gradient,
     glu_gradient,
     packed_attention,
@@ -17,15 +17,15 @@ from py_core.backends.numpy_gradients import (
     seen_rows,
     soft_cap_gradient,
 )
-from py_core.backends.numpy_rows import glu, rms_norm, rope, soft_cap
-from py_core.backends.training import AdamW, AfterPiece, HeadRows, Loss, Pack, StepResult, TrainingState, check_pack
-from py_core.models import gradient_ops as gradients
+from py_core.backends.numpy.rows import glu, rms_norm, rope, soft_cap
 from py_core.models import graph as ops
-from py_core.models.backward import TrainingPlan
 from py_core.models.config import ModelConfig
-from py_core.models.gradient_ops import ForwardOp, GradientOp
 from py_core.models.graph import Value
 from py_core.models.rotation import Rotation
+from py_core.training import gradient_ops as gradients
+from py_core.training.backward import TrainingPlan
+from py_core.training.gradient_ops import ForwardOp, GradientOp
+from py_core.training.session import AdamW, AfterPiece, HeadRows, Loss, Pack, StepResult, TrainingState, check_pack
 
 MAX_ROWS = 512
 

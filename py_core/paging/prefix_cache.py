@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 
 from py_core.backends.adapter_use import AdapterUse
 from py_core.backends.base import NO_SLOT, TokenSequence
-from py_core.backends.page_table import PAGE, PageTable, pages_of, tier_of
-from py_core.backends.radix_tree import LEAST_COPIED, RadixTree
 from py_core.models.graph import Graph
+from py_core.paging.page_table import PAGE, PageTable, pages_of, tier_of
+from py_core.paging.radix_tree import LEAST_COPIED, RadixTree
 
 
 class PrefixCache(AdapterUse):

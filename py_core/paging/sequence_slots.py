@@ -12,8 +12,8 @@ from abc import abstractmethod
 from collections.abc import Collection, Sequence
 
 from py_core.backends.base import NO_SLOT, TokenSequence
-from py_core.backends.prefix_cache import PrefixCache
 from py_core.models.graph import Graph
+from py_core.paging.prefix_cache import PrefixCache
 
 SLOTS = 32
 """Sequences with a slot at a time: four times as many as a step has rows. Each takes 4 KB."""

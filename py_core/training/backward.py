@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from py_core.adapters.parameters import ParameterLayout
-from py_core.models.gradient_ops import (
+from py_core.models.graph import GLU, Add, Attention, Embedding, Graph, Linear, Op, RMSNorm, Rope, SoftCap, Value
+from py_core.training.gradient_ops import (
     AttentionGradient,
     ForwardOp,
     GLUGradient,
@@ -30,7 +31,6 @@ from py_core.models.gradient_ops import (
     values_made,
     values_read,
 )  # fmt: skip
-from py_core.models.graph import GLU, Add, Attention, Embedding, Graph, Linear, Op, RMSNorm, Rope, SoftCap, Value
 
 
 @dataclass(frozen=True)

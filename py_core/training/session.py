@@ -1,6 +1,6 @@
 """The seam between the trainer and whatever computes gradients: the same for numpy, WebGPU and WASM.
 
-A backend runs `models/backward.py`'s plan over packs of tokens. Parameters, gradients and the optimizer's moments live
+A backend runs `backward.py`'s plan over packs of tokens. Parameters, gradients and the optimizer's moments live
 where the model runs, each as one vector in the order of the plan's ParameterLayout.
 """
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from py_core.backends.training import Pack
+from py_core.training.session import Pack
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from py_core.backends.base import BackendError, TokenSequence
-from py_core.backends.memory_budget import MemoryBudget
-from py_core.backends.page_table import PAGE
+from py_core.paging.memory_budget import MemoryBudget
+from py_core.paging.page_table import PAGE
 
 
 class PageTransfer(MemoryBudget):

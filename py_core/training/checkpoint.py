@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from py_core.adapters.parameters import ParameterLayout
-from py_core.backends.training import VECTORS, TrainingState
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
+from py_core.training.session import VECTORS, TrainingState
 
 _KIND = "sonata training 1"
 

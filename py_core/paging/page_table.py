@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from py_core.backends.tiers import LEAST_HOT, Tier, TierPolicy
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Attention, Graph
+from py_core.paging.tiers import LEAST_HOT, Tier, TierPolicy
 
 PAGE = 64
 """Tokens in a page."""

@@ -11,7 +11,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
-from py_core.backends.page_table import PAGE
+from py_core.paging.page_table import PAGE
 
 Edge: TypeAlias = tuple[int, ...]
 """The tokens of a page: PAGE, or fewer of a text's last one."""

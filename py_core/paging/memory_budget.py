@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from py_core.backends.memory_use import MemoryUse
-from py_core.backends.page_table import PageTable
-from py_core.backends.sequence_slots import SequenceSlots
 from py_core.models.graph import Graph
+from py_core.paging.page_table import PageTable
+from py_core.paging.sequence_slots import SequenceSlots
 
 
 class LimitedPages(Protocol):

@@ -2,7 +2,7 @@
 
 Each makes new values and changes none, but for the parameters' gradients, which it adds to. Where it has a `plus`, its
 result is added to that value; a kernel may write it in that value's place where no later operation reads that. Values
-are matrices (M, width), one row a token of a pack (`backends/training.py`). a and b are a tensor's pair
+are matrices (M, width), one row a token of a pack (`training/session.py`). a and b are a tensor's pair
 (`adapters/lora.py`).
 """
 

@@ -34,17 +34,17 @@ from py_core.backends.base import (
     pass_end,
 )
 from py_core.backends.memory_use import HOT, MemoryUse, PageBytes
-from py_core.backends.numpy_rows import attention, glu, rms_norm, rope, soft_cap
-from py_core.backends.page_table import PAGE, first_kept, kept_window, most_pages
-from py_core.backends.tiers import Tier, TierPolicy, demoted
-from py_core.backends.training import Training
+from py_core.backends.numpy.rows import attention, glu, rms_norm, rope, soft_cap
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.quantization import dequantize
 from py_core.formats.source import WeightSource
 from py_core.models import graph as ops
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph, Value
+from py_core.paging.page_table import PAGE, first_kept, kept_window, most_pages
+from py_core.paging.tiers import Tier, TierPolicy, demoted
 from py_core.sampling import SamplingParams, sample
+from py_core.training.session import Training
 
 # Tokens in one pass. In the browser there is no BLAS: small passes let messages (Stop) in between.
 CHUNK = 8 if sys.platform == "emscripten" else 64
@@ -210,8 +210,8 @@ class NumpyBackend(AdapterUse):
         return self._head_slots.put(adapter)
 
     async def open_training(self, layout: ParameterLayout) -> Training:
-        from py_core.backends.numpy_training import NumpyTraining  # who only chats does not wait for it
-        from py_core.models.backward import training_plan
+        from py_core.backends.numpy.training import NumpyTraining  # who only chats does not wait for it
+        from py_core.training.backward import training_plan
 
         return NumpyTraining(self._config, training_plan(self._graph, layout), self._weights, self._rotations)
 

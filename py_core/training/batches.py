@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from py_core.learning.packing import Example
+from py_core.training.packing import Example
 
 Batches = Callable[[int], Sequence[Example]]
 """The examples of a step, counted from 0: the same ones whenever it is asked, since a step may run again."""

@@ -1,7 +1,7 @@
 """Tokens that are guessed before they are sampled, and run together: exact, since each is sampled where it was guessed.
 
 Nobody needs a second model for a guess (prompt lookup): where the end of the text was there before, what came after it
-may come again. A smaller model of the same vocabulary guesses what was not there before (engine/draft.py). A pass over
+may come again. A smaller model of the same vocabulary guesses what was not there before (draft.py). A pass over
 several rows costs less than as many passes, since it reads the weights once. The sampler draws a token from its row's
 logits, the seed and the position, so the tokens are those of a decode without guesses; those behind the first wrong
 guess are thrown away (arXiv 2211.17192 with a draft that is certain of its tokens).

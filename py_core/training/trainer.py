@@ -14,11 +14,11 @@ from typing import TypeVar
 import numpy as np
 
 from py_core.adapters.parameters import ParameterLayout
-from py_core.backends.training import AdamW, Loss, Pack, Training, TrainingLostError, TrainingState
-from py_core.learning.batches import Batches
-from py_core.learning.checkpoint import Checkpoint
-from py_core.learning.packing import Example, WeightSums, compared_pack, in_groups, packed
-from py_core.learning.schedule import Schedule
+from py_core.training.batches import Batches
+from py_core.training.checkpoint import Checkpoint
+from py_core.training.packing import Example, WeightSums, compared_pack, in_groups, packed
+from py_core.training.schedule import Schedule
+from py_core.training.session import AdamW, Loss, Pack, Training, TrainingLostError, TrainingState
 
 T = TypeVar("T")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from py_core.backends.training import Pack
 from py_core.models import graph as ops
+from py_core.training.session import Pack
 
 
 def seen_rows(pack: Pack, window: int) -> np.ndarray:
