@@ -25,9 +25,9 @@ from app.facts.templates import template_facts
 from app.learning_service import LearningService
 from app.lesson_match import UnsureMatch
 from app.model_cache import sha256_of_model
-from app.native_services import open_embedder
+from app.native_runtime import open_embedder
 from app.perplexity import Text, joined, score_texts
-from app.services import problem_of_record
+from app.runtime import problem_of_record
 from app.shipped_gate import shipped_gate
 from py_core.engine.scheduler import Priority
 from py_core.loading import Model

@@ -14,7 +14,7 @@ import pytest
 from app.building.common import ROOT
 
 BENCH = ROOT / "tests" / "bench"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _NAME = re.compile(r"tests[./]bench[./](\w+)")
 NAMED = sorted(
     {name for page in PAGES for name in _NAME.findall(page.read_text("utf-8")) if not (BENCH / name).is_dir()}
