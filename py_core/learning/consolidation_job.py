@@ -11,7 +11,7 @@ import numpy as np
 
 from py_core.adapters.lora import LoraAdapter
 from py_core.learning.lesson_examples import Portions, TaughtAnswer
-from py_core.learning.trainer import StepReport
+from py_core.training.trainer import StepReport
 
 Verdict = Literal["accepted", "scaled", "refused"]
 

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from py_core.learning.augmentation import Asker, Mix
-from py_core.learning.packing import Example
+from py_core.training.packing import Example
 
 T = TypeVar("T")
 

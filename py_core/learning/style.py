@@ -24,10 +24,10 @@ import numpy as np
 
 from py_core.adapters.head import HeadAdapter
 from py_core.backends.base import TokenSequence
-from py_core.backends.training import HeadRows, Training
 from py_core.engine.engine import Engine
 from py_core.engine.scheduler import Priority
 from py_core.learning.instant import STATES
+from py_core.training.session import HeadRows, Training
 
 MAX_RANK = 4
 NOTHING = "There is nothing to learn a style from, or it is too long for this model."

@@ -22,7 +22,7 @@ from playwright.sync_api import Page
 from rich.table import Table
 
 from app.bench_routing import TEST_SET, read_test_set
-from app.native_services import open_embedder
+from app.native_runtime import open_embedder
 from app.site_headers import HEADERS
 from py_core.routing.embedder import SentenceEmbedder
 from tests.bench.in_browser import chromium, evaluate, local_server, machine, wait_for_quiet

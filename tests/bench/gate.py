@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from app.native_services import open_embedder
+from app.native_runtime import open_embedder
 from app.shipped_gate import shipped_gate
 from app.training.gate_worlds import Compared, Decisions, World, open_world, split_of
 from py_core.learning.gate import SHUT, Gate

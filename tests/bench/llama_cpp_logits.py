@@ -21,7 +21,7 @@ import numpy as np
 from rich.table import Table
 
 from app.template_renderer import native_renderer
-from py_core.backends.numpy import load_numpy
+from py_core.backends.numpy.backend import load_numpy
 from py_core.formats.quantization import FORMATS
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
