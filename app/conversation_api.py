@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from app.agent_choice import AUTOMATIC, CHOICE, agent_choice
-from app.asked import NO_AGENT
+from app.chat_question import NO_AGENT
 from app.conversation_export import as_json, as_markdown
 from app.protocol import to_json
 from app.runtime import Runtime

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.asked import CannotAnswerError
 from app.assistant import Assistant
+from app.chat_question import CannotAnswerError
 from app.conversation import Conversation
 from app.memory_api import MemoryApi
 from app.protocol import Context, Delta, Done, Event, Replacement, Route, Stored, to_json

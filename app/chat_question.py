@@ -25,7 +25,7 @@ Agents = Mapping[str, Agent]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ChatQuestion:
     """text: the message. after: the number of the turn behind which what is said goes, None where it begins the
     conversation anew. agent: who must answer. before: what the model reads first, None for all that was said.
 
@@ -40,15 +40,15 @@ class Asked:
     replaced: Turn | None = None
 
 
-def new_message(branches: Branches, agents: Agents, text: str, after: Place, agent: str | None) -> Asked:
+def new_message(branches: Branches, agents: Agents, text: str, after: Place, agent: str | None) -> ChatQuestion:
     """Raises StoreError("record"), AgentError."""
     if after == "leaf":
-        return Asked(text, branches.leaf, _agent(agents, agent))
+        return ChatQuestion(text, branches.leaf, _agent(agents, agent))
     before = [] if after is None else _path(branches, after)
-    return Asked(text, after, _agent(agents, agent), messages_of(before, agents))
+    return ChatQuestion(text, after, _agent(agents, agent), messages_of(before, agents))
 
 
-def another_answer(branches: Branches, agents: Agents, number: int | None, agent: str | None) -> Asked:
+def another_answer(branches: Branches, agents: Agents, number: int | None, agent: str | None) -> ChatQuestion:
     """number: of the message, None for the last one. Raises CannotAnswerError, StoreError("record"), AgentError."""
     shown = branches.path()
     if number is None:
@@ -61,10 +61,10 @@ def another_answer(branches: Branches, agents: Agents, number: int | None, agent
     answers = branches.followers(number)
     here = [turn for turn in shown if turn.number in answers]
     replaced = here[0] if here else branches.turn(answers[-1]) if answers else None
-    return Asked(question.content, number, _agent(agents, agent), messages_of(before, agents), True, replaced)
+    return ChatQuestion(question.content, number, _agent(agents, agent), messages_of(before, agents), True, replaced)
 
 
-def rest_of_answer(branches: Branches, agents: Agents) -> Asked:
+def rest_of_answer(branches: Branches, agents: Agents) -> ChatQuestion:
     """Of the last answer that is shown, where it did not come to its end. Raises CannotAnswerError."""
     shown = branches.path()
     if [turn.role for turn in shown[-2:]] != ["user", "assistant"]:
@@ -76,7 +76,7 @@ def rest_of_answer(branches: Branches, agents: Agents) -> Asked:
     if details.get("reason") == "end":
         raise CannotAnswerError("This answer is complete. Ask for more in a new message.")
     agent = agent_of(answer, agents)
-    return Asked(question.content, answer.after, agent, messages_of(before, agents), True, answer)
+    return ChatQuestion(question.content, answer.after, agent, messages_of(before, agents), True, answer)
 
 
 def _path(branches: Branches, number: int) -> list[Turn]:

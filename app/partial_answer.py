@@ -18,7 +18,7 @@ _OPEN, _CLOSE = THINKING_TAGS
 
 
 @dataclass(frozen=True)
-class OpenAnswer:
+class PartialAnswer:
     """A prompt's tokens with an answer behind them, from `start` on. forgotten: messages that the prompt leaves out.
 
     sequence: what holds the tokens, with the messages that they are of. text: the answer as it was shown, its thought
@@ -43,7 +43,7 @@ class OpenAnswer:
 
 async def begun_again(
     model: Model, window: PromptWindow, messages: Sequence[Message], first: int, opening: str, answer: str, thought: str
-) -> OpenAnswer:
+) -> PartialAnswer:
     """An answer whose tokens are gone, from its text. messages, first, opening: as of PromptWindow.fit. Raises
     ContextFullError."""
     plain, forgotten = await window.fit(messages, first, opening)
@@ -54,7 +54,7 @@ async def begun_again(
         raise ContextFullError(NO_ROOM) from None
     plain, _ = await window.fit(messages, forgotten, opening)
     said = "".join(part for part, _ in parts)
-    return OpenAnswer(tuple(prompt), shared_length(plain, prompt), forgotten, text=said)
+    return PartialAnswer(tuple(prompt), shared_length(plain, prompt), forgotten, text=said)
 
 
 def _begun(answer: str, thought: str, opens: bool, is_thinking: bool) -> list[tuple[str, bool]]:

@@ -13,7 +13,7 @@ from py_core.memory.lessons import Lesson
 
 
 @dataclass(frozen=True)
-class Considered:
+class Candidate:
     """A lesson that was compared with a message. score: the gate's, a logit."""
 
     lesson: Lesson
@@ -26,7 +26,7 @@ class Considered:
 
 
 @dataclass(frozen=True)
-class Recalled:
+class LessonMatch:
     """The lesson that answers a message. heads: its imprint, for Assistant.respond. considered: the best first.
 
     read: where the gate was not sure, the lessons that the model read; `done` is this one's answer, which it gave then.
@@ -35,7 +35,7 @@ class Recalled:
     lesson: Lesson
     confidence: float
     heads: tuple[Head, ...]
-    considered: tuple[Considered, ...]
+    considered: tuple[Candidate, ...]
     milliseconds: float
     read: tuple[Lesson, ...] = ()
     done: Done | None = None
@@ -50,13 +50,13 @@ class Recalled:
 
 
 @dataclass(frozen=True)
-class Unsure:
+class UnsureMatch:
     """No lesson surely answers a message, but one of `facts` may: the model can read them, with the adapter `reader`
-    (Assistant.read). considered: as of Recalled."""
+    (Assistant.read). considered: as of LessonMatch."""
 
-    facts: tuple[Considered, ...]
+    facts: tuple[Candidate, ...]
     reader: LoraAdapter
-    considered: tuple[Considered, ...]
+    considered: tuple[Candidate, ...]
     milliseconds: float
 
     @property
@@ -64,8 +64,8 @@ class Unsure:
         """Question and answer of each."""
         return [(one.lesson.question, one.lesson.answer) for one in self.facts]
 
-    def recalled(self, at: int, done: Done) -> Recalled:
+    def match(self, at: int, done: Done) -> LessonMatch:
         """The model gave the answer of the fact with this number. What reading took is part of `done`."""
         best = self.facts[at]
         read = tuple(one.lesson for one in self.facts)
-        return Recalled(best.lesson, best.confidence, (), self.considered, self.milliseconds, read, done)
+        return LessonMatch(best.lesson, best.confidence, (), self.considered, self.milliseconds, read, done)

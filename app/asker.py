@@ -8,12 +8,12 @@ from typing import Any
 
 from app.assistant import Assistant
 from app.fact_reader import read_facts
-from app.file_consulting import counting, room_for_files, whole_room
+from app.file_lookup import counting, room_for_files, whole_room
 from app.file_material import Material
 from app.file_service import FileService
 from app.learning_service import LearningService
+from app.lesson_match import Candidate, LessonMatch, UnsureMatch
 from app.protocol import Citation, Done
-from app.recalled import Considered, Recalled, Unsure
 from py_core.loading import Model
 from py_core.memory.lessons import Lesson
 from py_core.sampling import SamplingParams
@@ -23,7 +23,7 @@ GREEDY = SamplingParams(temperature=0.0)
 
 
 @dataclass(frozen=True)
-class Answer:
+class SingleAnswer:
     """lesson: the one that it comes from, or None. read: the lessons that the model read to give this one's answer,
     where the gate was not sure. nearest: the lesson that came first, with the gate's score, also where the gate stayed
     shut; None where nothing was compared. reason: as in Done. cited: what was read of files."""
@@ -32,7 +32,7 @@ class Answer:
     reason: str
     lesson: Lesson | None = None
     read: tuple[Lesson, ...] = ()
-    nearest: Considered | None = None
+    nearest: Candidate | None = None
     cited: tuple[Citation, ...] = ()
 
     def entry(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class Asker:
         """Answer from the files of a conversation, where no lesson answers."""
         self._files = files, session
 
-    async def answer(self, question: str) -> Answer:
+    async def answer(self, question: str) -> SingleAnswer:
         """Raises what Assistant.respond and LearningService.recall raise."""
         # Not reset(): the system's message, which all prompts begin with, stays where the model has read it.
         self.assistant.messages = []
@@ -79,7 +79,7 @@ class Asker:
                 if isinstance(event, Done):
                     done = event
         assert done is not None
-        return Answer(
+        return SingleAnswer(
             done.text, done.reason, recalled.lesson if recalled else None, recalled.read if recalled else (),
             considered[0] if considered else None, material.cited if material else (),
         )  # fmt: skip
@@ -92,17 +92,17 @@ class Asker:
         room = room_for_files(model, question)
         return await files.material(session, question, "", counting(model), room, whole_room(model, room))
 
-    async def _recall(self, question: str) -> Recalled | None:
+    async def _recall(self, question: str) -> LessonMatch | None:
         if self._learning is None:
             return None
         if not self._reads:
             return await self._learning.recall(question)
         found = await self._learning.recall_or_read(question)
-        if isinstance(found, Unsure):
+        if isinstance(found, UnsureMatch):
             return await read_facts(self.assistant, self._learning.memory, question, found)
         return found
 
-    async def _considered(self, question: str) -> Sequence[Considered]:
+    async def _considered(self, question: str) -> Sequence[Candidate]:
         return await self._learning.look(question) if self._learning else ()
 
 

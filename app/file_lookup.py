@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.asked import Asked
 from app.assistant import Assistant, user_message
+from app.chat_question import ChatQuestion
+from app.conversation_tree import ConversationTree
 from app.file_material import Material
-from app.kept_conversation import KeptConversation
 from app.runtime import Runtime
 from py_core.loading import Model
 from py_core.memory.errors import StoreError
@@ -27,7 +27,7 @@ LEAST_ROOM = 64
 
 
 async def consult(
-    runtime: Runtime, assistant: Assistant, kept: KeptConversation, asked: Asked, agent: Agent | None
+    runtime: Runtime, assistant: Assistant, kept: ConversationTree, asked: ChatQuestion, agent: Agent | None
 ) -> Material | None:
     """None where the conversation has no files, or nothing in them belongs to the message. Never fails: the runtime
     is told, and the message is answered without."""

@@ -22,7 +22,7 @@ UNREAD = "unread"
 """Of a session's state: the numbers of turns that the model does not read, because what they say was forgotten."""
 
 
-class KeptConversation:
+class ConversationTree:
     """Knows what this tab knows: others may have changed the stored conversation since."""
 
     def __init__(self) -> None:

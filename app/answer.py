@@ -8,9 +8,9 @@ from typing import Any
 
 from app.exact_answers import Computed
 from app.file_material import Material
+from app.lesson_match import LessonMatch
 from app.memory_talk import Talked
 from app.protocol import Done
-from app.recalled import Recalled
 from app.routing_service import Routed
 from py_core.memory.records import LONGEST_NAME
 from py_core.memory.trajectories import Trajectory
@@ -37,7 +37,7 @@ class Answer:
     said: str = ""
     done: Done | None = None
     failure: Exception | None = None
-    recalled: Recalled | None = None
+    recalled: LessonMatch | None = None
     material: Material | None = None
     talked: Talked | None = None
     computed: Computed | None = None
