@@ -37,7 +37,7 @@ from py_core.tokenizers.chat_template import Message
 from py_core.tokenizers.thinking import ThoughtSplitter, opens_thought, split_thought
 
 # A model this small puts wrong words close behind right ones: drawing at random, even at temperature 0.2, loses facts
-# that the likeliest token has. The penalty on words used before keeps it out of loops (docs/decisions.md).
+# that the likeliest token has. The penalty on words used before keeps it out of loops (docs/decisions/0005).
 CHAT_SAMPLING = SamplingParams(temperature=0.0, frequency_penalty=0.2)
 
 MAX_TOKENS = 1024

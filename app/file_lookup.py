@@ -21,7 +21,7 @@ BESIDE = 192
 SMALL_WIDTH = 1024
 """A model with narrower hidden states (up to about half a billion parameters) loses the thread in a long text:"""
 WHOLE_FOR_SMALL = 512
-"""it reads files of more tokens by their passages, also where the whole would fit (docs/decisions.md)."""
+"""it reads files of more tokens by their passages, also where the whole would fit (docs/decisions/0066)."""
 LEAST_ROOM = 64
 """With less room in the context nothing of the files is read: the message is nearly as long as that."""
 

@@ -39,7 +39,7 @@ from py_core.sampling import SamplingParams
 from tests.bench.random_gguf import SHAPES, write
 from tests.bench.reporting import options_of, print_tables, write_figures
 
-TEXTS = ("docs/guide/security.md", "docs/results/performance.md", "docs/guide/learning.md")
+TEXTS = ("docs/guide/security.md", "docs/results/gpu.md", "docs/results/cpu.md", "docs/guide/learning.md")
 RANDOM_FORMATS = {"smollm2-135m": ("Q4_1", "Q8_0")}
 """Of the layers and the embedding, as in the usual file."""
 POLICIES = {"off": None, "8-bit": TierPolicy(warm=1 << 20), "8- and 4-bit": TierPolicy()}

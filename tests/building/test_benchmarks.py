@@ -13,9 +13,8 @@ import pytest
 from app.building.common import ROOT
 from tests.bench.__main__ import benchmarks
 
-PAGES = [ROOT / "README.md", *(page for page in (ROOT / "docs").rglob("*.md") if "decisions" not in str(page))]
-"""Decisions quote the benchmarks of their time."""
-_NAME = re.compile(r"tests[./]bench[./ ](\w+)")
+PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+_NAME = re.compile(r"tests\.bench (\w+)")
 NAMED = sorted({name for page in PAGES for name in _NAME.findall(page.read_text("utf-8"))})
 SIZES = "--shape smollm2-135m --layers 1 --hidden 64 --heads 2 --kv-heads 1 --ffn 256 --vocabulary 512 --format Q8_0"
 OPTIONS = {
