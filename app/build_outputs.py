@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.checksums import sha256_of, short_digest
-from app.downloads import downloads
+from app.models.downloads import downloads
 from app.paths import ROOT, cache_dir
 
 BUILDING = ROOT / "app" / "building"
@@ -172,7 +172,7 @@ def embedder_files(cache: Path, adapter: Path = EMBEDDER_ADAPTER) -> EmbedderFil
 ROUTING_DATA = "routing.safetensors"
 _AGENTS = ROOT / "app" / "agents"
 _ROUTING_SOURCES = (
-    *("app/agents/more_requests.toml", "app/building/routing_export.py"),
+    *("app/routing/agents/more_requests.toml", "app/building/routing_export.py"),
     *("py_core/routing/head.py", "py_core/routing/routing_data.py"),
 )
 

@@ -30,7 +30,7 @@ const SCOPE = worker.registration.scope;
 const SHARE = `${SCOPE}share`; // where the manifest has other apps send what is shared (share_target)
 const MOST_SHARED = 64e6; // bytes
 const SHARED_MS = 60_000; // for the page to start and ask for it
-// Headers of the site's files, from app/site_headers.py (python -m app.building.write_headers).
+// Headers of the site's files, from app/server/headers.py (python -m app.building.write_headers).
 // headers: begin
 const HEADERS = {
   'Cross-Origin-Opener-Policy': 'same-origin',
@@ -239,7 +239,7 @@ async function inspection() {
 
 /**
  * Hold the form that another app sends, in place of the one before, and open the page, which asks its user about it
- * (web/pwa/shared.js): also offline. Any site can send such a form, so nothing of it is stored.
+ * (web/shell/shared.js): also offline. Any site can send such a form, so nothing of it is stored.
  */
 async function takeShared(request) {
   shared = null;

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
-from app import http_range as http
+from app.models import http_range as http
 from app.building.common import DISK_FULL, BuildError, disk_full, write_atomically
 from app.building.progress import Progress
 from app.building.remote_zip import Span, find_member

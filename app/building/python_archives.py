@@ -15,27 +15,27 @@ from app.building.common import write_atomically
 from app.building.node import NODE_MODULES
 from app.building.zips import Members, members_of, zip_bytes
 from app.checksums import sha256_of
-from app.downloads import downloads
+from app.models.downloads import downloads
 
 SONATA = "sonata.packed"
 PACKAGES = "pyodide/packages.packed"
 PYTHON_PACKAGES = ("py_core", "app", "wgsl_shaders")
 NATIVE_ONLY = (
-    *("app/adapter_folder.py", "app/agents/more_requests.toml", "app/asker.py"),
+    *("app/models/adapter_folder.py", "app/routing/agents/more_requests.toml", "app/chat/asker.py"),
     *(
-        "app/autotune_cache.py",
-        "app/bench_learning.py",
-        "app/bench_memory.py",
+        "app/models/autotune_cache.py",
+        "app/bench/learning.py",
+        "app/bench/memory.py",
         "app/bench_routing",
-        "app/bench_style.py",
+        "app/bench/style.py",
     ),
     "app/build_outputs.py",
-    *("app/building/", "app/checksums.py", "app/cli", "app/converting/", "app/downloads", "app/embedder_adapter"),
-    *("app/facts/", "app/http_range.py", "app/keyword_router.py", "app/lesson_rows.py", "app/model_"),
-    *("app/native_runtime.py", "app/paths.py", "app/plots.py", "app/quantizing.py", "app/readers/", "app/server"),
-    *("app/site_headers.py", "app/style/", "app/terminal", "app/training/", "app/waiting_line.py"),
-    *("app/bench_patterns.py", "app/bench_plots.py", "app/logits_job.py", "app/perplexity.py"),
-    *("app/models.toml", "app/template_renderer.py"),
+    *("app/building/", "app/checksums.py", "app/cli", "app/models/converting/", "app/downloads", "app/embedder_adapter"),
+    *("app/lessons/facts/", "app/models/http_range.py", "app/bench/keyword_router.py", "app/lessons/rows.py", "app/model_"),
+    *("app/native_runtime.py", "app/paths.py", "app/bench/plots.py", "app/models/quantizing.py", "app/lessons/readers/", "app/server"),
+    *("app/server/headers.py", "app/consolidation/style/", "app/terminal", "app/training/", "app/cli/waiting_line.py"),
+    *("app/bench/patterns.py", "app/bench/learning_plots.py", "app/bench/logits.py", "app/bench/perplexity.py"),
+    *("app/models.toml", "app/models/template_renderer.py"),
     *("py_core/adapters/merging.py", "py_core/backends/wasm/host_wasmtime.py"),
     *("py_core/backends/webgpu/host_wgpu.py", "py_core/draft_loading.py", "py_core/formats/format_choice.py"),
     *("py_core/hnsw/wasmtime_kernel.py", "py_core/memory/sqlite.py", "py_core/routing/embedder_onnx.py"),
@@ -55,7 +55,7 @@ SOURCE_SUFFIXES = {".py", ".wgsl", ".toml", ".json", ".txt", ".jinja", ".safeten
 NOT_RUN = (".a", ".c", ".h", ".md", ".pxd", ".pyi", ".pyx", ".rst", "/RECORD")
 """Files of a wheel that the page has no use for."""
 STAMP = "app/stamp.txt"
-"""In the archive of our own packages: what tells it from others (app/snapshot.py)."""
+"""In the archive of our own packages: what tells it from others (app/page/snapshot.py)."""
 NUMPY_NOT_RUN = (
     "numpy/f2py/", "numpy/ma/mrecords", "numpy/ma/testutils", "numpy/polynomial/", "numpy/testing/", "numpy/typing/",
 )  # fmt: skip
@@ -74,7 +74,7 @@ STDLIB_NOT_RUN = (
     "encodings/tis_620",
 )
 """What needs a terminal, a display, a disk, a socket or another process, what has a twin in C, what developers look at
-code with, and encodings that app/text_encoding.py does not try."""
+code with, and encodings that app/files/encoding.py does not try."""
 _KEPT = NODE_MODULES / ".sonata.python.zip"
 
 

@@ -23,8 +23,8 @@ from app.building.python_archives import SONATA, python_archives
 from app.building.snapshot import SNAPSHOT, python_snapshot
 from app.building.write_headers import headers_file
 from app.checksums import sha256_of
-from app.downloads import ModelFile, downloads, model_files
-from app.model_catalog import MODELS
+from app.models.downloads import ModelFile, downloads, model_files
+from app.models.catalog import MODELS
 from app.paths import cache_dir
 
 DIST = ROOT / "dist"

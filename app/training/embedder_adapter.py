@@ -1,6 +1,6 @@
 """Trains the low-rank adapter that lets MiniLM see what is asked for, not the topic.
 
-    python -m app.training.embedder_adapter [--examples app/agents/examples] [--validate] [--help]
+    python -m app.training.embedder_adapter [--examples app/routing/agents/examples] [--validate] [--help]
 
 Needs the extra `train` and the model's files, which `python build.py site` downloads.
 Writes app/embedder_adapter.safetensors, and beside it a JSON file of how it was made. With --validate nothing is
@@ -38,7 +38,7 @@ from app.build_outputs import EMBEDDER_ADAPTER, EMBEDDER_TOKENIZER
 from app.building.embedder import WEIGHTS
 from app.building.minilm import merge_adapter, sentence_vector, whitened, whitening
 from app.paths import ROOT, cache_dir
-from app.router_factory import more_requests
+from app.routing.factory import more_requests
 from app.training.general import GeneralSentences, graded_pairs, spearman
 from app.training.minilm_torch import AdaptedMiniLM
 from app.training.requests import Request, Templates, changed, folds, read_requests

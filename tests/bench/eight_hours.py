@@ -29,7 +29,7 @@ from rich.table import Table
 from app.building.common import ROOT
 from app.building.site import DIST
 from app.building.system import CHROMIUM_FLAGS, find_chromium
-from app.plots import Line, Plot, svg_of
+from app.bench.plots import Line, Plot, svg_of
 
 sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT)]
 from page_memory import PageMemory, put_hook  # noqa: E402

@@ -26,8 +26,8 @@ from app.building.common import ROOT, BuildError, make_in_venv, one_build_at_a_t
 from app.building.python_archives import COMPILED, UNCOMPILED
 from app.building.zips import members_of, zip_bytes
 from app.checksums import sha256_of
-from app.downloads import default_model_path, model_files
-from app.text_encoding import CODECS
+from app.models.downloads import default_model_path, model_files
+from app.files.encoding import CODECS
 from tests.bench.shell_sizes import first_load
 
 VIEWS = ("wide", "narrow")
@@ -122,7 +122,7 @@ def test_the_list_for_the_service_worker_has_each_file_but_the_models_with_its_c
     never = {f"models/{model.file}" for model in model_files()} | {f"screenshots/{view}.jpg" for view in VIEWS}
     modules = set(read_json(dist / "bundle/modules.json"))
     maps = {name for name in names if name.endswith(".js.map")}
-    assert {"main.js", "chat/turn_view.js", "vendor/comlink.mjs"} <= modules
+    assert {"main.js", "turn/turn_view.js", "vendor/comlink.mjs"} <= modules
     others = {"sw.js", "precache.json", "_headers", "bundle/modules.json"}
     assert names - set(files) == others | modules | maps | never
     assert files == {name: sha256_of(dist / name) for name in files}

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from app import http_range
+from app.models import http_range
 from app.building.common import ROOT, BuildError
 from app.building.download import Download, Downloader, Source
 from app.building.progress import Progress

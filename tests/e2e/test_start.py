@@ -22,7 +22,7 @@ START = """async () => {
   const told = await python.runPythonAsync(`
 import asyncio, json, random, secrets, time, uuid
 import numpy as np
-import app.worker
+import app.page.worker
 from datetime import datetime
 from pyodide.ffi import run_sync
 run_sync(asyncio.sleep(0.001))

@@ -1,4 +1,4 @@
-"""The routing test set (app/bench_routing_data) has the shape its README says."""
+"""The routing test set (app/bench/routing_data) has the shape its README says."""
 
 from __future__ import annotations
 
