@@ -131,7 +131,7 @@ def _compiled(module: KernelModule, name: str) -> Path:
 
 # ---- the sentence embedder ----
 
-EMBEDDER_ADAPTER = ROOT / "app" / "embedder_adapter.safetensors"
+EMBEDDER_ADAPTER = BUILDING / "embedder_adapter.safetensors"
 EMBEDDER_MODEL = "all-MiniLM-L6-v2.int8.onnx"
 EMBEDDER_TOKENIZER = "all-MiniLM-L6-v2.tokenizer.json"
 EMBEDDER_REVISION = 1
@@ -170,7 +170,7 @@ def embedder_files(cache: Path, adapter: Path = EMBEDDER_ADAPTER) -> EmbedderFil
 # ---- the router's data ----
 
 ROUTING_DATA = "routing.safetensors"
-_AGENTS = ROOT / "app" / "agents"
+_AGENTS = ROOT / "app" / "routing" / "agents"
 _ROUTING_SOURCES = (
     *("app/routing/agents/more_requests.toml", "app/building/routing_export.py"),
     *("py_core/routing/head.py", "py_core/routing/routing_data.py"),

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Literal
 
-from app.files.service import FileService
+from app.chat.page_store import PageStore
+from app.chat.turn_indexer import TurnIndexer
 from app.consolidation.idle_learning import IDLE_SECONDS, IdleLearning
 from app.consolidation.idle_work import Loop, OnlyOne
-from app.lessons.service import LearningService
-from app.chat.page_store import PageStore
+from app.files.service import FileService
 from app.generation.resident_adapters import ResidentAdapters
+from app.lessons.service import LearningService
 from app.routing.service import RoutingService
-from app.chat.turn_indexer import TurnIndexer
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.memory.encryption import Crypto
 from py_core.memory.errors import SENTENCES, StoreError

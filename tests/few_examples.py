@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from app import native_runtime
-
 from app.routing import factory as router_factory
 from app.routing.agent_catalog import shipped_examples
 from app.routing.factory import RouterParts

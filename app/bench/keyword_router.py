@@ -1,7 +1,7 @@
 """The peer of semantic routing: a router that looks at words only.
 
 It scores an agent by the words of a request, weighted like TF-IDF: lists written by hand
-(bench_routing_data/keywords.toml), each agent's name, and what its examples use more than others' do. That is as good
+(routing_data/keywords.toml), each agent's name, and what its examples use more than others' do. That is as good
 as we could make it without vectors.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from py_core.routing.agents import Example
 
-_FILE = Path(__file__).with_name("bench_routing_data") / "keywords.toml"
+_FILE = Path(__file__).with_name("routing_data") / "keywords.toml"
 KEYWORDS = tomllib.loads(_FILE.read_text(encoding="utf-8"))
 """agent -> {"obvious": words, "more": words}."""
 

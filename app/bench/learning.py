@@ -15,20 +15,20 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+from app.bench.perplexity import Text, joined, score_texts
 from app.chat.asker import Asker, head_of_lesson
 from app.cli.consolidation import run_entry
 from app.cli.model_file import chosen_path
 from app.consolidation.service import ConsolidationService
-from app.lessons.reader import FactReader, read_facts
 from app.lessons.facts import VAGUE, Fact, Split, facts, generic_prompts, paragraphs, pasted
 from app.lessons.facts.templates import template_facts
-from app.lessons.service import LearningService
 from app.lessons.match import UnsureMatch
+from app.lessons.reader import FactReader, read_facts
+from app.lessons.service import LearningService
+from app.lessons.shipped_gate import shipped_gate
 from app.models.cache import sha256_of_model
 from app.native_runtime import open_embedder
-from app.bench.perplexity import Text, joined, score_texts
 from app.runtime import problem_of_record
-from app.lessons.shipped_gate import shipped_gate
 from py_core.engine.scheduler import Priority
 from py_core.loading import Model
 from py_core.memory.lessons import Lesson

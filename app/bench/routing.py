@@ -1,4 +1,4 @@
-"""How good the router is on bench_routing_data/routing_test.toml, beside a router that looks at words only."""
+"""How good the router is on routing_data/routing_test.toml, beside a router that looks at words only."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from app.routing.agent_catalog import shipped_examples
 from app.bench.keyword_router import KeywordRouter
+from app.routing.agent_catalog import shipped_examples
 from py_core.routing.agents import FALLBACK_ID
 from py_core.routing.router import Router
 
-TEST_SET = Path(__file__).with_name("bench_routing_data") / "routing_test.toml"
+TEST_SET = Path(__file__).with_name("routing_data") / "routing_test.toml"
 FOLLOW_UPS = TEST_SET.with_name("follow_ups.toml")
 EVERYDAY = TEST_SET.with_name("everyday.toml")
 DIFFICULTIES = ("easy", "medium", "hard")
@@ -84,7 +84,7 @@ async def measure_routing(router: Router, rows: Sequence[dict[str, Any]]) -> dic
 
 
 def read_follow_ups(path: Path = FOLLOW_UPS) -> dict[str, list[dict[str, str]]]:
-    """Rows of `follow_up` and of `topic_change`: bench_routing_data/README.md. Raises FileNotFoundError."""
+    """Rows of `follow_up` and of `topic_change`: routing_data/README.md. Raises FileNotFoundError."""
     return _document(path)
 
 
@@ -107,7 +107,7 @@ async def measure_follow_ups(router: Router, written: Mapping[str, Sequence[Mapp
 
 
 def read_everyday(path: Path = EVERYDAY) -> list[dict[str, Any]]:
-    """Rows of text, language, half and also: bench_routing_data/README.md. Raises FileNotFoundError."""
+    """Rows of text, language, half and also: routing_data/README.md. Raises FileNotFoundError."""
     rows: list[dict[str, Any]] = _document(path)["request"]
     return rows
 

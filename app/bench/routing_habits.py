@@ -1,4 +1,4 @@
-"""What corrections of routes teach: bench_routing_data/route_habits.toml, with and without them."""
+"""What corrections of routes teach: routing_data/route_habits.toml, with and without them."""
 
 from __future__ import annotations
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from app.chat.asker import Asker
 from app.bench.learning import Progress
-from app.lessons.facts import generic_prompts, paragraphs
-from app.lessons.service import LearningService
 from app.bench.perplexity import Score, Text, joined, score_texts
+from app.chat.asker import Asker
 from app.consolidation.style import MEASURES, StyledAnswer, measured, styled_answers
 from app.consolidation.style_service import STYLE_POLICY, Liked, Reader, StyleService
+from app.lessons.facts import generic_prompts, paragraphs
+from app.lessons.service import LearningService
 from py_core.engine.scheduler import Priority
 from py_core.learning.style import StyleRows, row_nll
 from py_core.loading import Model

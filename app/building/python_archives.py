@@ -21,31 +21,31 @@ SONATA = "sonata.packed"
 PACKAGES = "pyodide/packages.packed"
 PYTHON_PACKAGES = ("py_core", "app", "wgsl_shaders")
 NATIVE_ONLY = (
-    *("app/models/adapter_folder.py", "app/routing/agents/more_requests.toml", "app/chat/asker.py"),
+    *("app/bench/", "app/build_outputs.py", "app/building/", "app/checksums.py", "app/chat/asker.py", "app/cli/"),
+    *("app/consolidation/style/", "app/lessons/facts/", "app/lessons/readers/", "app/lessons/rows.py"),
+    *("app/models/adapter_folder.py", "app/models/autotune_cache.py", "app/models/cache.py", "app/models/catalog.py"),
+    *("app/models/converting/", "app/models/downloads", "app/models/hosts.py", "app/models/http_range.py"),
+    *("app/models/models.toml", "app/models/pull.py", "app/models/quantizing.py", "app/models/template_renderer.py"),
+    *("app/native_runtime.py", "app/paths.py", "app/routing/agents/more_requests.toml", "app/server/"),
     *(
-        "app/models/autotune_cache.py",
-        "app/bench/learning.py",
-        "app/bench/memory.py",
-        "app/bench_routing",
-        "app/bench/style.py",
+        "app/training/",
+        "py_core/adapters/merging.py",
+        "py_core/backends/wasm/host_wasmtime.py",
+        "py_core/backends/webgpu/host_wgpu.py",
+        "py_core/draft_loading.py",
+        "py_core/formats/format_choice.py",
+        "py_core/hnsw/wasmtime_kernel.py",
+        "py_core/memory/sqlite.py",
+        "py_core/routing/embedder_onnx.py",
+        "py_core/tokenizers/template_renderer_wasmtime.py",
     ),
-    "app/build_outputs.py",
-    *("app/building/", "app/checksums.py", "app/cli", "app/models/converting/", "app/downloads", "app/embedder_adapter"),
-    *("app/lessons/facts/", "app/models/http_range.py", "app/bench/keyword_router.py", "app/lessons/rows.py", "app/model_"),
-    *("app/native_runtime.py", "app/paths.py", "app/bench/plots.py", "app/models/quantizing.py", "app/lessons/readers/", "app/server"),
-    *("app/server/headers.py", "app/consolidation/style/", "app/terminal", "app/training/", "app/cli/waiting_line.py"),
-    *("app/bench/patterns.py", "app/bench/learning_plots.py", "app/bench/logits.py", "app/bench/perplexity.py"),
-    *("app/models.toml", "app/models/template_renderer.py"),
-    *("py_core/adapters/merging.py", "py_core/backends/wasm/host_wasmtime.py"),
-    *("py_core/backends/webgpu/host_wgpu.py", "py_core/draft_loading.py", "py_core/formats/format_choice.py"),
-    *("py_core/hnsw/wasmtime_kernel.py", "py_core/memory/sqlite.py", "py_core/routing/embedder_onnx.py"),
-    "py_core/tokenizers/template_renderer_wasmtime.py",
 )
 """Parts of the sources that the page never runs."""
 UNCOMPILED = (
     "py_core/tools/__pycache__/",
-    *(f"app/__pycache__/{name}." for name in ("adapter_views", "chat_files", "learning_history", "lesson_story")),
-    "app/__pycache__/policy_words.",
+    *("app/models/__pycache__/adapter_views.", "app/chat/history/__pycache__/files."),
+    *("app/consolidation/__pycache__/history.", "app/lessons/__pycache__/story."),
+    "app/memory/__pycache__/policy_words.",
 )
 """The exact tools, which the page imports for a message that is for one, and what it imports when a panel asks for it
 come without bytecode: it is 2.5 times their size, and to compile the tools takes the page 0.3 s once."""
@@ -54,7 +54,7 @@ COMPILED = "py_core/tools/__pycache__/first_look."
 SOURCE_SUFFIXES = {".py", ".wgsl", ".toml", ".json", ".txt", ".jinja", ".safetensors"}
 NOT_RUN = (".a", ".c", ".h", ".md", ".pxd", ".pyi", ".pyx", ".rst", "/RECORD")
 """Files of a wheel that the page has no use for."""
-STAMP = "app/stamp.txt"
+STAMP = "app/page/stamp.txt"
 """In the archive of our own packages: what tells it from others (app/page/snapshot.py)."""
 NUMPY_NOT_RUN = (
     "numpy/f2py/", "numpy/ma/mrecords", "numpy/ma/testutils", "numpy/polynomial/", "numpy/testing/", "numpy/typing/",

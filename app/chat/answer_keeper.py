@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from app.chat.answer import Answer
-from app.generation.assistant import Assistant
 from app.chat.chat_question import ChatQuestion
 from app.chat.conversation_tree import ConversationTree
+from app.chat.trajectory_recorder import TrajectoryRecorder
+from app.chat.turn_details import answer_details, card_details, taught_details
+from app.generation.assistant import Assistant
+from app.generation.turn_messages import agent_of
 from app.protocol import Done, Stored
 from app.routing.service import Routed
 from app.runtime import Runtime
-from app.chat.trajectory_recorder import TrajectoryRecorder
-from app.chat.turn_details import answer_details, card_details, taught_details
-from app.generation.turn_messages import agent_of
 from py_core.memory.branches import Turn
 from py_core.memory.memory import Memory
 

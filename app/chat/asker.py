@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.generation.assistant import Assistant
-from app.lessons.reader import read_facts
 from app.chat.file_lookup import counting, room_for_files, whole_room
 from app.files.material import Material
 from app.files.service import FileService
-from app.lessons.service import LearningService
+from app.generation.assistant import Assistant
 from app.lessons.match import Candidate, LessonMatch, UnsureMatch
+from app.lessons.reader import read_facts
+from app.lessons.service import LearningService
 from app.protocol import Citation, Done
 from py_core.loading import Model
 from py_core.memory.lessons import Lesson

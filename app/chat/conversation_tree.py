@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.routing.agent_choice import CHOICE
 from app.chat.turn_details import title_of
+from app.routing.agent_choice import CHOICE
 from py_core.memory.branches import Branches, Turn
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import Lesson

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.generation.assistant import Assistant, user_message
 from app.chat.chat_question import ChatQuestion
 from app.chat.conversation_tree import ConversationTree
 from app.files.material import Material
+from app.generation.assistant import Assistant, user_message
 from app.runtime import Runtime
 from py_core.loading import Model
 from py_core.memory.errors import StoreError

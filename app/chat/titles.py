@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from functools import partial
 
-from app.runtime import Runtime
 from app.chat.turn_details import is_unread
+from app.runtime import Runtime
 from py_core.backends.base import BackendError, ContextFullError
 from py_core.engine.engine import Timings
 from py_core.engine.scheduler import Priority

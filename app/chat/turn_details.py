@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from app.files.material import Material
-from app.lessons.service import Learned
 from app.lessons.match import LessonMatch
+from app.lessons.service import Learned
 from app.protocol import Card, Done, to_json
 from app.routing.service import Routed
 from py_core.memory.branches import Turn

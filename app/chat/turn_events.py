@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from app.generation.exact_answers import Computed
+from app.chat.turn_details import is_unread
 from app.files.material import Material
-from app.lessons.service import Learned
+from app.generation.exact_answers import Computed
 from app.lessons.match import LessonMatch
+from app.lessons.service import Learned
 from app.protocol import (
     Card,
     Citation,
@@ -29,7 +30,6 @@ from app.protocol import (
     Thought,
 )  # fmt: skip
 from app.routing.service import Routed
-from app.chat.turn_details import is_unread
 from py_core.memory.branches import Branches, Turn
 from py_core.memory.lessons import Lesson
 

@@ -14,13 +14,13 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from app.models.adapter_folder import AdapterFolder, KeptAdapter, files_at, open_adapter, title_of, write_whole
-from app.models.adapter_import import BaseModel, adapter_of_files, check_name, fitted, name_of
 from app.cli.home import HomeOption
 from app.cli.model_file import ModelOption, chosen_path
 from app.cli.models import JsonOption, NameOption, size_words
-from app.models.cache import ModelCache, sha256_of_model
 from app.cli.terminal import console, say
+from app.models.adapter_folder import AdapterFolder, KeptAdapter, files_at, open_adapter, title_of, write_whole
+from app.models.adapter_import import BaseModel, adapter_of_files, check_name, fitted, name_of
+from app.models.cache import ModelCache, sha256_of_model
 from py_core.adapters.files import export_peft
 from py_core.adapters.lora import MAX_RANK, AdapterError, LoraAdapter
 from py_core.adapters.merging import METHODS, merge

@@ -13,8 +13,8 @@ from app.bench.learning import volatile_learning
 from app.bench.style import measure_style
 from app.cli.loading import AutotuneOption, BackendChoice, BackendOption, Precision, PrecisionOption, load
 from app.cli.model_file import ModelOption
-from app.consolidation.style import MEASURES
 from app.cli.terminal import console, progress_bar
+from app.consolidation.style import MEASURES
 
 
 def bench_style(

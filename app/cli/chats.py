@@ -14,15 +14,15 @@ from rich.markdown import Markdown
 from rich.table import Table
 from rich.text import Text
 
-from app.models.adapter_folder import write_whole
+from app.chat.history.api import ConversationApi
+from app.chat.history.export import UNTITLED
 from app.cli.home import HomeOption, notes, opened_memory
 from app.cli.memory import SHORT_ID, YesOption, agreed, date_words
 from app.cli.models import JsonOption, size_words
-from app.chat.history.api import ConversationApi
-from app.chat.history.export import UNTITLED
+from app.cli.terminal import console, say
+from app.models.adapter_folder import write_whole
 from app.native_runtime import route_natively
 from app.runtime import Runtime
-from app.cli.terminal import console, say
 from py_core.memory.encryption import NativeCrypto
 from py_core.showing import is_blank, one_line, shown
 

@@ -11,7 +11,6 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from app.generation.assistant import Assistant
 from app.cli.home import HomeOption, opened_runtime
 from app.cli.loading import (
     AutotuneOption,
@@ -24,9 +23,10 @@ from app.cli.loading import (
 )
 from app.cli.model_file import ModelOption
 from app.cli.models import JsonOption
-from app.consolidation.service import RefusedBeforeError
-from app.consolidation.deep_loop import DeepLoop, DeepReport
 from app.cli.terminal import console, progress_bar, say
+from app.consolidation.deep_loop import DeepLoop, DeepReport
+from app.consolidation.service import RefusedBeforeError
+from app.generation.assistant import Assistant
 from py_core.engine.scheduler import Priority
 from py_core.memory.revisions import Run
 

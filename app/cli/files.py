@@ -10,9 +10,9 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from app.cli.terminal import console, progress_bar, say
 from app.models.converting.convert import convert_folder
 from app.models.quantizing import quantize_file
-from app.cli.terminal import console, progress_bar, say
 
 notes = console(stderr=True)
 

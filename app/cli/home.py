@@ -15,12 +15,12 @@ import typer
 from rich.markup import escape
 
 from app.cli.model_file import chosen_path
+from app.cli.terminal import console
 from app.lessons.service import LearningService
 from app.models.cache import sha256_of_model
 from app.native_runtime import open_runtime, tidy_pages
 from app.paths import memory_path
 from app.runtime import Runtime, problem_of_record
-from app.cli.terminal import console
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError

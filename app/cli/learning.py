@@ -33,9 +33,9 @@ from app.cli.loading import (
 )
 from app.cli.memory import SHORT_ID
 from app.cli.model_file import ModelOption
-from app.lessons.service import Learned, LearningService
-from app.lessons.rows import LessonRow, lesson_rows, open_rows, problem_of_text
 from app.cli.terminal import PRINTS_JSON, console, progress_bar, say, wants_json
+from app.lessons.rows import LessonRow, lesson_rows, open_rows, problem_of_text
+from app.lessons.service import Learned, LearningService
 from py_core.backends.base import ContextFullError
 from py_core.learning.teaching import lesson_of
 from py_core.showing import one_line, shown, why_not_json

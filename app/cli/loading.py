@@ -14,13 +14,13 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress
 
-from app.models.autotune_cache import AutotuneCache
 from app.build_outputs import kernel_path
 from app.cli.model_file import chosen_path
-from app.models.fit_check import available_memory, fit_check, keep_within
-from app.models.cache import title_at
-from app.models.template_renderer import native_renderer
 from app.cli.terminal import console
+from app.models.autotune_cache import AutotuneCache
+from app.models.cache import title_at
+from app.models.fit_check import available_memory, fit_check, keep_within
+from app.models.template_renderer import native_renderer
 from py_core.backends.base import BackendError
 from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.wasm.backend import load_wasm

@@ -14,9 +14,7 @@ import numpy as np
 import typer
 from rich.markup import escape
 
-from app.models.adapter_folder import open_adapter
-from app.generation.assistant import CHAT_SAMPLING, MAX_TOKENS
-from app.generation.speed import Speed, measure_speed, profile_report
+from app.bench.logits import logits_of, read_job
 from app.cli.adapters import (
     AdapterOption,
     AdaptersOption,
@@ -55,18 +53,20 @@ from app.cli.model_file import ModelOption, NoBosOption, chosen_path, info, toke
 from app.cli.models import models_app
 from app.cli.perplexity import perplexity
 from app.cli.routing import bench_routing, route
-from app.generation.completion import complete, last_logits
+from app.cli.terminal import console, say
+from app.cli.terminal_chat import run_chat
+from app.consolidation.one_learner import FileLock
 from app.files.text import text_of
-from app.bench.logits import logits_of, read_job
+from app.generation.assistant import CHAT_SAMPLING, MAX_TOKENS
+from app.generation.completion import complete, last_logits
+from app.generation.speed import Speed, measure_speed, profile_report
+from app.models.adapter_folder import open_adapter
 from app.models.cache import CacheError, sha256_of_model
 from app.models.catalog import HubError
 from app.models.pull import PullError
 from app.native_runtime import open_runtime
-from app.consolidation.one_learner import FileLock
 from app.server.site import ALLOW_NAME, DIST, ServerError
 from app.server.site import serve as serve_site
-from app.cli.terminal import console, say
-from app.cli.terminal_chat import run_chat
 from py_core.backends.base import BackendError
 from py_core.formats.gguf import GGUFError
 from py_core.formats.quantization import UnsupportedFormatError

@@ -16,13 +16,13 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from app.models.adapter_folder import write_whole
 from app.chat.history.files import ImportedChats, import_chats
 from app.cli.home import HomeOption, opened_memory, with_passphrase
 from app.cli.models import JsonOption, size_words
+from app.cli.terminal import console, say
 from app.memory.policy_words import PolicyWords, told_policies
 from app.memory.stored_kinds import counted, counts
-from app.cli.terminal import console, say
+from app.models.adapter_folder import write_whole
 from py_core.learning.gate_words import SMALL
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import Lesson

@@ -15,9 +15,9 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from app.models.downloads import default_model_path
-from app.models.cache import model_path
 from app.cli.terminal import PRINTS_JSON, console, say, wants_json
+from app.models.cache import model_path
+from app.models.downloads import default_model_path
 from py_core.backends.fusion import fused_layers
 from py_core.formats.gguf import GGUFHeader, read_header
 from py_core.formats.source import WeightSource, open_source

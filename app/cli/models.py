@@ -13,12 +13,12 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 
+from app.bench.model_report import model_report
+from app.cli.terminal import console, say
 from app.models.cache import ModelCache, StoredModel, model_path
 from app.models.catalog import Entry, GoneError, HubError, HubFile, read_catalog
 from app.models.pull import pull as pull_model
 from app.models.pull import wanted_model
-from app.bench.model_report import model_report
-from app.cli.terminal import console, say
 from py_core.formats.source import open_source
 
 models_app = typer.Typer(

@@ -13,8 +13,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from app.bench.perplexity import Score, Text, joined, read_texts, score_texts
 from app.chat.asker import head_of_lesson
-from app.generation.assistant import Assistant
 from app.cli.adapters import AdapterOption, adapter_at
 from app.cli.home import HomeOption, NoMemoryOption, home_memory, notes, opened_runtime
 from app.cli.loading import (
@@ -27,8 +27,8 @@ from app.cli.loading import (
     load,
 )
 from app.cli.model_file import ModelOption, NoBosOption
-from app.bench.perplexity import Score, Text, joined, read_texts, score_texts
 from app.cli.terminal import console, progress_bar
+from app.generation.assistant import Assistant
 from py_core.loading import Model
 
 

@@ -25,8 +25,8 @@ from app.bench.routing import (
     read_test_set,
 )
 from app.bench.routing_habits import measure_habits, read_habits
-from app.native_runtime import native_router_parts, open_router
 from app.cli.terminal import console
+from app.native_runtime import native_router_parts, open_router
 from py_core.routing.router import Decision
 
 SHOWN_AGENTS, SHOWN_NEIGHBOURS = 3, 1

@@ -14,17 +14,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from app.chat.conversation import Conversation
 from app.cli import terminal
-from app.routing.agent_choice import UNROUTED
-from app.generation.assistant import Assistant
 from app.cli.attaching import attach_file, cited_words
 from app.cli.home import with_passphrase
 from app.cli.memory import SHORT_ID
-from app.chat.conversation import Conversation
-from app.lessons.feedback import Feedback
-from app.files.text import FileError
+from app.cli.waiting_line import line_meanwhile
 from app.consolidation.idle_loops import idle_loops
 from app.consolidation.idle_work import OnlyOne
+from app.files.text import FileError
+from app.generation.assistant import Assistant
+from app.lessons.feedback import Feedback
 from app.lessons.imprints import LessonError
 from app.protocol import (
     Card,
@@ -41,8 +41,8 @@ from app.protocol import (
     Taught,
     Thought,
 )  # fmt: skip
+from app.routing.agent_choice import UNROUTED
 from app.runtime import Runtime
-from app.cli.waiting_line import line_meanwhile
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError
 from py_core.loading import Model

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
-from app.lessons.feedback import Feedback
 from app.consolidation.idle_learning import IdleLearning
+from app.lessons.feedback import Feedback
 from app.lessons.service import Learned, LearningService
 from app.lessons.talk import OFFERS
 from app.runtime import Runtime

@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 
-from app.lessons.service import THRESHOLD_POLICY
 from app.consolidation.loop_runs import note_run
+from app.lessons.service import THRESHOLD_POLICY
 from app.runtime import Runtime
 from py_core.learning.gate_threshold import Evidence, fitted_threshold
 from py_core.learning.reasoning_bank import DAY_SECONDS, GOOD, Bank, Experience, archive, distil

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from app.generation.assistant import SYSTEM_PROMPT
 from app.consolidation.idle_work import Report
-from app.lessons.service import LearningService
+from app.generation.assistant import SYSTEM_PROMPT
 from app.generation.resident_adapters import ResidentAdapters
+from app.lessons.service import LearningService
 from py_core.adapters.lora import LoraAdapter
 from py_core.learning.known_base import KNOWN
 from py_core.learning.lesson_examples import TaughtAnswer

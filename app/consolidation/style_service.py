@@ -21,11 +21,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.generation.assistant import SYSTEM_PROMPT
-from app.consolidation.texts import shipped_texts
 from app.consolidation.idle_work import Report, unheard
-from app.lessons.service import LearningService
 from app.consolidation.loop_runs import note_run
+from app.consolidation.texts import shipped_texts
+from app.generation.assistant import SYSTEM_PROMPT
+from app.lessons.service import LearningService
 from app.memory.follower import MemoryFollower
 from py_core.adapters.head import HeadAdapter
 from py_core.adapters.lora import AdapterError
@@ -85,7 +85,7 @@ def held_out(liked: Sequence[Liked]) -> tuple[list[Liked], list[Liked]]:
 
 
 class StyleService:
-    """Made by `open`. Its methods may raise StoreError, BackendError. Work for IdleLearning (app/consolidation/idle_work.py)."""
+    """Made by `open`. Its methods may raise StoreError, BackendError. Work for IdleLearning (idle_work.py)."""
 
     def __init__(
         self, learning: LearningService, answer_with: AnswerWith, recipe: StyleRecipe = RECIPE,

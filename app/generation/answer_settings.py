@@ -29,7 +29,7 @@ PRESETS: Mapping[str, SamplingParams] = MappingProxyType(
         "varied": SamplingParams(temperature=0.9, top_p=0.95, min_p=0.05, frequency_penalty=0.2),
     }
 )
-"""Ways of drawing tokens by a name. The penalty is what keeps small models out of loops (app/generation/assistant.py)."""
+"""Ways of drawing tokens by a name. The penalty is what keeps small models out of loops (assistant.py)."""
 _NAMES = frozenset(option.name for option in fields(SamplingParams)) - {"seed"}
 
 

@@ -17,11 +17,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from app.lessons.service import Learned, LearningService
+from app.chat.trajectory_recorder import rated
 from app.lessons.imprints import LessonError
+from app.lessons.service import Learned, LearningService
 from app.routing.service import Reweighed
 from app.runtime import Runtime
-from app.chat.trajectory_recorder import rated
 from py_core.learning.quality import kept_share
 from py_core.learning.teaching import Told, lesson_of
 from py_core.memory.memory import Memory

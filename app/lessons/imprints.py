@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from app.lessons.imprint_shelf import KEPT_SLOTS, ImprintShelf
 from app.generation.learned_answer import Head
 from app.generation.prompt_window import refuse_by_length
+from app.lessons.imprint_shelf import KEPT_SLOTS, ImprintShelf
 from py_core.adapters.lora import AdapterError
 from py_core.backends.base import ContextFullError, TokenSequence
 from py_core.engine.scheduler import Priority

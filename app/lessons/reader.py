@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from app.generation.assistant import Assistant
-from app.lessons.match import Candidate, LessonMatch, UnsureMatch
 from app.generation.stop_token import StopToken
+from app.lessons.match import Candidate, LessonMatch, UnsureMatch
 from py_core.adapters.files import read_adapter
 from py_core.adapters.lora import AdapterError, LoraAdapter, check_base
 from py_core.backends.base import ContextFullError

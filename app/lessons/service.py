@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from app.generation.assistant import SYSTEM_PROMPT
-from app.lessons.reader import FactReader
 from app.lessons.imprints import AdapterNumber, LessonError, LessonImprints
 from app.lessons.match import Candidate, LessonMatch, UnsureMatch
 from app.lessons.meanings import LessonMeanings
+from app.lessons.reader import FactReader
 from app.protocol import Done
 from py_core.backends.base import BackendError
 from py_core.engine.scheduler import Priority
@@ -80,7 +80,7 @@ class LearningService:
         self.model, self.base_sha256, self.embedder, self.gate = model, base_sha256, embedder, gate
         self.imprints = LessonImprints(model, base_sha256, SYSTEM_PROMPT)
         self.prepares_in_pauses = False
-        """Whether app/consolidation/preparation.py runs. Otherwise the first lesson waits until the model is prepared."""
+        """Whether app/consolidation/preparation.py runs. If not, the first lesson waits until the model is prepared."""
         self._preparing: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
         self._stale = True
@@ -92,7 +92,7 @@ class LearningService:
         cls, model: Model, base_sha256: str, embedder: Embedder, memory: Memory, gate: Gate,
         reader: FactReader | None = None,
     ) -> LearningService:  # fmt: skip
-        """base_sha256: of the model's file, to which imprints belong. gate: app/lessons/shipped_gate.py. reader: without one no
+        """base_sha256: of the model's file, to which imprints belong. gate: shipped_gate.py. reader: without one no
         lesson is read. Raises StoreError, EmbedderError."""
         learning = cls(model, base_sha256, embedder, memory, gate, reader)
         await learning.refresh()

@@ -11,13 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from app.chat.turn_events import lesson_names
 from app.lessons.chat_lessons import paused
 from app.lessons.feedback import NOTHING_TOLD
-from app.lessons.service import Learned, LearningService
 from app.lessons.imprints import LessonError
+from app.lessons.service import Learned, LearningService
 from app.protocol import Card
 from app.runtime import Runtime
-from app.chat.turn_events import lesson_names
 from py_core.backends.base import BackendError
 from py_core.learning.memory_talk import Correct, Forget, ListLessons, asked_of_memory
 from py_core.learning.teaching import Told, denies, lesson_of, takes_back, told_by

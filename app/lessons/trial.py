@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 
+from app.chat.turn_events import recall_event
 from app.generation.assistant import Assistant
-from app.lessons.chat_lessons import paused, recall
 from app.generation.learned_answer import LEARNED_SAMPLING
+from app.generation.stop_token import StopToken
+from app.lessons.chat_lessons import paused, recall
 from app.protocol import AnswerEvent, Delta, Done, Recall, Replacement
 from app.runtime import Runtime
-from app.generation.stop_token import StopToken
-from app.chat.turn_events import recall_event
 from py_core.loading import Model
 from py_core.memory.errors import StoreError
 

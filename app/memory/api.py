@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from app.routing import agent_catalog
-from app.generation.answer_settings import check_setting
-from app.memory.answer_speeds import speed_groups
 from app.chat.history.api import ConversationApi
 from app.chat.page_store import BUDGET
-from app.routing.service import RoutingService
+from app.generation.answer_settings import check_setting
+from app.memory.answer_speeds import speed_groups
 from app.memory.stored_kinds import counts
+from app.routing import agent_catalog
+from app.routing.service import RoutingService
 from py_core.memory import patterns, witness
 from py_core.memory.errors import StoreError
 from py_core.memory.passphrase import remove_passphrase, set_passphrase

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from app.models.http_range import NotThere, SourceError, open_range
 from app.models.hosts import Hosts
+from app.models.http_range import NotThere, SourceError, open_range
 from py_core.limits import MAX_FILE_BYTES
 from py_core.showing import shown
 

@@ -32,7 +32,7 @@ class ModelFile:
 
 @cache
 def downloads() -> dict[str, list[dict[str, Any]]]:
-    """app/downloads.toml as it is: the tables `models`, `embedder` and `wheels`."""
+    """app/models/downloads.toml as it is: the tables `models`, `embedder` and `wheels`."""
     return tomllib.loads(DOWNLOADS.read_text(encoding="utf-8"))
 
 

@@ -1,4 +1,4 @@
-"""Which hosts a model may come from. web/downloads/model_hosts.js has the same rules for the page. Standard library only.
+"""The hosts that a model may come from; the page has the same rules (web/downloads/model_hosts.js). No packages needed.
 
 An entry is a host ("huggingface.co"), every host below one ("*.hf.co"), either with a port, or, for tests and
 developers, an address of this machine with http ("http://localhost:8123").

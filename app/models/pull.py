@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote, unquote, urlsplit
 
-from app.models.http_range import ConnectionBroken, NoRanges, NotThere, SourceError, Unreachable, open_range
 from app.models.cache import (
     CacheError,
     ModelCache,
@@ -26,6 +25,7 @@ from app.models.cache import (
     write_json,
 )
 from app.models.catalog import Catalog, Entry, GoneError
+from app.models.http_range import ConnectionBroken, NoRanges, NotThere, SourceError, Unreachable, open_range
 from py_core.formats.gguf import GGUFError, GGUFHeader, read_header
 from py_core.formats.source import FileSource, SplitSource, parts_of
 from py_core.models.config import name_of

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from app.models.adapter_import import BaseModel, adapter_of_files, fitted, lost_of, name_of
 from app.generation.assistant import Assistant
+from app.models.adapter_import import BaseModel, adapter_of_files, fitted, lost_of, name_of
 from py_core.adapters.files import read_adapter, write_adapter
 from py_core.adapters.lora import MAX_RANK, check_base
 from py_core.adapters.peft import WEIGHTS_FILE

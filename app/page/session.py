@@ -13,19 +13,19 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from app.generation.assistant import Assistant
-from app.generation.speed import profile_report
-from app.generation.completion import complete, last_logits
 from app.chat.conversation import Conversation
-from app.files.api import FilesApi
+from app.chat.turn_events import stored_turns
 from app.consolidation.api import LearningApi
+from app.files.api import FilesApi
+from app.generation.assistant import Assistant
+from app.generation.completion import complete, last_logits
+from app.generation.speed import profile_report
+from app.generation.stop_token import StopToken
 from app.memory.api import MemoryApi
 from app.page.adapters import choose
 from app.page.calls import PageCalls, describe, failure_of
 from app.protocol import Card, Done, Event, to_json
 from app.runtime import Runtime
-from app.generation.stop_token import StopToken
-from app.chat.turn_events import stored_turns
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError
 from py_core.loading import Model
@@ -170,7 +170,8 @@ class PageSession:
         return json.dumps(asdict(done))
 
     async def profile(self, on_progress: Callable[[float], None]) -> str:
-        """Measure each kernel of a token, after the running answer: app.generation.speed.profile_report as JSON, or {error}.
+        """Measure each kernel of a token, after the running answer: profile_report (app/generation/speed.py) as JSON,
+        or {error}.
 
         on_progress gets what is done, from 0, when its turn has come, to 1.
         """

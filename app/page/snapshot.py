@@ -1,8 +1,8 @@
 """The snapshot of the page's Python: what is imported before it is made, and what is put right when it is restored.
 
 The build makes it (app/building/snapshot.py), the page restores it (web/engine/python_runtime.js). It is the memory of
-Python with all that app.page.worker imports, but without NumPy: libraries of machine code cannot be in one. Its module is
-there, empty, so that `import numpy as np` works; who reads anything of it while being imported fails here.
+Python with all that app.page.worker imports, but without NumPy: libraries of machine code cannot be in one. Its module
+is there, empty, so that `import numpy as np` works; who reads anything of it while being imported fails here.
 """
 
 from __future__ import annotations

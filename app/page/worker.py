@@ -14,19 +14,19 @@ from typing import Any
 
 from pyodide.ffi import JsException, to_js
 
+from app.consolidation.idle_learning import IDLE_SECONDS
+from app.consolidation.one_learner import TabLock
 from app.generation.answer_adapters import AnswerAdapters
 from app.generation.assistant import MAX_TOKENS, Assistant
 from app.lessons.reader import FactReader
-from app.models.fit_check import Fitting, fit_check, fit_facts
-from app.consolidation.idle_learning import IDLE_SECONDS
 from app.lessons.service import LearningService
-from app.consolidation.one_learner import TabLock
+from app.lessons.shipped_gate import shipped_gate
+from app.models.fit_check import Fitting, fit_check, fit_facts
 from app.page.adapters import made_of
 from app.page.calls import describe
 from app.page.session import Opened, PageSession
 from app.routing.service import RoutingService
 from app.runtime import Runtime
-from app.lessons.shipped_gate import shipped_gate
 from py_core.backends.base import BackendError
 from py_core.backends.browser_source import BrowserSource
 from py_core.backends.numpy.backend import load_numpy
@@ -72,8 +72,8 @@ class PageModel:
         self, derive_cipher: JsObject, on_memory: Callable[[], None], one_learner: JsObject, fetch_reader: JsObject
     ) -> None:
         """derive_cipher: of web/memory/encryption.js. on_memory: called when the memory or the router changed.
-        one_learner: of web/learning/one_learner.js. fetch_reader: the site's file of a reader (app/lessons/reader.py) by
-        its name, as a promise."""
+        one_learner: of web/learning/one_learner.js. fetch_reader: the site's file of a reader
+        (app/lessons/reader.py) by its name, as a promise."""
         self._fetch_reader = fetch_reader
         self._one_learner = TabLock(one_learner)
         self._kernel: PyodideHnswKernel | None = None

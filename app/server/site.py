@@ -25,10 +25,11 @@ from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.paths import ROOT
 from app.server.guard import LIMITS, GuardedProtocol, KnownNames, Limits
 from app.server.headers import headers_of
 
-DIST = Path(__file__).resolve().parents[1] / "dist"
+DIST = ROOT / "dist"
 
 ALLOW_NAME = "a name that other machines call this one by, such as box.local (may be repeated)"
 """What the option of this name does."""

@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from app.routing.agent_catalog import shipped_examples
 from app.bench.routing import calibration_error, read_everyday
 from app.building.routing_export import routing_data
 from app.native_runtime import open_embedder
+from app.routing.agent_catalog import shipped_examples
 from app.routing.factory import PARAMETERS, more_requests
 from app.training.requests import Request, folds
 from py_core.routing.agents import FALLBACK_ID, Example

@@ -57,8 +57,8 @@ _P1, _P2, _P3, _P4, _P5 = (
 def in_node(tmp_path: Path):
     """Runs a script over `given`; gives what it answers."""
     for name in ("sha256", "xxh64", "checksum_kernels"):
-        (tmp_path / "storage").mkdir(exist_ok=True)
-        shutil.copyfile(ROOT / "web" / "storage" / f"{name}.js", tmp_path / "storage" / f"{name}.js")
+        (tmp_path / "downloads").mkdir(exist_ok=True)
+        shutil.copyfile(ROOT / "web" / "downloads" / f"{name}.js", tmp_path / "downloads" / f"{name}.js")
     shutil.copytree(ROOT / "web" / "common", tmp_path / "common")
     (tmp_path / "kernels").mkdir()
     shutil.copyfile(checksum_kernel_path(), tmp_path / "kernels" / "checksums.wasm")

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from test_texts import ALLOWED, texts_in_code
 
-from app.memory import policy_words
-from app.routing.agent_catalog import shipped_agents
 from app.building.common import ROOT
 from app.building.node import node_path
 from app.building.python_archives import NATIVE_ONLY
+from app.memory import policy_words
+from app.routing.agent_catalog import shipped_agents
 
 NOT_SAID = (
     # said in both languages, patterns, and what the model reads
@@ -113,7 +113,8 @@ def said_in_the_page() -> dict[str, str]:
         found[known.title] = "app/memory/policy_words.py"
     for title, _ in policy_words._FACTORS.values():
         found[f"{title}: {{}}"] = "app/memory/policy_words.py"
-    found |= dict.fromkeys([*policy_words._SOURCES.values(), "Reset", "Delete", "on", "off"], "app/memory/policy_words.py")
+    words = [*policy_words._SOURCES.values(), "Reset", "Delete", "on", "off"]
+    found |= dict.fromkeys(words, "app/memory/policy_words.py")
     return found
 
 

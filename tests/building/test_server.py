@@ -22,9 +22,9 @@ from starlette.testclient import TestClient
 
 from app.building import write_headers
 from app.building.common import ROOT
-from app.server.site import ServerError, create_app, listen, server_config
 from app.server.guard import Limits
 from app.server.headers import POLICIES
+from app.server.site import ServerError, create_app, listen, server_config
 
 MODEL = bytes(range(256)) * 1000
 

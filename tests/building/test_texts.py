@@ -26,6 +26,7 @@ ALLOWED = {
     "routing/hnsw_kernel.js": "said in workers",
     "common/fetch_file.js": "said in workers",
     "tokenizers/": "said in workers",
+    "downloads/": "said in workers",
     "storage/": "said in workers",
     "memory/encryption.js": "said in workers",
     "memory/moving.js": "said to Python",

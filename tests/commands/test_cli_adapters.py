@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.models import adapter_folder
-
 from app.cli import adapters as cli_adapters
+from app.models import adapter_folder
 from app.models.adapter_folder import AdapterFolder, files_at
 from app.models.adapter_import import BaseModel, adapter_of_files
 from py_core.adapters.files import export_peft, write_adapter

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from gguf import quants
 
-from app.models import quantizing
 from app.generation.completion import last_logits
+from app.models import quantizing
 from app.models.quantizing import quantize_file
 from app.models.template_renderer import native_renderer
 from py_core.backends.numpy.backend import load_numpy

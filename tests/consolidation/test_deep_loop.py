@@ -14,10 +14,10 @@ from app import native_runtime
 from app.consolidation.deep_loop import DeepLoop, last_report
 from app.lessons.feedback import Feedback
 from app.lessons.service import THRESHOLD_POLICY, LearningService
+from app.lessons.shipped_gate import shipped_gate
 from app.routing.factory import RouterParts
 from app.routing.service import RoutingService
 from app.runtime import Runtime
-from app.lessons.shipped_gate import shipped_gate
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.memory import Memory

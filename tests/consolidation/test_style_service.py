@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from app.consolidation import style_service
-from app.generation.assistant import Assistant
-from app.consolidation.idle_loops import idle_loops
-from app.generation.learned_answer import Head
 from app.consolidation.api import LearningApi
+from app.consolidation.idle_loops import idle_loops
+from app.consolidation.style_service import ENOUGH, EVERY, STYLE_POLICY, StyleService
+from app.generation.assistant import Assistant
+from app.generation.learned_answer import Head
 from app.lessons.service import LearningService
+from app.lessons.shipped_gate import shipped_gate
 from app.native_runtime import open_embedder
 from app.protocol import Done
 from app.runtime import Runtime
-from app.lessons.shipped_gate import shipped_gate
-from app.consolidation.style_service import ENOUGH, EVERY, STYLE_POLICY, StyleService
 from py_core.adapters.head import HeadAdapter
 from py_core.adapters.parameters import parameter_layout
 from py_core.engine.scheduler import Priority

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from app.chat.conversation import Conversation
 from app.generation.answer_settings import PRESETS, AnswerSettings, answer_settings, sampling_of
 from app.generation.assistant import Assistant
-from app.chat.conversation import Conversation
 from app.memory.api import MemoryApi
 from app.protocol import Done
 from app.runtime import Runtime

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from app.generation.assistant import Assistant
 from app.chat.chat_question import CannotAnswerError
 from app.chat.conversation import Conversation
+from app.generation.assistant import Assistant
 from app.memory.api import MemoryApi
 from app.protocol import Context, Delta, Done, Event, Replacement, Route, Stored, to_json
 from app.routing.factory import RouterParts

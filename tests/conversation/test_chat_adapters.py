@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.generation.assistant import Assistant
 from app.chat.conversation import Conversation
+from app.generation.assistant import Assistant
 from app.memory.api import MemoryApi
 from app.protocol import Delta, Done
 from app.runtime import Runtime

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.chat.history.files import ImportedChats, import_chats, read_chats
 from app.chat.history.export import as_json, as_markdown
+from app.chat.history.files import ImportedChats, import_chats, read_chats
 from py_core.memory.branches import Branches, Turn
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory

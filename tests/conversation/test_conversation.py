@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.routing.agent_catalog import add_agent, remove_agent
-from app.generation.assistant import Assistant
 from app.chat.conversation import Conversation
+from app.generation.assistant import Assistant
 from app.memory.api import MemoryApi
 from app.protocol import Delta, Done, Route, Stored
+from app.routing.agent_catalog import add_agent, remove_agent
 from app.routing.factory import RouterParts
 from app.routing.service import Routed, RoutingService
 from app.runtime import Runtime

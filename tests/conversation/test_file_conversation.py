@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from app.generation.assistant import Assistant
 from app.chat.conversation import Conversation
 from app.chat.file_lookup import SHARE, consult
+from app.chat.turn_events import stored_turns
 from app.files.material import Material
+from app.generation.assistant import Assistant
 from app.protocol import Citations, Context, Delta, Done, Event, Stored
 from app.runtime import Runtime
-from app.chat.turn_events import stored_turns
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
 from tests.runtime import memory_of

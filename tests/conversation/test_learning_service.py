@@ -12,8 +12,8 @@ import pytest
 
 from app.lessons import imprints as lesson_imprints
 from app.lessons.service import LearningService, LessonError
-from app.runtime import Runtime
 from app.lessons.shipped_gate import shipped_gate
+from app.runtime import Runtime
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.lessons import KIND, Lesson

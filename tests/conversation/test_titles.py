@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from app.chat import titles
-from app.generation.assistant import Assistant
 from app.chat.conversation import Conversation
-from app.runtime import Runtime
 from app.chat.titles import make_title, title_from
+from app.generation.assistant import Assistant
+from app.runtime import Runtime
 from py_core.loading import Model
 from py_core.memory.sessions import Session
 from py_core.sampling import SamplingParams

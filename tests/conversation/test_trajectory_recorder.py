@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from app.chat import trajectory_recorder
-from app.routing.agent_catalog import shipped_agents
-from app.generation.assistant import Assistant
 from app.chat.conversation import Conversation
-from app.protocol import Delta, Stored
-from app.runtime import Runtime
 from app.chat.trajectory_recorder import DEPTHS_POLICY, INSTANT_POLICY
+from app.generation.assistant import Assistant
+from app.protocol import Delta, Stored
+from app.routing.agent_catalog import shipped_agents
+from app.runtime import Runtime
 from py_core.backends.numpy.backend import NumpyBackend
 from py_core.engine.engine import Timings
 from py_core.engine.scheduler import Priority

@@ -30,7 +30,7 @@ class PlainServer:
         self.ranges = True
         """Whether it sends parts of files."""
         self.guards = False
-        """Whether it sends the site's headers, as app.server.site does: the page needs no service worker for them then."""
+        """Whether it sends the site's headers, as app/server/site.py does: the page then needs no service worker."""
         self.headers: dict[str, str] = {}
         """Sent with every answer, besides."""
         self.breaks: dict[str, int] = {}

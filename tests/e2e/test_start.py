@@ -96,7 +96,7 @@ def other_sources(small: SmallSite) -> bytes:
 
 def stamp_of(small: SmallSite) -> bytes:
     archive = gzip.decompress((small.folder / "sonata.packed").read_bytes())
-    at = archive.index(b"app/stamp.txt") + len(b"app/stamp.txt")
+    at = archive.index(b"app/page/stamp.txt") + len(b"app/page/stamp.txt")
     return archive[at : at + 64]
 
 

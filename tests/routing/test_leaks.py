@@ -7,8 +7,8 @@ import tomllib
 
 import pytest
 
-from app.routing.agent_catalog import shipped_examples
 from app.bench.routing import TEST_SET, read_everyday
+from app.routing.agent_catalog import shipped_examples
 from app.routing.factory import more_requests
 
 NEARLY = 0.8

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-DATA = Path(__file__).parents[2] / "app" / "bench_routing_data" / "routing_test.toml"
+DATA = Path(__file__).parents[2] / "app" / "bench" / "routing_data" / "routing_test.toml"
 # what a request of the agent that is not easy must not say: its name, or the word that gives it away
 OWN_WORDS = {
     "coder": r"code|coding",

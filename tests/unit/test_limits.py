@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.models.http_range import SourceError, open_range
 from app.models.catalog import _files
+from app.models.http_range import SourceError, open_range
 from app.models.template_renderer import native_renderer
 from py_core import limits
 from py_core.formats.gguf import GGUFError, GGUFHeader, NeedMoreData, parse_header, read_header

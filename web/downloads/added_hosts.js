@@ -1,5 +1,5 @@
 /**
- * Hosts that the user allows models to come from, besides those of the site (app/models.toml). They are kept in this
+ * Hosts that the user allows models to come from, besides those of the site (app/models/models.toml). They are kept in this
  * browser; the terminal has --allow-host and $SONATA_MODEL_HOSTS. For the page only.
  */
 import { local } from '../common/web_storage.js';
