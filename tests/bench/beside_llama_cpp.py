@@ -48,8 +48,8 @@ from typing import Any, Protocol
 import numpy as np
 from rich.table import Table
 
-from app.downloads import default_model_path
-from app.template_renderer import native_renderer
+from app.models.downloads import default_model_path
+from app.models.template_renderer import native_renderer
 from py_core.backends.base import TokenSequence
 from py_core.engine.engine import Timings, shared_length
 from py_core.formats.source import FileSource

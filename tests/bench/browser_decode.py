@@ -23,7 +23,7 @@ from typing import Any
 from playwright.sync_api import Browser
 from rich.table import Table
 
-from app.downloads import model_files
+from app.models.downloads import model_files
 from tests.bench.in_browser import (
     SonataTab,
     chromium,

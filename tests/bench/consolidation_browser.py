@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from app.facts import facts
+from app.lessons.facts import facts
 from tests.bench.in_browser import SonataTab, browsers_cpu_seconds, chromium, evaluate, local_server, machine
 
 LOOK_SECONDS = 0.5

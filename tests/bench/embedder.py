@@ -21,9 +21,9 @@ import numpy as np
 from playwright.sync_api import Page
 from rich.table import Table
 
-from app.bench_routing import TEST_SET, read_test_set
+from app.bench.routing import TEST_SET, read_test_set
 from app.native_runtime import open_embedder
-from app.site_headers import HEADERS
+from app.server.headers import HEADERS
 from py_core.routing.embedder import SentenceEmbedder
 from tests.bench.in_browser import chromium, evaluate, local_server, machine, wait_for_quiet
 from tests.bench.reporting import options_of, print_tables, write_figures
@@ -72,7 +72,7 @@ async def measure(embedder, texts, rounds):
 
 async def measure_routes(embedder, exports, data, requests, corrections):
     import numpy as np
-    from app.router_factory import build_router
+    from app.routing.factory import build_router
     from py_core.hnsw.wasm_kernel import PyodideHnswKernel
     from py_core.memory.patterns import Pattern
 

@@ -29,7 +29,7 @@ from rich.table import Table
 
 from app.building.common import ROOT
 from app.building.site import DIST
-from app.downloads import model_files
+from app.models.downloads import model_files
 from tests.bench.adapters import MEASURE_IN_PAGE, show, summary_of
 from tests.bench.in_browser import chromium, evaluate, install_peers, local_server
 from tests.bench.reporting import options_of, print_tables, write_figures

@@ -2,7 +2,7 @@
 
     python -m tests.bench instant_page [--facts N] [--workers N] [--json FILE]
 
-Each fact of app/facts (held) is taught, then asked for in other words. Milliseconds are medians, with the
+Each fact of app/lessons/facts (held) is taught, then asked for in other words. Milliseconds are medians, with the
 least beside them: other programs may run beside it.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-from app.facts import facts
+from app.lessons.facts import facts
 from tests.bench.in_browser import LIMIT_MS, SonataTab, chromium, evaluate, local_server
 from tests.bench.reporting import options_of, write_figures
 

@@ -20,7 +20,7 @@ import llama_cpp
 import numpy as np
 from rich.table import Table
 
-from app.template_renderer import native_renderer
+from app.models.template_renderer import native_renderer
 from py_core.backends.numpy.backend import load_numpy
 from py_core.formats.quantization import FORMATS
 from py_core.formats.source import FileSource

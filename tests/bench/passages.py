@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 
+from app.cli.terminal import say
 from app.native_runtime import open_embedder
-from app.terminal import say
 from tests.bench.reporting import options_of, write_figures
 from tests.passages.asked import open_case
 

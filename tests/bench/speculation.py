@@ -25,7 +25,7 @@ from typing import Any
 
 from rich.table import Table
 
-from app.downloads import default_model_path
+from app.models.downloads import default_model_path
 from py_core.sampling import SamplingParams
 from tests.bench.in_browser import SonataTab, chromium, evaluate, local_server, machine
 from tests.bench.reporting import options_of, print_tables, write_figures

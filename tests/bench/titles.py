@@ -1,4 +1,4 @@
-"""The titles that a model makes of conversations' first messages (app/titles.py), and how long one takes.
+"""The titles that a model makes of conversations' first messages (app/chat/titles.py), and how long one takes.
 
     python -m tests.bench titles [--model FILE] [--json FILE]
 
@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 
 from app.build_outputs import kernel_path
-from app.downloads import default_model_path
-from app.template_renderer import native_renderer
-from app.titles import make_title
+from app.chat.titles import make_title
+from app.models.downloads import default_model_path
+from app.models.template_renderer import native_renderer
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.formats.source import FileSource
