@@ -29,8 +29,8 @@ from rich.console import Console
 from rich.table import Table
 
 from app.build_outputs import MODEL_BUILDS, kernel_path
-from app.downloads import default_model_path
-from app.template_renderer import native_renderer
+from app.models.downloads import default_model_path
+from app.models.template_renderer import native_renderer
 from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.wasm.backend import load_wasm
@@ -40,7 +40,7 @@ from py_core.loading import BackendLoader, Model, load_model
 from py_core.paging.tiers import TierPolicy
 from py_core.sampling import SamplingParams
 
-TEXTS = ("docs/guide/security.md", "docs/results/performance.md", "docs/guide/learning.md")
+TEXTS = ("docs/guide/security.md", "docs/results/gpu.md", "docs/results/cpu.md", "docs/guide/learning.md")
 RANDOM_FORMATS = {"smollm2-135m": ("Q4_1", "Q8_0")}
 """Of the layers and the embedding, as in the usual file."""
 POLICIES = {"off": None, "8-bit": TierPolicy(warm=1 << 20), "8- and 4-bit": TierPolicy()}
@@ -50,7 +50,7 @@ def loader(options: argparse.Namespace, policy: TierPolicy | None) -> BackendLoa
     if options.backend == "numpy":
         return partial(load_numpy, tiers=policy)
     if options.backend == "webgpu":
-        from app.autotune_cache import AutotuneCache
+        from app.models.autotune_cache import AutotuneCache
         from py_core.backends.webgpu.backend import load_webgpu
         from py_core.backends.webgpu.host_wgpu import WgpuHost
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from app.answer import Answer
-from app.answerers import FileAnswerer, LessonAnswerer, ModelAnswerer, TalkAnswerer, ToolAnswerer, answerers
-from app.assistant import Assistant
-from app.chat_question import ChatQuestion, rest_of_answer
-from app.conversation_routes import ConversationRoutes
-from app.conversation_tree import ConversationTree
+from app.chat.answer import Answer
+from app.chat.answerers import FileAnswerer, LessonAnswerer, ModelAnswerer, TalkAnswerer, ToolAnswerer, answerers
+from app.chat.chat_question import ChatQuestion, rest_of_answer
+from app.chat.conversation_routes import ConversationRoutes
+from app.chat.conversation_tree import ConversationTree
+from app.generation.assistant import Assistant
 from app.protocol import Card, Citations, Computation, Delta, Done, Recall, Route, Taught
-from app.router_factory import RouterParts
+from app.routing.factory import RouterParts
 from app.runtime import Runtime
 from py_core.loading import Model
 from py_core.memory.branches import Branches, Turn

@@ -1,0 +1,87 @@
+"""Gives each message of the stored conversations a vector, so that it is found by its meaning.
+
+Messages are embedded in the background (memory/background.py), never while an answer is made: new ones when they
+are stored, older ones when somebody searches. One text is under way at a time, so a new message waits for one at most.
+Only the first 256 tokens of a text count: the rest is found by its words. docs/decisions/0062 has what that costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from py_core.memory.errors import StoreError
+from py_core.memory.memory import Memory
+from py_core.memory.records import Record
+from py_core.memory.rows import Change
+from py_core.memory.sessions import TURN
+from py_core.memory.transaction import Transaction
+from py_core.routing.embedder import Embedder, EmbedderError
+
+TOGETHER = 16  # messages whose vectors are stored in one transaction
+LONGEST = 4_000  # characters; more of them are over 256 tokens in every script
+
+
+class TurnIndexer:
+    """Works as long as messages of the memory are known to be without vectors."""
+
+    def __init__(self, memory: Memory, embedder: Embedder, on_trouble: Callable[[Exception], None]) -> None:
+        self._memory = memory
+        self._embedder = embedder
+        self._on_trouble = on_trouble
+        self._waiting: dict[str, None] = {}  # ids of messages; the last one goes first
+        self._storing: frozenset[str] = frozenset()
+        self._works = False
+        memory.store.on_change(self._note)
+
+    async def index_all(self) -> None:
+        """Older messages, too; in the background."""
+        self._waiting = {**await self._memory.vectors.bare(), **self._waiting}
+        self._start()
+
+    def _note(self, change: Change) -> None:
+        if not change.elsewhere:
+            new = (id for kind, id in change.puts if kind == TURN and id not in self._storing)
+            self._waiting.update(dict.fromkeys(new))
+            self._start()
+
+    def _start(self) -> None:
+        if self._waiting and not self._works:
+            self._works = True
+            self._memory.background.start(self._work)
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                ids = [self._waiting.popitem()[0] for _ in range(min(TOGETHER, len(self._waiting)))]
+                records = await self._memory.store.get_many([(TURN, id) for id in ids])
+                await self._store([await self._with_vector(record) for record in records if _lacks_vector(record)])
+        except (EmbedderError, StoreError) as error:
+            self._on_trouble(error)
+        finally:
+            self._works = False
+
+    async def _with_vector(self, record: Record) -> Record:
+        async with self._memory.background.step():
+            (vector,) = await self._embedder.embed([record.body["content"][:LONGEST]])
+        return replace(record, vector=vector)
+
+    async def _store(self, records: list[Record]) -> None:
+        transaction = Transaction()
+        for record in records:
+            transaction.expect(TURN, record.id, record.version)  # not one that was deleted meanwhile
+            transaction.put(record)
+        self._storing = frozenset(record.id for record in records)
+        try:
+            if records:
+                await self._memory.store.commit(transaction)
+        except StoreError as error:
+            if error.reason != "conflict":
+                raise
+            self._waiting.update(dict.fromkeys(self._storing))  # look again
+        finally:
+            self._storing = frozenset()
+
+
+def _lacks_vector(record: Record) -> bool:
+    return record.vector is None and bool(record.body["content"].strip())
