@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from app.cli.main.terminal_chat import run_chat
+from app.cli.terminal_chat import run_chat
 
 from app.chat.conversation import Conversation
 from app.chat.turn_events import stored_turns
