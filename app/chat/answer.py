@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from app.chat.exact_answers import Computed
 from app.files.material import Material
-from app.generation.exact_answers import Computed
 from app.lessons.match import LessonMatch
 from app.lessons.talk import Talked
 from app.protocol import Done

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.chat.turn_details import is_unread
-from app.generation.turn_messages import agent_of, messages_of
+from app.chat.turn_messages import agent_of, messages_of
 from py_core.memory.branches import Branches, Turn
 from py_core.memory.errors import StoreError
 from py_core.memory.sessions import Place

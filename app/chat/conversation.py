@@ -15,28 +15,28 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from app.chat.answer import Answer
 from app.chat.answer_keeper import AnswerKeeper
 from app.chat.chat_question import ChatQuestion, another_answer, new_message, rest_of_answer
 from app.chat.conversation_tree import ConversationTree
+from app.chat.exact_answers import Computed, computed, computed_from_tables
 from app.chat.file_lookup import consult
 from app.chat.heard import Heard
 from app.chat.titles import TitleMaker
 from app.chat.trajectory_recorder import TrajectoryRecorder
 from app.chat.turn_events import citations_event, computation_event, recall_event, route_event, taught_event
+from app.chat.turn_messages import agent_of, messages_of
 from app.generation.answer_settings import answer_settings
 from app.generation.assistant import CHAT_SAMPLING, Assistant
-from app.generation.exact_answers import Computed, computed, computed_from_tables
 from app.generation.stop_token import StopToken
-from app.generation.turn_messages import agent_of, messages_of
 from app.lessons.chat_lessons import paused, recall
 from app.lessons.match import LessonMatch
 from app.lessons.talk import OFFERS, Talked, offered, talk
 from app.protocol import AnswerEvent, Changed, Delta, Done, Event, Fact, Offer, Stored
 from app.routing.agent_choice import UNROUTED, agent_choice
 from app.routing.service import Routed
-from app.runtime import Runtime
 from py_core.memory.branches import Branches, Turn
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import KIND as LESSON
@@ -48,6 +48,9 @@ from py_core.memory.sessions import Place, Session
 from py_core.routing.agents import Agent
 from py_core.routing.embedder import EmbedderError
 from py_core.sampling import SamplingParams
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 RETRY_TEMPERATURE = 0.7
 """The temperature of another answer to the same message: the likeliest tokens looped, so others must get a chance."""

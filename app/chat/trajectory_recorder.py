@@ -11,13 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from app.generation.assistant import Assistant
 from app.lessons.service import INSTANT_POLICY
-from app.runtime import Runtime
 from py_core.backends.base import MAX_TAPS, BackendError
 from py_core.engine.scheduler import Priority
 from py_core.learning.quality import parts_of, quality_of
@@ -26,6 +25,9 @@ from py_core.memory.memory import Memory
 from py_core.memory.trajectories import KEPT_TEXT, Trace, Trajectory
 from py_core.routing.agents import Agent
 from py_core.routing.embedder import EmbedderError
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 DEPTHS_POLICY = "learning.depths"
 """The depths at which the residual stream is read, beside those of the agent."""

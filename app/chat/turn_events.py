@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from app.chat.exact_answers import Computed
 from app.chat.turn_details import is_unread
 from app.files.material import Material
-from app.generation.exact_answers import Computed
 from app.lessons.match import LessonMatch
 from app.lessons.service import Learned
 from app.protocol import (

@@ -22,8 +22,8 @@ from memory_measure import measure, measure_conversations
 from rich.console import Console
 from rich.table import Table
 
-from app.build_outputs import hnsw_kernel_path
 from app.building.system import find_chromium
+from app.models.build_outputs import hnsw_kernel_path
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.sqlite import SQLiteRows

@@ -21,8 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from app.build_outputs import kernel_path  # noqa: E402
 from app.chat.titles import make_title  # noqa: E402
+from app.models.build_outputs import kernel_path  # noqa: E402
 from app.models.downloads import default_model_path  # noqa: E402
 from app.models.template_renderer import native_renderer  # noqa: E402
 from py_core.backends.wasm.backend import load_wasm  # noqa: E402
