@@ -26,13 +26,13 @@ from app.chat.file_lookup import consult
 from app.chat.heard import Heard
 from app.chat.titles import TitleMaker
 from app.chat.trajectory_recorder import TrajectoryRecorder
-from app.chat.turn_events import citations_event, computation_event, recall_event, route_event, taught_event
+from app.chat.turn_events import citations_event, computation_event, route_event, taught_event
 from app.chat.turn_messages import agent_of, messages_of
 from app.generation.answer_settings import answer_settings
 from app.generation.assistant import CHAT_SAMPLING, Assistant
 from app.generation.stop_token import StopToken
 from app.lessons.chat_lessons import paused, recall
-from app.lessons.match import LessonMatch
+from app.lessons.match import LessonMatch, recall_event
 from app.lessons.talk import OFFERS, Talked, offered, talk
 from app.protocol import AnswerEvent, Changed, Delta, Done, Event, Fact, Offer, Stored
 from app.routing.agent_choice import UNROUTED, agent_choice

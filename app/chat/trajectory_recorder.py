@@ -19,7 +19,7 @@ from app.generation.assistant import Assistant
 from app.lessons.service import INSTANT_POLICY
 from py_core.backends.base import MAX_TAPS, BackendError
 from py_core.engine.scheduler import Priority
-from py_core.learning.quality import parts_of, quality_of
+from py_core.learning.quality import parts_of, rated
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
 from py_core.memory.trajectories import KEPT_TEXT, Trace, Trajectory
@@ -161,12 +161,6 @@ class TrajectoryRecorder:
         except EmbedderError:
             return None
         return float(asked.vector @ answered.vector)
-
-
-def rated(trajectory: Trajectory) -> Trajectory:
-    """With the quality that follows from its parts and from what the person said and did."""
-    told = trajectory
-    return replace(told, quality=quality_of(told.parts, told.feedback, told.kept, told.again))
 
 
 def _compact(values: np.ndarray) -> np.ndarray:

@@ -9,14 +9,12 @@ from typing import Any
 from app.chat.exact_answers import Computed
 from app.chat.turn_details import is_unread
 from app.files.material import Material
-from app.lessons.match import LessonMatch
 from app.lessons.service import Learned
 from app.protocol import (
     Card,
     Citation,
     Citations,
     Computation,
-    ConsideredLesson,
     Delta,
     Done,
     Event,
@@ -31,7 +29,6 @@ from app.protocol import (
 )  # fmt: skip
 from app.routing.service import Routed
 from py_core.memory.branches import Branches, Turn
-from py_core.memory.lessons import Lesson
 
 Details = Mapping[str, Any]
 _ROUTE = ("title", "reason", "confidence", "threshold", "ranked")
@@ -43,14 +40,6 @@ def route_event(routed: Routed) -> Route:
     return Route(
         routed.id, routed.text, routed.agent.id, routed.agent.title, decision.reason, decision.confidence,
         decision.threshold, decision.ranked, tuple(neighbours), decision.milliseconds,
-    )  # fmt: skip
-
-
-def recall_event(recalled: LessonMatch) -> Recall:
-    considered = [ConsideredLesson(one.lesson.id, one.lesson.question, one.confidence) for one in recalled.considered]
-    return Recall(
-        recalled.lesson.id, recalled.lesson.question, recalled.confidence, lesson_names(recalled.read),
-        tuple(considered), recalled.milliseconds,
     )  # fmt: skip
 
 
@@ -69,10 +58,6 @@ def taught_event(learned: Learned) -> Taught:
         lesson.id, lesson.question, lesson.answer, learned.milliseconds, learned.nll_before, learned.nll_after,
         not learned.is_new,
     )  # fmt: skip
-
-
-def lesson_names(lessons: Sequence[Lesson]) -> tuple[LessonName, ...]:
-    return tuple(LessonName(one.id, one.question) for one in lessons)
 
 
 def stored_turns(chat: str, branches: Branches) -> list[StoredTurn]:

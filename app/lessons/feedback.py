@@ -17,11 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from app.chat.trajectory_recorder import rated
 from app.lessons.imprints import LessonError
 from app.lessons.service import Learned, LearningService
 from app.routing.service import Reweighed
-from py_core.learning.quality import kept_share
+from py_core.learning.quality import kept_share, rated
 from py_core.learning.teaching import Told, lesson_of
 from py_core.memory.memory import Memory
 from py_core.memory.trajectories import Opinion, Trajectory

@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from app.chat.turn_events import lesson_names
 from app.lessons.chat_lessons import paused
 from app.lessons.feedback import NOTHING_TOLD
 from app.lessons.imprints import LessonError
+from app.lessons.match import lesson_names
 from app.lessons.service import Learned, LearningService
 from app.protocol import Card
 from py_core.backends.base import BackendError

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from app.chat.turn_events import recall_event
 from app.generation.assistant import Assistant
 from app.generation.learned_answer import LEARNED_SAMPLING
 from app.generation.stop_token import StopToken
 from app.lessons.chat_lessons import paused, recall
+from app.lessons.match import recall_event
 from app.protocol import AnswerEvent, Delta, Done, Recall, Replacement
 from py_core.loading import Model
 from py_core.memory.errors import StoreError
