@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from app.chat.exact_answers import Computed
 from app.chat.turn_details import is_unread
 from app.files.material import Material
 from app.lessons.service import Learned
@@ -30,6 +29,9 @@ from app.protocol import (
 from app.routing.service import Routed
 from py_core.memory.branches import Branches, Turn
 
+if TYPE_CHECKING:
+    from py_core.tools.exact import Exact
+
 Details = Mapping[str, Any]
 _ROUTE = ("title", "reason", "confidence", "threshold", "ranked")
 
@@ -43,8 +45,7 @@ def route_event(routed: Routed) -> Route:
     )  # fmt: skip
 
 
-def computation_event(computed: Computed) -> Computation:
-    exact = computed.exact
+def computation_event(exact: Exact) -> Computation:
     return Computation(exact.kind, exact.words, exact.working)
 
 

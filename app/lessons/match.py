@@ -72,11 +72,11 @@ class UnsureMatch:
         return LessonMatch(best.lesson, best.confidence, (), self.considered, self.milliseconds, read, done)
 
 
-def recall_event(recalled: LessonMatch) -> Recall:
-    considered = [ConsideredLesson(one.lesson.id, one.lesson.question, one.confidence) for one in recalled.considered]
+def recall_event(match: LessonMatch) -> Recall:
+    considered = [ConsideredLesson(one.lesson.id, one.lesson.question, one.confidence) for one in match.considered]
     return Recall(
-        recalled.lesson.id, recalled.lesson.question, recalled.confidence, lesson_names(recalled.read),
-        tuple(considered), recalled.milliseconds,
+        match.lesson.id, match.lesson.question, match.confidence, lesson_names(match.read),
+        tuple(considered), match.milliseconds,
     )  # fmt: skip
 
 
