@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from app.cli.main.terminal_chat import _correct
 
 from app.chat.conversation import Conversation
 from app.chat.turn_events import route_event
+from app.cli.terminal_chat import _correct
 from app.generation.assistant import Assistant
 from app.lessons.feedback import Feedback
 from app.memory.api import MemoryApi
