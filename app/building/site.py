@@ -11,7 +11,6 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from app.build_outputs import ROUTING_DATA, embedder_files
 from app.building import embedder, kernels, notices, routing
 from app.building.bundle import MODULES, bundle
 from app.building.common import ROOT, VENV_PYTHON, BuildError, run_logged, write_atomically
@@ -23,6 +22,7 @@ from app.building.python_archives import SONATA, python_archives
 from app.building.snapshot import SNAPSHOT, python_snapshot
 from app.building.write_headers import headers_file
 from app.checksums import sha256_of
+from app.models.build_outputs import ROUTING_DATA, embedder_files
 from app.models.catalog import MODELS
 from app.models.downloads import ModelFile, downloads, model_files
 from app.paths import cache_dir

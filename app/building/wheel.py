@@ -19,11 +19,11 @@ class BuildWithMadeFiles(build_py):
         if self.editable_mode:  # .venv, which build.py makes before it makes these files
             return super().run()
         sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-        from app.build_outputs import EMBEDDER_MODEL, EMBEDDER_TOKENIZER, MADE, MODEL_BUILDS, ROUTING_DATA
         from app.building.common import one_build_at_a_time
         from app.building.download import Downloader
         from app.building.python_env import ensure_venv, pypi_address
         from app.building.site import made_files
+        from app.models.build_outputs import EMBEDDER_MODEL, EMBEDDER_TOKENIZER, MADE, MODEL_BUILDS, ROUTING_DATA
         from app.paths import cache_dir
 
         shutil.rmtree(self.build_lib, ignore_errors=True)  # modules that are gone would be packed still

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from app.chat.turn_details import is_unread
+from app.chat.turn_messages import agent_of, messages_of
 from app.generation.stop_token import StopToken
-from app.generation.turn_messages import agent_of, messages_of
 from py_core.memory.branches import Branches, Turn
 from py_core.memory.errors import StoreError
 from py_core.memory.sessions import Place

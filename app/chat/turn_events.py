@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from app.chat.turn_details import is_unread
 from app.files.material import Material
-from app.lessons.match import LessonMatch
 from app.lessons.service import Learned
 from app.protocol import (
     Card,
     Citation,
     Citations,
     Computation,
-    ConsideredLesson,
     Delta,
     Done,
     Event,
@@ -30,7 +28,6 @@ from app.protocol import (
 )  # fmt: skip
 from app.routing.service import Routed
 from py_core.memory.branches import Branches, Turn
-from py_core.memory.lessons import Lesson
 
 if TYPE_CHECKING:
     from py_core.tools.exact import Exact
@@ -48,14 +45,6 @@ def route_event(routed: Routed) -> Route:
     )  # fmt: skip
 
 
-def recall_event(match: LessonMatch) -> Recall:
-    considered = [ConsideredLesson(one.lesson.id, one.lesson.question, one.confidence) for one in match.considered]
-    return Recall(
-        match.lesson.id, match.lesson.question, match.confidence, lesson_names(match.read),
-        tuple(considered), match.milliseconds,
-    )  # fmt: skip
-
-
 def computation_event(exact: Exact) -> Computation:
     return Computation(exact.kind, exact.words, exact.working)
 
@@ -70,10 +59,6 @@ def taught_event(learned: Learned) -> Taught:
         lesson.id, lesson.question, lesson.answer, learned.milliseconds, learned.nll_before, learned.nll_after,
         not learned.is_new,
     )  # fmt: skip
-
-
-def lesson_names(lessons: Sequence[Lesson]) -> tuple[LessonName, ...]:
-    return tuple(LessonName(one.id, one.question) for one in lessons)
 
 
 def stored_turns(chat: str, branches: Branches) -> list[StoredTurn]:

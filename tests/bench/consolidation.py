@@ -31,7 +31,6 @@ from rich.table import Table
 from app.bench.learning_plots import SHARE, loss_plot, write_plots
 from app.bench.perplexity import Text, joined, score_texts
 from app.bench.plots import Line, Plot
-from app.build_outputs import kernel_path
 from app.chat.asker import GREEDY
 from app.consolidation.desk import WorkDesk
 from app.consolidation.service import RECIPE, ConsolidationService
@@ -39,6 +38,7 @@ from app.generation.assistant import Assistant
 from app.lessons.facts import Fact, facts, paragraphs
 from app.lessons.service import LearningService
 from app.lessons.shipped_gate import shipped_gate
+from app.models.build_outputs import kernel_path
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
 from app.native_runtime import open_embedder

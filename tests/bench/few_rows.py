@@ -42,7 +42,7 @@ def loader_of(backend: str, precision: str) -> BackendLoader:
         from py_core.backends.webgpu.host_wgpu import WgpuHost
 
         return partial(load_webgpu, WgpuHost(), tuning=AutotuneCache())
-    from app.build_outputs import kernel_path
+    from app.models.build_outputs import kernel_path
     from py_core.backends.wasm.backend import load_wasm
     from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from app.build_outputs import kernel_path
+from app.models.build_outputs import kernel_path
 from py_core.paging import page_table
 from py_core.paging.page_table import PAGE
 from tests.architectures.variants import VARIANTS

@@ -25,7 +25,7 @@ from typing import Any
 
 from rich.table import Table
 
-from app.build_outputs import MODEL_BUILDS, kernel_path
+from app.models.build_outputs import MODEL_BUILDS, kernel_path
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
 from py_core.backends.numpy.backend import load_numpy

@@ -16,10 +16,10 @@ from tempfile import TemporaryDirectory
 
 from rich.table import Table
 
-from app.build_outputs import kernel_path
 from app.chat.conversation import Conversation
 from app.generation.assistant import Assistant
 from app.lessons.facts import facts
+from app.models.build_outputs import kernel_path
 from app.models.cache import sha256_of_model
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer

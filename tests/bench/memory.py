@@ -18,8 +18,8 @@ from typing import Any
 from page import BrowserThread, Tab
 from rich.table import Table
 
-from app.build_outputs import hnsw_kernel_path
 from app.building.system import find_chromium
+from app.models.build_outputs import hnsw_kernel_path
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.sqlite import SQLiteRows

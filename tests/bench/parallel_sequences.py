@@ -20,7 +20,7 @@ from statistics import median
 import numpy as np
 from rich.table import Table
 
-from app.build_outputs import kernel_path
+from app.models.build_outputs import kernel_path
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
 from py_core.backends.base import TokenSequence

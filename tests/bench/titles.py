@@ -15,8 +15,8 @@ import tomllib
 from functools import partial
 from pathlib import Path
 
-from app.build_outputs import kernel_path
 from app.chat.titles import make_title
+from app.models.build_outputs import kernel_path
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
 from py_core.backends.wasm.backend import load_wasm
