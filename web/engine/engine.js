@@ -11,6 +11,7 @@ import { Files } from '../files/client.js';
 import { Learning } from '../learning/client.js';
 import { Memory } from '../memory/client.js';
 import { userError } from '../common/user_error.js';
+import { said } from '../i18n/engine_texts.js';
 
 export class Engine {
   /** @type {Promise<import('./model_tabs.js').Link>} */
@@ -245,5 +246,5 @@ function valueOf(answer) {
   if (answer instanceof Uint8Array) return answer;
   if (!answer.error) return answer.value;
   const { kind, message, details, reason, field } = answer.error;
-  throw Object.assign(userError(kind, message), { reason, field, stack: details ?? '' });
+  throw Object.assign(userError(kind, said(message)), { reason, field, stack: details ?? '' });
 }
