@@ -304,7 +304,7 @@ class Conversation:
         if memory is None or session is None:
             if self._services.memory_state == "locked":
                 raise StoreError("locked")
-            raise StoreError("record", "This conversation was deleted.")
+            raise StoreError("record", "chat.deleted", "This conversation was deleted.")
         if self._kept.session is not None and self._kept.session.id == session_id:
             await self._follow()  # keeps what the model has read
         else:

@@ -6,6 +6,7 @@ from app.deep_loop import DeepLoop
 from app.idle_work import Loop
 from app.preparation import Preparation
 from app.services import Services
+from py_core.messages import Message
 
 LESSONS = 8
 """So many new lessons are worth a training: each is answered from its imprint until then."""
@@ -20,10 +21,10 @@ def idle_loops(services: Services) -> list[Loop]:
     """The first that has something to learn runs first."""
     loops = [
         Loop("preparation", Preparation(services), 1, "", 0.0),
-        Loop("deep", DeepLoop(services), ANSWERS, "answers", DEEP_SECONDS),
+        Loop("deep", DeepLoop(services), ANSWERS, Message("idle.answers", "answers"), DEEP_SECONDS),
     ]
     if services.consolidation is not None:
-        loops.insert(1, Loop("background", services.consolidation, LESSONS, "facts"))
+        loops.insert(1, Loop("background", services.consolidation, LESSONS, Message("idle.facts", "facts")))
     if services.style is not None:
-        loops.append(Loop("style", services.style, LIKED, "answers that you liked"))
+        loops.append(Loop("style", services.style, LIKED, Message("idle.liked-answers", "answers that you liked")))
     return loops

@@ -8,9 +8,10 @@ from __future__ import annotations
 from app.idle_work import Report
 from app.services import Services
 from py_core.engine.scheduler import Priority
+from py_core.messages import Message
 
-KNOWING = "gets to know this model"
-LEARNING = "learns for this model what you taught"
+KNOWING = Message("training.knowing", "gets to know this model")
+LEARNING = Message("training.relearning", "learns for this model what you taught")
 
 
 class Preparation:

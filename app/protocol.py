@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from py_core.memory.branches import Turn
 from py_core.memory.lessons import Lesson
-from py_core.messages import Message
+from py_core.messages import Words
 
 INTERNAL = {"internal": True}
 """Metadata of a field that the page does not get."""
@@ -91,7 +91,7 @@ class Route:
     id: str
     text: str
     agent: str
-    title: str
+    title: Words
     reason: str
     confidence: float
     threshold: float
@@ -266,7 +266,7 @@ class Failure:
     only a text if it is a traceback's last line or comes from JavaScript."""
 
     kind: str
-    message: Message | str
+    message: Words
     details: str | None
 
 

@@ -24,7 +24,7 @@ _WIDTH = 117
 def page_protocol() -> str:
     """The text of web/protocol.js."""
     events = get_args(protocol.Event)
-    kinds = [one for one in vars(protocol).values() if _is_told(one)]
+    kinds = [Message, *(one for one in vars(protocol).values() if _is_told(one) and one is not Message)]
     union = " | ".join(event.__name__ for event in events)
     head = ["/** Made of app/protocol.py by the build (app/building/page_protocol.py): change it there. */"]
     typedefs = [_typedef(kind, is_event=kind in events) for kind in kinds]

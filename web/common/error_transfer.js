@@ -5,7 +5,7 @@ const plain = /** @type {import('../vendor/comlink.mjs').TransferHandler<any, an
 
 transferHandlers.set('throw', {
   ...plain,
-  serialize(thrown) {
+  serialize(/** @type {any} */ thrown) {
     const [sent, transferred] = plain.serialize(thrown);
     if (thrown.value?.said) sent.value.said = thrown.value.said;
     return [sent, transferred];

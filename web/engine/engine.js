@@ -73,7 +73,7 @@ export class Engine {
    * @returns {Promise<string>} a sentence on what the model leaves out for it, or ""
    */
   useAdapter(facts, base) {
-    return this.#call((remote) => remote.useAdapter(facts, base));
+    return this.#call((remote) => remote.useAdapter(facts, base)).then(said);
   }
 
   /** An adapter was deleted: an answer that it gives ends. @param {string} name */
@@ -246,5 +246,5 @@ function valueOf(answer) {
   if (answer instanceof Uint8Array) return answer;
   if (!answer.error) return answer.value;
   const { kind, message, details, reason, field } = answer.error;
-  throw Object.assign(userError(kind, said(message)), { reason, field, stack: details ?? '' });
+  throw Object.assign(userError(kind, message), { reason, field, stack: details ?? '' });
 }

@@ -23,9 +23,9 @@ export const LANGUAGES = { en: 'English', de: 'Deutsch' };
 const CATALOGUES = {
   en: async () => english,
   de: async () => {
-    const { german, messages, sentences, workerSentences } = await import('./de.js');
+    const { german, messages, workerSentences } = await import('./de.js');
     setMessages(messages);
-    setSentences([...sentences, ...workerSentences]);
+    setSentences(workerSentences);
     return german;
   },
 };
