@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.assistant import Assistant
-from app.cli_home import HomeOption, opened_services
+from app.cli_home import HomeOption, opened_runtime
 from app.cli_loading import (
     AutotuneOption,
     BackendChoice,
@@ -59,11 +59,11 @@ def consolidate(
     async def run() -> tuple[Run | str | None, DeepReport | None]:
         loaded = await load(model, backend, precision, autotune, context)
         try:
-            async with opened_services(home, loaded, model) as services:
+            async with opened_runtime(home, loaded, model) as runtime:
                 assistant = Assistant(loaded)
-                await services.consolidate_with(assistant.adapters, assistant.adapters.use_learned)
-                if services.consolidation is None:
-                    raise ValueError(services.problem or "The background loop cannot be opened.")
+                await runtime.consolidate_with(assistant.adapters, assistant.adapters.use_learned)
+                if runtime.consolidation is None:
+                    raise ValueError(runtime.problem or "The background loop cannot be opened.")
                 with progress_bar("{task.description}") as bar:
                     task = bar.add_task("", total=None)
 
@@ -73,13 +73,13 @@ def consolidate(
 
                     made: Run | str | None
                     try:
-                        made = await services.consolidation.consolidate(
+                        made = await runtime.consolidation.consolidate(
                             minutes, seed=seed, priority=Priority.BACKGROUND, report=report,
                             trouble=lambda said: notes.print(escape(str(said)), soft_wrap=True),
                         )  # fmt: skip
                     except RefusedBeforeError as error:
                         made = str(error)
-                    return made, await DeepLoop(services, seed).consolidate(report) if deep else None
+                    return made, await DeepLoop(runtime, seed).consolidate(report) if deep else None
         finally:
             loaded.close()
 
@@ -107,10 +107,11 @@ def consolidate(
 
 def run_entry(run: Run) -> dict[str, Any]:
     """As in the JSON of `sonata consolidate`. probe: perplexities. recall: shares of the lessons."""
-    names = ("revision", "verdict", "why", "scale", "norm", "tokens", "seconds", "model", "backend")
+    names = ("revision", "verdict", "scale", "norm", "tokens", "seconds", "model", "backend")
     entry = {name: getattr(run, name) for name in names}
     return entry | {
-        "lessons": len(run.lessons), "new": len(run.new), "probe": dict(run.probe), "recall": dict(run.recall),
+        "why": str(run.why), "lessons": len(run.lessons), "new": len(run.new), "probe": dict(run.probe),
+        "recall": dict(run.recall),
         "steps": {name: list(values) for name, values in run.steps.items()},
     }  # fmt: skip
 

@@ -13,7 +13,7 @@ from small_consolidation import BASE, RECIPE, TEXTS, Opened, memories, memory_of
 
 from app.consolidation_service import ConsolidationService
 from app.consolidation_texts import shipped_texts
-from app.native_services import open_embedder
+from app.native_runtime import open_embedder
 from py_core.engine.scheduler import Priority
 from py_core.formats.safetensors import read_safetensors
 from py_core.learning.consolidation import layout_of
@@ -87,7 +87,7 @@ async def test_an_adapter_that_harms_other_texts_is_made_smaller_until_it_does_n
     np.testing.assert_allclose(smaller.astype(np.float32), sizes[0.7][0], rtol=2e-3, atol=1e-6)
     assert scaled.probe["after"] == pytest.approx(sizes[0.7][1], rel=1e-2)
     assert scaled.recall["after"] > scaled.recall["before"] == 0
-    assert "scaled to 70%" in scaled.why
+    assert "scaled to 70%" in str(scaled.why)
     assert service.current is not None
     assert service.current.id == scaled.id
 
