@@ -24,15 +24,15 @@ import numpy as np
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
-from app import build_outputs
-from app.building import embedder, kernels, python_env, routing, site
+from app.building import embedder, kernels, python_env, site
 from app.building.common import BuildError, one_build_at_a_time
 from app.building.download import Downloader
 from app.building.system import find_chromium
-from app.downloads import default_model_path
+from app.models import build_outputs
+from app.models.downloads import default_model_path
+from app.models.template_renderer import native_renderer
 from app.native_runtime import native_router_parts
 from app.paths import cache_dir
-from app.template_renderer import native_renderer
 from py_core.backends.base import Backend, Progress
 from py_core.backends.numpy.backend import NumpyBackend, load_numpy, load_weights
 from py_core.backends.wasm.backend import load_wasm
@@ -161,10 +161,7 @@ def made_files() -> dict[str, Path]:
     cache = cache_dir()
     try:
         with one_build_at_a_time(cache):
-            downloader = Downloader(cache, python_env.pypi_address)
-            files = site.fetch_files(cache, downloader) | kernels.ensure_kernels(cache, downloader)
-            files |= embedder.ensure_embedder(cache, files)
-            return files | routing.ensure_routing(cache)
+            return site.made_files(cache, Downloader(cache, python_env.pypi_address))
     except BuildError as error:
         pytest.fail(str(error))
 
@@ -227,7 +224,7 @@ def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[..., Path
 
 
 def _start_server(dist: Path) -> tuple[subprocess.Popen[str], str]:
-    command = [sys.executable, "-m", "app.server", "--no-open", "--port", "0", "--dist", str(dist)]
+    command = [sys.executable, "-m", "app.server.site", "--no-open", "--port", "0", "--dist", str(dist)]
     server = subprocess.Popen(command, cwd=site.ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert server.stdout is not None
     words = server.stdout.readline().split()

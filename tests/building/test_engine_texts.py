@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from test_texts import ALLOWED, texts_in_code
 
-from app.agent_catalog import shipped_agents
 from app.building.common import ROOT
 from app.building.node import node_path
 from app.building.python_archives import NATIVE_ONLY
+from app.routing.agent_catalog import shipped_agents
 from py_core.memory.errors import StoreError
 from py_core.messages import Message, UserError
 
@@ -153,7 +153,7 @@ def test_german_takes_the_values_of_english_and_nothing_is_left_over(catalogue: 
 
 
 def test_a_message_is_said_with_its_values_and_an_unknown_one_in_english(german: German) -> None:
-    from app.file_text import FileError, text_of
+    from app.files.text import FileError, text_of
     from app.protocol import to_json
 
     with pytest.raises(FileError) as refused:

@@ -11,11 +11,11 @@ import pytest
 from wasmtime import Config, Engine, Instance, Limits, Memory, MemoryType, Module, SharedMemory, Store, WasmtimeError
 from wasmtime import _ffi as ffi
 
-from app import build_outputs
 from app.building import kernels
 from app.building.common import BuildError, one_build_at_a_time
 from app.building.download import Downloader
 from app.building.python_env import pypi_address
+from app.models import build_outputs
 from app.paths import cache_dir
 from py_core.backends.wasm.host import HEAP_BASE
 
@@ -147,7 +147,7 @@ def test_the_kernel_of_checksums_takes_one_page_of_a_memory() -> None:
     (memory,) = module(kernels.checksum_kernel_path()).imports
     assert (memory.module, memory.name) == ("env", "memory")
     assert isinstance(memory.type, MemoryType)
-    assert memory.type.limits.min == 1  # web/storage/sha256.js puts its bytes behind it
+    assert memory.type.limits.min == 1  # web/downloads/sha256.js puts its bytes behind it
 
 
 def test_the_renderer_of_templates_has_little_memory_and_asks_its_host_for_letters_and_numbers_only() -> None:

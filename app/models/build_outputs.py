@@ -1,0 +1,199 @@
+"""What build.py makes in the cache, and where: the compiled kernels, the sentence embedder, the router's data.
+
+Each folder there is named by a digest of everything that goes into its files. So a file of other sources is never used,
+and app/building makes only what is missing. An installed wheel brings these files along. Standard library only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.checksums import sha256_of, short_digest
+from app.models.downloads import downloads
+from app.paths import ROOT, cache_dir
+
+BUILDING = ROOT / "app" / "building"
+MADE = Path("app", "made")
+"""The folder of these files in a wheel (app/building/wheel.py). The repository has no such folder."""
+
+
+def _in_wheel(name: str) -> Path | None:
+    path = ROOT / MADE / name
+    return path if path.is_file() else None
+
+
+# ---- kernels, compiled from C ----
+
+KERNEL_SOURCES = ROOT / "web" / "kernels"
+
+_FLAGS = (
+    *("-target", "wasm32-freestanding", "-O3", "-nostdlib"),
+    *("-Wall", "-Wextra", "-Werror"),
+    *("-msimd128", "-mbulk-memory"),
+    *("-Wl,--no-entry", "-Wl,--strip-all", "-Wl,--import-memory"),
+    "-Wl,--export=__stack_pointer",  # the host sets where the stack is
+)
+
+
+@dataclass(frozen=True)
+class KernelModule:
+    """A folder of C files, the compiler's flags, and the files that are made: name -> flags of its own."""
+
+    sources: Path
+    flags: tuple[str, ...]
+    builds: Mapping[str, tuple[str, ...]]
+
+
+MODEL_KERNELS = KernelModule(
+    KERNEL_SOURCES,
+    (
+        *_FLAGS,
+        "-matomics",
+        # The workers share one memory. 65,535 pages: one less than there can be, since zig reads this number into
+        # 32 bits.
+        *("-Wl,--shared-memory", f"-Wl,--max-memory={65535 << 16}"),
+        # Constants lie in the last 64 KiB below HEAP_BASE (py_core/backends/wasm/host.py). Each worker sets its own
+        # stack.
+        *("-Wl,-z,stack-size=65536", f"-Wl,--global-base={(2 << 20) - (64 << 10)}"),
+    ),
+    {
+        # For CPUs that add four products in an instruction, and for those that add two (kernels.h).
+        "kernels-dot.wasm": ("-mrelaxed-simd",),
+        "kernels-pairs.wasm": ("-mrelaxed-simd", "-DPAIRS"),
+        "kernels-simd.wasm": ("-DPLAIN_SIMD",),  # for browsers without relaxed SIMD
+    },
+)
+# One build: with relaxed SIMD results would differ from machine to machine, and with them the graphs.
+HNSW_KERNEL = KernelModule(KERNEL_SOURCES / "hnsw", (*_FLAGS, "-Wl,-z,stack-size=16384"), {"hnsw.wasm": ()})
+CHECKSUM_KERNEL = KernelModule(
+    KERNEL_SOURCES / "checksums", (*_FLAGS, "-Wl,-z,stack-size=16384"), {"checksums.wasm": ()}
+)
+# Chat templates come from strangers, so whoever runs the module bounds its time, and its own memory ends at 128 MiB:
+# the longest conversations that models read take about 20.
+JINJA_KERNEL = KernelModule(
+    KERNEL_SOURCES / "jinja",
+    (
+        *("-target", "wasm32-freestanding", "-Os", "-nostdlib"),
+        *("-Wall", "-Wextra", "-Werror"),
+        *("-mbulk-memory", "-Wl,--no-entry", "-Wl,--strip-all"),
+        *(f"-Wl,--max-memory={128 << 20}", "-Wl,-z,stack-size=1048576"),
+    ),
+    {"jinja.wasm": ()},
+)
+KERNEL_MODULES = (MODEL_KERNELS, HNSW_KERNEL, CHECKSUM_KERNEL, JINJA_KERNEL)
+
+
+def kernel_files(cache: Path, module: KernelModule) -> dict[str, Path]:
+    """Where the builds of a module's current sources lie, or will lie once they are made: file name -> path."""
+    state = hashlib.sha256(repr((module.flags, dict(module.builds), _zig_version())).encode())
+    for path in sources_in(module.sources, "*.[ch]"):
+        content = path.read_bytes()
+        state.update(f"\n{path.name} {len(content)}\n".encode() + content)
+    return {name: cache / "kernels" / state.hexdigest()[:16] / name for name in module.builds}
+
+
+def sources_in(folder: Path, pattern: str) -> list[Path]:
+    """The files of a folder, in the order of their names."""
+    return sorted(folder.glob(pattern), key=lambda path: path.name)
+
+
+def _zig_version() -> str:
+    version = re.search(r"^ziglang==(\S+)", (ROOT / "requirements" / "build.lock").read_text(), re.MULTILINE)
+    assert version, "requirements/build.lock names no ziglang"
+    return version[1]
+
+
+MODEL_BUILDS = ("pairs", "dot", "simd")
+"""The builds of the model's kernels. wasmtime runs the first one fastest on every CPU."""
+
+
+def kernel_path(build: str = MODEL_BUILDS[0]) -> Path:
+    """A build of the model's kernels.
+
+    Raises FileNotFoundError, with what to do, when they have not been compiled.
+    """
+    return _compiled(MODEL_KERNELS, f"kernels-{build}.wasm")
+
+
+def hnsw_kernel_path() -> Path:
+    """The kernel that searches indexes of vectors. Raises FileNotFoundError, as kernel_path does."""
+    return _compiled(HNSW_KERNEL, "hnsw.wasm")
+
+
+def jinja_kernel_path() -> Path:
+    """The renderer of chat templates. Raises FileNotFoundError, as kernel_path does."""
+    return _compiled(JINJA_KERNEL, "jinja.wasm")
+
+
+def _compiled(module: KernelModule, name: str) -> Path:
+    path = _in_wheel(name) or kernel_files(cache_dir(), module)[name]
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist: run `python build.py site` once to compile it.")
+    return path
+
+
+# ---- the sentence embedder ----
+
+EMBEDDER_ADAPTER = BUILDING / "embedder_adapter.safetensors"
+EMBEDDER_MODEL = "all-MiniLM-L6-v2.int8.onnx"
+EMBEDDER_TOKENIZER = "all-MiniLM-L6-v2.tokenizer.json"
+EMBEDDER_REVISION = 1
+"""Raise it when a change of the sources below changes vectors: stored ones are then made anew."""
+MEANING_REVISION = 2
+"""The same for the states of the model without the adapter."""
+_EMBEDDER_SOURCES = ("calibration.txt", "embedder_export.py", "minilm.py", "onnx_writer.py")
+
+
+@dataclass(frozen=True)
+class EmbedderFiles:
+    """Where the embedder lies, or will lie once it is made. Vectors of different fingerprints cannot be compared.
+
+    meaning_fingerprint: the same for meanings, which do not depend on the adapter.
+    """
+
+    model: Path
+    tokenizer: Path
+    fingerprint: str
+    meaning_fingerprint: str
+
+
+def embedder_files(cache: Path, adapter: Path = EMBEDDER_ADAPTER) -> EmbedderFiles:
+    """The embedder's files in the cache. If there is no adapter's file, the model is unchanged."""
+    published = [f"{entry['file']} {entry['sha256']}" for entry in downloads()["embedder"]]
+    meaning = short_digest([f"meaning {MEANING_REVISION}", *published])
+    parts = [f"revision {EMBEDDER_REVISION}", *published]
+    if adapter.is_file():
+        parts.append(f"adapter {sha256_of(adapter)}")
+    sources = [f"{name} {sha256_of(BUILDING / name)}" for name in _EMBEDDER_SOURCES]
+    folder = cache / "embedder"
+    made = _in_wheel(EMBEDDER_MODEL) or folder / short_digest([*parts, meaning, *sources]) / EMBEDDER_MODEL
+    tokenizer = _in_wheel(EMBEDDER_TOKENIZER) or folder / EMBEDDER_TOKENIZER
+    return EmbedderFiles(made, tokenizer, short_digest(parts), meaning)
+
+
+# ---- the router's data ----
+
+ROUTING_DATA = "routing.safetensors"
+_AGENTS = ROOT / "app" / "routing" / "agents"
+_ROUTING_SOURCES = (
+    *("app/routing/agents/more_requests.toml", "app/building/routing_export.py"),
+    *("py_core/routing/head.py", "py_core/routing/routing_data.py"),
+)
+
+
+def routing_file(cache: Path) -> Path:
+    """Where the router's data lie, or will lie once they are made."""
+    if made := _in_wheel(ROUTING_DATA):
+        return made
+    parameters = tomllib.loads((_AGENTS / "router.toml").read_text(encoding="utf-8"))
+    files = embedder_files(cache)
+    parts = [files.model.parent.name, files.fingerprint]
+    parts += [f"{name} {value}" for name, value in parameters.items() if name.startswith("head_")]
+    sources = [*sources_in(_AGENTS / "examples", "*.toml"), *(ROOT / name for name in _ROUTING_SOURCES)]
+    parts += [f"{path.name} {sha256_of(path)}" for path in sources]
+    return cache / "routing" / short_digest(parts) / ROUTING_DATA

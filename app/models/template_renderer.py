@@ -1,0 +1,14 @@
+"""The renderer of chat templates natively, with the module of build.py."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from app.models.build_outputs import jinja_kernel_path
+from py_core.tokenizers.template_renderer_wasmtime import WasmtimeTemplateRenderer
+
+
+@cache
+def native_renderer() -> WasmtimeTemplateRenderer:
+    """The one of this process. Raises FileNotFoundError, with what to do, when the module has not been compiled."""
+    return WasmtimeTemplateRenderer(jinja_kernel_path())
