@@ -122,7 +122,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
             assert run is not None
             report["tasks"].append(
                 {
-                    "facts": len(task), "verdict": run.verdict, "why": run.why, "tokens": run.tokens,
+                    "facts": len(task), "verdict": run.verdict, "why": str(run.why), "tokens": run.tokens,
                     "seconds": run.seconds, "with_imprints_seconds": seconds, "norm": run.norm,
                     "probe": dict(run.probe), "perplexity_change": await perplexity() / before - 1,
                     "new": await recall(assistant, task),
