@@ -1,13 +1,13 @@
-/** The kernels of web/kernels/checksums, each user with a memory of its own. */
+/** The kernels of web/kernels/checksums; each user has a memory of its own. */
 import { fetchFile } from '../common/fetch_file.js';
 
-export const PAGE = 65536; // the kernels' own; the bytes to be summed lie behind it
+export const PAGE = 65536; // the kernels' own; the input bytes lie behind it
 
 let loading = /** @type {Promise<WebAssembly.Module>|null} */ (null);
 
 /**
  * @param {number} nbytes of memory, behind the kernels' own
- * @returns {Promise<{kernels: any, buffer: ArrayBuffer}>} Throws a userError where they cannot be loaded.
+ * @returns {Promise<{kernels: any, buffer: ArrayBuffer}>} Throws a userError if they cannot be loaded.
  */
 export async function checksumKernels(nbytes) {
   loading ??= fetchFile(new URL('../kernels/checksums.wasm', import.meta.url), 'A part of the page')
@@ -17,7 +17,7 @@ export async function checksumKernels(nbytes) {
     const { exports } = await WebAssembly.instantiate(await loading, { env: { memory } });
     return { kernels: exports, buffer: memory.buffer };
   } catch (error) {
-    loading = null; // the next one tries again
+    loading = null; // the next call tries again
     throw error;
   }
 }

@@ -1,10 +1,10 @@
 /**
- * SHA-256 of bytes that come one after the other (FIPS 180-4): crypto.subtle only takes all of them at once. The blocks are
- * the work of web/kernels/checksums.
+ * SHA-256 of bytes that arrive in chunks (FIPS 180-4): crypto.subtle only takes all of them at once. web/kernels/checksums
+ * computes the blocks.
  */
 import { checksumKernels, PAGE } from './checksum_kernels.js';
 
-const BLOCK = 64, ROOM = 1 << 20; // bytes that are given to the kernel at once
+const BLOCK = 64, ROOM = 1 << 20; // bytes passed to the kernel at once
 const STATE = PAGE, DATA = STATE + 64; // addresses
 // The first 32 bits of the fractions of the square roots of the first 8 primes.
 const START = [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19];
@@ -16,7 +16,7 @@ export class Sha256 {
   #filled = 0;
   #length = 0;
 
-  /** Throws a userError where the kernel cannot be loaded. */
+  /** Throws a userError if the kernel cannot be loaded. */
   static async create() {
     const { kernels, buffer } = await checksumKernels(DATA + ROOM - PAGE);
     return new Sha256(kernels.blocks, buffer);
@@ -41,7 +41,7 @@ export class Sha256 {
     }
   }
 
-  /** Nothing may follow. @returns {string} 64 hexadecimal digits */
+  /** No more bytes may follow. @returns {string} 64 hexadecimal digits */
   hex() {
     const bits = this.#length * 8;
     if (ROOM - this.#filled < 2 * BLOCK) { // whole blocks go first: the end needs up to 72 bytes

@@ -5,7 +5,7 @@ export class Xxh64 {
   #kernel;
   #room;
 
-  /** @param {number} most bytes of the largest piece. Throws a userError where the kernel cannot be loaded. */
+  /** @param {number} most bytes of the largest piece. Throws a userError if the kernel cannot be loaded. */
   static async create(most) {
     const { kernels, buffer } = await checksumKernels(most);
     return new Xxh64(kernels.xxh64, new Uint8Array(buffer, PAGE));
