@@ -15,6 +15,7 @@ import typer
 from rich.markup import escape
 
 from app.adapter_folder import open_adapter
+from app.answer_adapters import AnswerAdapters
 from app.assistant import CHAT_SAMPLING, MAX_TOKENS
 from app.bench import Speed, measure_speed, profile_report
 from app.cli_adapters import (
@@ -153,16 +154,17 @@ def chat(
     with asyncio.Runner() as runner:
         loaded = runner.run(load(model, backend, precision, autotune, context, tiers, draft, max_memory))
         loaded.bos = not no_bos
-        lock = None
+        adapters = AnswerAdapters(loaded.engine)
         if plain:
             runtime = runner.run(unstored_runtime())
         else:
             path = home_memory(home)
-            runtime = runner.run(open_runtime(path, loaded, sha256_of_model(chosen_path(model))))
             lock = FileLock(path.with_name(f"{path.name}.learning"))
+            base = sha256_of_model(chosen_path(model))
+            runtime = runner.run(open_runtime(path, loaded, base, adapters, only_one=lock))
         run_chat(
             runner, loaded, sampling, max_tokens, runtime,
-            lambda given: open_adapter(given, base_of(model, loaded), home), adapter, lock, file or (),
+            lambda given: open_adapter(given, base_of(model, loaded), home), adapter, adapters, file or (),
         )  # fmt: skip
         runner.run(runtime.close())
         loaded.close()

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from app.assistant import Assistant
+from app.answer_adapters import AnswerAdapters
 from app.cli_home import HomeOption, opened_runtime
 from app.cli_loading import (
     AutotuneOption,
@@ -58,9 +58,8 @@ def consolidate(
     async def run() -> tuple[Run | str | None, DeepReport | None]:
         loaded = await load(model, backend, precision, autotune, context)
         try:
-            async with opened_runtime(home, loaded, model) as runtime:
-                assistant = Assistant(loaded)
-                await runtime.consolidate_with(assistant.adapters, assistant.adapters.use_learned)
+            adapters = AnswerAdapters(loaded.engine)
+            async with opened_runtime(home, loaded, model, adapters, ("background",)) as runtime:
                 if runtime.consolidation is None:
                     raise ValueError(runtime.problem or "The background loop cannot be opened.")
                 with progress_bar("{task.description}") as bar:

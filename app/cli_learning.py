@@ -17,6 +17,7 @@ import typer
 from rich.markup import escape
 from rich.progress import Progress, TaskID
 
+from app.answer_adapters import AnswerAdapters
 from app.asker import Asker, SingleAnswer
 from app.cli_attaching import FileOption, bytes_of, cited_words, unstored_runtime
 from app.cli_home import HomeOption, NoMemoryOption, opened_learning, opened_runtime
@@ -260,14 +261,11 @@ def ask(
         try:
             if no_memory:
                 return await _ask_all(Asker(loaded, None, max_tokens), asked, attached)
-            async with opened_runtime(home, loaded, model) as runtime:
-                left_out = without or ()
+            left_out, adapters = without or (), AnswerAdapters(loaded.engine)
+            answers_with = {Loop.background, Loop.style}.difference(left_out)
+            async with opened_runtime(home, loaded, model, adapters, answers_with) as runtime:
                 learning = None if Loop.instant in left_out else runtime.learning
-                asker = Asker(loaded, learning, max_tokens, reads=Loop.reading not in left_out)
-                if Loop.background not in left_out:
-                    await runtime.consolidate_with(asker.assistant.adapters, asker.assistant.adapters.use_learned)
-                if Loop.style not in left_out:
-                    await runtime.style_with(asker.assistant.adapters.use_style)
+                asker = Asker(loaded, learning, max_tokens, Loop.reading not in left_out, adapters)
                 return await _ask_all(asker, asked, attached)
         finally:
             loaded.close()

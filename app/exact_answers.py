@@ -38,7 +38,7 @@ def computed(runtime: Runtime, text: str) -> Computed | None:
         return Computed(said)
     from py_core.tools.first_look import may_be_for_a_tool
 
-    if not may_be_for_a_tool(text) or not _is_on(runtime):
+    if not may_be_for_a_tool(text) or not runtime.is_on(EXACT_POLICY):
         return None
     from py_core.tools.answering import answer_exactly
 
@@ -46,14 +46,10 @@ def computed(runtime: Runtime, text: str) -> Computed | None:
     return Computed(exact) if exact else None
 
 
-def _is_on(runtime: Runtime) -> bool:
-    return runtime.memory is None or runtime.memory.policies.is_on(EXACT_POLICY)
-
-
 async def computed_from_tables(runtime: Runtime, session: str | None, text: str) -> Computed | None:
     """What the tables (CSV, TSV) of a conversation say to a message. None where it is not surely about one of them.
     Never fails: the runtime is told."""
-    if runtime.memory is None or session is None or not _is_on(runtime):
+    if runtime.memory_if_open is None or session is None or not runtime.is_on(EXACT_POLICY):
         return None
     try:
         tables = await runtime.files.tables(session)

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from app import terminal
 from app.agent_choice import UNROUTED
+from app.answer_adapters import AnswerAdapters
 from app.assistant import Assistant
 from app.cli_attaching import attach_file, cited_words
 from app.cli_home import with_passphrase
@@ -23,8 +24,6 @@ from app.cli_memory import SHORT_ID
 from app.conversation import Conversation
 from app.feedback import Feedback
 from app.file_text import FileError
-from app.idle_loops import idle_loops
-from app.idle_work import OnlyOne
 from app.lesson_imprints import LessonError
 from app.protocol import (
     Card,
@@ -42,6 +41,7 @@ from app.protocol import (
     Thought,
 )  # fmt: skip
 from app.runtime import Runtime
+from app.stage import State
 from app.waiting_line import line_meanwhile
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError
@@ -77,21 +77,18 @@ ADDED = "Another program added messages to this conversation. The answer takes t
 
 def run_chat(
     runner: asyncio.Runner, model: Model, sampling: SamplingParams | None, max_tokens: int, runtime: Runtime,
-    open_adapter: Callable[[str], LoraAdapter], adapter: str | None = None, only_one: OnlyOne | None = None,
+    open_adapter: Callable[[str], LoraAdapter], adapter: str | None = None, adapters: AnswerAdapters | None = None,
     files: Sequence[Path] = (),
 ) -> None:  # fmt: skip
     """Until the user leaves. open_adapter: by a name or file, raises AdapterError or OSError; `adapter`: the first.
-    only_one: the lock of the program that learns while nothing is typed; without it this one does not. files: are
-    attached to the first conversation."""
+    adapters: what the answers come with of what was learned. files: are attached to the first conversation."""
     console = terminal.console()
-    conversation = Conversation(Assistant(model, sampling, max_tokens), runtime)
+    conversation = Conversation(Assistant(model, sampling, max_tokens, adapters), runtime)
     if adapter is not None:
         runner.run(conversation.assistant.use_adapter(open_adapter(adapter)))
     last: list[Route] = []
     changes: list[Taught | Card] = []
     _unlock(runner, runtime, console)
-    if only_one is not None:
-        runner.run(_learn(runtime, conversation.assistant, only_one))
     if left_out := conversation.assistant.leaves_out:
         _warn(console, left_out)
     warned: str | None = None
@@ -165,18 +162,11 @@ def _warn(console: Console, message: str) -> None:
 
 def _unlock(runner: asyncio.Runner, runtime: Runtime, console: Console) -> None:
     """Without the passphrase the chat goes on without the memory."""
-    if runtime.memory_state == "locked":
+    if runtime.memory_stage.state == State.LOCKED:
         try:
             runner.run(with_passphrase(runtime.unlock, "the memory (empty: continue without the memory)"))
         except (StoreError, KeyboardInterrupt) as error:
             _warn(console, str(error) or "The memory stays locked.")
-
-
-async def _learn(runtime: Runtime, assistant: Assistant, only_one: OnlyOne) -> None:
-    """Answer with what was learned before, and learn more while nothing is typed."""
-    await runtime.consolidate_with(assistant.adapters, assistant.adapters.use_learned)
-    await runtime.style_with(assistant.adapters.use_style)
-    await runtime.learn_idly(idle_loops(runtime), assistant.model.engine.idle_held, only_one)
 
 
 async def _correct(runtime: Runtime, last: list[Route], agent: str) -> str:

@@ -44,7 +44,7 @@ from app.learning_service import LearningService
 from app.native_runtime import open_embedder
 from app.perplexity import Text, joined, score_texts
 from app.protocol import Done
-from app.runtime import Runtime
+from app.runtime import Runtime, RuntimeConfig
 from app.shipped_gate import shipped_gate
 from app.template_renderer import native_renderer
 from py_core.backends.wasm.backend import load_wasm
@@ -56,7 +56,6 @@ from py_core.formats.source import open_source
 from py_core.learning.consolidation import layout_of
 from py_core.learning.probe import perplexity as perplexity_of_probe
 from py_core.loading import BackendLoader, Model, load_model
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.sqlite import SQLiteRows
 from py_core.tokenizers.prompts import encode_text
 
@@ -105,9 +104,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
 
     kept: dict[int, np.ndarray] = {}
     with tempfile.TemporaryDirectory() as folder, keeping_checkpoints(kept, options.looks):
-        runtime = Runtime(NativeCrypto())
-        await runtime.open(lambda: SQLiteRows.open(Path(folder) / "memory.sqlite"))
-        assert runtime.memory is not None
+        runtime = await Runtime.open(RuntimeConfig(lambda: SQLiteRows.open(Path(folder) / "memory.sqlite")))
         learning = await LearningService.open(model, "0" * 64, open_embedder(), runtime.memory, shipped_gate())
         service = await ConsolidationService.open(learning, assistant.adapters, assistant.adapters.use_learned, recipe)
         before = await perplexity()

@@ -15,14 +15,13 @@ import pytest
 from app.assistant import Assistant
 from app.conversation import Conversation
 from app.exact_answers import EXACT_POLICY
-from app.page_session import Opened, PageSession
+from app.page_session import PageSession
 from app.policy_words import told_policies
 from app.protocol import Computation, Delta, Done, Event, Recall, Route, Stored, Taught
 from app.router_factory import RouterParts
 from app.runtime import Runtime
 from app.turn_events import stored_turns
 from py_core.loading import Model
-from py_core.memory.encryption import NativeCrypto
 from tests.command_line import printed, sonata
 from tests.runtime import memory_of
 
@@ -155,11 +154,8 @@ async def test_a_message_for_a_chosen_agent_is_not_computed(conversation: Conver
 
 
 async def test_the_page_is_told_of_the_tool(model: Model) -> None:
-    opened = Opened()
-    for one in (opened.memory, opened.routing, opened.learning):
-        one.set()
     told: list[dict[str, Any]] = []
-    session = PageSession(Runtime(NativeCrypto()), opened, lambda: Assistant(model))
+    session = PageSession(Runtime(), lambda: Assistant(model))
     await session.respond("5 miles in km", lambda event: told.append(json.loads(event)))
     assert [event["type"] for event in told] == ["computation", "delta", "done"]
     assert told[0]["kind"] == "unit"
@@ -168,7 +164,7 @@ async def test_the_page_is_told_of_the_tool(model: Model) -> None:
 def test_the_tools_are_not_imported_before_a_message_needs_them() -> None:
     code = (
         "import sys, app.conversation, app.page_session; from app.exact_answers import computed; from app.runtime "
-        "import Runtime; from py_core.memory.encryption import NativeCrypto; s = Runtime(NativeCrypto()); "
+        "import Runtime; s = Runtime(); "
         "before = [m for m in sys.modules if m.startswith('py_core.tools')]; "
         "computed(s, 'tell me about owls'); "
         "assert before == [], before; assert 'py_core.tools.answering' not in sys.modules; "

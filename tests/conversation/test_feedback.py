@@ -15,6 +15,7 @@ from app.lesson_imprints import LessonError
 from app.protocol import Delta, Event, Stored, Taught
 from app.router_factory import RouterParts
 from app.runtime import Runtime
+from app.stage import State
 from app.turn_events import stored_turns
 from py_core.loading import Model
 from py_core.memory.branches import Branches
@@ -201,7 +202,7 @@ async def test_what_cannot_be_judged_or_remembered_says_so(runtime: Runtime, fee
             feedback.proposal(text)
     assert feedback.proposal(DENTIST).question == ASKED
     assert await memory_of(runtime).lessons.all() == []
-    runtime.learn_nothing("Learning is off for this model.")
+    runtime.learning_stage.end(State.OFF, "Learning is off for this model.")
     runtime.learning = None
     with pytest.raises(LessonError, match="off for this model"):
         await feedback.remember(DENTIST)
