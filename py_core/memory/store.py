@@ -143,6 +143,8 @@ class Store:
             self.locked_rows, passphrase, crypto=self.crypto, clock=self.clock, problem_of=self.problem_of
         )
         async with self._writing:
+            if self.locked_rows is None:  # two unlocked it at once
+                return
             await opened.put_many(await merge([record async for record in self.scan()], opened))
             temporary = self._rows
             self.locked_rows = None
