@@ -8,13 +8,13 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from app.answer_adapters import AnswerAdapters
 from app.build_outputs import embedder_files, hnsw_kernel_path, routing_file
-from app.fact_reader import FactReader
-from app.idle_work import OnlyOne
-from app.page_store import BUDGET
+from app.chat.page_store import BUDGET
+from app.consolidation.idle_work import OnlyOne
+from app.generation.answer_adapters import AnswerAdapters
+from app.lessons.reader import FactReader
 from app.paths import cache_dir
-from app.router_factory import RouterParts, build_router
+from app.routing.factory import RouterParts, build_router
 from app.runtime import Learner, Runtime, RuntimeConfig
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel

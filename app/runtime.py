@@ -15,16 +15,16 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from app.file_service import FileService
-from app.idle_learning import IDLE_SECONDS, IdleLearning
-from app.idle_work import OnlyOne
-from app.learning_service import LearningService
-from app.page_store import PageStore
-from app.router_factory import RouterParts
-from app.routing_service import RoutingService
-from app.shipped_gate import shipped_gate
+from app.chat.page_store import PageStore
+from app.chat.turn_indexer import TurnIndexer
+from app.consolidation.idle_learning import IDLE_SECONDS, IdleLearning
+from app.consolidation.idle_work import OnlyOne
+from app.files.service import FileService
+from app.lessons.service import LearningService
+from app.lessons.shipped_gate import shipped_gate
+from app.routing.factory import RouterParts
+from app.routing.service import RoutingService
 from app.stage import Stage, State
-from app.turn_indexer import TurnIndexer
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.memory.encryption import Crypto, NativeCrypto
 from py_core.memory.errors import SENTENCES, StoreError
@@ -40,10 +40,10 @@ from py_core.memory.volatile import VolatileRows
 from py_core.routing.embedder import DIMENSIONS, Embedder
 
 if TYPE_CHECKING:  # what trains is imported when it is opened: the first answer does not wait for it
-    from app.answer_adapters import AnswerAdapters
-    from app.consolidation_service import ConsolidationService
-    from app.fact_reader import FactReader
-    from app.style_service import StyleService
+    from app.consolidation.service import ConsolidationService
+    from app.consolidation.style_service import StyleService
+    from app.generation.answer_adapters import AnswerAdapters
+    from app.lessons.reader import FactReader
     from py_core.loading import Model
 
 MEMORY_PATIENCE = 30.0
@@ -317,8 +317,8 @@ class Runtime:
         self, learning: LearningService, adapters: AnswerAdapters, answers_with: Collection[str]
     ) -> None:
         """Let the model answer with what loops made of what it was taught."""
-        from app.consolidation_service import ConsolidationService
-        from app.style_service import StyleService
+        from app.consolidation.service import ConsolidationService
+        from app.consolidation.style_service import StyleService
 
         try:
             if "background" in answers_with:
@@ -332,7 +332,7 @@ class Runtime:
             self.trouble(error)
 
     def _learn_in_pauses(self, learner: Learner, only_one: OnlyOne) -> None:
-        from app.idle_loops import idle_loops
+        from app.consolidation.idle_loops import idle_loops
 
         loops = idle_loops(self)
         if self.learning is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.assistant import Assistant
-from app.conversation import Conversation
-from app.router_factory import RouterParts
+from app.chat.conversation import Conversation
+from app.generation.assistant import Assistant
+from app.routing.factory import RouterParts
 from app.runtime import Learner, Runtime, RuntimeConfig
 from py_core.loading import Model
 from py_core.memory.memory import Memory

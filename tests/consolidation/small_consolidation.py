@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from app import lesson_imprints
-from app.consolidation_service import ConsolidationService
-from app.resident_adapters import ResidentAdapters
+from app.consolidation.service import ConsolidationService
+from app.generation.resident_adapters import ResidentAdapters
+from app.lessons import imprints as lesson_imprints
 from app.runtime import Learner, Runtime, RuntimeConfig
 from py_core.learning.augmentation import Mix
 from py_core.learning.consolidation_job import Recipe, Texts

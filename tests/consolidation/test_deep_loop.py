@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from app import native_runtime
-from app.deep_loop import DeepLoop, last_report
-from app.feedback import Feedback
-from app.learning_service import THRESHOLD_POLICY
-from app.router_factory import RouterParts
+from app.consolidation.deep_loop import DeepLoop, last_report
+from app.lessons.feedback import Feedback
+from app.lessons.service import THRESHOLD_POLICY
+from app.routing.factory import RouterParts
 from app.runtime import Runtime
 from py_core.loading import Model
 from py_core.memory.memory import Memory

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from app.assistant import Assistant
-from app.idle_learning import IdleLearning
-from app.idle_loops import idle_loops
-from app.learning_api import LearningApi
-from app.lesson_imprints import LessonError
-from app.one_learner import FileLock
+from app.consolidation.api import LearningApi
+from app.consolidation.idle_learning import IdleLearning
+from app.consolidation.idle_loops import idle_loops
+from app.consolidation.one_learner import FileLock
+from app.generation.assistant import Assistant
+from app.lessons.imprints import LessonError
 from app.runtime import Learner, Runtime, RuntimeConfig
 from app.stage import State
 from py_core.loading import Model

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.memory_api import MemoryApi
-from app.router_factory import RouterParts
+from app.memory.api import MemoryApi
+from app.routing.factory import RouterParts
 from app.runtime import Runtime, RuntimeConfig
 from app.stage import State
 from py_core.memory.errors import StoreError

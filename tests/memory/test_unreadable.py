@@ -32,9 +32,9 @@ from hypothesis import strategies as st
 from page import Tab
 from places import PASSPHRASE
 
-from app.memory_api import MemoryApi
+from app.memory.api import MemoryApi
 from app.native_runtime import native_router_parts
-from app.router_factory import RouterParts
+from app.routing.factory import RouterParts
 from app.runtime import Runtime, problem_of_record
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
