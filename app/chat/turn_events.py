@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.chat.turn_details import is_unread
 from app.files.material import Material
-from app.generation.exact_answers import Computed
 from app.lessons.match import LessonMatch
 from app.lessons.service import Learned
 from app.protocol import (
@@ -33,6 +32,9 @@ from app.routing.service import Routed
 from py_core.memory.branches import Branches, Turn
 from py_core.memory.lessons import Lesson
 
+if TYPE_CHECKING:
+    from py_core.tools.exact import Exact
+
 Details = Mapping[str, Any]
 _ROUTE = ("title", "reason", "confidence", "threshold", "ranked")
 
@@ -46,16 +48,15 @@ def route_event(routed: Routed) -> Route:
     )  # fmt: skip
 
 
-def recall_event(recalled: LessonMatch) -> Recall:
-    considered = [ConsideredLesson(one.lesson.id, one.lesson.question, one.confidence) for one in recalled.considered]
+def recall_event(match: LessonMatch) -> Recall:
+    considered = [ConsideredLesson(one.lesson.id, one.lesson.question, one.confidence) for one in match.considered]
     return Recall(
-        recalled.lesson.id, recalled.lesson.question, recalled.confidence, lesson_names(recalled.read),
-        tuple(considered), recalled.milliseconds,
+        match.lesson.id, match.lesson.question, match.confidence, lesson_names(match.read),
+        tuple(considered), match.milliseconds,
     )  # fmt: skip
 
 
-def computation_event(computed: Computed) -> Computation:
-    exact = computed.exact
+def computation_event(exact: Exact) -> Computation:
     return Computation(exact.kind, exact.words, exact.working)
 
 

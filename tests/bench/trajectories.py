@@ -94,7 +94,7 @@ async def at_the_answer(
     done = Done("end", "word " * tokens, prompt, tokens, prefill_seconds=1.0, decode_seconds=2.0)
     times = []
     for number in range(answers):
-        answer = Answer(f"a{number}", "What is the boat called? " * 4, None, done.text, done)
+        answer = Answer("What is the boat called? " * 4, assistant.give("", done), said=done.text, done=done)
         begin = time.perf_counter()
         recorder.answered(memory, answer.trajectory("session", "model", {}), None)
         times.append(1000 * (time.perf_counter() - begin))
