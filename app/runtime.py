@@ -37,6 +37,7 @@ from py_core.memory.schemas import problem_of
 from py_core.memory.sessions import KIND as CONVERSATION
 from py_core.memory.store import Store
 from py_core.memory.volatile import VolatileRows
+from py_core.messages import Message, Words, words_of
 from py_core.routing.embedder import DIMENSIONS, Embedder
 
 if TYPE_CHECKING:  # what trains is imported when it is opened: the first answer does not wait for it
@@ -48,14 +49,16 @@ if TYPE_CHECKING:  # what trains is imported when it is opened: the first answer
 
 MEMORY_PATIENCE = 30.0
 """Seconds that an answer which is complete waits for a memory that is still opening, so that it is remembered."""
-NO_ROUTING = "The address of this page switches routing off (?routing=off)."
-NO_EMBEDDER = (
-    "Nothing can be taught without the sentence embedder, which routing loads: open the page without ?routing=off, or "
-    "reload it."
+NO_ROUTING = Message("routing.off", "The address of this page switches routing off (?routing=off).")
+NO_EMBEDDER = Message(
+    "learning.no-embedder",
+    "Nothing can be taught without the sentence embedder, which routing loads: open the page "
+    "without ?routing=off, or reload it.",
 )
-NAMELESS_MODEL = (
-    "Nothing can be taught to a model that the browser does not keep: what it learns belongs to its file. Open it "
-    "in Settings, Model."
+NAMELESS_MODEL = Message(
+    "learning.nameless-model",
+    "Nothing can be taught to a model that the browser does not keep: what it learns belongs to "
+    "its file. Open it in Settings, Model.",
 )
 _IDLE_KINDS = {"lesson", "trajectory", "policy", "pattern"}
 """Records that say whether there is something to learn, and whether that is switched on."""
@@ -134,11 +137,11 @@ class Runtime:
             lambda: self.memory, self._config.embedder or self._embedder, self.routing_stage, self.trouble,
             lambda: self.changed(),
         )  # fmt: skip
-        self.problem: str | None = None
+        self.problem: Words | None = None
         self._listeners: list[Callable[[Change], None]] = []
         self._rows: FallbackRows | VolatileRows | None = None  # of the memory, unlocked or not
         self._kernel: HnswKernel | None = None
-        self._told: set[str] = set()
+        self._told: set[Words] = set()
         self._patience = MEMORY_PATIENCE
 
     @classmethod
@@ -169,7 +172,7 @@ class Runtime:
     def memory(self) -> Memory:
         """Raises StoreError("busy") until it is open."""
         if self.memory_if_open is None:
-            raise StoreError("busy", "The memory is still opening. Try again in a moment.")
+            raise StoreError("busy", "memory.opening", "The memory is still opening. Try again in a moment.")
         return self.memory_if_open
 
     async def opened_memory(self) -> Memory | None:
@@ -273,7 +276,8 @@ class Runtime:
             self.routing_stage.end(State.READY)
         except Exception as error:
             self.trouble(error)
-            self.routing_stage.end(State.FAILED, f"Routing is not available: {self.problem} Reload the page.")
+            why = Message("routing.failed", "Routing is not available: {why} Reload the page.", why=self.problem)
+            self.routing_stage.end(State.FAILED, why)
 
     def _embedder(self) -> Embedder | None:
         return self.routing.embedder if self.routing is not None else None
@@ -295,7 +299,7 @@ class Runtime:
         if learner.only_one is not None:
             self._learn_in_pauses(learner, learner.only_one)
 
-    async def _open_learning(self, learner: Learner) -> tuple[State, str | None]:
+    async def _open_learning(self, learner: Learner) -> tuple[State, Words | None]:
         embedder = self._embedder()
         if embedder is None and learner.embedder is None:
             return State.OFF, NO_EMBEDDER
@@ -368,7 +372,7 @@ class Runtime:
 
     def trouble(self, error: Exception) -> None:
         """Something failed that the chat goes on without."""
-        self.problem = str(error) or type(error).__name__
+        self.problem = words_of(error)
         self.changed()
 
     async def close(self) -> None:
@@ -391,8 +395,10 @@ class Runtime:
         self._tell_of_store()
 
     def _tell_of_store(self) -> None:
-        store = self.memory.store
-        for said in (SENTENCES["unreadable"] if store.unreadable else None, store.uncompacted, store.suspicion):
+        store, suspicion = self.memory.store, None
+        if store.suspicion is not None:
+            suspicion = Message("memory.see-storage", "{said} See Settings, Storage.", said=store.suspicion)
+        for said in (SENTENCES["unreadable"] if store.unreadable else None, store.uncompacted, suspicion):
             if said is not None and said not in self._told:
                 self._told.add(said)
                 self.problem = said

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from enum import StrEnum
 
+from py_core.messages import Words
+
 
 class State(StrEnum):
     OPENING = "opening"
@@ -20,7 +22,7 @@ class Stage:
 
     def __init__(self, is_asked: bool = False) -> None:
         self.state = State.OPENING
-        self.why: str | None = None
+        self.why: Words | None = None
         """A sentence, if the part failed or is off."""
         self._ended = asyncio.Event()
         if not is_asked:
@@ -31,7 +33,7 @@ class Stage:
         self.state, self.why = State.OPENING, None
         self._ended.clear()
 
-    def end(self, state: State, why: str | None = None) -> None:
+    def end(self, state: State, why: Words | None = None) -> None:
         self.state, self.why = state, why
         self._ended.set()
 

@@ -23,6 +23,7 @@ from app.models.fit_check import Fitting, fit_check, fit_facts
 from app.page.adapters import made_of
 from app.page.calls import describe
 from app.page.session import PageSession
+from app.protocol import to_json
 from app.routing.factory import RouterParts
 from app.runtime import Learner, Runtime, RuntimeConfig
 from py_core.backends.base import BackendError
@@ -38,6 +39,8 @@ from py_core.loading import BackendLoader, Model, load_model, read_description
 from py_core.memory.encryption_browser import BrowserCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.indexeddb import IndexedDBRows
+from py_core.messages import Message
+from py_core.messages_browser import js_words
 from py_core.models.names import licence_of, title_of
 from py_core.paging.tiers import TierPolicy
 from py_core.routing.embedder import EmbedderError
@@ -48,9 +51,10 @@ JsObject = Any
 
 PAGES = "sonata-pages"
 """The database of what the model has read (app/chat/page_store.py)."""
-LOST = (
-    "The browser found Sonata's memory damaged and threw it away. If you have an export, import it in Settings, "
-    "Storage."
+LOST = Message(
+    "memory.thrown-away",
+    "The browser found Sonata's memory damaged and threw it away. If you have an export, import "
+    "it in Settings, Storage.",
 )
 
 
@@ -209,7 +213,7 @@ class PageModel:
 
     def _running(self) -> Model:
         if self._model is None:
-            raise BackendError("The model is not loaded yet. Wait for `sonata.info`.")
+            raise BackendError("engine.not-loaded", "The model is not loaded yet. Wait for `sonata.info`.")
         return self._model
 
 
@@ -225,7 +229,7 @@ async def open_router(opening: JsObject) -> RouterParts:
     try:
         parts = await opening
     except JsException as error:
-        raise EmbedderError(error.message) from error
+        raise EmbedderError(js_words(error)) from error
     return RouterParts(browser_embedder(parts.embedder), parts.data.to_bytes(), PyodideHnswKernel(parts.kernel))
 
 
@@ -251,7 +255,7 @@ def info_json(model: Model, fitting: Fitting) -> str:
             "model": model.config.name,
             "parameters": model.graph.parameters,
             "contextLength": context,
-            "need": cost(fitting.need, context),
+            "need": to_json(cost(fitting.need, context)),
             "fit": fit_facts(fitting, context),
             "longestPrompt": context * model.tokenizer.longest_token or None,
         }

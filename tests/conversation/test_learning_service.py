@@ -326,5 +326,5 @@ async def test_without_an_embedder_learning_is_off_and_says_why(model: Model, tm
     runtime = await Runtime.open(RuntimeConfig(lambda: SQLiteRows.open(tmp_path / "other.sqlite"), learner=learner))
     assert (runtime.learning, runtime.learning_stage.state) == (None, "failed")
     assert runtime.learning_stage.why is not None
-    assert "run `python build.py site`" in runtime.learning_stage.why
+    assert "run `python build.py site`" in str(runtime.learning_stage.why)
     await runtime.close()
