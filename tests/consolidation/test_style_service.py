@@ -68,9 +68,8 @@ def assistant(learning: LearningService) -> Assistant:
 
 
 @pytest.fixture
-async def style(learning: LearningService, assistant: Assistant, runtime: Runtime) -> StyleService:
-    runtime.style = await StyleService.open(learning, assistant.adapters.use_style, RECIPE, TEXTS)
-    return runtime.style
+async def style(learning: LearningService, assistant: Assistant) -> StyleService:
+    return await StyleService.open(learning, assistant.adapters.use_style, RECIPE, TEXTS)
 
 
 async def like(memory: Memory, count: int = ENOUGH) -> list[Lesson]:
@@ -121,6 +120,7 @@ async def test_unseen_answers_decide_and_the_figures_are_told(
     assert await style.waiting() == 0
     assert "Learned from 24 answers." in str(found.why)
     assert style.current is not None
+    runtime.style = style
     runtime.idle = IdleLearning(
         idle_loops(runtime), lambda: learning.memory.policies, learning.model.engine.idle_held, NeverFree()
     )

@@ -111,7 +111,7 @@ def start(
             rows.append(await disk.pages())
             return rows[-1]
 
-        return Program(pair, await Runtime.open(RuntimeConfig(disk.memory, opening, crypto=disk.crypto)), rows)
+        return Program(pair, await Runtime.open(RuntimeConfig(disk.memory, pages=opening, crypto=disk.crypto)), rows)
 
     return start
 
