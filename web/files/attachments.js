@@ -148,7 +148,7 @@ export class Attachments {
       navigation.opening = Promise.all([navigation.opening, keeping.catch(() => {})]).then(() => {}); // messages wait: it may begin the conversation
       await keeping;
       if (!signal.aborted) announcer.say(t('files.attached', { name: file.name }));
-      else if (coming.id && !known.has(coming.id)) await engine.files.detach([coming.id]); // the same file may have been added twice
+      else if (coming.id && !known.has(coming.id)) await engine.files.detach([coming.id]); // added twice
     } catch (error) {
       if (signal.aborted) return;
       notices.say('files', sentence(error));
