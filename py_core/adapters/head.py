@@ -44,7 +44,7 @@ class NeighbourAdapter:
     they are. Otherwise w = softmax(s / temperature), p' = (1 - lambda_) p + lambda_ (sum of w over a token's states).
 
     So tau gates each row by itself, by how near it is to the nearest state. Whether a text belongs to the pattern at
-    all is another question (`Backend.use_head_adapter`), which is answered before it runs.
+    all is another question (`HasAdapters.use_head_adapter`), which is answered before it runs.
 
     The change is one of few logits, l' = log(exp(l) + lambda_ / (1 - lambda_) w exp(logsumexp(l))), after the soft-cap
     of a model that has one: penalties, temperature and the rules of sampling come after it and work as they do.

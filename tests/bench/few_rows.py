@@ -27,7 +27,8 @@ from rich.console import Console
 from rich.table import Table
 
 from app.template_renderer import native_renderer
-from py_core.backends.base import MAX_LOGIT_ROWS, Backend, TokenSequence
+from py_core.backends.base import MAX_LOGIT_ROWS, TokenSequence
+from py_core.backends.protocols import Backend
 from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader, Model, load_model

@@ -26,7 +26,8 @@ from app.building.kernels import kernel_path
 from app.downloads import default_model_path
 from app.template_renderer import native_renderer
 from py_core.adapters.head import MAX_HEAD_RANK, MAX_NEIGHBOURS, HeadAdapter, NeighbourAdapter
-from py_core.backends.base import Backend, TokenSequence
+from py_core.backends.base import TokenSequence
+from py_core.backends.protocols import Backend
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu

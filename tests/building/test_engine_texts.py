@@ -42,7 +42,7 @@ NOT_SAID = (
     ),
     # of a mistake in a program, not in what somebody did
     *("app/page_calls.py", "app/snapshot.py", "py_core/adapters/head.py", "py_core/adapters/parameters.py"),
-    *("py_core/training/session.py", "py_core/backends/wasm/backend.py", "py_core/hnsw/"),
+    *("py_core/training/session.py", "py_core/backends/wasm/device.py", "py_core/hnsw/"),
     *("py_core/training/batches.py", "py_core/training/checkpoint.py", "py_core/learning/gate.py"),
     *("py_core/learning/imprint.py", "py_core/training/packing.py", "py_core/memory/records.py"),
     *("py_core/memory/schemas.py", "py_core/memory/store.py", "py_core/memory/trajectories.py"),
