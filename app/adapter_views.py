@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from app.services import Services
+from app.runtime import Runtime
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.norms import layer_norms, pair_norm
 from py_core.memory.revisions import Run
@@ -15,7 +15,7 @@ MOST_FACTS = 50
 """So many of an adapter's facts are told by name."""
 
 
-async def adapter_views(services: Services, chosen: LoraAdapter | None) -> list[dict[str, Any]]:
+async def adapter_views(runtime: Runtime, chosen: LoraAdapter | None) -> list[dict[str, Any]]:
     """Those of the model that runs: {kind, id, on, older, created, bytes, rank, norms, norm, facts, count, tests}.
 
     kind: "learned" (of a training; id: of its run), "style", "reader" (comes with Sonata), "chosen" (the user's file;
@@ -28,7 +28,7 @@ async def adapter_views(services: Services, chosen: LoraAdapter | None) -> list[
     found = []
     if chosen is not None:
         found.append(_view("chosen", chosen.name, True) | _strength(chosen))
-    consolidation, learning = services.consolidation, services.learning
+    consolidation, learning = runtime.consolidation, runtime.learning
     if consolidation is not None and learning is not None:
         questions = {one.id: one.question for one in await learning.memory.lessons.all()}
         runs = await learning.memory.revisions.runs(learning.base_sha256)
@@ -40,10 +40,10 @@ async def adapter_views(services: Services, chosen: LoraAdapter | None) -> list[
                 is_on = current is not None and current.id == run.id
                 view = _learned(run, adapter, is_on, [questions[id] for id in run.lessons if id in questions])
                 found.append(view | {"older": run.revision < newest})
-    if services.style is not None and learning is not None:
+    if runtime.style is not None and learning is not None:
         style = await learning.memory.styles.get(learning.base_sha256)
         if style is not None and style.adapter is not None:
-            found.append(_style(style, services.style.current is not None))
+            found.append(_style(style, runtime.style.current is not None))
     if learning is not None and learning.reader is not None and learning.reader.is_there:
         reader = learning.reader.adapter
         view = _view("reader", "", learning.reads_now)

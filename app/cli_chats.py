@@ -20,8 +20,8 @@ from app.cli_memory import SHORT_ID, YesOption, agreed, date_words
 from app.cli_models import JsonOption, size_words
 from app.conversation_api import ConversationApi
 from app.conversation_export import UNTITLED
-from app.native_services import route_natively
-from app.services import Services
+from app.native_runtime import route_natively
+from app.runtime import Runtime
 from app.terminal import console, say
 from py_core.memory.encryption import NativeCrypto
 from py_core.showing import is_blank, one_line, shown
@@ -177,15 +177,15 @@ async def _opened(home: Path | None, *, meaning: bool = False) -> AsyncIterator[
     """What the page asks, over the memory of the folder. meaning: also for searches by meaning; where these cannot be
     had, a note says why. Raises StoreError, OSError, ValueError."""
     async with opened_memory(home) as memory:
-        services = Services(NativeCrypto())
-        services.memory = memory
+        runtime = Runtime(NativeCrypto())
+        runtime.memory = memory
         if meaning:
-            await route_natively(services)
-            if services.problem is not None:
-                notes.print(Text(f"Only words are searched for. {services.problem}", "yellow"), soft_wrap=True)
-            await ConversationApi(services).prepare_search()
+            await route_natively(runtime)
+            if runtime.problem is not None:
+                notes.print(Text(f"Only words are searched for. {runtime.problem}", "yellow"), soft_wrap=True)
+            await ConversationApi(runtime).prepare_search()
             await memory.background.settled()  # the page goes on and finds more the next time; a command ends
-        yield ConversationApi(services)
+        yield ConversationApi(runtime)
 
 
 async def _found(chats: ConversationApi, given: Sequence[str]) -> list[Chat]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from app.agent_choice import AUTOMATIC, CHOICE, agent_choice
-from app.asked import NO_AGENT
+from app.chat_question import NO_AGENT
 from app.conversation_export import as_json, as_markdown
 from app.protocol import to_json
-from app.services import Services
+from app.runtime import Runtime
 from app.turn_events import stored_turns
 from py_core.memory import sessions
 from py_core.memory.errors import StoreError
@@ -22,7 +22,7 @@ from py_core.routing.agents import AgentError
 from py_core.showing import is_blank, whole_end
 
 LEAST_TURN_SIMILARITY = 0.15
-"""A single word, such as "coding", is less similar to a message than requests are to each other (docs/decisions.md)."""
+"""A single word ("coding") is less similar to a message than requests are to each other (docs/decisions/0062)."""
 LEAST_IN_PIECES = 0.3
 """The same of a search in words that the embedder knows only in pieces: "zzzzqq" is near to something by chance."""
 SHORT_PIECE = 2.4  # characters
@@ -34,8 +34,8 @@ LONGEST_TITLE = 200
 class ConversationApi:
     """Each public method is a call of the page's."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._removed: list[Record] = []  # by the last `remove_conversations`, until it cannot be undone any more
 
     async def conversations(self, search: str = "", offset: int = 0, limit: int | None = None) -> dict[str, Any]:
@@ -53,11 +53,11 @@ class ConversationApi:
     async def similar_conversations(self, search: str) -> list[dict[str, Any]]:
         """Those with a message of a similar meaning, the most similar first, with their `similarity`; none without a
         router. Messages without a vector get one in the background."""
-        services = self._services
-        if services.routing is None or services.indexer is None or not search.strip():
+        runtime = self._runtime
+        if runtime.routing is None or runtime.indexer is None or not search.strip():
             return []
-        await services.indexer.index_all()
-        embedder = services.routing.embedder
+        await runtime.indexer.index_all()
+        embedder = runtime.routing.embedder
         (vector,) = await embedder.embed([search])
         (meaning,) = await embedder.meanings([search])
         least = LEAST_IN_PIECES if _is_in_pieces(search, len(meaning.ids) - 2) else LEAST_TURN_SIMILARITY
@@ -69,13 +69,13 @@ class ConversationApi:
     async def prepare_search(self) -> None:
         """Read what a search looks at, so that the first one does not wait for it."""
         await self._memory.text.refresh()
-        if self._services.indexer is not None:
-            await self._services.indexer.index_all()
+        if self._runtime.indexer is not None:
+            await self._runtime.indexer.index_all()
 
     async def conversation(self, id: str) -> dict[str, Any]:
         session = await self._session(id)
         branches = await self._memory.sessions.branches(id)
-        kept = self._services.keeps(id)
+        kept = self._runtime.keeps(id)
         return {"id": id, "title": session.title, "turns": to_json(stored_turns(id, branches)), "kept": kept}
 
     async def choose(self, id: str, number: int) -> dict[str, Any]:
@@ -88,17 +88,17 @@ class ConversationApi:
         AgentChoice, what was chosen for the chat, {id, title} of all agents, and the state of the routing."""
         session = None if id is None else await self._session(id)
         chosen = session.state.get(CHOICE) if session else None
-        choice = agent_choice(self._services, chosen)
-        agents = self._services.routing.agents.values() if self._services.routing else ()
+        choice = agent_choice(self._runtime, chosen)
+        agents = self._runtime.routing.agents.values() if self._runtime.routing else ()
         return {
             "agent": choice.agent, "chosen": chosen, "isLost": choice.is_lost,
             "agents": [{"id": agent.id, "title": agent.title} for agent in agents],
-            "routing": self._services.routing_state,
+            "routing": self._runtime.routing_state,
         }  # fmt: skip
 
     async def choose_agent(self, id: str, agent: str) -> None:
         """Who answers in a chat from the next message on; AUTOMATIC: who suits each message. Raises AgentError."""
-        if agent != AUTOMATIC and (self._services.routing is None or agent not in self._services.routing.agents):
+        if agent != AUTOMATIC and (self._runtime.routing is None or agent not in self._runtime.routing.agents):
             raise AgentError(NO_AGENT)
         await self._memory.sessions.edit(id, state={CHOICE: agent})
 
@@ -138,7 +138,7 @@ class ConversationApi:
 
     @property
     def _memory(self) -> Memory:
-        return self._services.memory_now()
+        return self._runtime.memory_now()
 
     async def _session(self, id: str) -> sessions.Session:
         session = await self._memory.sessions.get(id)
@@ -159,7 +159,7 @@ class ConversationApi:
 
     def _entry(self, record: Record) -> dict[str, Any]:
         told = {name: record.body[name] for name in ("title", "turns", "pinned", "archived", "titled", "said")}
-        kept = self._services.keeps(record.id)
+        kept = self._runtime.keeps(record.id)
         return {"id": record.id, **told, "created": record.created, "updated": record.updated, "kept": kept}
 
 

@@ -13,7 +13,7 @@ from app.feedback import Feedback
 from app.idle_learning import IdleLearning
 from app.learning_service import Learned, LearningService
 from app.memory_talk import OFFERS
-from app.services import Services
+from app.runtime import Runtime
 from py_core.adapters.lora import LoraAdapter
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import KIND as LESSON
@@ -42,16 +42,16 @@ class LearningApi:
     """Each public method is a call of the page's."""
 
     def __init__(
-        self, services: Services, leaves_out: Callable[[], str] = lambda: "",
+        self, runtime: Runtime, leaves_out: Callable[[], str] = lambda: "",
         chosen: Callable[[], LoraAdapter | None] = lambda: None,
         leave_out: Callable[[Sequence[Lesson]], Awaitable[None]] | None = None,
     ) -> None:  # fmt: skip
         """leaves_out, chosen: Assistant.leaves_out and Assistant.adapter of the model that runs. leave_out: as of
         Conversation.leave_out, of the page's conversation."""
-        self._services, self._leaves_out, self._chosen, self._leave_out = services, leaves_out, chosen, leave_out
-        self._feedback = Feedback(services)
+        self._runtime, self._leaves_out, self._chosen, self._leave_out = runtime, leaves_out, chosen, leave_out
+        self._feedback = Feedback(runtime)
         self._forgotten: dict[str, Lesson] = {}
-        self.close = services.listen(self._on_change)
+        self.close = runtime.listen(self._on_change)
         """Nobody asks any more."""
 
     # ---- an answer, by its id ----
@@ -102,10 +102,10 @@ class LearningApi:
 
     async def lesson_story(self, id: str) -> dict[str, Any] | None:
         """What a lesson changed (app/lesson_story.py); None where it was forgotten."""
-        from app.lesson_story import story_of  # late, as in app/services.py
+        from app.lesson_story import story_of  # late, as in app/runtime.py
 
         lesson = await self._memory.lessons.get(id)
-        return None if lesson is None else await story_of(lesson, self._memory, self._services.learning)
+        return None if lesson is None else await story_of(lesson, self._memory, self._runtime.learning)
 
     async def lessons(
         self, filter: Filter = "now", search: str = "", offset: int = 0, limit: int = 50
@@ -134,8 +134,8 @@ class LearningApi:
 
     async def forget(self, ids: list[str]) -> None:
         lessons = [lesson for id in ids if (lesson := await self._memory.lessons.get(id)) is not None]
-        if self._services.learning is not None:
-            await self._services.learning.forget(*ids)
+        if self._runtime.learning is not None:
+            await self._runtime.learning.forget(*ids)
         else:
             await self._memory.lessons.delete(*ids)
         self.note_forgotten(lessons)
@@ -145,7 +145,7 @@ class LearningApi:
     async def restore(self, ids: list[str]) -> int:
         """How many came back as history only: newer answers to the same questions were taught meanwhile."""
         lessons = [lesson for id in ids if (lesson := self._forgotten.pop(id, None)) is not None]
-        restore = self._services.learning.restore if self._services.learning else self._memory.lessons.restore
+        restore = self._runtime.learning.restore if self._runtime.learning else self._memory.lessons.restore
         restored = [await restore(lesson) for lesson in lessons]
         return sum(after.replaced_by != before.replaced_by for before, after in zip(lessons, restored, strict=True))
 
@@ -157,21 +157,21 @@ class LearningApi:
         runs}; `runs`: whether it runs in pauses, and can be asked to run now. answers, events:
         app/learning_history.py.
         """
-        from app.learning_history import events, periods  # late, as in app/services.py
+        from app.learning_history import events, periods  # late, as in app/runtime.py
 
-        services, memory = self._services, self._memory
+        runtime, memory = self._runtime, self._memory
         lessons = await memory.lessons.all()
-        learning, idle = services.learning, services.idle
+        learning, idle = runtime.learning, runtime.idle
         runs = await memory.revisions.runs(learning.base_sha256) if learning is not None else []
         trained = " ".join(filter(None, (_background_words(runs), self._leaves_out())))
         instant = " ".join(filter(None, (_instant_words(lessons), await self._unprepared_words())))
         words = {"instant": instant, "background": trained, "deep": self._deep_words()}
         words["reading"] = "" if learning is None or learning.reads else NO_READER
-        words["style"] = await services.style.words() if services.style is not None else ""
+        words["style"] = await runtime.style.words() if runtime.style is not None else ""
         in_pauses = [name for name in idle.names if name != "preparation"] if idle is not None else []
         loops = ["instant", "reading", *in_pauses]
         return {
-            "problem": services.why_not_learning,
+            "problem": runtime.why_not_learning,
             "idle": None if idle is None else asdict(idle.status),
             "loops": [
                 {"name": name, "on": self._is_on(name), "words": words[name], "runs": name in in_pauses}
@@ -185,15 +185,15 @@ class LearningApi:
 
     async def adapters(self) -> list[dict[str, Any]]:
         """What answers come with besides the model's weights: app/adapter_views.py."""
-        from app.adapter_views import adapter_views  # late, as in app/services.py
+        from app.adapter_views import adapter_views  # late, as in app/runtime.py
 
-        return await adapter_views(self._services, self._chosen())
+        return await adapter_views(self._runtime, self._chosen())
 
     async def switch_adapter(self, id: str, on: bool) -> None:
         """Answer with what a training learned, or not; id: of its run."""
         await self._memory.revisions.switch(id, on)
-        if self._services.consolidation is not None:
-            await self._services.consolidation.refresh()
+        if self._runtime.consolidation is not None:
+            await self._runtime.consolidation.refresh()
 
     async def learn_now(self, name: str) -> None:
         """Run a loop once, however little there is to learn."""
@@ -220,7 +220,7 @@ class LearningApi:
         return self._memory.policies.is_on(f"learning.{loop}")
 
     def _deep_words(self) -> str:
-        from app.deep_loop import last_report  # late, as in app/services.py
+        from app.deep_loop import last_report  # late, as in app/runtime.py
 
         report = last_report(self._memory)
         if report is None:
@@ -231,13 +231,13 @@ class LearningApi:
         return said + (f" You could teach what to say to: {questions}." if questions else "")
 
     async def _unprepared_words(self) -> str:
-        learning = self._services.learning
+        learning = self._runtime.learning
         is_known = learning is None or await learning.imprints.is_prepared(self._memory)
         return "" if is_known else UNPREPARED
 
     async def _learned_lately(self, lessons: Sequence[Lesson]) -> list[dict[str, Any]]:
         """The latest lessons that this model has learned, the oldest first."""
-        learning = self._services.learning
+        learning = self._runtime.learning
         if learning is None:
             return []
         found = []
@@ -247,7 +247,7 @@ class LearningApi:
         return found
 
     async def _similar(self, search: str) -> dict[str, float]:
-        learning = self._services.learning
+        learning = self._runtime.learning
         if learning is None:
             return {}
         (meaning,) = await learning.embedder.meanings([search])
@@ -256,19 +256,19 @@ class LearningApi:
 
     @property
     def _memory(self) -> Memory:
-        return self._services.memory_now()
+        return self._runtime.memory_now()
 
     @property
     def _idle(self) -> IdleLearning:
-        if self._services.idle is None:
-            raise EmbedderError(self._services.why_not_learning or OPENING)
-        return self._services.idle
+        if self._runtime.idle is None:
+            raise EmbedderError(self._runtime.why_not_learning or OPENING)
+        return self._runtime.idle
 
     @property
     def _learning(self) -> LearningService:
-        if self._services.learning is None:
-            raise EmbedderError(self._services.why_not_learning or OPENING)
-        return self._services.learning
+        if self._runtime.learning is None:
+            raise EmbedderError(self._runtime.why_not_learning or OPENING)
+        return self._runtime.learning
 
 
 def _instant_words(lessons: Sequence[Lesson]) -> str:

@@ -1,4 +1,4 @@
-"""Answers what the page asks of the services: a call of one of the apis, with arguments as JSON.
+"""Answers what the page asks of the runtime: a call of one of the apis, with arguments as JSON.
 
 Errors become plain data as well: {kind, message, details, reason, field}.
 """

@@ -23,7 +23,7 @@ from app.memory_api import MemoryApi
 from app.page_adapters import choose
 from app.page_calls import PageCalls, describe, failure_of
 from app.protocol import Card, Done, Event, to_json
-from app.services import Services
+from app.runtime import Runtime
 from app.stop_token import StopToken
 from app.turn_events import stored_turns
 from py_core.adapters.lora import LoraAdapter
@@ -57,14 +57,14 @@ class Opened:
 class PageSession:
     """What one page asks of the model."""
 
-    def __init__(self, services: Services, opened: Opened, new_assistant: Callable[[], Assistant]) -> None:
+    def __init__(self, runtime: Runtime, opened: Opened, new_assistant: Callable[[], Assistant]) -> None:
         """new_assistant: over the model that runs; raises BackendError where none does yet."""
-        self._services, self._opened, self._new_assistant = services, opened, new_assistant
+        self._runtime, self._opened, self._new_assistant = runtime, opened, new_assistant
         self._conversation: Conversation | None = None
-        self._learning = LearningApi(services, self._leaves_out, self._adapter, self._leave_out)
+        self._learning = LearningApi(runtime, self._leaves_out, self._adapter, self._leave_out)
         self._trial: LessonTrial | None = None
         self._calls = PageCalls(
-            {"memory": MemoryApi(services), "learning": self._learning, "files": FilesApi(services.files)}
+            {"memory": MemoryApi(runtime), "learning": self._learning, "files": FilesApi(runtime.files)}
         )
         self._asked: set[StopToken] = set()
         self._turn = asyncio.Lock()
@@ -90,7 +90,7 @@ class PageSession:
             self._conversation.assistant.leave_adapter(name)
 
     async def ask(self, api: str, call: str, arguments: str, data: JsObject | None = None) -> bytes | str:
-        """What an api of the services answers: see PageCalls. `data`: bytes."""
+        """What an api of the runtime answers: see PageCalls. `data`: bytes."""
         return await self._calls.answer(api, call, arguments, None if data is None else data.to_bytes())
 
     async def resume(self, session_id: str) -> str:
@@ -140,12 +140,12 @@ class PageSession:
     async def try_lesson(self, id: str, learned: bool, on_event: OnEvent) -> None:
         """Ask a lesson's question beside the conversation: app/lesson_trial.py. Events as of `respond`. One at a
         time: the one before ends."""
-        from app.lesson_trial import LessonTrial  # late, as in app/services.py
+        from app.lesson_trial import LessonTrial  # late, as in app/runtime.py
 
         self.stop_trial()
         tell = _telling(on_event)
         try:
-            trial = self._trial = LessonTrial(self._services, self._new_assistant, self._model())
+            trial = self._trial = LessonTrial(self._runtime, self._new_assistant, self._model())
             async for event in trial.ask(id, learned):
                 tell(event)
         except Exception as error:
@@ -207,7 +207,7 @@ class PageSession:
     def talk(self) -> Conversation:
         """This page's conversation. Raises BackendError where no model runs yet."""
         if self._conversation is None:
-            self._conversation = Conversation(self._new_assistant(), self._services)
+            self._conversation = Conversation(self._new_assistant(), self._runtime)
         return self._conversation
 
     async def close(self) -> None:

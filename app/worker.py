@@ -25,7 +25,7 @@ from app.page_adapters import made_of
 from app.page_calls import describe
 from app.page_session import Opened, PageSession
 from app.routing_service import RoutingService
-from app.services import Services
+from app.runtime import Runtime
 from app.shipped_gate import shipped_gate
 from py_core.backends.base import BackendError
 from py_core.backends.browser_source import BrowserSource
@@ -77,7 +77,7 @@ class PageModel:
         self._fetch_reader = fetch_reader
         self._one_learner = TabLock(one_learner)
         self._kernel: PyodideHnswKernel | None = None
-        self._services = Services(BrowserCrypto(derive_cipher), on_memory, lambda: self._kernel)
+        self._runtime = Runtime(BrowserCrypto(derive_cipher), on_memory, lambda: self._kernel)
         self._read = partial(read_description, context=None, before_loading=lambda header, config, graph: None)
         self._opened = Opened()
         self._opened.learning.set()  # nobody waits for what was not asked for
@@ -88,7 +88,7 @@ class PageModel:
 
     def new_session(self) -> PageSession:
         """Of a page, also before `start`."""
-        session = PageSession(self._services, self._opened, self._new_assistant)
+        session = PageSession(self._runtime, self._opened, self._new_assistant)
         self._sessions.append(session)
         return session
 
@@ -171,8 +171,8 @@ class PageModel:
 
     async def open_memory(self, memory_store: JsObject) -> None:
         """Open what is remembered: memoryStore of web/memory/indexeddb.js. Never fails: MemoryApi.info tells."""
-        await self._services.open(lambda: self._open_rows(memory_store))
-        self._services.keep_pages(lambda: IndexedDBRows.open(memory_store, PAGES))
+        await self._runtime.open(lambda: self._open_rows(memory_store))
+        self._runtime.keep_pages(lambda: IndexedDBRows.open(memory_store, PAGES))
         self._opened.memory.set()
 
     async def open_routing(self, opening: JsObject | None) -> None:
@@ -182,14 +182,14 @@ class PageModel:
         Comes after `open_memory`. Never fails: MemoryApi.info tells.
         """
         if opening is None:
-            self._services.routing_state = "off"
+            self._runtime.routing_state = "off"
         else:
-            await self._services.route_with(lambda memory: self._open_routing(opening, memory))
+            await self._runtime.route_with(lambda memory: self._open_routing(opening, memory))
         self._opened.routing.set()
 
     async def open_learning(self, base_sha256: str, idle_seconds: float = IDLE_SECONDS) -> None:
         """Let the model that runs be taught: base_sha256 is of its file, to which what it learns belongs; "" where that
-        is not known. Comes after `start`, and waits for the memory and the routing. Never fails: Services tells.
+        is not known. Comes after `start`, and waits for the memory and the routing. Never fails: the runtime tells.
 
         idle_seconds: after so many in which nobody did anything it may learn (app/idle_learning.py).
         """
@@ -200,46 +200,46 @@ class PageModel:
             await self._open_learning(base_sha256)
         finally:
             self._opened.learning.set()
-        from app.idle_loops import idle_loops  # late, as in app/services.py
+        from app.idle_loops import idle_loops  # late, as in app/runtime.py
 
-        services, hold = self._services, self._running().engine.idle_held
-        await services.learn_idly(idle_loops(services), hold, self._one_learner, idle_seconds)
+        runtime, hold = self._runtime, self._running().engine.idle_held
+        await runtime.learn_idly(idle_loops(runtime), hold, self._one_learner, idle_seconds)
 
     async def _open_learning(self, base_sha256: str) -> None:
-        services, routing = self._services, self._services.routing
+        runtime, routing = self._runtime, self._runtime.routing
         if routing is None:
-            services.learn_nothing(NO_EMBEDDER)
+            runtime.learn_nothing(NO_EMBEDDER)
         elif not base_sha256:
-            services.learn_nothing(NAMELESS_MODEL)
+            runtime.learn_nothing(NAMELESS_MODEL)
         else:
             model = self._running()
             reader = FactReader(model, base_sha256, self._reader_file)
-            await services.learn_with(
+            await runtime.learn_with(
                 lambda memory: LearningService.open(
                     model, base_sha256, routing.embedder, memory, shipped_gate(), reader
                 )
             )
             assert self._adapters is not None
-            await services.consolidate_with(self._adapters, self._adapters.use_learned)
-            await services.style_with(self._adapters.use_style)
+            await runtime.consolidate_with(self._adapters, self._adapters.use_learned)
+            await runtime.style_with(self._adapters.use_style)
 
     async def _reader_file(self, name: str) -> bytes:
         return (await self._fetch_reader(name)).to_bytes()
 
     def note_activity(self) -> None:
         """Somebody does something, here or in another tab."""
-        if self._services.idle is not None:
-            self._services.idle.note_activity()
+        if self._runtime.idle is not None:
+            self._runtime.idle.note_activity()
 
     def note_battery(self, level: float, charging: bool) -> None:
         """level: 0 to 1."""
-        if self._services.idle is not None:
-            self._services.idle.note_battery(level, charging)
+        if self._runtime.idle is not None:
+            self._runtime.idle.note_battery(level, charging)
 
     async def _open_rows(self, memory_store: JsObject) -> IndexedDBRows:
         rows = await IndexedDBRows.open(memory_store)
         if rows.data_loss:
-            self._services.trouble(StoreError("damaged", LOST))
+            self._runtime.trouble(StoreError("damaged", LOST))
         return rows
 
     async def _open_routing(self, opening: JsObject, memory: Memory) -> RoutingService:

@@ -11,7 +11,7 @@ model's own shares on generic states, which is a trust region, too: a step that 
 half-way, and refused where that does not help.
 
 One pair of rank 4 for all that a person likes cannot hold a fact, and is never said to: on 24 facts, one after the
-other, it ruins the model long before it answers any (docs/decisions.md). Facts are lessons (imprint.py).
+other, it ruins the model long before it answers any (docs/decisions/0044). Facts are lessons (imprint.py).
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ from py_core.loading import BackendLoader, Model, load_model
 from py_core.paging.tiers import TierPolicy
 from py_core.sampling import SamplingParams
 
-TEXTS = ("docs/decisions.md", "docs/performance.md", "docs/learning.md")
+TEXTS = ("docs/guide/security.md", "docs/results/gpu.md", "docs/results/cpu.md", "docs/guide/learning.md")
 RANDOM_FORMATS = {"smollm2-135m": ("Q4_1", "Q8_0")}
 """Of the layers and the embedding, as in the usual file."""
 POLICIES = {"off": None, "8-bit": TierPolicy(warm=1 << 20), "8- and 4-bit": TierPolicy()}

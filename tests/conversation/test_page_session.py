@@ -14,7 +14,7 @@ import pytest
 from app.answer_adapters import AnswerAdapters
 from app.assistant import Assistant
 from app.page_session import Opened, PageSession
-from app.services import Services
+from app.runtime import Runtime
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError
 from py_core.loading import Model
@@ -33,11 +33,11 @@ async def model(tiny_path: Path, open_model: OpenModel) -> Model:
 
 
 @pytest.fixture
-async def services() -> AsyncIterator[Services]:
+async def runtime() -> AsyncIterator[Runtime]:
     async def rows() -> VolatileRows:
         return VolatileRows()
 
-    opened = Services(NativeCrypto())
+    opened = Runtime(NativeCrypto())
     await opened.open(rows)
     yield opened
     await opened.close()
@@ -46,8 +46,8 @@ async def services() -> AsyncIterator[Services]:
 class Pages:
     """Sessions of one model."""
 
-    def __init__(self, model: Model, services: Services) -> None:
-        self.model, self.services = model, services
+    def __init__(self, model: Model, runtime: Runtime) -> None:
+        self.model, self.runtime = model, runtime
         self.adapters = AnswerAdapters(model.engine)
         self.opened = Opened()
         for event in (self.opened.memory, self.opened.routing, self.opened.learning):
@@ -55,13 +55,13 @@ class Pages:
 
     def new(self) -> PageSession:
         return PageSession(
-            self.services, self.opened, lambda: Assistant(self.model, SamplingParams(), LONG, self.adapters)
+            self.runtime, self.opened, lambda: Assistant(self.model, SamplingParams(), LONG, self.adapters)
         )
 
 
 @pytest.fixture
-def pages(model: Model, services: Services) -> Pages:
-    return Pages(model, services)
+def pages(model: Model, runtime: Runtime) -> Pages:
+    return Pages(model, runtime)
 
 
 class Heard(list[dict[str, Any]]):
@@ -143,7 +143,7 @@ async def test_a_conversation_in_two_pages_is_one_and_nothing_that_is_said_is_lo
     told = (await ask(first, "Three")).value("stored")
     assert (told["chat"], told["turns"]) == (stored, 6)  # it follows what was said in the other
     await asyncio.gather(ask(first, "Four"), ask(second, "Five"))  # both at once: variants, the newest is shown
-    memory = pages.services.memory
+    memory = pages.runtime.memory
     assert memory is not None
     session = await memory.sessions.get(stored)
     assert session is not None
@@ -205,13 +205,13 @@ async def test_an_adapter_that_is_deleted_ends_the_answers_that_it_gives_and_no_
     assert (heard.value("done")["reason"], kept.value("done")["reason"]) == ("stopped", "length")
 
 
-async def test_a_page_that_asks_before_there_is_a_model_is_told_so(services: Services) -> None:
+async def test_a_page_that_asks_before_there_is_a_model_is_told_so(runtime: Runtime) -> None:
     def nothing() -> Assistant:
         raise BackendError("The model is not loaded yet.")
 
     pages = Opened()
     for event in (pages.routing, pages.learning):
         event.set()
-    page = PageSession(services, pages, nothing)
+    page = PageSession(runtime, pages, nothing)
     assert (await ask(page, "Hello"))[-1]["message"] == "The model is not loaded yet."
     await page.close()
