@@ -24,8 +24,16 @@ def imported_by(path: Path) -> set[str]:
 
 @pytest.mark.parametrize(
     ("files", "forbidden"),
-    [("app/*.py", ("app.building", "app.training")), ("py_core/**/*.py", ("app",))],
-    ids=["the runtime imports neither building nor training", "the core does not import the application"],
+    [
+        ("app/*.py", ("app.building", "app.training")),
+        ("py_core/**/*.py", ("app",)),
+        ("py_core/[!b]*/*.py", tuple(f"py_core.backends.{name}" for name in ("numpy", "wasm", "webgpu"))),
+    ],
+    ids=[
+        "the runtime imports neither building nor training",
+        "the core does not import the application",
+        "the core's packages know no backend by name",
+    ],
 )
 def test_layers(files: str, forbidden: tuple[str, ...]) -> None:
     paths = sorted(ROOT.glob(files))
