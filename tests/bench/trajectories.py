@@ -25,14 +25,14 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from app.answer import Answer
-from app.assistant import Assistant
 from app.building.kernels import kernel_path
-from app.downloads import default_model_path
+from app.chat.answer import Answer
+from app.chat.trajectory_recorder import TrajectoryRecorder
+from app.generation.assistant import Assistant
+from app.models.downloads import default_model_path
+from app.models.template_renderer import native_renderer
 from app.protocol import Done
 from app.runtime import Runtime
-from app.template_renderer import native_renderer
-from app.trajectory_recorder import TrajectoryRecorder
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.engine.engine import Timings

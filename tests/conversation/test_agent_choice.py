@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from app.agent_choice import AUTOMATIC, CHOICE, ROUTING_POLICY
-from app.assistant import Assistant
-from app.conversation import Conversation
-from app.feedback import Feedback
-from app.memory_api import MemoryApi
-from app.page_session import Opened, PageSession
+from app.chat.conversation import Conversation
+from app.chat.turn_events import route_event
+from app.cli.terminal_chat import _correct
+from app.generation.assistant import Assistant
+from app.lessons.feedback import Feedback
+from app.memory.api import MemoryApi
+from app.page.session import Opened, PageSession
 from app.protocol import Event, Route, Stored
-from app.router_factory import RouterParts
+from app.routing.agent_choice import AUTOMATIC, CHOICE, ROUTING_POLICY
+from app.routing.factory import RouterParts
 from app.runtime import Runtime
-from app.terminal_chat import _correct
-from app.turn_events import route_event
 from py_core.loading import Model
 from py_core.routing.agents import FALLBACK_ID, AgentError
 from tests.runtime import memory_of

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from app.assistant import Assistant
-from app.conversation import Conversation
-from app.exact_answers import EXACT_POLICY
-from app.page_session import Opened, PageSession
-from app.policy_words import told_policies
+from app.chat.conversation import Conversation
+from app.chat.turn_events import stored_turns
+from app.generation.assistant import Assistant
+from app.generation.exact_answers import EXACT_POLICY
+from app.memory.policy_words import told_policies
+from app.page.session import Opened, PageSession
 from app.protocol import Computation, Delta, Done, Event, Recall, Route, Stored, Taught
-from app.router_factory import RouterParts
+from app.routing.factory import RouterParts
 from app.runtime import Runtime
-from app.turn_events import stored_turns
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from tests.command_line import printed, sonata
@@ -167,8 +167,9 @@ async def test_the_page_is_told_of_the_tool(model: Model) -> None:
 
 def test_the_tools_are_not_imported_before_a_message_needs_them() -> None:
     code = (
-        "import sys, app.conversation, app.page_session; from app.exact_answers import computed; from app.runtime "
-        "import Runtime; from py_core.memory.encryption import NativeCrypto; s = Runtime(NativeCrypto()); "
+        "import sys, app.chat.conversation, app.page.session; from app.generation.exact_answers import computed; "
+        "from app.runtime import Runtime; from py_core.memory.encryption import NativeCrypto; "
+        "s = Runtime(NativeCrypto()); "
         "before = [m for m in sys.modules if m.startswith('py_core.tools')]; "
         "computed(s, 'tell me about owls'); "
         "assert before == [], before; assert 'py_core.tools.answering' not in sys.modules; "

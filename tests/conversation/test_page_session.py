@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from app.answer_adapters import AnswerAdapters
-from app.assistant import Assistant
-from app.page_session import Opened, PageSession
+from app.generation.answer_adapters import AnswerAdapters
+from app.generation.assistant import Assistant
+from app.page.session import Opened, PageSession
 from app.runtime import Runtime
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError

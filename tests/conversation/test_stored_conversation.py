@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from app.assistant import Assistant
-from app.conversation import Conversation
-from app.memory_api import MemoryApi
+from app.chat.conversation import Conversation
+from app.chat.turn_details import TITLE_LENGTH, answer_details, title_of
+from app.chat.turn_events import stored_turns
+from app.generation.assistant import Assistant
+from app.memory.api import MemoryApi
 from app.protocol import Changed, Delta, Done, Event, Route, Stored
 from app.runtime import Runtime
-from app.turn_details import TITLE_LENGTH, answer_details, title_of
-from app.turn_events import stored_turns
 from py_core.backends.base import DeviceLostError, TokenSequence
 from py_core.backends.numpy.backend import NumpyBackend
 from py_core.loading import Model

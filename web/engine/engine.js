@@ -172,7 +172,7 @@ export class Engine {
   /**
    * Measure each kernel of a token on the GPU, after the running answer.
    * @param {(done: number) => void} onProgress from 0, when its turn has come, to 1
-   * @returns {Promise<any>} app.bench.profile_report's
+   * @returns {Promise<any>} app.generation.speed.profile_report's
    */
   profile(onProgress) {
     return this.#call((remote) => remote.profile(Comlink.proxy(onProgress)));
@@ -228,7 +228,7 @@ export class Engine {
     this.#link.then((link) => link.close(), () => {});
   }
 
-  /** @returns {Promise<any>} what a call of an api gives (app/page_calls.py). Rejects with its error */
+  /** @returns {Promise<any>} what a call of an api gives (app/page/calls.py). Rejects with its error */
   async #ask(api, call, given, data) {
     return valueOf(await this.#call((remote) => remote.ask(api, call, given, data)));
   }

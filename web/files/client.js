@@ -1,4 +1,4 @@
-/** The files of conversations, as the page sees them: `engine.files`. app/files_api.py answers. */
+/** The files of conversations, as the page sees them: `engine.files`. app/files/api.py answers. */
 
 /** @typedef {{id: string, name: string, type: string, size: number, passages: number, indexed: number, comes: boolean}} AttachedFile
  *   size: bytes; indexed: how many of its passages are found by their meaning; comes: whether the others will be */

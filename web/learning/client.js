@@ -1,5 +1,5 @@
 /**
- * What Sonata learns from its user, as the page sees it: `engine.learning`. app/learning_api.py answers.
+ * What Sonata learns from its user, as the page sees it: `engine.learning`. app/consolidation/api.py answers.
  *
  * Errors are as memory/client.js says. Times are seconds since 1970. An nll is the mean negative log-probability of the
  * answer's tokens, in nats.
@@ -12,14 +12,14 @@
  *   recall: Record<string, number>, norm: number, tokens: number, seconds: number}} Training
  * @typedef {{question: string, answer: string, source: Lesson['source'], created: number, before: {text: string, cut: boolean}|null,
  *   earlier: {text: string, created: number}[], last: {text: string, created: number}|null, nllBefore: number|null,
- *   nllAfter: number|null}} Story what a lesson changed: app/lesson_story.py
+ *   nllAfter: number|null}} Story what a lesson changed: app/lessons/story.py
  * @typedef {{created: number, days: number, count: number, good: number, bad: number, corrected: number, helped: number,
- *   quality: number|null}} Period answers of a day or a week: app/learning_history.py
+ *   quality: number|null}} Period answers of a day or a week: app/consolidation/history.py
  * @typedef {{created: number, loop: 'instant'|'background'|'deep'|'style', kind: string, count: number, text: string}} LearningEvent
- *   something that a loop did: app/learning_history.py
+ *   something that a loop did: app/consolidation/history.py
  * @typedef {{kind: 'learned'|'style'|'reader'|'chosen', id: string, on: boolean, older: boolean, created: number|null, bytes: number|null, rank: number|null,
  *   norms: [number, number][], norm: number|null, facts: string[], count: number, tests: [string, number|null, number][]}} AdapterView
- *   app/adapter_views.py
+ *   app/models/adapter_views.py
  * @typedef {{lesson: {id: string, question: string, answer: string}, ms: number|null, nllBefore: number|null, nllAfter: number|null,
  *   replaced?: Lesson|null, known?: boolean}} Taught `replaced`: what was taught before for the same question; `known`: the
  *   very same was taught before; nllBefore, nllAfter: null if the model learns it later, in a pause

@@ -1,5 +1,5 @@
 /**
- * What is remembered and learned, as the page sees it: `engine.memory`. app/memory_api.py answers.
+ * What is remembered and learned, as the page sees it: `engine.memory`. app/memory/api.py answers.
  *
  * Errors have the kind as their `name` ("StoreError", "AgentError", ...), a sentence for the user as their `message`, and
  * those of the store a `reason` ("locked", "passphrase", "file", ...: py_core/memory/errors.py), those of an agent the `field`
@@ -128,7 +128,7 @@ export class Memory {
 
   /**
    * Who answers in a chat, null: in one that is not stored yet. `agent`: the id, '' where each message is routed; `chosen`: what
-   * the user chose for the chat, if anything; `isLost`: that is an agent which is not there any more (app/agent_choice.py).
+   * the user chose for the chat, if anything; `isLost`: that is an agent which is not there any more (app/routing/agent_choice.py).
    * @param {string|null} chat
    * @returns {Promise<{agent: string, chosen: string|null, isLost: boolean, agents: {id: string, title: string}[],
    *   routing: 'opening'|'ready'|'failed'|'off'}>} no agents where the routing is not ready
@@ -200,7 +200,7 @@ export class Memory {
   /** @param {string|null} passphrase of the file alone @returns {Promise<Uint8Array>} */
   exportFile(passphrase = null) { return this.#ask('export_file', passphrase); }
 
-  /** @param {Uint8Array} data @param {'merge'|'replace'} mode @returns {Promise<{written: number, leftOut: number}|{chats: number, messages: number, leftOut: number, unread: number}>} items; left out is what could not be read. Of chats: see import_file in app/memory_api.py */
+  /** @param {Uint8Array} data @param {'merge'|'replace'} mode @returns {Promise<{written: number, leftOut: number}|{chats: number, messages: number, leftOut: number, unread: number}>} items; left out is what could not be read. Of chats: see import_file in app/memory/api.py */
   importFile(data, mode, passphrase = null) { return this.#call('import_file', [mode, passphrase], data); }
 
   /** Delete the items that cannot be read. @returns {Promise<number>} how many */

@@ -1,0 +1,176 @@
+"""What the side bar asks for: the conversations, as plain data.
+
+web/memory/client.js calls its methods with JSON. Times are seconds since 1970.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from app.chat.chat_question import NO_AGENT
+from app.chat.history.export import as_json, as_markdown
+from app.chat.turn_events import stored_turns
+from app.protocol import to_json
+from app.routing.agent_choice import AUTOMATIC, CHOICE, agent_choice
+from app.runtime import Runtime
+from py_core.memory import sessions
+from py_core.memory.errors import StoreError
+from py_core.memory.memory import Memory
+from py_core.memory.records import Record
+from py_core.memory.text_search import snippet, terms_of
+from py_core.routing.agents import AgentError
+from py_core.showing import is_blank, whole_end
+
+LEAST_TURN_SIMILARITY = 0.15
+"""A single word ("coding") is less similar to a message than requests are to each other (docs/decisions/0062)."""
+LEAST_IN_PIECES = 0.3
+"""The same of a search in words that the embedder knows only in pieces: "zzzzqq" is near to something by chance."""
+SHORT_PIECE = 2.4  # characters
+MOST_SIMILAR_CONVERSATIONS = 20
+NO_UNDO = "This can be undone no more: the conversation was deleted for good."
+LONGEST_TITLE = 200
+
+
+class ConversationApi:
+    """Each public method is a call of the page's."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._removed: list[Record] = []  # by the last `remove_conversations`, until it cannot be undone any more
+
+    async def conversations(self, search: str = "", offset: int = 0, limit: int | None = None) -> dict[str, Any]:
+        """The one in which something was said last first. Of a search: those that have all its words in title and
+        messages, those with all in the title first; each with the message that has most of them as a snippet."""
+        if not search.strip():
+            every = list((await self._memory.conversations.newest_first()).values())
+            return {"total": len(every), "items": [self._entry(record) for record in _part(every, offset, limit)]}
+        text = self._memory.text
+        found = await text.search(search)
+        shown = _part(found, offset, limit)
+        turns = {match.session: None if match.in_title else text.best_turn(match.session, search) for match in shown}
+        return {"total": len(found), "items": await self._found(search, turns)}
+
+    async def similar_conversations(self, search: str) -> list[dict[str, Any]]:
+        """Those with a message of a similar meaning, the most similar first, with their `similarity`; none without a
+        router. Messages without a vector get one in the background."""
+        runtime = self._runtime
+        if runtime.routing is None or runtime.indexer is None or not search.strip():
+            return []
+        await runtime.indexer.index_all()
+        embedder = runtime.routing.embedder
+        (vector,) = await embedder.embed([search])
+        (meaning,) = await embedder.meanings([search])
+        least = LEAST_IN_PIECES if _is_in_pieces(search, len(meaning.ids) - 2) else LEAST_TURN_SIMILARITY
+        found = await self._memory.vectors.search(vector, MOST_SIMILAR_CONVERSATIONS, least)
+        similarities = {record.body["session"]: similarity for record, similarity in found}
+        turns: dict[str, str | None] = {record.body["session"]: record.id for record, _ in found}
+        return [{**item, "similarity": similarities[item["id"]]} for item in await self._found(search, turns)]
+
+    async def prepare_search(self) -> None:
+        """Read what a search looks at, so that the first one does not wait for it."""
+        await self._memory.text.refresh()
+        if self._runtime.indexer is not None:
+            await self._runtime.indexer.index_all()
+
+    async def conversation(self, id: str) -> dict[str, Any]:
+        session = await self._session(id)
+        branches = await self._memory.sessions.branches(id)
+        kept = self._runtime.keeps(id)
+        return {"id": id, "title": session.title, "turns": to_json(stored_turns(id, branches)), "kept": kept}
+
+    async def choose(self, id: str, number: int) -> dict[str, Any]:
+        """Show the branch of a turn, by its number. What `conversation` gives then."""
+        await self._memory.sessions.choose(id, number)
+        return await self.conversation(id)
+
+    async def agent_choice(self, id: str | None) -> dict[str, Any]:
+        """Who answers in a chat, None: in one that is not stored yet. {agent, chosen, isLost, agents, routing}: as in
+        AgentChoice, what was chosen for the chat, {id, title} of all agents, and the state of the routing."""
+        session = None if id is None else await self._session(id)
+        chosen = session.state.get(CHOICE) if session else None
+        choice = agent_choice(self._runtime, chosen)
+        agents = self._runtime.routing.agents.values() if self._runtime.routing else ()
+        return {
+            "agent": choice.agent, "chosen": chosen, "isLost": choice.is_lost,
+            "agents": [{"id": agent.id, "title": agent.title} for agent in agents],
+            "routing": self._runtime.routing_state,
+        }  # fmt: skip
+
+    async def choose_agent(self, id: str, agent: str) -> None:
+        """Who answers in a chat from the next message on; AUTOMATIC: who suits each message. Raises AgentError."""
+        if agent != AUTOMATIC and (self._runtime.routing is None or agent not in self._runtime.routing.agents):
+            raise AgentError(NO_AGENT)
+        await self._memory.sessions.edit(id, state={CHOICE: agent})
+
+    async def rename_conversation(self, id: str, title: str) -> None:
+        title = " ".join(title.split())
+        if is_blank(title):
+            raise StoreError("record", "Type a title.")
+        await self._memory.sessions.edit(id, title=title[: whole_end(title, LONGEST_TITLE)], titled="user")
+
+    async def pin_conversation(self, id: str, pinned: bool) -> None:
+        await self._memory.sessions.edit(id, pinned=pinned)
+
+    async def archive_conversation(self, id: str, archived: bool) -> None:
+        await self._memory.sessions.edit(id, archived=archived)
+
+    async def remove_conversations(self, ids: list[str]) -> None:
+        """They are deleted at once: only this page still knows them, for `restore_conversations`, until that is told
+        not to be needed or the page ends."""
+        self._removed = await self._memory.sessions.delete(*ids)
+
+    async def restore_conversations(self) -> None:
+        """Undo the last `remove_conversations`."""
+        if not self._removed:
+            raise StoreError("record", NO_UNDO)
+        await self._memory.sessions.restore(self._removed)
+        self._removed = []
+
+    async def forget_removed(self) -> None:
+        """What was deleted cannot be restored any more."""
+        self._removed = []
+
+    async def export_conversation(self, id: str, form: Literal["markdown", "json"]) -> str:
+        """What is shown of it as Markdown, or all of it as JSON: see conversation_export.py."""
+        session = await self._session(id)
+        branches = await self._memory.sessions.branches(id)
+        return as_json(session, branches) if form == "json" else as_markdown(session, branches)
+
+    @property
+    def _memory(self) -> Memory:
+        return self._runtime.memory_now()
+
+    async def _session(self, id: str) -> sessions.Session:
+        session = await self._memory.sessions.get(id)
+        if session is None:
+            raise StoreError("record", "This conversation was deleted.")
+        return session
+
+    async def _found(self, search: str, turns: dict[str, str | None]) -> list[dict[str, Any]]:
+        """turns: of each conversation that was found, the id of the message that is shown of it."""
+        records = await self._memory.conversations.newest_first()
+        keys = [(sessions.TURN, turn) for turn in turns.values() if turn]
+        contents = {record.id: record.body for record in await self._memory.store.get_many(keys)}
+        return [
+            {**self._entry(records[id]), "snippet": _snippet(contents[turn], search) if turn in contents else None}
+            for id, turn in turns.items()
+            if id in records
+        ]
+
+    def _entry(self, record: Record) -> dict[str, Any]:
+        told = {name: record.body[name] for name in ("title", "turns", "pinned", "archived", "titled", "said")}
+        kept = self._runtime.keeps(record.id)
+        return {"id": record.id, **told, "created": record.created, "updated": record.updated, "kept": kept}
+
+
+def _is_in_pieces(search: str, pieces: int) -> bool:
+    """In scripts whose words have letters; pieces: into which the embedder cuts it."""
+    return max(search) < "\u0250" and len("".join(search.split())) < SHORT_PIECE * pieces
+
+
+def _part(found: list[Any], offset: int, limit: int | None) -> list[Any]:
+    return found[offset:] if limit is None else found[offset : offset + limit]
+
+
+def _snippet(turn: dict[str, Any], search: str) -> dict[str, Any]:
+    return {"role": turn["role"], "parts": [list(part) for part in snippet(turn["content"], terms_of(search))]}

@@ -1,0 +1,77 @@
+"""What each loop did and when, and how good answers were over time: real records, as plain data for plots."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import Any
+
+from app.consolidation.deep_loop import REPORT_POLICY, last_report
+from app.consolidation.loop_runs import runs_of
+from py_core.memory.memory import Memory
+from py_core.memory.trajectories import Trajectory
+
+MOST_EVENTS = 400
+"""The latest are told."""
+DAYS = 21
+"""Answers of so many days are told by day, those of more by week."""
+
+
+async def events(memory: Memory, base_sha256: str) -> list[dict[str, Any]]:
+    """The oldest first: {created, loop, kind, count, text}. loop: "instant" (kind: taught, corrected, praised; text:
+    the question), "background" (accepted, scaled, refused; count: new facts), "deep" (done; count: answers),
+    "style" (accepted, refused; count: answers). base_sha256: of the model whose trainings and style these are. Raises
+    StoreError."""
+    found = [_event("instant", one.created, one.source, 1, one.question) for one in await memory.lessons.all()]
+    for run in await memory.revisions.runs(base_sha256) if base_sha256 else []:
+        found.append(_event("background", run.created, run.verdict, len(run.new)))
+    for loop in ("deep", "style"):
+        found += [_event(loop, run["created"], run["kind"], run["count"]) for run in runs_of(memory.policies, loop)]
+    found += await _before_runs_were_kept(memory, base_sha256, {one["loop"] for one in found})
+    return sorted(found, key=lambda one: one["created"])[-MOST_EVENTS:]
+
+
+async def _before_runs_were_kept(memory: Memory, base_sha256: str, known: set[str]) -> list[dict[str, Any]]:
+    """The last run of loops of which older versions kept no more."""
+    found = []
+    report, policy = last_report(memory), memory.policies.look(REPORT_POLICY)
+    if "deep" not in known and report is not None and policy is not None:
+        found.append(_event("deep", policy.changed, "done", report.trajectories))
+    style = await memory.styles.get(base_sha256) if base_sha256 and "style" not in known else None
+    if style is not None:
+        found.append(_event("style", style.created, style.verdict, len(style.sources) + len(style.held)))
+    return found
+
+
+def _event(loop: str, created: float, kind: str, count: float, text: str = "") -> dict[str, Any]:
+    return {"created": created, "loop": loop, "kind": kind, "count": int(count), "text": text}
+
+
+def periods(answers: Sequence[Trajectory]) -> list[dict[str, Any]]:
+    """Of each day or week, the oldest first: {created, days, count, good, bad, corrected, helped, quality}.
+    created: when it begins; days: 1 or 7. count: its answers. good, bad, corrected: what the person said. quality: the
+    mean of the answers that the person judged, 0 to 1, or None. helped: a lesson answered, and nobody complained.
+    answers: the newest first."""
+    if not answers:
+        return []
+    days = 1 if answers[0].created - answers[-1].created < DAYS * 86400 else 7
+    groups = dict[float, list[Trajectory]]()
+    for answer in reversed(answers):
+        groups.setdefault(_begin(answer.created, days), []).append(answer)
+    return [_period(created, days, group) for created, group in sorted(groups.items())]
+
+
+def _period(created: float, days: int, group: Sequence[Trajectory]) -> dict[str, Any]:
+    judged = [one.quality for one in group if one.feedback and one.quality is not None]
+    said = {name: sum(one.feedback == name for one in group) for name in ("good", "bad", "corrected")}
+    return {
+        "created": created, "days": days, "count": len(group), **said,
+        "helped": sum(bool(one.lesson) and one.feedback not in ("bad", "corrected") for one in group),
+        "quality": sum(judged) / len(judged) if judged else None,
+    }  # fmt: skip
+
+
+def _begin(created: float, days: int) -> float:
+    """Of the day or the week (from Monday on), where the person lives."""
+    day = datetime.datetime.fromtimestamp(created).replace(hour=0, minute=0, second=0, microsecond=0)
+    return (day - datetime.timedelta(days=day.weekday() if days == 7 else 0)).timestamp()

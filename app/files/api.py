@@ -1,0 +1,29 @@
+"""What the page asks about the files of its conversations, as plain data; web/files/client.js calls its methods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from app.files.service import FileService
+
+
+class FilesApi:
+    """Each public method is a call of the page's."""
+
+    def __init__(self, files: FileService) -> None:
+        self._files = files
+
+    async def attach(self, data: bytes, chat: str | None, name: str, type: str, size: int) -> dict[str, str]:
+        """Keep a file of a conversation, None: of a new one. Returns {chat, id}. See FileService.attach."""
+        file = await self._files.attach(chat, name, type, data, size)
+        return {"chat": file.session, "id": file.id}
+
+    async def files(self, chat: str) -> list[dict[str, Any]]:
+        return await self._files.files(chat)
+
+    async def detach(self, ids: Sequence[str]) -> None:
+        await self._files.detach(*ids)
+
+    async def text(self, id: str) -> str:
+        return await self._files.text(id)

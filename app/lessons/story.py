@@ -1,0 +1,42 @@
+"""What a lesson changed: what the model said before, what the person wants to hear, and what it says now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.lessons.service import LearningService
+from py_core.memory.lessons import Lesson
+from py_core.memory.memory import Memory
+from py_core.memory.trajectories import KEPT_TEXT
+
+
+async def story_of(lesson: Lesson, memory: Memory, learning: LearningService | None) -> dict[str, Any]:
+    """As plain data. `before`: {text, cut}, or None where nobody kept it; cut: only its beginning was kept. `earlier`:
+    the answers that were taught for the same question, the oldest first. `last`: the latest answer that the lesson
+    gave, {text, created}, or None. nllBefore, nllAfter: nats a token of its answer for the model that runs, None where
+    that has not learned it. Raises StoreError."""
+    before = lesson.before or await _corrected(lesson, memory)
+    gave = next((one for one in await memory.trajectories.of_lesson(lesson.id) if one.answered), None)
+    earlier = [one for one in await memory.lessons.all() if one.replaced_by == lesson.id]
+    nll = await learning.imprint_nll(lesson) if learning is not None else None
+    return {
+        "question": lesson.question,
+        "answer": lesson.answer,
+        "source": lesson.source,
+        "created": lesson.created,
+        "before": {"text": before, "cut": len(before) >= KEPT_TEXT} if before else None,
+        "earlier": [{"text": one.answer, "created": one.created} for one in earlier],
+        "last": None if gave is None else {"text": gave.answered, "created": gave.created},
+        "nllBefore": nll[0] if nll else None,
+        "nllAfter": nll[1] if nll else None,
+    }
+
+
+async def _corrected(lesson: Lesson, memory: Memory) -> str:
+    """For a lesson of a version that did not keep it: of the answer's trajectory, which stays for some months."""
+    if lesson.source != "corrected":
+        return ""
+    for one in await memory.trajectories.all():
+        if any(effect["kind"] == "taught" and effect["id"] == lesson.id for effect in one.effects):
+            return one.answered
+    return ""
