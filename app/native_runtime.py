@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from app.build_outputs import embedder_files, hnsw_kernel_path, routing_file
 from app.chat.page_store import BUDGET
 from app.lessons.reader import FactReader
 from app.lessons.service import LearningService
 from app.lessons.shipped_gate import shipped_gate
+from app.models.build_outputs import embedder_files, hnsw_kernel_path, routing_file
 from app.paths import cache_dir
 from app.routing.factory import RouterParts, build_router
 from app.routing.service import RoutingService

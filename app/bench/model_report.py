@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from app.build_outputs import kernel_path
 from app.generation.speed import measure_speed
+from app.models.build_outputs import kernel_path
 from app.models.downloads import default_model_path
 from app.models.fit_check import available_memory, need_of, room_of
 from app.models.template_renderer import native_renderer

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from app.chat.answer import Answer
 from app.chat.chat_question import ChatQuestion
 from app.chat.conversation_tree import ConversationTree
 from app.chat.trajectory_recorder import TrajectoryRecorder
-from app.chat.turn_details import answer_details, card_details, taught_details
+from app.chat.turn_messages import agent_of
 from app.generation.assistant import Assistant
-from app.generation.turn_messages import agent_of
-from app.protocol import Done, Stored
+from app.protocol import Stored
 from app.routing.service import Routed
-from app.runtime import Runtime
 from py_core.memory.branches import Turn
 from py_core.memory.memory import Memory
+from py_core.memory.sessions import Session
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 _OF_ONE_ANSWER = ("adapter", "found", "lesson", "passages", "taught", "card", "tool")
 """Details that another answer to the same message does not take over."""
@@ -25,50 +28,46 @@ _OF_ONE_ANSWER = ("adapter", "found", "lesson", "passages", "taught", "card", "t
 class AnswerKeeper:
     """Of one conversation."""
 
-    def __init__(self, assistant: Assistant, runtime: Runtime, kept: ConversationTree) -> None:
-        self._assistant, self._runtime, self._kept = assistant, runtime, kept
+    def __init__(self, assistant: Assistant, runtime: Runtime, tree: ConversationTree) -> None:
+        self._assistant, self._runtime, self._tree = assistant, runtime, tree
         self.recorder = TrajectoryRecorder(assistant, runtime)
 
     async def keep(
-        self, answer: Answer, asked: ChatQuestion, last: Routed | None, is_gone: Callable[[], bool]
+        self, answer: Answer, question: ChatQuestion, route: Routed | None, is_gone: Callable[[], bool]
     ) -> Stored | None:
-        """None where it is not stored: nothing was said, or the conversation was deleted meanwhile (`is_gone`).
+        """None if it is not stored: nothing was said, or the conversation was deleted meanwhile (`is_gone`).
 
-        last: the route of the last message that had one. Raises StoreError; the answer is in the conversation then.
+        route: the message's, also if this is another try. Raises StoreError; the answer is in the conversation then.
         """
-        details = answer_details(answer.id, answer.routed, answer.done, answer.recalled, answer.material)
-        if answer.talked is not None:
-            details["taught"] = [taught_details(one) for one in answer.talked.learned]
-            if answer.talked.card is not None:
-                details["card"] = card_details(answer.talked.card)
-        if answer.computed is not None:
-            details["tool"] = answer.computed.details()
-        before = asked.replaced.details if asked.replaced else {}
-        details = {**{name: value for name, value in before.items() if name not in _OF_ONE_ANSWER}, **details}
+        if question.rest:
+            return await self._keep_rest(answer, question, is_gone)
+        before = question.replaced.details if question.replaced else {}
+        details = {name: value for name, value in before.items() if name not in _OF_ONE_ANSWER} | answer.details()
         made = Turn("assistant", answer.said, details=details)
         if answer.is_shown:
-            self._kept.add([made] if asked.again else [Turn("user", answer.text), made], asked.after)
+            self._tree.add([made] if question.again else [Turn("user", answer.text), made], question.after)
         memory = await self._runtime.opened_memory()
         if memory is None or is_gone():
             return None
         memory.witness.record(answer.witness_entry(self._assistant.model.engine.capabilities.backend))
         if not answer.is_shown:
             return None
-        session = await self._kept.keep(memory, {"state": {"agent": answer.routed.agent.id}} if answer.routed else {})
-        self._record(memory, answer, made, session.id, last if last is not None and last.text == answer.text else None)
+        session = await self._tree.keep(memory, {"state": {"agent": answer.routed.agent.id}} if answer.routed else {})
+        self._record(memory, answer, made, session.id, route)
         self.recorder.asked_again(memory, before.get("request", ""))
         if answer.routed is not None and self._runtime.routing is not None:
             await self._runtime.routing.used(answer.routed)
-        if answer.recalled is not None and self._runtime.learning is not None:
-            await self._runtime.learning.used(answer.recalled)
-        question, given = (turns := self._kept.branches.path())[-2:]
-        request = "" if answer.is_unread or answer.computed else answer.id
-        return Stored(session.id, len(turns), answer.said, request, question.number, given.number)
+        if answer.match is not None and self._runtime.learning is not None:
+            await self._runtime.learning.used(answer.match)
+        return self._stored(session, answer, answer.id if answer.by == "model" else "")
 
-    async def keep_more(self, turn: Turn, done: Done | None, said: str, is_gone: Callable[[], bool]) -> Stored | None:
-        """Keep an answer that was gone on with in the place of its beginning. As of `keep`."""
+    async def _keep_rest(self, answer: Answer, question: ChatQuestion, is_gone: Callable[[], bool]) -> Stored | None:
+        """Keep an answer that went on in the place of its beginning."""
+        turn = question.replaced
+        if turn is None or not answer.is_more:
+            return None
         details = dict(turn.details)
-        if done is not None:
+        if (done := answer.done) is not None:
             details |= {"reason": done.reason, "tokens": details.get("tokens", 0) + done.new_tokens}
             if done.thought:
                 seconds = (details.get("thinking") or {}).get("seconds", 0.0) + done.thought_seconds
@@ -78,13 +77,16 @@ class AnswerKeeper:
         memory = await self._runtime.opened_memory()
         if is_gone():
             return None
-        await self._kept.replace(memory, replace(turn, content=said, details=details), turn.content)
-        session = self._kept.session
+        await self._tree.replace(memory, replace(turn, content=answer.said, details=details), turn.content)
+        session = self._tree.session
         if memory is None or session is None:
             return None
-        self.recorder.went_on(memory, details["request"], said, details)
-        question, given = (turns := self._kept.branches.path())[-2:]
-        return Stored(session.id, len(turns), said, details["request"], question.number, given.number)
+        self.recorder.went_on(memory, details["request"], answer.said, details)
+        return self._stored(session, answer, details["request"])
+
+    def _stored(self, session: Session, answer: Answer, request: str) -> Stored:
+        question, given = (turns := self._tree.branches.path())[-2:]
+        return Stored(session.id, len(turns), answer.said, request, question.number, given.number)
 
     def _record(self, memory: Memory, answer: Answer, made: Turn, session: str, routed: Routed | None) -> None:
         learning, routing = self._runtime.learning, self._runtime.routing

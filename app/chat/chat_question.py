@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app.chat.turn_details import is_unread
-from app.generation.turn_messages import agent_of, messages_of
+from app.chat.turn_messages import agent_of, messages_of
+from app.generation.stop_token import StopToken
 from py_core.memory.branches import Branches, Turn
 from py_core.memory.errors import StoreError
 from py_core.memory.sessions import Place
@@ -26,10 +27,11 @@ Agents = Mapping[str, Agent]
 
 @dataclass(frozen=True)
 class ChatQuestion:
-    """text: the message. after: the number of the turn behind which what is said goes, None where it begins the
-    conversation anew. agent: who must answer. before: what the model reads first, None for all that was said.
+    """text: the message. after: the number of the turn that what is said follows, None if it begins the conversation.
+    agent: must answer. before: what the model reads first, None for all that was said.
 
-    again: it was asked before, and gets another answer; replaced: the one that is shown.
+    again: it was asked before, and gets another answer; replaced: the one that is shown. rest: that answer did not come
+    to its end, and goes on. stop: ends the answer.
     """
 
     text: str
@@ -38,6 +40,8 @@ class ChatQuestion:
     before: list[Message] | None = None
     again: bool = False
     replaced: Turn | None = None
+    rest: bool = False
+    stop: StopToken = field(default_factory=StopToken)
 
 
 def new_message(branches: Branches, agents: Agents, text: str, after: Place, agent: str | None) -> ChatQuestion:
@@ -76,7 +80,7 @@ def rest_of_answer(branches: Branches, agents: Agents) -> ChatQuestion:
     if details.get("reason") == "end":
         raise CannotAnswerError("This answer is complete. Ask for more in a new message.")
     agent = agent_of(answer, agents)
-    return ChatQuestion(question.content, answer.after, agent, messages_of(before, agents), True, answer)
+    return ChatQuestion(question.content, answer.after, agent, messages_of(before, agents), True, answer, rest=True)
 
 
 def _path(branches: Branches, number: int) -> list[Turn]:

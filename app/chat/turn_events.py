@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.chat.turn_details import is_unread
 from app.files.material import Material
-from app.generation.exact_answers import Computed
-from app.lessons.match import LessonMatch
 from app.lessons.service import Learned
 from app.protocol import (
     Card,
     Citation,
     Citations,
     Computation,
-    ConsideredLesson,
     Delta,
     Done,
     Event,
@@ -31,7 +28,9 @@ from app.protocol import (
 )  # fmt: skip
 from app.routing.service import Routed
 from py_core.memory.branches import Branches, Turn
-from py_core.memory.lessons import Lesson
+
+if TYPE_CHECKING:
+    from py_core.tools.exact import Exact
 
 Details = Mapping[str, Any]
 _ROUTE = ("title", "reason", "confidence", "threshold", "ranked")
@@ -46,16 +45,7 @@ def route_event(routed: Routed) -> Route:
     )  # fmt: skip
 
 
-def recall_event(recalled: LessonMatch) -> Recall:
-    considered = [ConsideredLesson(one.lesson.id, one.lesson.question, one.confidence) for one in recalled.considered]
-    return Recall(
-        recalled.lesson.id, recalled.lesson.question, recalled.confidence, lesson_names(recalled.read),
-        tuple(considered), recalled.milliseconds,
-    )  # fmt: skip
-
-
-def computation_event(computed: Computed) -> Computation:
-    exact = computed.exact
+def computation_event(exact: Exact) -> Computation:
     return Computation(exact.kind, exact.words, exact.working)
 
 
@@ -69,10 +59,6 @@ def taught_event(learned: Learned) -> Taught:
         lesson.id, lesson.question, lesson.answer, learned.milliseconds, learned.nll_before, learned.nll_after,
         not learned.is_new,
     )  # fmt: skip
-
-
-def lesson_names(lessons: Sequence[Lesson]) -> tuple[LessonName, ...]:
-    return tuple(LessonName(one.id, one.question) for one in lessons)
 
 
 def stored_turns(chat: str, branches: Branches) -> list[StoredTurn]:

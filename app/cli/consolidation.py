@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -25,6 +25,7 @@ from app.cli.model_file import ModelOption
 from app.cli.models import JsonOption
 from app.cli.terminal import console, progress_bar, say
 from app.consolidation.deep_loop import DeepLoop, DeepReport
+from app.consolidation.history import run_entry
 from app.consolidation.service import RefusedBeforeError
 from app.generation.assistant import Assistant
 from py_core.engine.scheduler import Priority
@@ -102,16 +103,6 @@ def consolidate(
         say(made or "Nothing was taught that the model has not consolidated yet.")
     if looked is not None:
         console().print(deep_table(looked))
-
-
-def run_entry(run: Run) -> dict[str, Any]:
-    """As in the JSON of `sonata consolidate`. probe: perplexities. recall: shares of the lessons."""
-    names = ("revision", "verdict", "why", "scale", "norm", "tokens", "seconds", "model", "backend")
-    entry = {name: getattr(run, name) for name in names}
-    return entry | {
-        "lessons": len(run.lessons), "new": len(run.new), "probe": dict(run.probe), "recall": dict(run.recall),
-        "steps": {name: list(values) for name, values in run.steps.items()},
-    }  # fmt: skip
 
 
 def run_table(run: Run) -> Table:

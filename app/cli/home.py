@@ -14,10 +14,9 @@ from typing import Annotated, TypeVar
 import typer
 from rich.markup import escape
 
-from app.cli.model_file import chosen_path
 from app.cli.terminal import console
 from app.lessons.service import LearningService
-from app.models.cache import sha256_of_model
+from app.models.cache import model_path, sha256_of_model
 from app.native_runtime import open_runtime, tidy_pages
 from app.paths import memory_path
 from app.runtime import Runtime, problem_of_record
@@ -138,7 +137,7 @@ async def opened_runtime(home: Path | None, model: Model, given: Path | None) ->
     Raises ValueError, with what to do, where it cannot be stored or recalled; StoreError, OSError.
     """
     path = home_memory(home)
-    runtime = await open_runtime(path, model, sha256_of_model(chosen_path(given)))
+    runtime = await open_runtime(path, model, sha256_of_model(model_path(given)))
     try:
         if runtime.memory_state == "locked":
             await with_passphrase(runtime.unlock, f"the memory {path}")

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from app.consolidation.idle_learning import IdleLearning
 from app.lessons.feedback import Feedback
 from app.lessons.service import Learned, LearningService
 from app.lessons.talk import OFFERS
-from app.runtime import Runtime
 from py_core.adapters.lora import LoraAdapter
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import KIND as LESSON
@@ -24,6 +23,9 @@ from py_core.memory.rows import Change
 from py_core.memory.text_search import has_all, terms_of
 from py_core.memory.trajectories import KIND as TRAJECTORY
 from py_core.routing.embedder import EmbedderError
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 LEAST_SIMILARITY = 0.35
 """Lessons that are less similar to what is searched for are not shown."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from app.consolidation.deep_loop import DeepLoop
 from app.consolidation.idle_work import Loop
 from app.consolidation.preparation import Preparation
-from app.runtime import Runtime
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 LESSONS = 8
 """So many new lessons are worth a training: each is answered from its imprint until then."""

@@ -5,9 +5,13 @@ With them a lesson takes a moment; without them the first one would wait for a m
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from app.consolidation.idle_work import Report
-from app.runtime import Runtime
 from py_core.engine.scheduler import Priority
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 KNOWING = "gets to know this model"
 LEARNING = "learns for this model what you taught"

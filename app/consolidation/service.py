@@ -22,13 +22,13 @@ from functools import partial
 import numpy as np
 
 from app.consolidation.desk import WorkDesk, work_blob
+from app.consolidation.follower import MemoryFollower
 from app.consolidation.idle_work import BACKGROUND_POLICY, Report, unheard
 from app.consolidation.texts import shipped_texts
 from app.consolidation.training_settings import TrainingSettings
 from app.generation.assistant import SYSTEM_PROMPT
 from app.generation.resident_adapters import ResidentAdapters
 from app.lessons.service import LearningService
-from app.memory.follower import MemoryFollower
 from py_core.adapters.lora import LoraAdapter
 from py_core.engine.scheduler import Priority
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from app.consolidation.follower import MemoryFollower
 from app.consolidation.idle_work import Report, unheard
 from app.consolidation.loop_runs import note_run
 from app.consolidation.texts import shipped_texts
 from app.generation.assistant import SYSTEM_PROMPT
 from app.lessons.service import LearningService
-from app.memory.follower import MemoryFollower
 from py_core.adapters.head import HeadAdapter
 from py_core.adapters.lora import AdapterError
 from py_core.adapters.parameters import parameter_layout

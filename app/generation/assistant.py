@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from app.chat.partial_answer import PartialAnswer, begun_again
 from app.files.material import Material
 from app.generation.answer_adapters import AnswerAdapters
 from app.generation.answer_settings import AnswerSettings
 from app.generation.assistant_adapters import WithAdapters
 from app.generation.learned_answer import BEYOND, LEARNED_SAMPLING, Head, ids_of_learned, longest_learned
+from app.generation.partial_answer import PartialAnswer, begun_again
 from app.generation.prompt_window import PromptWindow
 from app.generation.reading_time import ReadingTime
 from app.generation.stop_token import StopToken

@@ -15,17 +15,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from app.chat.trajectory_recorder import rated
 from app.lessons.imprints import LessonError
 from app.lessons.service import Learned, LearningService
 from app.routing.service import Reweighed
-from app.runtime import Runtime
-from py_core.learning.quality import kept_share
+from py_core.learning.quality import kept_share, rated
 from py_core.learning.teaching import Told, lesson_of
 from py_core.memory.memory import Memory
 from py_core.memory.trajectories import Opinion, Trajectory
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 STEP = 0.25
 """By how much a judged answer raises or lowers the quality of the lesson that gave it. The quality is 1 and the steps

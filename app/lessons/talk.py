@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from app.chat.turn_events import lesson_names
 from app.lessons.chat_lessons import paused
 from app.lessons.feedback import NOTHING_TOLD
 from app.lessons.imprints import LessonError
+from app.lessons.match import lesson_names
 from app.lessons.service import Learned, LearningService
 from app.protocol import Card
-from app.runtime import Runtime
 from py_core.backends.base import BackendError
 from py_core.learning.memory_talk import Correct, Forget, ListLessons, asked_of_memory
 from py_core.learning.teaching import Told, denies, lesson_of, takes_back, told_by
@@ -26,6 +25,9 @@ from py_core.memory.errors import StoreError
 from py_core.memory.lessons import Lesson, plain
 from py_core.passages.words import telling_words
 from py_core.routing.embedder import EmbedderError
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 OFFERS = "offers"
 """Of a session's state: False once the person has dismissed an offer to remember something."""
@@ -37,7 +39,7 @@ COVERED = 0.5
 
 
 @dataclass(frozen=True)
-class Talked:
+class TalkReply:
     """words: what is said. learned: what was taught. card: lessons that are shown with it."""
 
     words: str
@@ -45,7 +47,7 @@ class Talked:
     card: Card | None = None
 
 
-async def talk(runtime: Runtime, text: str) -> Talked | None:
+async def talk(runtime: Runtime, text: str) -> TalkReply | None:
     """None if a message asks nothing of the memory, or nothing that was taught is meant. What fails is said."""
     learning = runtime.learning
     if learning is None or not learning.is_on:
@@ -53,7 +55,7 @@ async def talk(runtime: Runtime, text: str) -> Talked | None:
     told, language = told_by(text)
     asked = None if told else asked_of_memory(text)
     if not told and asked is None:
-        return Talked(_say("nothing", language)) if language else await _take_back(runtime, learning, text)
+        return TalkReply(_say("nothing", language)) if language else await _take_back(runtime, learning, text)
     try:
         with paused(runtime):
             if told:
@@ -66,7 +68,7 @@ async def talk(runtime: Runtime, text: str) -> Talked | None:
             return await _list(learning, asked)
     except (EmbedderError, StoreError, BackendError, LessonError) as error:
         language = told[0].language if told else asked.language if asked else "en"
-        return Talked(f"{_say('untaught' if told else 'failed', language)} {error}")
+        return TalkReply(f"{_say('untaught' if told else 'failed', language)} {error}")
 
 
 async def offered(runtime: Runtime, text: str) -> tuple[Told, ...]:
@@ -83,7 +85,7 @@ async def offered(runtime: Runtime, text: str) -> tuple[Told, ...]:
     return tuple(one for one in told if (plain(one.question), one.answer) not in known)
 
 
-async def _take_back(runtime: Runtime, learning: LearningService, text: str) -> Talked | None:
+async def _take_back(runtime: Runtime, learning: LearningService, text: str) -> TalkReply | None:
     """A message that says of something taught that it is no longer so. What fails is for `recall` to say."""
     sentences = sentences_of(text)
     told = lesson_of(sentences[0]) if len(sentences) == 1 else None
@@ -104,12 +106,12 @@ async def _taken_back(learning: LearningService, told: Told, is_taught: bool = F
     return None
 
 
-async def _replace(learning: LearningService, known: Lesson, told: Told) -> Talked:
+async def _replace(learning: LearningService, known: Lesson, told: Told) -> TalkReply:
     learned = await learning.teach(
         _asks_for(known, told), told.answer, edited=None if known.answer == told.answer else known
     )
     said = _say("corrected", told.language)
-    return Talked(said.format(question=learned.lesson.question, answer=learned.lesson.answer), (learned,))
+    return TalkReply(said.format(question=learned.lesson.question, answer=learned.lesson.answer), (learned,))
 
 
 def _asks_for(known: Lesson, told: Told) -> str:
@@ -117,15 +119,15 @@ def _asks_for(known: Lesson, told: Told) -> str:
     return told.question if denies(known.answer) and not denies(told.answer) else known.question
 
 
-async def _teach(learning: LearningService, told: Sequence[Told]) -> Talked:
+async def _teach(learning: LearningService, told: Sequence[Told]) -> TalkReply:
     learned = [await _learn(learning, one) for one in told]
     language = told[0].language
     if len(learned) == 1:
         lesson = learned[0].lesson
         said = _say("corrected" if learned[0].replaced else "learned", language)
-        return Talked(said.format(question=lesson.question, answer=lesson.answer), tuple(learned))
+        return TalkReply(said.format(question=lesson.question, answer=lesson.answer), tuple(learned))
     facts = [f"\u201c{one.lesson.question}\u201d {one.lesson.answer}" for one in learned]
-    return Talked("\n- ".join([_say("several", language).format(count=len(facts)), *facts]), tuple(learned))
+    return TalkReply("\n- ".join([_say("several", language).format(count=len(facts)), *facts]), tuple(learned))
 
 
 async def _learn(learning: LearningService, told: Told) -> Learned:
@@ -138,7 +140,7 @@ async def _learn(learning: LearningService, told: Told) -> Learned:
     return await learning.teach(told.question, told.answer)
 
 
-async def _correct(learning: LearningService, asked: Correct) -> Talked | None:
+async def _correct(learning: LearningService, asked: Correct) -> TalkReply | None:
     told = lesson_of(asked.statement, asked.language if asked.language == "de" else "")
     if told is None:
         return None
@@ -148,18 +150,18 @@ async def _correct(learning: LearningService, asked: Correct) -> Talked | None:
     return await _replace(learning, known, told) if known else None
 
 
-async def _forget(learning: LearningService, asked: Forget) -> Talked | None:
+async def _forget(learning: LearningService, asked: Forget) -> TalkReply | None:
     if not asked.topic:
         every = await _current(learning)
-        return _shown("choose", every, "all", asked.language) if every else Talked(_say("empty", asked.language))
+        return _shown("choose", every, "all", asked.language) if every else TalkReply(_say("empty", asked.language))
     found, is_sure = await _meant(learning, asked)
     if not found:
-        return Talked(_say("unknown", asked.language).format(topic=asked.topic)) if asked.surely else None
+        return TalkReply(_say("unknown", asked.language).format(topic=asked.topic)) if asked.surely else None
     if not is_sure:
         return _shown("choose", found, "choose", asked.language)
     await learning.forget(*(one.id for one in found))
     said = _say("forgotten", asked.language).format(question=found[0].question)
-    return Talked(said, card=Card("forgotten", lesson_names(found), new=True, originals=tuple(found)))
+    return TalkReply(said, card=Card("forgotten", lesson_names(found), new=True, originals=tuple(found)))
 
 
 async def _meant(learning: LearningService, asked: Forget) -> tuple[list[Lesson], bool]:
@@ -179,16 +181,16 @@ async def _meant(learning: LearningService, asked: Forget) -> tuple[list[Lesson]
     return ([found], asked.surely or is_question) if found else ([], False)
 
 
-async def _list(learning: LearningService, asked: ListLessons) -> Talked:
+async def _list(learning: LearningService, asked: ListLessons) -> TalkReply:
     every = await _current(learning)
-    return _shown("listed", every, "listed", asked.language) if every else Talked(_say("empty", asked.language))
+    return _shown("listed", every, "listed", asked.language) if every else TalkReply(_say("empty", asked.language))
 
 
-def _shown(kind: Literal["choose", "listed"], lessons: Sequence[Lesson], said: str, language: str) -> Talked:
+def _shown(kind: Literal["choose", "listed"], lessons: Sequence[Lesson], said: str, language: str) -> TalkReply:
     shown = lessons[:MOST_SHOWN]
     card = Card(kind, lesson_names(shown), new=True, originals=tuple(shown))
     words = _say(said, language) if len(lessons) > 1 else _say(f"{kind}_one", language)
-    return Talked(words.format(count=len(lessons)), card=card)
+    return TalkReply(words.format(count=len(lessons)), card=card)
 
 
 async def _current(learning: LearningService) -> list[Lesson]:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from app.chat.exact_answers import EXACT_POLICY
 from app.chat.trajectory_recorder import DEPTHS_POLICY
 from app.consolidation.deep_loop import REPORT_POLICY, UNTIL_POLICY
 from app.consolidation.idle_learning import LAST
@@ -18,7 +19,6 @@ from app.consolidation.idle_work import BACKGROUND_POLICY
 from app.consolidation.loop_runs import RUNS_POLICY
 from app.consolidation.training_settings import PREFIX
 from app.generation.answer_settings import INSTRUCTIONS_POLICY, LONGEST_POLICY, SAMPLING_POLICY
-from app.generation.exact_answers import EXACT_POLICY
 from app.lessons.service import EMBEDDER_POLICY as LESSONS_EMBEDDER
 from app.lessons.service import INSTANT_POLICY, READING_POLICY, THRESHOLD_POLICY
 from app.routing.agent_choice import ROUTING_POLICY

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from app.build_outputs import kernel_path
 from app.models import fit_check
+from app.models.build_outputs import kernel_path
 from app.models.fit_check import available_memory
 from app.models.template_renderer import native_renderer
 from py_core.backends.base import TokenSequence

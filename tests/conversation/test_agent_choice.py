@@ -135,8 +135,8 @@ async def test_where_messages_are_not_routed_the_plain_assistant_answers_unless_
     assert (await api.agent_choice(None))["agent"] == FALLBACK_ID
     *told, id = await answered(talk.respond(CRASH))
     assert told == [FALLBACK_ID, "off"]
-    assert talk._last is not None
-    assert "nothing to correct" in await _correct(runtime, [route_event(talk._last)], "tester")  # in the terminal
+    assert (last := talk._routes.last_of(CRASH)) is not None
+    assert "nothing to correct" in await _correct(runtime, [route_event(last)], "tester")  # in the terminal
     await api.choose_agent(id, AUTOMATIC)
     assert (await answered(talk.respond(CRASH)))[0] == "debugger"
     await memory_of(runtime).policies.edit(ROUTING_POLICY, True)

@@ -150,7 +150,7 @@ async def test_a_stop_while_files_are_looked_through_ends_the_answer(
         conversation.stop()
         return found
 
-    monkeypatch.setattr("app.chat.conversation.consult", stopped_meanwhile)
+    monkeypatch.setattr("app.chat.answerers.consult", stopped_meanwhile)
     for events in (await ask(conversation, "And now?"), [event async for event in conversation.continue_answer()]):
         assert [event.reason for event in events if isinstance(event, Done)] == ["stopped"]
         assert not any(isinstance(event, Delta) for event in events)

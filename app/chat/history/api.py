@@ -5,14 +5,13 @@ web/memory/client.js calls its methods with JSON. Times are seconds since 1970.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from app.chat.chat_question import NO_AGENT
 from app.chat.history.export import as_json, as_markdown
 from app.chat.turn_events import stored_turns
 from app.protocol import to_json
 from app.routing.agent_choice import AUTOMATIC, CHOICE, agent_choice
-from app.runtime import Runtime
 from py_core.memory import sessions
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
@@ -20,6 +19,9 @@ from py_core.memory.records import Record
 from py_core.memory.text_search import snippet, terms_of
 from py_core.routing.agents import AgentError
 from py_core.showing import is_blank, whole_end
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 LEAST_TURN_SIMILARITY = 0.15
 """A single word ("coding") is less similar to a message than requests are to each other (docs/decisions/0062)."""
