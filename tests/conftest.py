@@ -24,11 +24,11 @@ import numpy as np
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
-from app import build_outputs
 from app.building import embedder, kernels, python_env, site
 from app.building.common import BuildError, one_build_at_a_time
 from app.building.download import Downloader
 from app.building.system import find_chromium
+from app.models import build_outputs
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
 from app.native_runtime import native_router_parts

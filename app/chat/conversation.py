@@ -216,7 +216,7 @@ class Conversation:
         if memory is None or session is None:
             if self._runtime.memory_state == "locked":
                 raise StoreError("locked")
-            raise StoreError("record", "This conversation was deleted.")
+            raise StoreError("record", "chat.deleted", "This conversation was deleted.")
         if self._tree.session is not None and self._tree.session.id == session_id:
             await self._follow()  # keeps what the model has read
         else:

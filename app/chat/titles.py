@@ -82,7 +82,7 @@ async def make_title(model: Model, text: str, answer: str) -> str:
     engine = model.engine
     prompt = [*await model.encode_chat(title_messages(text)), *model.tokenizer.encode("Title:")]
     if len(prompt) + MOST_TOKENS > engine.context_length:
-        raise ContextFullError("The context is too short for a title.")
+        raise ContextFullError("chat.no-room-for-title", "The context is too short for a title.")
     sequence, timings = engine.new_sequence(), Timings()
     try:
         for end in range(PIECE, len(prompt) + PIECE, PIECE):

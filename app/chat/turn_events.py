@@ -26,6 +26,7 @@ from app.protocol import (
     Taught,
     Thought,
 )  # fmt: skip
+from app.routing.agent_catalog import agent_words
 from app.routing.service import Routed
 from py_core.memory.branches import Branches, Turn
 
@@ -38,9 +39,10 @@ _ROUTE = ("title", "reason", "confidence", "threshold", "ranked")
 
 def route_event(routed: Routed) -> Route:
     decision = routed.decision
+    title = agent_words(routed.agent.id, "title", routed.agent.title)
     neighbours = [RouteNeighbour(n.pattern_id, n.text, n.agent, n.similarity, n.source) for n in decision.neighbours]
     return Route(
-        routed.id, routed.text, routed.agent.id, routed.agent.title, decision.reason, decision.confidence,
+        routed.id, routed.text, routed.agent.id, title, decision.reason, decision.confidence,
         decision.threshold, decision.ranked, tuple(neighbours), decision.milliseconds,
     )  # fmt: skip
 
@@ -92,7 +94,9 @@ def _route(details: Details, asked: str) -> Iterator[Event]:
     route = details.get("route") or {}
     if all(name in route for name in _ROUTE):
         id = route.get("id") or details.get("request", "")  # earlier versions had one id for both
-        yield Route(id, asked, details.get("agent", ""), **{name: route[name] for name in _ROUTE})
+        agent = details.get("agent", "")
+        told = {name: route[name] for name in _ROUTE} | {"title": agent_words(agent, "title", route["title"])}
+        yield Route(id, asked, agent, **told)
 
 
 def _recall(details: Details, asked: str) -> Iterator[Event]:

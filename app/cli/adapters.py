@@ -201,8 +201,11 @@ def _model_of(kept: KeptAdapter) -> Path:
     if found := ModelCache().find(kept.base_sha256):
         return found.path
     raise AdapterError(
-        f"{kept.name} was made for {kept.base or 'a model'}, which is not kept here: say --model FILE, or write one "
-        "file that ends in .safetensors."
+        "adapter.base-not-kept",
+        "{name} was made for {base}, which is not kept here: say --model FILE, or write one "
+        "file that ends in .safetensors.",
+        name=kept.name,
+        base=kept.base or "a model",
     )
 
 

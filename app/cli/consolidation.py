@@ -30,6 +30,7 @@ from app.consolidation.service import RefusedBeforeError
 from app.generation.assistant import Assistant
 from py_core.engine.scheduler import Priority
 from py_core.memory.revisions import Run
+from py_core.messages import Words
 
 notes = console(stderr=True)
 GOES_ON = "The next `sonata consolidate` goes on from here; until then everything answers as before."
@@ -67,7 +68,7 @@ def consolidate(
                 with progress_bar("{task.description}") as bar:
                     task = bar.add_task("", total=None)
 
-                    def report(done: int, total: int, what: str = "") -> None:
+                    def report(done: int, total: int, what: Words = "") -> None:
                         said = f"Sonata {what}" if what else "Consolidating"
                         bar.update(task, description=said, completed=done, total=total)
 
@@ -75,7 +76,7 @@ def consolidate(
                     try:
                         made = await runtime.consolidation.consolidate(
                             minutes, seed=seed, priority=Priority.BACKGROUND, report=report,
-                            trouble=lambda sentence: notes.print(escape(sentence), soft_wrap=True),
+                            trouble=lambda said: notes.print(escape(str(said)), soft_wrap=True),
                         )  # fmt: skip
                     except RefusedBeforeError as error:
                         made = str(error)

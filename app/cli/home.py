@@ -70,7 +70,13 @@ async def with_passphrase(opens: Callable[[str], Awaitable[T]], what: str) -> T:
             return await opens(given)
         except StoreError as error:
             if error.reason == "passphrase":
-                raise StoreError("passphrase", f"${PASSPHRASE} is not the passphrase of {what}.") from error
+                raise StoreError(
+                    "passphrase",
+                    "cli.wrong-passphrase",
+                    "${variable} is not the passphrase of {what}.",
+                    variable=PASSPHRASE,
+                    what=what,
+                ) from error
             raise
     while someone_types() and (typed := _typed(f"Passphrase of {what}: ")):
         try:
@@ -79,7 +85,13 @@ async def with_passphrase(opens: Callable[[str], Awaitable[T]], what: str) -> T:
             if error.reason != "passphrase":
                 raise
             notes.print(f"[yellow]{escape(str(error))}[/yellow]", soft_wrap=True)
-    raise StoreError("locked", f"A passphrase protects {what}. Set ${PASSPHRASE}, or type it in a terminal.")
+    raise StoreError(
+        "locked",
+        "cli.locked",
+        "A passphrase protects {what}. Set ${variable}, or type it in a terminal.",
+        what=what,
+        variable=PASSPHRASE,
+    )
 
 
 def _typed(question: str) -> str:

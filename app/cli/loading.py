@@ -102,8 +102,9 @@ async def load(
     if draft is not None:
         if load_backend.func is load_numpy:
             raise BackendError(
-                "The numpy backend runs one token at a time, so a draft is of no use to it: leave --draft out, or take "
-                "--backend wasm or webgpu."
+                "cli.draft-on-numpy",
+                "The numpy backend runs one token at a time, so a draft is of no use to it: "
+                "leave --draft out, or take --backend wasm or webgpu.",
             )
         drafted = await read_draft(open_source(model_path(draft)), context)
     told: list[tuple[Need, Room]] = []
@@ -111,7 +112,7 @@ async def load(
     def tell(need: Need, room: Room) -> None:
         told.append((need, room))
         if context is not None:
-            notes.print(escape(cost(need, context)), soft_wrap=True)
+            notes.print(escape(str(cost(need, context))), soft_wrap=True)
 
     chosen = max_memory and max_memory * 1_000_000
     fits = fit_check(load_backend, available_memory(), tell, chosen)

@@ -80,9 +80,10 @@ def _begin(created: float, days: int) -> float:
 
 def run_entry(run: Run) -> dict[str, Any]:
     """As in the JSON of `sonata consolidate`. probe: perplexities. recall: shares of the lessons."""
-    names = ("revision", "verdict", "why", "scale", "norm", "tokens", "seconds", "model", "backend")
+    names = ("revision", "verdict", "scale", "norm", "tokens", "seconds", "model", "backend")
     entry = {name: getattr(run, name) for name in names}
     return entry | {
-        "lessons": len(run.lessons), "new": len(run.new), "probe": dict(run.probe), "recall": dict(run.recall),
+        "why": str(run.why), "lessons": len(run.lessons), "new": len(run.new), "probe": dict(run.probe),
+        "recall": dict(run.recall),
         "steps": {name: list(values) for name, values in run.steps.items()},
     }  # fmt: skip

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from app.consolidation.idle_work import Report
 from py_core.engine.scheduler import Priority
+from py_core.messages import Message
 
 if TYPE_CHECKING:
     from app.runtime import Runtime
 
-KNOWING = "gets to know this model"
-LEARNING = "learns for this model what you taught"
+KNOWING = Message("training.knowing", "gets to know this model")
+LEARNING = Message("training.relearning", "learns for this model what you taught")
 
 
 class Preparation:

@@ -24,6 +24,7 @@ from py_core.learning.quality import kept_share, rated
 from py_core.learning.teaching import Told, lesson_of
 from py_core.memory.memory import Memory
 from py_core.memory.trajectories import Opinion, Trajectory
+from py_core.messages import Message, UserError
 
 if TYPE_CHECKING:
     from app.runtime import Runtime
@@ -33,14 +34,20 @@ STEP = 0.25
 of all its judged answers together, so that each can be taken back exactly, in any order."""
 LEAST_QUALITY = 0.5
 """A lesson that falls to this is switched off: a new one with its second bad answer without a good one."""
-NOTHING_TOLD = "There is nothing to remember in this. Write a sentence, as: my dentist is Dr. Quill."
-OPENING = "Sonata is still loading what it learns with. Try again in a moment."
-UNKNOWN = "Nothing is known of how this answer came about, so it cannot be judged. Ask again, and judge the new answer."
+NOTHING_TOLD = Message(
+    "feedback.nothing-to-remember",
+    "There is nothing to remember in this. Write a sentence, as: my dentist is Dr. Quill.",
+)
+OPENING = Message("learning.loading", "Sonata is still loading what it learns with. Try again in a moment.")
+UNKNOWN = Message(
+    "feedback.unknown-answer",
+    "Nothing is known of how this answer came about, so it cannot be judged. Ask again, and judge the new answer.",
+)
 
 Effect = Mapping[str, Any]
 
 
-class FeedbackError(ValueError):
+class FeedbackError(UserError, ValueError):
     """It cannot be taken; the message says what to do."""
 
 

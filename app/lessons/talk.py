@@ -136,7 +136,7 @@ async def _learn(learning: LearningService, told: Told) -> Learned:
         return await learning.teach(_asks_for(known, told), told.answer, edited=known)
     same = await learning.lesson_for(told.question) if denies(told.answer) else None
     if same is not None and plain(same.question) == plain(told.question) and not denies(same.answer):
-        raise LessonError(_say("stays", told.language).format(question=same.question, answer=same.answer))
+        raise LessonError("talk.stays", _say("stays", told.language), question=same.question, answer=same.answer)
     return await learning.teach(told.question, told.answer)
 
 
@@ -210,7 +210,7 @@ _WORDS = {
         "untaught": "I could not remember that.",
         "stays": "For \u201c{question}\u201d you taught me: {answer} That stays, since it is not what you take back. "
         "Tell me what is right, and it takes its place.",
-        "nothing": NOTHING_TOLD,
+        "nothing": str(NOTHING_TOLD),
         "failed": "That did not work.",
         "forgotten": "I have forgotten what you taught me for \u201c{question}\u201d. You still see what was said in "
         "this chat, and the log keeps your questions; I no longer read any of it.",

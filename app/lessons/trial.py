@@ -35,7 +35,7 @@ class LessonTrial:
         lesson answers. Raises StoreError, BackendError, ContextFullError."""
         lesson = await self._runtime.memory_now().lessons.get(id)
         if lesson is None:
-            raise StoreError("record", "This was forgotten.")
+            raise StoreError("record", "lessons.forgotten", "This was forgotten.")
         plain = None if learned else Assistant(self._model, LEARNED_SAMPLING, MOST_TOKENS)
         assistant = plain or self._new_assistant()
         try:

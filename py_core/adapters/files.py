@@ -1,6 +1,6 @@
-"""Adapters as files: Sonata's own, PEFT's and llama.cpp's are read; Sonata's own and PEFT's are written.
+"""Adapter files: reads Sonata's own, PEFT's and llama.cpp's; writes Sonata's own and PEFT's.
 
-Sonata's own is one safetensors file with PEFT's tensors (peft.py) and these texts in its header:
+Sonata's own is one safetensors file with PEFT's tensors (peft.py) and these entries in its header:
 
 sonata_adapter   the version of this layout, "1"
 architecture     of the model, in GGUF's words
@@ -37,8 +37,8 @@ _MARK = "sonata_adapter"
 
 @dataclass(frozen=True)
 class AdapterDetails:
-    """What one of Sonata's own files says of itself. `rank` is the largest of its matrices, `linears` how many it
-    changes, as `transformers` counts them."""
+    """The details in one of Sonata's own files. `rank` is the largest of its matrices, `linears` the number of linears
+    it changes, counted as in `transformers`."""
 
     name: str
     architecture: str
@@ -51,18 +51,21 @@ class AdapterDetails:
 def read_adapter(
     data: bytes | memoryview, config: ModelConfig, graph: Graph, *, peft_config: bytes | None = None, name: str = ""
 ) -> LoraAdapter:
-    """An adapter for the model that `config` and `graph` describe, from the bytes of a file of any of the three kinds.
+    """An adapter for the model of `config` and `graph`, from the bytes of a file of any of the three kinds.
 
     peft_config: the bytes of adapter_config.json; `data` is then adapter_model.safetensors beside it
-    name: what the adapter is called where the file does not tell
+    name: the adapter's name if the file has none
 
-    `base_sha256` is "" where the file does not tell it, as PEFT's and llama.cpp's do not; `lora.check_base` compares.
-    The ranks may be larger than a backend can use: `lora.check_adapter` says so, and `merging.compress` makes them
+    `base_sha256` is "" if the file does not contain it, like PEFT's and llama.cpp's; `lora.check_base` compares it. The
+    ranks may be larger than a backend can use: `lora.check_adapter` reports that, and `merging.compress` makes them
     smaller. Raises AdapterError for a file that is damaged, of another kind or for another model.
     """
     if len(data) > MAX_ADAPTER_BYTES:
         raise AdapterError(
-            f"The file has {len(data)} bytes, and no adapter has over {MAX_ADAPTER_BYTES}: choose another."
+            "adapter.long-file",
+            "The file has {length} bytes, and no adapter has over {most}: choose another.",
+            length=len(data),
+            most=MAX_ADAPTER_BYTES,
         )
     layout = Layout(config, graph)
     try:
@@ -73,51 +76,59 @@ def read_adapter(
             return LoraAdapter(own_name or one_line(name), pairs)
         if _is_of_pytorch(data):
             raise AdapterError(
-                "The adapter is in PyTorch's format, which may hold programs, so it is not opened: save it with "
-                "safe_serialization=True."
+                "adapter.pytorch",
+                "The adapter is in PyTorch's format, which may hold programs, so it is not "
+                "opened: save it with safe_serialization=True.",
             )
         stored, texts = stored_arrays(data)
     except (GGUFError, SafetensorsError, UnsupportedFormatError) as error:
-        raise AdapterError(str(error)) from error
+        raise AdapterError(error.message) from error
     if _MARK in texts:
         details = _details(stored, texts)
         if details.architecture != config.architecture:
             raise AdapterError(
-                f"The adapter {shown(details.name)} is for a model of {shown(details.architecture)}, and this is one "
-                f"of {config.architecture}: choose the model that it was made for, or another adapter."
+                "adapter.other-architecture-named",
+                "The adapter {name} is for a model of {theirs}, and this is one of {ours}: "
+                "choose the model that it was made for, or another adapter.",
+                name=shown(details.name),
+                theirs=shown(details.architecture),
+                ours=config.architecture,
             )
         pairs = read_pairs(stored, read_config(texts.get("adapter_config", "").encode()), layout)
         return LoraAdapter(details.name, pairs, details.base_sha256, details.metadata)
     if peft_config is None:
         raise AdapterError(
-            f"The file is no adapter of Sonata's own. If it is {WEIGHTS_FILE} from PEFT, give the folder in which it "
-            f"lies with {CONFIG_FILE}."
+            "adapter.not-ours-peft",
+            "The file is no adapter of Sonata's own. If it is {weights} from PEFT, give the "
+            "folder in which it lies with {config}.",
+            weights=WEIGHTS_FILE,
+            config=CONFIG_FILE,
         )
     return LoraAdapter(one_line(name), read_pairs(stored, read_config(peft_config), layout))
 
 
 def _is_of_pytorch(data: bytes | memoryview) -> bool:
-    """Whether the file is what torch.save makes: a zip with a pickle, or before PyTorch 1.6 a pickle."""
+    """True if the file comes from torch.save: a zip with a pickle, or before PyTorch 1.6 a pickle."""
     begin = bytes(data[:256])
     return begin.startswith((b"\x80\x02", b"PK\x03\x04")) and (begin[0] == 0x80 or b"data.pkl" in begin)
 
 
 def read_details(data: bytes | memoryview) -> AdapterDetails:
-    """What one of Sonata's own files says of itself, without the model. Raises AdapterError where it is none."""
+    """The details in one of Sonata's own files, read without the model. Raises AdapterError for any other file."""
     try:
         stored, texts = stored_arrays(data)
     except SafetensorsError as error:
-        raise AdapterError(str(error)) from error
+        raise AdapterError(error.message) from error
     if _MARK not in texts:
-        raise AdapterError("The file is no adapter of Sonata's own: import it first.")
+        raise AdapterError("adapter.not-ours", "The file is no adapter of Sonata's own: import it first.")
     return _details(stored, texts)
 
 
 def write_adapter(adapter: LoraAdapter, config: ModelConfig, graph: Graph, *, half: bool = False) -> bytes:
-    """One of Sonata's own files, the same bytes for the same adapter; `read_adapter` gives it back.
+    """One of Sonata's own files. The same adapter gives the same bytes; `read_adapter` is the inverse.
 
-    config, graph: of the model that it was made for. half: in half the bytes, with numbers rounded to float16. Raises
-    AdapterError where the model does not have its tensors, and where a number is too large for float16.
+    config, graph: of the model that it was made for. half: store numbers rounded to float16, in half the bytes. Raises
+    AdapterError if the model does not have its tensors, or a number is too large for float16.
     """
     arrays, peft_config = write_pairs(adapter.pairs, Layout(config, graph))
     if half:
@@ -135,10 +146,10 @@ def write_adapter(adapter: LoraAdapter, config: ModelConfig, graph: Graph, *, ha
 
 
 def export_peft(adapter: LoraAdapter, config: ModelConfig, graph: Graph, base_model: str = "") -> dict[str, bytes]:
-    """The two files of a folder that `peft.PeftModel.from_pretrained` reads, by their names.
+    """The two files of a folder for `peft.PeftModel.from_pretrained`, by name.
 
-    base_model: the name or folder of the same model in `transformers`, for adapter_config.json. Gemma 3's is the one of
-    text alone. Raises AdapterError as write_adapter does.
+    base_model: the name or folder of the same model in `transformers`, for adapter_config.json. For Gemma 3 it is the
+    text-only one. Raises AdapterError as write_adapter does.
     """
     arrays, peft_config = write_pairs(adapter.pairs, Layout(config, graph), base_model)
     return {
@@ -150,15 +161,19 @@ def export_peft(adapter: LoraAdapter, config: ModelConfig, graph: Graph, base_mo
 def _details(stored: Mapping[str, StoredArray], texts: Mapping[str, str]) -> AdapterDetails:
     if texts[_MARK] != _VERSION:
         raise AdapterError(
-            f"The adapter has the layout {shown(texts[_MARK])}; this Sonata reads {_VERSION}. Update it, or write the "
-            "adapter again."
+            "adapter.other-layout",
+            "The adapter has the layout {theirs}; this Sonata reads {ours}. Update it, or write the adapter again.",
+            theirs=shown(texts[_MARK]),
+            ours=_VERSION,
         )
     try:
         metadata = json.loads(texts.get("metadata", "{}"))
     except (ValueError, RecursionError):
         metadata = None
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise AdapterError("The adapter's metadata are no texts: it is damaged. Download it again.")
+        raise AdapterError(
+            "adapter.damaged-metadata", "The adapter's metadata are no texts: it is damaged. Download it again."
+        )
     ranks = [one.shape[0] for name, one in stored.items() if name.endswith(".lora_A.weight") and one.shape]
     return AdapterDetails(
         one_line(texts.get("name", "")), one_line(texts.get("architecture", "")),
@@ -170,7 +185,11 @@ def _halved(name: str, values: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):
         halved = values.astype(np.float16)
     if not np.isfinite(halved).all():
-        raise AdapterError(f"The adapter's tensor {shown(name)} has numbers over 65,504: write it in float32.")
+        raise AdapterError(
+            "adapter.large-numbers",
+            "The adapter's tensor {name} has numbers over 65,504: write it in float32.",
+            name=shown(name),
+        )
     return halved
 
 

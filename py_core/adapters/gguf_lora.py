@@ -1,7 +1,7 @@
-"""LoRA adapters as llama.cpp keeps them: a GGUF file with two tensors for each of the model's that it changes.
+"""llama.cpp's LoRA adapters: a GGUF file with two tensors for each model tensor that it changes.
 
-"blk.0.attn_q.weight.lora_a" is (rank, in), "... .lora_b" (out, rank). Rows lie as in the model file. The scale is
-alpha / rank for every tensor, or 1 where alpha is 0 or missing.
+"blk.0.attn_q.weight.lora_a" is (rank, in), "... .lora_b" (out, rank). Rows have the model file's order. The scale is
+alpha / rank for every tensor, or 1 if alpha is 0 or missing.
 
 Source: https://github.com/ggml-org/llama.cpp/blob/master/convert_lora_to_gguf.py
 """
@@ -23,7 +23,7 @@ _NAME = re.compile(r"(.{1,200})\.weight\.lora_([ab])")
 
 
 def read_gguf_lora(data: bytes | memoryview, layout: Layout) -> tuple[dict[str, LoraPair], GGUFHeader]:
-    """The pairs by the tensors of the model file, and the adapter's header.
+    """The pairs, by the model file's tensor names, and the adapter's header.
 
     Raises AdapterError, GGUFError and UnsupportedFormatError.
     """
@@ -34,20 +34,26 @@ def read_gguf_lora(data: bytes | memoryview, layout: Layout) -> tuple[dict[str, 
         found = _NAME.fullmatch(name)
         if not found:
             raise AdapterError(
-                f"The adapter has the tensor {shown(name)}, which is none of LoRA: Sonata applies plain LoRA only. "
-                "Choose another adapter."
+                "adapter.no-lora-tensor",
+                "The adapter has the tensor {name}, which is none of LoRA: Sonata applies "
+                "plain LoRA only. Choose another adapter.",
+                name=shown(name),
             )
         if found[1] not in layout.places and found[1] not in layout.whole:
             raise AdapterError(
-                f"The adapter changes {shown(found[1])}, which this model does not have as a linear of a block. Choose "
-                "the model that it was made for, or another adapter."
+                "adapter.no-block-linear",
+                "The adapter changes {name}, which this model does not have as a linear of a "
+                "block. Choose the model that it was made for, or another adapter.",
+                name=shown(found[1]),
             )
         halves.setdefault(found[1], {})[found[2]] = info
     pairs = {}
     for module, both in halves.items():
         if len(both) < 2:
             raise AdapterError(
-                f"The adapter has only one of the two matrices for {shown(module)}: it is damaged. Download it again."
+                "adapter.one-matrix",
+                "The adapter has only one of the two matrices for {name}: it is damaged. Download it again.",
+                name=shown(module),
             )
         a, b = both["a"], both["b"]
         check_shapes(module, layout.place(module), a.shape, b.shape)
@@ -62,34 +68,45 @@ def _values(data: bytes | memoryview, info: TensorInfo) -> np.ndarray:
 
 
 def _alpha(header: GGUFHeader, architecture: str) -> float:
-    """Raises AdapterError where the file is no LoRA for this architecture."""
+    """Raises AdapterError if the file is no LoRA for this architecture."""
     values = header.metadata
     kind = values.get("general.type")
     if not _says(kind, "adapter"):
-        raise AdapterError(f"This GGUF file is no adapter (its general.type is {shown(kind)}): choose another file.")
+        raise AdapterError(
+            "adapter.gguf-no-adapter",
+            "This GGUF file is no adapter (its general.type is {kind}): choose another file.",
+            kind=shown(kind),
+        )
     if not _says(values.get("adapter.type"), "lora"):
         raise AdapterError(
-            f"The adapter is of the type {shown(values.get('adapter.type'))}; Sonata reads adapters of the type 'lora'."
+            "adapter.gguf-type",
+            "The adapter is of the type {type}; Sonata reads adapters of the type 'lora'.",
+            type=shown(values.get("adapter.type")),
         )
     if not _says(values.get("general.architecture"), architecture):
         raise AdapterError(
-            f"The adapter is for a model of {shown(values.get('general.architecture'))}, and this is one of "
-            f"{architecture}: choose the model that it was made for, or another adapter."
+            "adapter.other-architecture",
+            "The adapter is for a model of {theirs}, and this is one of {ours}: choose the "
+            "model that it was made for, or another adapter.",
+            theirs=shown(values.get("general.architecture")),
+            ours=architecture,
         )
     if "adapter.alora.invocation_tokens" in values:
         raise AdapterError(
-            "The adapter is an activated LoRA, which begins at certain tokens: Sonata applies plain LoRA only. Choose "
-            "another adapter."
+            "adapter.activated",
+            "The adapter is an activated LoRA, which begins at certain tokens: Sonata applies "
+            "plain LoRA only. Choose another adapter.",
         )
     alpha = values.get("adapter.lora.alpha", 0.0)
     if not isinstance(alpha, int | float) or isinstance(alpha, bool) or not abs(alpha) <= MAX_ADAPTER_SCALE:
         raise AdapterError(
-            f"The adapter's adapter.lora.alpha is {shown(alpha)}, which no adapter has: it is damaged. Download it "
-            "again."
+            "adapter.bad-alpha",
+            "The adapter's adapter.lora.alpha is {alpha}, which no adapter has: it is damaged. Download it again.",
+            alpha=shown(alpha),
         )
     return float(alpha)
 
 
 def _says(value: object, text: str) -> bool:
-    """Arrays, which a file may have anywhere, cannot be compared with a text."""
+    """Compare a header value with a text. A file may have an array in its place, which cannot be compared."""
     return isinstance(value, str) and value == text

@@ -1,7 +1,7 @@
 """Adapters at the head's input: what a learned pattern changes between the final norm and the output matrix.
 
-They are small, so that one a pattern can be kept, and each row of a pass may have another one or none. Nothing that the
-pages hold depends on them.
+They are small, so that each pattern can keep its own, and each row of a pass may have a different one or none. Nothing
+in the KV cache's pages depends on them.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 from py_core.adapters.lora import AdapterError
 
 MAX_HEAD_RANK = 32
-"""The largest that a slot has room for: two matrices of so many rows."""
+"""The largest rank that a slot has room for: two matrices of this many rows."""
 
 MAX_NEIGHBOURS = 2 * MAX_HEAD_RANK
-"""States that a slot has room for: the same."""
+"""The number of states that a slot has room for: the same memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,23 +31,23 @@ class HeadAdapter:
         return len(self.a)
 
     def changed(self, h: np.ndarray) -> np.ndarray:
-        """h' of rows h (M, hidden)."""
+        """h' for rows h (M, hidden)."""
         return h + h @ self.a.T @ self.b.T
 
 
 @dataclass(frozen=True, eq=False)
 class NeighbourAdapter:
-    """Pulls the next token towards those that followed similar states (kNN-LM, arXiv 1911.00172), behind a gate.
+    """Pulls the next token towards tokens that followed similar states (kNN-LM, arXiv 1911.00172), behind a gate.
 
-    states (n, hidden) float32: what h was, after the final norm; tokens (n,): the token that followed each.
-    For a row's h, s_i = cosine(h, states[i]). Where the largest s_i is under `tau` the row's logits stay exactly as
-    they are. Otherwise w = softmax(s / temperature), p' = (1 - lambda_) p + lambda_ (sum of w over a token's states).
+    states (n, hidden) float32: earlier values of h, after the final norm; tokens (n,): the token that followed each.
+    For a row's h, s_i = cosine(h, states[i]). If the largest s_i is below `tau`, the row's logits stay exactly as they
+    are. Otherwise w = softmax(s / temperature), p' = (1 - lambda_) p + lambda_ (sum of w over a token's states).
 
-    So tau gates each row by itself, by how near it is to the nearest state. Whether a text belongs to the pattern at
-    all is another question (`HasAdapters.use_head_adapter`), which is answered before it runs.
+    So tau gates each row by its distance to the nearest state. Whether a text belongs to the pattern at all is another
+    question (`HasAdapters.use_head_adapter`), which is answered before the adapter runs.
 
-    The change is one of few logits, l' = log(exp(l) + lambda_ / (1 - lambda_) w exp(logsumexp(l))), after the soft-cap
-    of a model that has one: penalties, temperature and the rules of sampling come after it and work as they do.
+    Only few logits change, l' = log(exp(l) + lambda_ / (1 - lambda_) w exp(logsumexp(l))), after a model's soft-cap if
+    it has one. Penalties, temperature and sampling rules come afterwards and work as usual.
     """
 
     states: np.ndarray
@@ -58,16 +58,16 @@ class NeighbourAdapter:
 
     @property
     def unit_states(self) -> np.ndarray:
-        """The states at length 1: (n, hidden)."""
+        """The states, normalized to length 1: (n, hidden)."""
         return self.states / np.linalg.norm(self.states, axis=1, keepdims=True)
 
     @property
     def odds(self) -> float:
-        """What a weight of 1 is worth beside the model's own probabilities, which sum to 1."""
+        """The value of a weight of 1 beside the model's own probabilities, which sum to 1."""
         return self.lambda_ / (1 - self.lambda_)
 
     def weights(self, h: np.ndarray) -> np.ndarray:
-        """w of rows h (M, hidden): (M, n), zeros in rows where the gate is shut."""
+        """w for rows h (M, hidden): (M, n), zeros in rows whose gate is shut."""
         length = np.linalg.norm(h, axis=1, keepdims=True)
         cosines = h @ self.unit_states.T / np.where(length > 0, length, 1)
         largest = cosines.max(axis=1, keepdims=True)
@@ -76,13 +76,13 @@ class NeighbourAdapter:
         return np.where(largest >= self.tau, w, 0).astype(np.float32)
 
     def changed(self, h: np.ndarray, logits: np.ndarray) -> np.ndarray:
-        """l' of rows h (M, hidden) and their logits (M, vocab_size)."""
+        """l' for rows h (M, hidden) and their logits (M, vocab_size)."""
         out = logits.copy()
         for row, w in enumerate(self.weights(h)):
             if w.any():
                 tokens, each = np.unique(self.tokens, return_inverse=True)
                 added = self.odds * np.bincount(each, w)
-                # A weight may be so small that it is 0: log would fail where exp is 0, too.
+                # A weight may underflow to 0: log would fail if exp is 0, too.
                 tokens, added = tokens[added > 0], added[added > 0]
                 total = logsumexp(logits[row])
                 out[row, tokens] = total + np.log(np.exp(logits[row, tokens] - total) + added)
@@ -99,7 +99,7 @@ def logsumexp(logits: np.ndarray) -> np.ndarray:
 
 
 def check_head_adapter(adapter: AnyHeadAdapter, hidden_size: int, vocab_size: int) -> None:
-    """Raises AdapterError where it does not fit a model of this size, or has numbers that are none."""
+    """Raises AdapterError if it does not fit a model of this size, or has numbers that are not finite."""
     if isinstance(adapter, HeadAdapter):
         _check_matrices(adapter, hidden_size)
     else:
@@ -110,13 +110,20 @@ def _check_matrices(adapter: HeadAdapter, hidden_size: int) -> None:
     rank = adapter.rank
     if adapter.a.shape != (rank, hidden_size) or adapter.b.shape != (hidden_size, rank):
         raise AdapterError(
-            f"An adapter at the head's input has matrices of {adapter.a.shape} and {adapter.b.shape}; this model takes "
-            f"(rank, {hidden_size}) and ({hidden_size}, rank). It was made for another model: choose that one."
+            "adapter.head-shapes",
+            "An adapter at the head's input has matrices of {a} and {b}; this model takes "
+            "(rank, {size}) and ({size}, rank). It was made for another model: choose that "
+            "one.",
+            a=adapter.a.shape,
+            b=adapter.b.shape,
+            size=hidden_size,
         )
     if not 1 <= rank <= MAX_HEAD_RANK:
         raise AdapterError(
-            f"An adapter at the head's input has rank {rank}; ranks of 1 to {MAX_HEAD_RANK} can be used. Make a "
-            "smaller one."
+            "adapter.head-rank",
+            "An adapter at the head's input has rank {rank}; ranks of 1 to {most} can be used. Make a smaller one.",
+            rank=rank,
+            most=MAX_HEAD_RANK,
         )
     _check_finite(adapter.a, adapter.b)
 
@@ -125,27 +132,57 @@ def _check_neighbours(adapter: NeighbourAdapter, hidden_size: int, vocab_size: i
     n = len(adapter.states)
     if adapter.states.shape != (n, hidden_size) or adapter.tokens.shape != (n,):
         raise AdapterError(
-            f"An adapter of neighbours has states of {adapter.states.shape} and tokens of {adapter.tokens.shape}; this "
-            f"model takes (n, {hidden_size}) and (n,). It was made for another model: choose that one."
+            "adapter.neighbours-shapes",
+            "An adapter of neighbours has states of {states} and tokens of {tokens}; this "
+            "model takes (n, {size}) and (n,). It was made for another model: choose that one.",
+            states=adapter.states.shape,
+            tokens=adapter.tokens.shape,
+            size=hidden_size,
         )
     if not 1 <= n <= MAX_NEIGHBOURS:
-        raise AdapterError(f"An adapter of neighbours has {n} states; 1 to {MAX_NEIGHBOURS} can be used. Keep fewer.")
+        raise AdapterError(
+            "adapter.neighbours-many",
+            "An adapter of neighbours has {count} states; 1 to {most} can be used. Keep fewer.",
+            count=n,
+            most=MAX_NEIGHBOURS,
+        )
     _check_finite(adapter.states)
     if not np.linalg.norm(adapter.states, axis=1).all():
-        raise AdapterError("An adapter of neighbours has a state of zeros, which is similar to nothing. Leave it out.")
+        raise AdapterError(
+            "adapter.neighbours-zero",
+            "An adapter of neighbours has a state of zeros, which is similar to nothing. Leave it out.",
+        )
     if not (
         np.issubdtype(adapter.tokens.dtype, np.integer)
         and ((adapter.tokens >= 0) & (adapter.tokens < vocab_size)).all()
     ):
-        raise AdapterError(f"A token of an adapter of neighbours is outside of 0..{vocab_size - 1}. Make it anew.")
+        raise AdapterError(
+            "adapter.neighbours-token",
+            "A token of an adapter of neighbours is outside of 0..{last}. Make it anew.",
+            last=vocab_size - 1,
+        )
     if not 0 < adapter.lambda_ < 1:
-        raise AdapterError(f"lambda_ is {adapter.lambda_}, but must be over 0 and under 1: the neighbours' share.")
+        raise AdapterError(
+            "adapter.neighbours-lambda",
+            "lambda_ is {value}, but must be over 0 and under 1: the neighbours' share.",
+            value=adapter.lambda_,
+        )
     if not -1 <= adapter.tau <= 1:
-        raise AdapterError(f"tau is {adapter.tau}, but must be from -1 (always open) to 1: a cosine.")
+        raise AdapterError(
+            "adapter.neighbours-tau",
+            "tau is {value}, but must be from -1 (always open) to 1: a cosine.",
+            value=adapter.tau,
+        )
     if not 1e-3 <= adapter.temperature <= 1e3:
-        raise AdapterError(f"temperature is {adapter.temperature}, but must be from 0.001 to 1000.")
+        raise AdapterError(
+            "adapter.neighbours-temperature",
+            "temperature is {value}, but must be from 0.001 to 1000.",
+            value=adapter.temperature,
+        )
 
 
 def _check_finite(*arrays: np.ndarray) -> None:
     if not all(np.isfinite(array).all() for array in arrays):
-        raise AdapterError("An adapter at the head's input has numbers that are not finite. Make it anew.")
+        raise AdapterError(
+            "adapter.head-not-finite", "An adapter at the head's input has numbers that are not finite. Make it anew."
+        )

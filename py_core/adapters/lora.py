@@ -1,4 +1,4 @@
-"""LoRA: small matrices that change what a model's linears give, without touching its weights (arXiv 2106.09685)."""
+"""LoRA: small matrices that change the output of a model's linears, without touching its weights (arXiv 2106.09685)."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from py_core.messages import UserError
 from py_core.models.graph import Graph
 from py_core.showing import one_line, shown
 
 MAX_RANK = 16
-"""The largest that the kernels have room for."""
+"""The largest rank that the kernels have room for."""
 
 BASE_TITLE = "base_title"
-"""In an adapter's metadata: what its model is called."""
+"""The key in an adapter's metadata for the title of its model."""
 
 
-class AdapterError(ValueError):
+class AdapterError(UserError, ValueError):
     """An adapter is damaged, or not for this model; the message says what to do."""
 
 
 @dataclass(frozen=True, eq=False)
 class LoraPair:
-    """What one tensor's linear adds: y += scale * (x @ a.T) @ b.T, with a (rank, in) and b (out, rank), float32.
+    """The change of one tensor's linear: y += scale * (x @ a.T) @ b.T, with a (rank, in) and b (out, rank), float32.
 
     PEFT's scale is alpha / rank.
     """
@@ -38,16 +39,16 @@ class LoraPair:
 
     @property
     def delta(self) -> np.ndarray:
-        """What it adds to the weights: (out, in)."""
+        """The change of the weights: (out, in)."""
         return np.float32(self.scale) * (self.b @ self.a)
 
 
 @dataclass(frozen=True)
 class LoraAdapter:
-    """A set of pairs by the name of the tensor that they belong to ("blk.0.attn_q.weight"), in this file's row order.
+    """A set of pairs by the name of their tensor ("blk.0.attn_q.weight"), in the model file's row order.
 
-    base_sha256: of the model file that it was made for; "" where a file does not say.
-    metadata: texts that the file carries besides.
+    base_sha256: of the model file that it was made for; "" if unknown.
+    metadata: other texts in the file.
     """
 
     name: str
@@ -57,46 +58,67 @@ class LoraAdapter:
 
     @property
     def rank(self) -> int:
-        """The largest of its pairs."""
+        """The largest rank of its pairs."""
         return max((pair.rank for pair in self.pairs.values()), default=0)
 
 
 def check_base(adapter: LoraAdapter, sha256: str) -> None:
-    """Raises AdapterError for an adapter that was made for another model file than the one with this sha256.
+    """Raises AdapterError if the adapter was made for another model file than the one with this sha256.
 
-    An adapter that does not tell its model passes; `check_adapter` sees whether it fits.
+    An adapter without a base_sha256 passes; `check_adapter` tests whether it fits.
     """
     if adapter.base_sha256 and adapter.base_sha256 != sha256:
         title = adapter.metadata.get(BASE_TITLE, "")
         raise AdapterError(
-            f"The adapter {shown(adapter.name)} was made for another model than this one: for "
-            f"{one_line(title) or 'a file'} with the sha256 {adapter.base_sha256[:12]}..., and this is "
-            f"{sha256[:12] or 'a file whose sha256 is not known'}. Choose that model, or another adapter."
+            "adapter.other-model",
+            "The adapter {name} was made for another model than this one: for {title} with the "
+            "sha256 {theirs}..., and this is {ours}. Choose that model, or another adapter.",
+            name=shown(adapter.name),
+            title=one_line(title) or "a file",
+            theirs=adapter.base_sha256[:12],
+            ours=sha256[:12] or "a file whose sha256 is not known",
         )
 
 
 def check_adapter(adapter: LoraAdapter, graph: Graph) -> None:
-    """Raises AdapterError where the pairs do not fit the matrices of a model's linears."""
+    """Raises AdapterError if the pairs do not fit the matrices of the model's linears."""
     linears = graph.linear_weights
     if not adapter.pairs:
         raise AdapterError(
-            f"The adapter {shown(adapter.name)} changes nothing: it has no matrices. Choose another file."
+            "adapter.changes-nothing",
+            "The adapter {name} changes nothing: it has no matrices. Choose another file.",
+            name=shown(adapter.name),
         )
     for name, pair in adapter.pairs.items():
         if name not in linears:
             raise AdapterError(
-                f"The adapter {shown(adapter.name)} changes {shown(name)}, which this model does not have as a linear. "
-                "It was made for another model: choose that one, or another adapter."
+                "adapter.no-linear-named",
+                "The adapter {name} changes {tensor}, which this model does not have as a "
+                "linear. It was made for another model: choose that one, or another adapter.",
+                name=shown(adapter.name),
+                tensor=shown(name),
             )
         rows, columns = graph.weights[name]
         if pair.a.shape != (pair.rank, columns) or pair.b.shape != (rows, pair.rank):
             raise AdapterError(
-                f"The adapter {shown(adapter.name)} has matrices of {pair.a.shape} and {pair.b.shape} for "
-                f"{shown(name)}, which is ({rows}, {columns}). It was made for another model: choose that one, or "
-                "another adapter."
+                "adapter.other-shapes-named",
+                "The adapter {name} has matrices of {a} and {b} for {tensor}, which is "
+                "({rows}, {columns}). It was made for another model: choose that one, or "
+                "another adapter.",
+                name=shown(adapter.name),
+                a=pair.a.shape,
+                b=pair.b.shape,
+                tensor=shown(name),
+                rows=rows,
+                columns=columns,
             )
         if not 1 <= pair.rank <= MAX_RANK:
             raise AdapterError(
-                f"The adapter {shown(adapter.name)} has rank {pair.rank} for {shown(name)}; ranks of 1 to {MAX_RANK} "
-                f"can be used. `sonata adapters import --rank {MAX_RANK}` makes a smaller one of it."
+                "adapter.rank-named",
+                "The adapter {name} has rank {rank} for {tensor}; ranks of 1 to {most} can be "
+                "used. `sonata adapters import --rank {most}` makes a smaller one of it.",
+                name=shown(adapter.name),
+                rank=pair.rank,
+                tensor=shown(name),
+                most=MAX_RANK,
             )

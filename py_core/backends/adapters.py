@@ -35,7 +35,11 @@ class Adapters:
             if number not in self.sets:
                 self.sets[number] = adapter
                 return number
-        raise BackendError(f"{MAX_ADAPTERS} adapters are loaded already, the most that fit. Remove one first.")
+        raise BackendError(
+            "adapter.too-many",
+            "{most} adapters are loaded already, the most that fit. Remove one first.",
+            most=MAX_ADAPTERS,
+        )
 
     def remove(self, number: int) -> None:
         """Raises ValueError where there is no such set."""

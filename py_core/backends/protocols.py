@@ -276,4 +276,8 @@ def profiler_of(backend: Runs) -> Profiles:
     if isinstance(backend, Profiles):
         return backend
     name = backend.capabilities.backend
-    raise BackendError(f"Only the kernels of the webgpu backend can be measured one by one; this model runs on {name}.")
+    raise BackendError(
+        "engine.no-profile",
+        "Only the kernels of the webgpu backend can be measured one by one; this model runs on {name}.",
+        name=name,
+    )

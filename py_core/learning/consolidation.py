@@ -1,12 +1,12 @@
-"""The background loop: what was taught moves from lessons into an adapter of the whole model, without harm to the rest.
+"""The background loop: moves what was taught from lessons into an adapter of the whole model, without harm to the rest.
 
-    consolidation = Consolidation(model, base_sha256, job, recipe, texts, desk)
-    outcome = await consolidation.run()    # cancel it at any time; `run` of another one goes on from what was kept
-    outcome.parameters                     # None where it was refused
+consolidation = Consolidation(model, base_sha256, job, recipe, texts, desk)
+outcome = await consolidation.run()    # can be cancelled at any time; another one's `run` resumes from what was kept
+outcome.parameters                     # None if it was refused
 
-A LoRA set on the model's linears is trained with the lessons' answers (lesson_examples.py), and held to what the base
-says of other texts and of its own answers. Then a probe decides (probe.py): the set is taken as it is where texts that
-it was not trained on stay as likely as before, else scaled down in steps, else refused.
+A LoRA set on the model's linears is trained on the lessons' answers (lesson_examples.py). A KL term holds it to what
+the base model predicts for other texts and for its own answers. Then a probe decides (probe.py). If held-out texts stay
+as likely as before, the set is accepted as it is; else it is scaled down in steps; else it is refused.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from py_core.learning.lesson_examples import Kept, TaughtAnswer, examples_of
 from py_core.learning.probe import greedy, perplexity, sequence_with
 from py_core.learning.wordings import own_wordings
 from py_core.loading import Model
+from py_core.messages import Message
 from py_core.models.graph import Graph
 from py_core.tokenizers.prompts import encode_text
 from py_core.training.checkpoint import Checkpoint, CheckpointError, Origin, read_checkpoint, write_checkpoint
@@ -40,12 +41,13 @@ from py_core.training.session import Loss, TrainingState
 from py_core.training.trainer import Settings, StepReport, Trainer, TrainingError, fresh_start
 
 NAME = "learned"
-"""Of the adapter, while it is tried."""
+"""The adapter's name while it is tried."""
 
 
 @dataclass
 class _Plan:
-    """What is made before the first step, and kept, so that a run that was cut short has the same examples."""
+    """The decisions made before the first step. They are kept, so that an interrupted run resumes with the same
+    examples."""
 
     job: str
     answers: list[tuple[list[int], list[int]]] = field(default_factory=list)
@@ -57,7 +59,7 @@ class _Plan:
 
 
 class Consolidation:
-    """One training, and the decision about what came of it. `run` once; another one for the same job goes on."""
+    """One training and the decision about its result. Call `run` once; another instance resumes the same job."""
 
     def __init__(
         self, model: Model, base_sha256: str, job: Job, recipe: Recipe, texts: Texts, desk: Desk, seed: int = 0,
@@ -82,12 +84,12 @@ class Consolidation:
     async def run(self) -> Outcome:
         """Prepare, train, and decide. It may be cancelled anywhere.
 
-        Raises BackendError, ChatTemplateError, and what the desk raises; what came so far is kept.
+        Raises BackendError, ChatTemplateError, and what the desk raises. Progress so far is kept.
         """
         plan = await self._prepared()
         seconds, begin = plan.seconds, time.perf_counter()
         outcome = await self._trained(plan)
-        if isinstance(outcome, str):
+        if isinstance(outcome, Message):
             return self._refused(plan, outcome, seconds + time.perf_counter() - begin)
         state, fisher = outcome
         return await self._decided(plan, state, fisher, seconds + time.perf_counter() - begin)
@@ -109,7 +111,7 @@ class Consolidation:
         before, plan.probe["before"] = 0, plan.probe["base"]
         if (start := self._job.start) is not None:
             before = await self._desk.use(self.adapter(start.parameters))
-            if start.probe.get("base") == plan.probe["base"]:  # of these texts, on this backend
+            if start.probe.get("base") == plan.probe["base"]:  # measured on these texts and this backend
                 plan.probe["before"] = start.probe["after"]
             else:
                 plan.probe["before"] = await perplexity(self._engine, self._probe(), before, priority)
@@ -126,7 +128,7 @@ class Consolidation:
         return plan
 
     async def _known(self) -> KnownBase:
-        """What does not depend on what was taught, found out if no run before did."""
+        """Facts that do not depend on what was taught; computed unless an earlier run kept them."""
         recipe, engine, priority = self._recipe, self._engine, self._priority
         data = await self._desk.read(KNOWN)
         known = KnownBase.read(data, engine, self._base, self._texts, recipe.answer_tokens)
@@ -147,7 +149,7 @@ class Consolidation:
         return known
 
     def _read_plan(self, data: bytes | None) -> _Plan:
-        """The one that was kept, if it is of this job."""
+        """The plan that was kept, if it belongs to this job."""
         told = {
             "lessons": [[one.id, one.question, one.answer, one.quality] for one in self._lessons],
             "new": len(self._job.new), "recipe": asdict(self._recipe), "seed": self._seed, "base": self._base,
@@ -165,8 +167,8 @@ class Consolidation:
         return [ids for ids in tokens if len(ids) > 1]
 
     async def _recall(self, adapter: int) -> tuple[float, float | None]:
-        """The share of the lessons whose answers come word by word: of all, or of as many as are asked, evenly; and of
-        the old ones among them, None where there are none."""
+        """The share of the lessons whose answers come word by word: among all lessons, or an even sample if there are
+        too many; and among the old ones in that sample, None if it has none."""
         most = self._recipe.recalled
         asked, old_ones = self._lessons[:: -(-len(self._lessons) // most)], {one.id for one in self._job.old}
         right, old = 0, list[bool]()
@@ -182,8 +184,8 @@ class Consolidation:
 
     # ---- the training ----
 
-    async def _trained(self, plan: _Plan) -> tuple[TrainingState, np.ndarray | None] | str:
-        """Where the training ended, and the Fisher information of the lessons; or why it could not be ended."""
+    async def _trained(self, plan: _Plan) -> tuple[TrainingState, np.ndarray | None] | Message:
+        """Where the training ended, and the Fisher information of the lessons; or why it could not be finished."""
         recipe = self._recipe
         self._enter(Stage.TRAINING)
         training = await self._engine.open_training(self.layout, self._priority)
@@ -191,7 +193,7 @@ class Consolidation:
             try:
                 batches = await self._examples(plan, training.max_rows)
             except TrainingError as error:
-                return str(error)
+                return error.message
             origin = Origin(self.layout, self._base, f"{self._settings.recipe(self._seed)} {plan.job}")
             start = await self._kept(origin)
 
@@ -205,7 +207,7 @@ class Consolidation:
             try:
                 trained = await trainer.run()
             except TrainingError as error:
-                return str(error)
+                return error.message
             except asyncio.CancelledError:
                 await save(await trainer.checkpoint())
                 raise
@@ -239,24 +241,26 @@ class Consolidation:
         ]
         if not new:
             raise TrainingError(
-                f"What is new is too long to train with: over {max_rows} tokens. Its lessons still answer."
+                "training.too-long",
+                "What is new is too long to train with: over {most} tokens. Its lessons still answer.",
+                most=max_rows,
             )
         return await examples_of(
             self._recipe.portions, new, old, kept, answers, self._desk.prompt, self._seed, max_rows
         )
 
     async def _fits(self, lesson: TaughtAnswer, max_rows: int) -> bool:
-        """Whether a pass has room for it. One that does not fit is left out: it answers as the lesson that it is."""
+        """Return whether a pass has room for the lesson. One that does not fit is left out and stays a plain lesson."""
         return len(await self._desk.prompt(lesson.question)) + len(lesson.answer) <= max_rows
 
     async def _kept(self, origin: Origin) -> Checkpoint:
-        """Where the training that was cut short was, or where a new one begins."""
+        """The checkpoint of the training that was interrupted, or of a new one."""
         data = await self._desk.read("checkpoint")
         try:
             checkpoint = read_checkpoint(data, origin) if data else None
             reports = [_report(each) for each in json.loads(await self._desk.read("steps") or b"[]")]
         except (CheckpointError, ValueError, TypeError):
-            checkpoint = None  # of another job, or damaged: it begins anew
+            checkpoint = None  # of another job, or damaged: start from the beginning
         if checkpoint is not None:
             self._reports = [one for one in reports if one.step < checkpoint.step]
             self._tell(sum(one.tokens for one in self._reports))
@@ -277,10 +281,10 @@ class Consolidation:
     # ---- the decision ----
 
     async def _decided(self, plan: _Plan, state: TrainingState, fisher: np.ndarray | None, seconds: float) -> Outcome:
-        """Try it as it is, then smaller, until the probe is content."""
+        """Try the set as it is, then at smaller scales, until the probe accepts it."""
         self._enter(Stage.TESTING)
         begin, probe, base = time.perf_counter(), self._probe(), plan.probe["base"]
-        after, recall, old, scale, parameters, why = math.inf, 0.0, None, 0.0, None, ""
+        after, recall, old, scale, parameters = math.inf, 0.0, None, 0.0, None
         for scale in self._recipe.scales:
             tried = self.scaled(state.parameters, scale)
             number = await self._desk.use(self.adapter(tried))
@@ -296,37 +300,57 @@ class Consolidation:
         if old is not None:
             plan.recall["old"] = old
         before = plan.recall["before"]
-        if parameters is None:
-            why = (
-                f"Even at {scale:.0%} of its size it made other texts less likely: perplexity {after:.2f} instead of "
-                f"{base:.2f}. What was there before stays."
-            )
-        elif recall < before or recall == before < 1:
-            parameters = None
-            why = f"It gave {recall:.0%} of the answers, and {before:.0%} came before. What was there before stays."
         seconds += time.perf_counter() - begin
         if parameters is None:
-            return self._refused(plan, why, seconds, scale)
-        verdict: Verdict = "accepted" if scale == 1 else "scaled"
-        size = "" if scale == 1 else f", scaled to {scale:.0%}"
-        why = f"It gives {recall:.0%} of the answers{size}. Other texts: perplexity {after:.2f}, {base:.2f} without it."
-        return self._outcome(plan, verdict, why, scale, parameters, fisher, seconds)
+            too_harmful = Message(
+                "training.too-harmful",
+                "Even at {scale} of its size it made other texts less likely: perplexity {after} instead of {base}. "
+                "What was there before stays.",
+                scale=f"{scale:.0%}",
+                after=f"{after:.2f}",
+                base=f"{base:.2f}",
+            )
+            return self._refused(plan, too_harmful, seconds, scale)
+        if recall < before or recall == before < 1:
+            gave_less = Message(
+                "training.gave-less",
+                "It gave {recall} of the answers, and {before} came before. What was there before stays.",
+                recall=f"{recall:.0%}",
+                before=f"{before:.0%}",
+            )
+            return self._refused(plan, gave_less, seconds, scale)
+        figures = {"recall": f"{recall:.0%}", "after": f"{after:.2f}", "base": f"{base:.2f}"}
+        if scale == 1:
+            why = Message(
+                "training.kept",
+                "It gives {recall} of the answers. Other texts: perplexity {after}, {base} without it.",
+                **figures,
+            )
+            return self._outcome(plan, "accepted", why, scale, parameters, fisher, seconds)
+        why = Message(
+            "training.kept-scaled",
+            "It gives {recall} of the answers, scaled to {scale}. Other texts: perplexity {after}, {base} without it.",
+            scale=f"{scale:.0%}",
+            **figures,
+        )
+        return self._outcome(plan, "scaled", why, scale, parameters, fisher, seconds)
 
     def adapter(self, parameters: np.ndarray) -> LoraAdapter:
         return self.layout.adapter(parameters, NAME, self._base)
 
     def scaled(self, parameters: np.ndarray, scale: float) -> np.ndarray:
-        """As they are kept: in float16, with the scale in the b of each pair. float32 (layout.size,)."""
+        """The parameters as they are stored: rounded to float16, with the scale in each pair's b. float32
+        (layout.size,)."""
         flat = parameters.copy()
         for _, b in self.layout.views(flat).values():
             b *= np.float32(scale)
         return flat.astype(np.float16).astype(np.float32)
 
-    def _refused(self, plan: _Plan, why: str, seconds: float, scale: float = 0.0) -> Outcome:
+    def _refused(self, plan: _Plan, why: Message, seconds: float, scale: float = 0.0) -> Outcome:
         return self._outcome(plan, "refused", why, scale, None, None, seconds)
 
     def _outcome(
-        self, plan: _Plan, verdict: Verdict, why: str, scale: float, parameters: np.ndarray | None,
+        self, plan: _Plan, verdict: Verdict, why: Message, scale: float, parameters: np.ndarray | None,
         fisher: np.ndarray | None, seconds: float,
     ) -> Outcome:  # fmt: skip
         norm = 0.0 if parameters is None else norm_of(self.layout, parameters)
@@ -345,10 +369,10 @@ class Consolidation:
             seconds,
         )
 
-    # ---- how far it is ----
+    # ---- progress ----
 
     def _count(self) -> None:
-        """About how many tokens will run."""
+        """Estimate how many tokens will run."""
         recipe, portions = self._recipe, self._recipe.portions
         answer = sum(len(one.answer) for one in self._lessons) / len(self._lessons)
         lesson = answer + 20
@@ -371,12 +395,12 @@ class Consolidation:
 
 
 def layout_of(graph: Graph, recipe: Recipe) -> ParameterLayout:
-    """Of the pairs that are trained: on all linears of the blocks."""
+    """The layout of the pairs that are trained: on all linears of the blocks."""
     return parameter_layout(graph, recipe.rank, recipe.scale)
 
 
 def norm_of(layout: ParameterLayout, parameters: np.ndarray) -> float:
-    """The Frobenius norm of all changes of weights together, scale * b @ a."""
+    """The Frobenius norm of all weight changes together, scale * b @ a."""
     return math.hypot(*(pair_norm(a, b, layout.scale) for a, b in layout.views(parameters).values()))
 
 

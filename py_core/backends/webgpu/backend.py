@@ -73,8 +73,10 @@ class WebGPUBackend(PipelinedBackend):
 
         if self.device.config.head_dim % 4:
             raise BackendError(
-                f"The GPU kernels train models whose attention heads have multiples of 4 values, and this one's have "
-                f"{self.device.config.head_dim}. Train it on another backend."
+                "gpu.training-heads",
+                "The GPU kernels train models whose attention heads have multiples of 4 "
+                "values, and this one's have {size}. Train it on another backend.",
+                size=self.device.config.head_dim,
             )
         training = WebGPUTraining(self.device, self.recovery, training_plan(self.graph, layout))
         self._trainings.add(training)

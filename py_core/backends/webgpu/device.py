@@ -45,6 +45,7 @@ from py_core.backends.webgpu.tuning import FEW_ROWS, INTEGER_TILE, KernelShapes,
 from py_core.backends.webgpu.weights import WeightArena
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import WeightSource
+from py_core.messages import Message
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.paging.sequence_slots import SLOTS
@@ -53,9 +54,10 @@ from py_core.sampling import SamplingParams
 
 _SCORED = "scored"
 
-_ONLY_SOFTWARE = (
-    "The connection to the graphics card was lost, and there is only a software adapter, which is slow, in its place. "
-    "Load the model again to go on."
+_ONLY_SOFTWARE = Message(
+    "gpu.only-software",
+    "The connection to the graphics card was lost, and there is only a software adapter, which "
+    "is slow, in its place. Load the model again to go on.",
 )
 
 
