@@ -18,7 +18,7 @@ from test_sqlite import largest_file
 
 from app.chat.page_store import ChatShelf
 from app.native_runtime import open_pages
-from app.runtime import Runtime
+from app.runtime import Runtime, RuntimeConfig
 from py_core.backends.base import NO_SLOT, TokenSequence
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
@@ -66,7 +66,6 @@ class Program:
         self.engine.pages.note_read = lambda tokens, seconds: None  # type: ignore[method-assign]
 
     async def chat(self) -> ChatShelf:
-        assert self.runtime.memory is not None
         assert self.runtime.pages is not None
         return self.runtime.pages.shelf((await self.runtime.memory.sessions.start("Of islands")).id)
 
@@ -106,16 +105,13 @@ def start(
     async def start(disk: Disk, **model: int) -> Program:
         tiny = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, **model)
         pair = await open_pair(tiny.write(tmp_path / "tiny.gguf"), WasmtimeHost(kernel_wasm()))
-        runtime = Runtime(disk.crypto)
-        await runtime.open(disk.memory)
-        program = Program(pair, runtime)
+        rows = list[Rows]()
 
         async def opening() -> Rows:
-            program.rows.append(await disk.pages())
-            return program.rows[-1]
+            rows.append(await disk.pages())
+            return rows[-1]
 
-        runtime.keep_pages(opening)
-        return program
+        return Program(pair, await Runtime.open(RuntimeConfig(disk.memory, pages=opening, crypto=disk.crypto)), rows)
 
     return start
 
