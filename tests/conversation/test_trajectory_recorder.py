@@ -206,6 +206,9 @@ async def test_what_is_recorded_can_be_chosen_and_switched_off(
     await memory.policies.set(INSTANT_POLICY, False, confidence=1.0, source="user")
     await ask(conversation)
     assert len(await memory.trajectories.all()) == 1
+    logged, _ = await memory.log.entries()  # learning is off: what is left is a line of the log
+    assert (logged.asked, logged.answered, logged.learnable) == ("One", "", False)
+    assert await memory.trajectories.get(logged.id) is None
 
 
 def test_an_agents_depths_are_shares_of_the_depth() -> None:
