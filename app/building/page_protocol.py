@@ -14,6 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from app import protocol
 from app.building.common import ROOT, write_atomically
+from py_core.messages import Message
 
 FILE = ROOT / "web" / "protocol.js"
 _SIMPLE = {str: "string", int: "number", float: "number", bool: "boolean", NoneType: "null", Any: "any"}
@@ -23,7 +24,7 @@ _WIDTH = 117
 def page_protocol() -> str:
     """The text of web/protocol.js."""
     events = get_args(protocol.Event)
-    kinds = [one for one in vars(protocol).values() if _is_told(one)]
+    kinds = [Message, *(one for one in vars(protocol).values() if _is_told(one) and one is not Message)]
     union = " | ".join(event.__name__ for event in events)
     head = ["/** Made of app/protocol.py by the build (app/building/page_protocol.py): change it there. */"]
     typedefs = [_typedef(kind, is_event=kind in events) for kind in kinds]
@@ -32,7 +33,7 @@ def page_protocol() -> str:
 
 
 def _is_told(kind: Any) -> bool:
-    return isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == protocol.__name__
+    return isinstance(kind, type) and is_dataclass(kind) and (kind is Message or kind.__module__ == protocol.__name__)
 
 
 def _typedef(kind: type, is_event: bool) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from app.runtime import Runtime
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.norms import layer_norms, pair_norm
 from py_core.memory.revisions import Run
 from py_core.memory.styles import Style
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 MOST_FACTS = 50
 """So many of an adapter's facts are told by name."""

@@ -30,6 +30,7 @@ from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError
 from py_core.loading import Model
 from py_core.memory.lessons import Lesson
+from py_core.messages import Words
 from py_core.sampling import SamplingParams
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class PageSession:
             note = await choose(self.talk().assistant, name, base_sha256, file)
         except Exception as error:
             return json.dumps({"error": describe(error)})
-        return json.dumps({"note": note})
+        return json.dumps({"note": to_json(note)})
 
     def leave_adapter(self, name: str) -> None:
         """It is about to be forgotten: an answer that it gives ends."""
@@ -180,7 +181,9 @@ class PageSession:
         try:
             return json.dumps(await self._profiling)
         except asyncio.CancelledError:
-            return json.dumps({"error": describe(BackendError("The measurement was stopped."))})
+            return json.dumps(
+                {"error": describe(BackendError("engine.measurement-stopped", "The measurement was stopped."))}
+            )
         except Exception as error:
             return json.dumps({"error": describe(error)})
 
@@ -225,7 +228,7 @@ class PageSession:
         if self._conversation is not None:
             await self._conversation.leave_out(lessons)
 
-    def _leaves_out(self) -> str:
+    def _leaves_out(self) -> Words:
         return self._conversation.assistant.leaves_out if self._conversation is not None else ""
 
     def _adapter(self) -> LoraAdapter | None:

@@ -110,7 +110,7 @@ class Trace:
         """Raises SafetensorsError for what is no trace."""
         arrays, metadata = read_safetensors(data)
         if "tokens" not in arrays or not arrays.keys() <= {"tokens", "logprobs", "last", "mean"}:
-            raise SafetensorsError("These are not an answer's tokens and states.")
+            raise SafetensorsError("trajectory.other-tensors", "These are not an answer's tokens and states.")
         return cls(**arrays, layers=tuple(metadata.get("layers", "").split()))
 
 
@@ -181,7 +181,7 @@ class Trajectories:
     async def rate(self, id: str, rating: float | None) -> None:
         """What the person said of an answer, learnable or not; None takes it back. Ignored if it is not there."""
         if rating is not None and not 0.0 <= rating <= 1.0:
-            raise StoreError("record", "The rating must be a number from 0 to 1.")
+            raise StoreError("record", "trajectory.bad-rating", "The rating must be a number from 0 to 1.")
         await self.writer.flush()
         await self.store.update(KIND, id, lambda r: replace(r, body={**r.body, "rating": rating}))
 

@@ -11,6 +11,7 @@ import { Files } from '../files/client.js';
 import { Learning } from '../learning/client.js';
 import { Memory } from '../memory/client.js';
 import { userError } from '../common/user_error.js';
+import { said } from '../i18n/engine_texts.js';
 
 export class Engine {
   /** @type {Promise<import('./model_tabs.js').Link>} */
@@ -72,7 +73,7 @@ export class Engine {
    * @returns {Promise<string>} a sentence on what the model leaves out for it, or ""
    */
   useAdapter(facts, base) {
-    return this.#call((remote) => remote.useAdapter(facts, base));
+    return this.#call((remote) => remote.useAdapter(facts, base)).then(said);
   }
 
   /** An adapter was deleted: an answer that it gives ends. @param {string} name */

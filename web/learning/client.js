@@ -24,7 +24,7 @@
  *   replaced?: Lesson|null, known?: boolean}} Taught `replaced`: what was taught before for the same question; `known`: the
  *   very same was taught before; nllBefore, nllAfter: null if the model learns it later, in a pause
  */
-import { told } from '../i18n/engine_texts.js';
+import { said } from '../i18n/engine_texts.js';
 export class Learning {
   #call;
 
@@ -104,10 +104,10 @@ export class Learning {
    */
   async overview() {
     const overview = await this.#ask('overview');
-    if (overview.problem) overview.problem = told(overview.problem);
-    if (overview.idle) overview.idle.sentence = told(overview.idle.sentence);
-    for (const loop of overview.loops) loop.words = told(loop.words);
-    for (const training of overview.trainings) training.why = told(training.why);
+    if (overview.problem) overview.problem = said(overview.problem);
+    if (overview.idle) overview.idle.sentence = said(overview.idle.sentence);
+    for (const loop of overview.loops) loop.words = loop.words.map(said).join(' ');
+    for (const training of overview.trainings) training.why = said(training.why);
     return overview;
   }
 

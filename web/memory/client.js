@@ -6,7 +6,7 @@
  * that is wrong, if it is one. Times are seconds since 1970.
  */
 import { visible } from '../common/cut.js';
-import { told } from '../i18n/engine_texts.js';
+import { said } from '../i18n/engine_texts.js';
 
 /** The agent that answers what suits no other (py_core/routing/agents.py: FALLBACK_ID). */
 export const PLAIN = 'assistant';
@@ -53,8 +53,8 @@ export class Memory {
    */
   async info() {
     const info = await this.#ask('info');
-    for (const name of ['problem', 'uncompacted', 'suspicion']) info[name] &&= told(info[name]);
-    for (const agent of info.agents) agent.title = visible(told(agent.title));
+    for (const name of ['problem', 'uncompacted', 'suspicion']) info[name] &&= said(info[name]);
+    for (const agent of info.agents) agent.title = visible(said(agent.title));
     return info;
   }
 
@@ -135,7 +135,7 @@ export class Memory {
    */
   async agentChoice(chat) {
     const choice = await this.#ask('agent_choice', chat);
-    for (const agent of choice.agents) agent.title = visible(told(agent.title));
+    for (const agent of choice.agents) agent.title = visible(said(agent.title));
     return choice;
   }
 
@@ -173,7 +173,7 @@ export class Memory {
 
   async policies() {
     const policies = await this.#ask('policies');
-    for (const { words } of policies) for (const name of ['title', 'value', 'about', 'by', 'deletion']) words[name] = told(words[name]);
+    for (const { words } of policies) for (const name of ['title', 'value', 'about', 'by', 'deletion']) words[name] = said(words[name]);
     return policies;
   }
 
@@ -183,7 +183,7 @@ export class Memory {
 
   async agents() {
     const agents = await this.#ask('agents');
-    for (const agent of agents) for (const name of ['title', 'definition']) agent[name] = told(agent[name]);
+    for (const agent of agents) for (const name of ['title', 'definition']) agent[name] = said(agent[name]);
     return agents;
   }
 
