@@ -13,8 +13,9 @@ import pytest
 
 from app.chat import trajectory_recorder
 from app.chat.conversation import Conversation
-from app.chat.trajectory_recorder import DEPTHS_POLICY, INSTANT_POLICY
+from app.chat.trajectory_recorder import DEPTHS_POLICY
 from app.generation.assistant import Assistant
+from app.lessons.service import INSTANT_POLICY
 from app.protocol import Delta, Stored
 from app.routing.agent_catalog import shipped_agents
 from app.runtime import Runtime
