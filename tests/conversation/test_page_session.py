@@ -213,5 +213,5 @@ async def test_a_page_that_asks_before_there_is_a_model_is_told_so(runtime: Runt
     for event in (pages.routing, pages.learning):
         event.set()
     page = PageSession(runtime, pages, nothing)
-    assert (await ask(page, "Hello"))[-1]["message"] == "The model is not loaded yet."
+    assert (await ask(page, "Hello"))[-1]["message"]["text"] == "The model is not loaded yet."
     await page.close()
