@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from app.chat.conversation import Conversation
@@ -46,21 +46,12 @@ ROUTING_PATIENCE = 4.0
 PROFILE_POSITION = 512  # of the token whose kernels are measured: some way into a conversation
 
 
-@dataclass(frozen=True)
-class Opened:
-    """What answers wait for: set once it is open, or it is known that it will not be."""
-
-    memory: asyncio.Event = field(default_factory=asyncio.Event)
-    routing: asyncio.Event = field(default_factory=asyncio.Event)
-    learning: asyncio.Event = field(default_factory=asyncio.Event)
-
-
 class PageSession:
     """What one page asks of the model."""
 
-    def __init__(self, runtime: Runtime, opened: Opened, new_assistant: Callable[[], Assistant]) -> None:
+    def __init__(self, runtime: Runtime, new_assistant: Callable[[], Assistant]) -> None:
         """new_assistant: over the model that runs; raises BackendError where none does yet."""
-        self._runtime, self._opened, self._new_assistant = runtime, opened, new_assistant
+        self._runtime, self._new_assistant = runtime, new_assistant
         self._conversation: Conversation | None = None
         self._learning = LearningApi(runtime, self._leaves_out, self._adapter, self._leave_out)
         self._trial: LessonTrial | None = None
@@ -100,7 +91,7 @@ class PageSession:
         Returns JSON, {value: turns} (turn_events.stored_turns) or {error}.
         """
         self.stop()
-        await self._opened.memory.wait()
+        await self._runtime.memory_stage.wait()
         async with self._turn:
             try:
                 branches = await self.talk().resume(session_id)
@@ -119,8 +110,8 @@ class PageSession:
             try:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(ROUTING_PATIENCE):
-                        await self._opened.routing.wait()
-                        await self._opened.learning.wait()
+                        await self._runtime.routing_stage.wait()
+                        await self._runtime.learning_stage.wait()
                 if stop.is_stopped:
                     return tell(Done("stopped"))
                 given = json.loads(asked)

@@ -14,7 +14,7 @@ from app.cli.terminal_chat import _correct
 from app.generation.assistant import Assistant
 from app.lessons.feedback import Feedback
 from app.memory.api import MemoryApi
-from app.page.session import Opened, PageSession
+from app.page.session import PageSession
 from app.protocol import Event, Route, Stored
 from app.routing.agent_choice import AUTOMATIC, CHOICE, ROUTING_POLICY
 from app.routing.factory import RouterParts
@@ -161,10 +161,8 @@ async def test_a_choice_teaches_the_router_nothing(model: Model, runtime: Runtim
 async def test_the_page_tells_its_choice_with_a_message_until_the_chat_is_stored(
     model: Model, runtime: Runtime
 ) -> None:
-    opened, told = Opened(), list[str]()
-    for each in (opened.memory, opened.routing, opened.learning):
-        each.set()
-    page = PageSession(runtime, opened, lambda: Assistant(model, max_tokens=4))
+    told = list[str]()
+    page = PageSession(runtime, lambda: Assistant(model, max_tokens=4))
     await page.respond(CRASH, lambda event: told.append(json.loads(event)["type"]), '{"choice": "planner"}')
     assert told[0] == "route"
     (session,) = await memory_of(runtime).sessions.all()

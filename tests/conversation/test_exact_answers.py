@@ -17,12 +17,11 @@ from app.chat.exact_answers import EXACT_POLICY
 from app.chat.turn_events import stored_turns
 from app.generation.assistant import Assistant
 from app.memory.policy_words import told_policies
-from app.page.session import Opened, PageSession
+from app.page.session import PageSession
 from app.protocol import Computation, Delta, Done, Event, Route, Stored
 from app.routing.factory import RouterParts
 from app.runtime import Runtime
 from py_core.loading import Model
-from py_core.memory.encryption import NativeCrypto
 from tests.command_line import printed, sonata
 from tests.runtime import memory_of
 
@@ -136,11 +135,8 @@ async def test_a_table_is_computed_as_soon_as_it_is_attached(conversation: Conve
 
 
 async def test_the_page_is_told_of_the_tool(model: Model) -> None:
-    opened = Opened()
-    for one in (opened.memory, opened.routing, opened.learning):
-        one.set()
     told: list[dict[str, Any]] = []
-    session = PageSession(Runtime(NativeCrypto()), opened, lambda: Assistant(model))
+    session = PageSession(Runtime(), lambda: Assistant(model))
     await session.respond("5 miles in km", lambda event: told.append(json.loads(event)))
     assert [event["type"] for event in told] == ["computation", "delta", "done"]
     assert told[0]["kind"] == "unit"
@@ -149,8 +145,7 @@ async def test_the_page_is_told_of_the_tool(model: Model) -> None:
 def test_the_tools_are_not_imported_before_a_message_needs_them() -> None:
     code = (
         "import sys, app.chat.conversation, app.page.session; from app.chat.exact_answers import exact_answer; "
-        "from app.runtime import Runtime; from py_core.memory.encryption import NativeCrypto; "
-        "s = Runtime(NativeCrypto()); "
+        "from app.runtime import Runtime; s = Runtime(); "
         "before = [m for m in sys.modules if m.startswith('py_core.tools')]; "
         "exact_answer(s, 'tell me about owls'); "
         "assert before == [], before; assert 'py_core.tools.answering' not in sys.modules; "

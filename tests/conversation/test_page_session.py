@@ -13,12 +13,11 @@ import pytest
 
 from app.generation.answer_adapters import AnswerAdapters
 from app.generation.assistant import Assistant
-from app.page.session import Opened, PageSession
-from app.runtime import Runtime
+from app.page.session import PageSession
+from app.runtime import Runtime, RuntimeConfig
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError
 from py_core.loading import Model
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.volatile import VolatileRows
 from py_core.sampling import SamplingParams
 from tests.tiny_adapters import drawn
@@ -37,8 +36,7 @@ async def runtime() -> AsyncIterator[Runtime]:
     async def rows() -> VolatileRows:
         return VolatileRows()
 
-    opened = Runtime(NativeCrypto())
-    await opened.open(rows)
+    opened = await Runtime.open(RuntimeConfig(rows))
     yield opened
     await opened.close()
 
@@ -49,14 +47,9 @@ class Pages:
     def __init__(self, model: Model, runtime: Runtime) -> None:
         self.model, self.runtime = model, runtime
         self.adapters = AnswerAdapters(model.engine)
-        self.opened = Opened()
-        for event in (self.opened.memory, self.opened.routing, self.opened.learning):
-            event.set()
 
     def new(self) -> PageSession:
-        return PageSession(
-            self.runtime, self.opened, lambda: Assistant(self.model, SamplingParams(), LONG, self.adapters)
-        )
+        return PageSession(self.runtime, lambda: Assistant(self.model, SamplingParams(), LONG, self.adapters))
 
 
 @pytest.fixture
@@ -209,9 +202,6 @@ async def test_a_page_that_asks_before_there_is_a_model_is_told_so(runtime: Runt
     def nothing() -> Assistant:
         raise BackendError("The model is not loaded yet.")
 
-    pages = Opened()
-    for event in (pages.routing, pages.learning):
-        event.set()
-    page = PageSession(runtime, pages, nothing)
+    page = PageSession(runtime, nothing)
     assert (await ask(page, "Hello"))[-1]["message"]["text"] == "The model is not loaded yet."
     await page.close()
