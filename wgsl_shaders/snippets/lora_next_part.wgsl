@@ -2,7 +2,8 @@
 // of x, for the kernel of the linears that read x (lora_parts.wgsl). Another dispatch would cost more than all this.
 // `next`: the buffer of those linears (lora_matrices.wgsl). Invocation NEXT_ROWS * share + row has NEXT_EACH columns of a row
 // of A.
-// Constants: RANK; NEXT_LINEARS; NEXT_K: the width of x; NEXT_TILE; NEXT_SHARES, which divides it; NEXT_A: the start of A;
+// Constants: RANK; NEXT_LINEARS; NEXT_K: the width of x; NEXT_TILE; NEXT_SHARES, which divides it; NEXT_A: the start of
+// A;
 // WORKGROUP, at least NEXT_ROWS * NEXT_SHARES.
 #import lora_next_binding
 const NEXT = true;

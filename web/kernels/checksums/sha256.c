@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), block by block. web/storage/sha256.js has what is around it: where the bytes lie, the last block.
+// SHA-256 (FIPS 180-4), block by block. web/storage/sha256.js does the rest: the memory layout and the last block.
 #include <stdint.h>
 
 typedef uint32_t u32;
@@ -24,7 +24,7 @@ INLINE u32 small1(u32 x) { return rotated(x, 17) ^ rotated(x, 19) ^ x >> 10; }
 INLINE u32 large0(u32 x) { return rotated(x, 2) ^ rotated(x, 13) ^ rotated(x, 22); }
 INLINE u32 large1(u32 x) { return rotated(x, 6) ^ rotated(x, 11) ^ rotated(x, 25); }
 
-// The eight variables take turns by their names, so none of them is moved. w[] keeps the last 16 words only.
+// The eight variables rotate by name, so that none is moved. w[] keeps only the last 16 words.
 #define ROUND(a, b, c, d, e, f, g, h, i) do {                                                    \
     const u32 t = h + large1(e) + ((e & f) ^ (~e & g)) + K[round + i] + w[i];                    \
     d += t;                                                                                      \

@@ -1,5 +1,5 @@
-// XXH64 with seed 0 (github.com/Cyan4973/xxHash, doc/xxhash_spec.md): it reads memory as fast as memory goes, and finds any
-// damage by chance, but nobody's intent. web/storage/xxh64.js says where the bytes lie.
+// XXH64 with seed 0 (github.com/Cyan4973/xxHash, doc/xxhash_spec.md): it runs at memory speed, and detects accidental
+// damage, but not tampering. web/storage/xxh64.js has the memory layout.
 #include <stdint.h>
 
 typedef uint64_t u64;
