@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from py_core.backends.base import MAX_LOGIT_ROWS, MAX_TAPS, BackendError
 from py_core.backends.numpy.backend import CHUNK
-from py_core.backends.wasm.backend import MAX_ROWS
+from py_core.backends.wasm.device import MAX_ROWS
 from py_core.backends.wasm.host import HEAP_BASE, MAX_WORKERS
 from py_core.backends.wasm.layout import EXTENT, PART, Mode, activation_bytes, head_page_bytes, matrix_bytes
 from py_core.backends.webgpu.host import AdapterInfo

@@ -61,7 +61,7 @@ class ModelConfig:
     logits_softcap: float = 0.0
 
     def residual_at(self, depth: float) -> str:
-        """The name of the tap by which `Backend.hidden` reads the residual at a share of the depth: 0.25 is after a
+        """The name of the tap by which `Runs.hidden` reads the residual at a share of the depth: 0.25 is after a
         quarter of the blocks, rounded up. Raises ValueError outside of 0 < depth <= 1."""
         if not 0 < depth <= 1:
             raise ValueError(f"The depth is {depth}, but must be over 0 and at most 1.")

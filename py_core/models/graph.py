@@ -198,7 +198,7 @@ class Graph:
         return self._append(SoftCap(self._value(x.width), x, cap))
 
     def tap(self, name: str, x: Value) -> None:
-        """Let `x` be read by `name` after a pass (`Backend.hidden`). A pass that does not read it costs nothing
+        """Let `x` be read by `name` after a pass (`Runs.hidden`). A pass that does not read it costs nothing
         extra."""
         if self.taps.setdefault(name, x) != x:
             raise ValueError(f"two values are named {name!r}")
