@@ -7,7 +7,8 @@
 5  policies tell how many observations they were made of, and when
 6  conversations are trees (branches.py): turns tell which one they follow, conversations what is shown of them
 7  lessons keep the answer that was corrected
-8  an answer has one record: its trajectory has what its log entry (kind witness) told
+8  why a training was kept or refused may be a message (py_core/messages.py)
+9  an answer has one record: its trajectory has what its log entry (kind witness) told
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def _with_before(record: Record) -> Record:
 
 
 _LOG, _TRAJECTORY = "witness", "trajectory"
-_ONE_RECORD = 8
+_ONE_RECORD = 9
 
 
 def partner_of(key: Key, version: int) -> Key | None:
@@ -119,8 +120,8 @@ def _with_log(record: Record) -> Record:
 
 
 MIGRATIONS: Mapping[int, Migration] = {
-    1: _same, 2: _quality_to_weight, 3: _same, 4: _with_observations, 5: _with_branches, 6: _with_before,
-    7: _with_log,
+    1: _same, 2: _quality_to_weight, 3: _same, 4: _with_observations, 5: _with_branches, 6: _with_before, 7: _same,
+    8: _with_log,
 }  # fmt: skip
 """Migrations by the version that they start from."""
 
