@@ -7,6 +7,7 @@
 5  policies tell how many observations they were made of, and when
 6  conversations are trees (branches.py): turns tell which one they follow, conversations what is shown of them
 7  lessons keep the answer that was corrected
+8  why a training was kept or refused may be a message (py_core/messages.py)
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _with_before(record: Record) -> Record:
 
 
 MIGRATIONS: Mapping[int, Migration] = {
-    1: _same, 2: _quality_to_weight, 3: _same, 4: _with_observations, 5: _with_branches, 6: _with_before,
+    1: _same, 2: _quality_to_weight, 3: _same, 4: _with_observations, 5: _with_branches, 6: _with_before, 7: _same,
 }  # fmt: skip
 """Migrations by the version that they start from."""
 

@@ -91,7 +91,7 @@ class Program:
 
     def forget(self) -> None:
         """The model knows nothing of what it has read."""
-        for sequence in list(self.backend._sequences.values()):
+        for sequence in list(self.backend.pages.sequences.values()):
             self.engine.free(sequence)
         assert_nothing_is_left(self.backend)
 
@@ -215,7 +215,7 @@ async def test_who_gives_his_pages_up_while_the_disk_is_full_reads_what_it_does_
         for _ in range(3):
             for at, (sequence, text, shelf) in enumerate(zip(sequences, texts, shelves, strict=True)):
                 sent_away += sequence.slot == NO_SLOT
-                while program.backend._let_go():
+                while program.backend.pages.let_go():
                     pass
                 await program.engine.prefill(sequence, text, timings := Timings(), shelf=shelf)
                 brought += timings.reused_tokens
