@@ -169,7 +169,7 @@ def _states(group: Sequence[Example], base_states: Mapping[Example, np.ndarray])
 
 
 def _shared(group: Sequence[Example]) -> int:
-    """The length of the common prefix that runs once. Its rows predict no token that counts; each example has its
+    """The length of the common prefix that runs once. Its rows predict no token that counts: each example has its
     own."""
     if len(group) == 1:
         return 0
