@@ -266,7 +266,7 @@ def stem_of(file: str) -> str:
 
 
 def sum_of_parts(sums: Sequence[str]) -> str:
-    """The sha256 of a model from those of its files: for several, the sha256 of their concatenated hexadecimal digits."""
+    """The sha256 of a model from those of its files: for several, that of their concatenated hexadecimal digits."""
     return sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()
 
 
