@@ -61,7 +61,7 @@ class StoredModel:
 
 
 @dataclass(frozen=True)
-class Part:
+class ModelPart:
     """A download that was broken off: so many of `size` bytes, of all its files (None where nobody said)."""
 
     name: str
@@ -87,16 +87,16 @@ class ModelCache:
         )
         return shipped + [model for model in found if model]
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ModelPart]:
         """Every download that was broken off; of a model in several files as one."""
-        found: dict[str, Part] = {}
+        found: dict[str, ModelPart] = {}
         for path in sorted(self.folder.glob("*.part.json")):
             name = path.name.removesuffix(".part.json")
             part, whole = self.part_path(name), stem_of(f"{name}.gguf")
             if part.is_file():
                 size = _read_json(path).get("size" if whole == name else "whole")
                 before = found[whole].have if whole in found else 0
-                found[whole] = Part(whole, before + part.stat().st_size, size if isinstance(size, int) else None)
+                found[whole] = ModelPart(whole, before + part.stat().st_size, size if isinstance(size, int) else None)
         return list(found.values())
 
     def find(self, name: str) -> StoredModel | None:

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 @dataclass(frozen=True)
-class Limits:
+class ClientLimits:
     """What one client may hold."""
 
     head_seconds: float = 10.0
@@ -32,7 +32,7 @@ class Limits:
     """Connections. Each takes a file descriptor, and one for the file that it is sent; systems give 1,024."""
 
 
-LIMITS = Limits()
+LIMITS = ClientLimits()
 SENTENCES = {
     HTTPStatus.BAD_REQUEST: "This is no HTTP request: look at what was sent.",
     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "The head of the request is too long: 64 kB is the most.",
@@ -48,7 +48,7 @@ class GuardedProtocol(H11Protocol):
     any more. An answer that is under way is sent to its end: a second status would be read as a part of it.
     """
 
-    def __init__(self, *given: Any, limits: Limits, **named: Any) -> None:
+    def __init__(self, *given: Any, limits: ClientLimits, **named: Any) -> None:
         super().__init__(*given, **named)
         self._limits = limits
         self._late: asyncio.TimerHandle | None = None
