@@ -1,4 +1,4 @@
-"""Shows how far a download is: a bar that redraws itself on a terminal, a line every 10% in a log."""
+"""Shows the progress of a download: a bar that redraws itself on a terminal, a line every 10% in a log."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ QUIET_BELOW = 10_000_000
 
 
 class BuildProgress:
-    """Shows the bytes of one file.
+    """Shows the progress of one file.
 
-    `total` may be None where the sender does not say; `started` is the time.monotonic() of asking for it.
+    `total` may be None if the sender does not state it; `started` is the time.monotonic() of the request.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class BuildProgress:
         self._stream.flush()
 
     def to(self, done: int) -> None:
-        """`done` bytes have arrived so far (a smaller number than before: it began again)."""
+        """`done` bytes have arrived so far (a smaller number than before means that it started over)."""
         if done < self.done:
             self._first, self._start = done, time.monotonic()
         self.done = done

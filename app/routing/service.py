@@ -31,7 +31,6 @@ from py_core.memory.rows import Change
 from py_core.memory.sessions import TURN
 from py_core.memory.stored_index import StoredIndex
 from py_core.memory.trajectories import KIND as TRAJECTORY
-from py_core.memory.witness import KIND as WITNESS
 from py_core.routing.agents import FALLBACK_ID, Agent, AgentError
 from py_core.routing.embedder import Embedder
 from py_core.routing.pattern_index import pattern_id
@@ -147,7 +146,7 @@ class RoutingService:
         if routed is not None and routed.agent.id != agent:
             await self._judge(routed, routed.agent.id, good=False)
             await self._judge(routed, agent, good=True)
-            await self.memory.witness.rate(routed.id, 0.0)
+            await self.memory.trajectories.rate(routed.id, 0.0)
         return pattern.id
 
     async def confirm(self, route_id: str) -> None:
@@ -155,7 +154,7 @@ class RoutingService:
         await self.take_back(route_id)
         if routed := self._routed.get(route_id):
             await self._judge(routed, routed.agent.id, good=True)
-            await self.memory.witness.rate(routed.id, 1.0)
+            await self.memory.trajectories.rate(routed.id, 1.0)
 
     async def take_back(self, route_id: str) -> None:
         """Undo the user's feedback on this route; a pattern that was made of it stays (see `forget`)."""
@@ -164,7 +163,7 @@ class RoutingService:
         outcomes = self._outcomes.pop(route_id, [])
         await self.unlearn(outcomes)
         if outcomes:
-            await self.memory.witness.rate(route_id, None)
+            await self.memory.trajectories.rate(route_id, None)
 
     async def learn(self, pattern_ids: Sequence[str], good: bool) -> list[Reweighed]:
         """A route that these patterns decided was good, or not: their weights follow. Returns what that changed."""
@@ -286,12 +285,12 @@ class RoutingService:
         self._stale_patterns.clear()
 
     async def _renew_vectors(self) -> None:
-        """Vectors of another embedder cannot be compared with new ones: messages and log entries lose theirs
+        """Vectors of another embedder cannot be compared with new ones: messages and records of answers lose theirs
         (turn_indexer.py makes new ones for messages). load_patterns does the rest, and names the embedder last."""
         made_by = self.memory.policies.look(EMBEDDER_POLICY)
         if made_by is None or made_by.value == self.embedder.fingerprint:
             return
-        for kind in (TURN, WITNESS, TRAJECTORY):
+        for kind in (TURN, TRAJECTORY):
             await self.memory.drop_vectors(kind)
         await self.memory.strategies.replace_all([])  # the deep loop makes them anew
 

@@ -173,8 +173,7 @@ def _descend(graph: HnswGraph, query: np.ndarray, level: int) -> int:
 
 
 def _select_links(graph: HnswGraph, found: list[Candidate], limit: int, links: np.ndarray) -> None:
-    """Algorithm 4. A candidate is skipped if it is nearer to a chosen link than to the row that the distances are
-    to."""
+    """Algorithm 4. A candidate is skipped if it is nearer to a chosen link than to the row itself."""
     chosen: list[int] = []
     for distance, _, row in found:
         if len(chosen) == limit:

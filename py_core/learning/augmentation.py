@@ -108,8 +108,7 @@ class RandomAsker:
         self._shares = shares / shares.sum()
 
     def ask(self, question: str, draw: np.random.Generator, sampled: Sequence[str] = ()) -> str:
-        """Ask the question in one way. sampled: other wordings for `Mix.sampled`; if there are none, the question is
-        framed."""
+        """Ask the question in one way. sampled: other wordings for `Mix.sampled`; without them it is framed."""
         way = self._ways[int(draw.choice(len(self._ways), p=self._shares))]
         if way == "plain":
             return question

@@ -46,8 +46,7 @@ NAME = "learned"
 
 @dataclass
 class _Plan:
-    """The decisions made before the first step. They are kept, so that an interrupted run resumes with the same
-    examples."""
+    """The decisions made before the first step. They are kept, so that an interrupted run resumes with them."""
 
     job: str
     answers: list[tuple[list[int], list[int]]] = field(default_factory=list)
@@ -339,8 +338,7 @@ class Consolidation:
         return self.layout.adapter(parameters, NAME, self._base)
 
     def scaled(self, parameters: np.ndarray, scale: float) -> np.ndarray:
-        """The parameters as they are stored: rounded to float16, with the scale in each pair's b. float32
-        (layout.size,)."""
+        """The parameters as stored: rounded to float16, with the scale in each pair's b. float32 (layout.size,)."""
         flat = parameters.copy()
         for _, b in self.layout.views(flat).values():
             b *= np.float32(scale)

@@ -124,8 +124,7 @@ class Desk(Protocol):
         ...
 
     async def read(self, name: str) -> bytes | None:
-        """The data kept under a name: "plan", "steps" or "checkpoint" of this run; "known", of the model, shared by
-        all."""
+        """The data kept under a name: "plan", "steps" or "checkpoint" of this run; "known", shared by all runs."""
         ...
 
     async def write(self, name: str, data: bytes) -> None: ...

@@ -30,8 +30,7 @@ LAMBDA = 0.98
 TAU = -1.0
 """No row is gated by its cosine: the gate (gate.py) has decided. After projection even correct cosines are small."""
 TEMPERATURES = (0.03, 0.02, 0.01, 0.005, 0.002)
-"""Temperatures of the softmax over cosines: the first, unless a model's states lie so close that it needs a sharper
-one."""
+"""Temperatures of the softmax over cosines: the first, unless a model's states are too close together for it."""
 WANTED_NLL = 0.08
 """The nats per token of its own answer that a temperature must reach."""
 
@@ -106,8 +105,7 @@ class Imprint:
         return made
 
     def least_nll(self, states: np.ndarray) -> float:
-        """Nats per token of the answer from the states (tokens, hidden) before it, if the model itself expects none of
-        them."""
+        """Nats per token of the answer from the states (tokens, hidden) before it, if the model itself expects none."""
         shares, begin = [], 0
         for part in self.parts():
             rows = slice(begin, begin + part.tokens)

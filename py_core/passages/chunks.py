@@ -63,8 +63,7 @@ _SUFFIXES: dict[Kind, str] = {
 
 
 class Chunk(NamedTuple):
-    """The characters [start, end) of a text. head: text that is repeated before it, such as the first row of a
-    table."""
+    """The characters [start, end) of a text. head: text that is repeated before it, such as a table's first row."""
 
     start: int
     end: int

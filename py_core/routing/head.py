@@ -34,8 +34,7 @@ class RoutingHead:
     dense: np.ndarray
 
     def scores(self, text: str, vector: np.ndarray) -> np.ndarray:
-        """float64 (agents,): about 1 for requests that surely belong to the agent, and 0 for those that surely do
-        not."""
+        """float64 (agents,): about 1 for requests that surely belong to the agent, about 0 for those that do not."""
         found = buckets(text)
         values = self.rarity[found]
         length = float(np.sqrt(values @ values))

@@ -53,8 +53,7 @@ class GraphBlock:
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """The path of a pack: embedding, blocks, `head`, `loss`, back by `head_backward` to the last block's dout, and
-    on."""
+    """The path of a pack: embedding, blocks, `head`, `loss`, and back through `head_backward` and the blocks."""
 
     layout: ParameterLayout
     embedding: Embedding
@@ -147,8 +146,7 @@ class _Builder:
     def backward(
         self, ops: Sequence[ForwardOp], out: Value, dout: Value | None, x: Value
     ) -> tuple[list[GradientOp], Value | None]:
-        """Gradients of a part of the graph, given that of its `out`; also the gradient of its `x`, None if not
-        needed."""
+        """Gradients of a part of the graph, given that of its `out`; and that of its `x`, None if not needed."""
         if dout is None or out not in self._trained:
             return [], None
         gradients = {out: dout}

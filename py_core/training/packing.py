@@ -172,7 +172,7 @@ def _states(group: Sequence[TrainingExample], base_states: Mapping[TrainingExamp
 
 
 def _shared(group: Sequence[TrainingExample]) -> int:
-    """The length of the common prefix that runs once. Its rows predict no token that counts; each example has its
+    """The length of the common prefix that runs once. Its rows predict no token that counts: each example has its
     own."""
     if len(group) == 1:
         return 0

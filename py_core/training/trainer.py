@@ -59,8 +59,7 @@ class TrainerSettings:
 
 @dataclass(frozen=True)
 class StepReport:
-    """The report of a step: the means over its tokens of cross-entropy and divergence before it, in nats; and the
-    penalty.
+    """The report of a step: mean cross-entropy and divergence per token before it, in nats; and the penalty.
 
     norm: of the gradient, before clipping. tokens: rows that ran; those of a shared prefix count once.
     """

@@ -134,8 +134,8 @@ async def test_a_taught_answer_is_given_and_nothing_else_changes(
     details = conversation.turns[-1].details
     assert details["agent"] == FALLBACK_ID
     assert details["lesson"] == {"id": learned.lesson.id, "question": CAT, "confidence": recalled.confidence}
-    (entry, *_) = await memory.witness.entries()
-    assert (entry.routing["lesson"], entry.agent) == (learned.lesson.id, FALLBACK_ID)
+    (entry, *_) = await memory.log.entries()
+    assert (entry.lesson, entry.agent) == (learned.lesson.id, FALLBACK_ID)
     assert entry.stages["recall"] == recalled.ms
     assert (await memory.lessons.get(learned.lesson.id)).uses == 1
     # Who asks for another answer than the taught one gets the model's own; then, asked again, the taught one.
