@@ -15,11 +15,11 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from app.bench.perplexity import Text, joined, score_texts
+from app.bench.perplexity import MeasuredText, joined, score_texts
 from app.chat.asker import Asker, head_of_lesson
 from app.consolidation.history import run_entry
 from app.consolidation.service import ConsolidationService
-from app.lessons.facts import VAGUE, Fact, Split, facts, generic_prompts, paragraphs, pasted
+from app.lessons.facts import VAGUE, InventedFact, Split, facts, generic_prompts, paragraphs, pasted
 from app.lessons.facts.templates import template_facts
 from app.lessons.match import UnsureMatch
 from app.lessons.reader import FactReader, read_facts
@@ -61,7 +61,7 @@ async def volatile_learning(model: Model, given: Path | None) -> AsyncIterator[L
 class Questions:
     """The prompts: each fact's question and paraphrases of it, and prompts that no fact answers, by kind."""
 
-    facts: tuple[Fact, ...]
+    facts: tuple[InventedFact, ...]
     near: tuple[str, ...]
     generic: dict[str, tuple[str, ...]]
     paragraphs: tuple[str, ...]
@@ -104,7 +104,7 @@ class Asked:
 
 
 @dataclass
-class Opened:
+class OpenModel:
     """Counts of prompts that no stored fact answers: asked, given a lesson by the gate, read with some lessons, and
     given one of these. which: the prompts that were given a lesson, with its question. ms: the time of the search for a
     lesson."""
@@ -136,7 +136,7 @@ async def measure_learning(
     questions = Questions.drawn(split, count, seed, limit)
     most = max(len(model.tokenizer.encode(fact.answer)) for fact in questions.facts) + SPARE_TOKENS
     asker = Asker(model, learning, most)
-    texts = [Text(line, text) for line, text in enumerate(questions.paragraphs, 1)]
+    texts = [MeasuredText(line, text) for line, text in enumerate(questions.paragraphs, 1)]
     before = joined(await score_texts(model, texts))
     untaught = await _ask_facts(Asker(model, None, most), {}, questions.facts[:limit], on_progress)
     lessons, taught = await _teach(learning, questions.facts, on_progress)
@@ -165,7 +165,7 @@ async def measure_learning(
 
 
 async def _teach(
-    learning: LearningService, given: Sequence[Fact], on_progress: Progress
+    learning: LearningService, given: Sequence[InventedFact], on_progress: Progress
 ) -> tuple[dict[str, str], dict[str, Any]]:
     """The lessons' ids by their questions, and the time that it took."""
     lessons, made = {}, []
@@ -180,7 +180,7 @@ async def _teach(
     return lessons, figures
 
 
-async def _fill(learning: LearningService, given: Sequence[Fact], on_progress: Progress) -> None:
+async def _fill(learning: LearningService, given: Sequence[InventedFact], on_progress: Progress) -> None:
     """Store lessons as an import does: the model's data of a lesson are made when the gate finds it."""
     for begin in range(0, len(given), AT_ONCE):
         on_progress("Storing", begin, len(given))
@@ -194,7 +194,7 @@ async def _fill(learning: LearningService, given: Sequence[Fact], on_progress: P
 
 
 async def _ask_facts(
-    asker: Asker, lessons: dict[str, str], given: Sequence[Fact], on_progress: Progress
+    asker: Asker, lessons: dict[str, str], given: Sequence[InventedFact], on_progress: Progress
 ) -> dict[str, Asked]:
     found = {"questions": Asked(), "paraphrases": Asked()}
     for number, fact in enumerate(given):
@@ -213,7 +213,7 @@ async def _ask_facts(
 
 
 async def _consolidate(
-    model: Model, learning: LearningService, given: Sequence[Fact], most: int, texts: Sequence[Text],
+    model: Model, learning: LearningService, given: Sequence[InventedFact], most: int, texts: Sequence[MeasuredText],
     on_progress: Progress,
 ) -> dict[str, Any]:  # fmt: skip
     """Measures the answers of the trained adapter alone, and its cost on other texts. Afterwards the plain model
@@ -243,7 +243,7 @@ async def _openings(
     kinds = {kind: await _opened(asker, learning, texts, on_progress) for kind, texts in questions.generic.items()}
     counted = [found for kind, found in kinds.items() if kind != VAGUE]
     sums = (sum(getattr(one, name) for one in counted) for name in ("asked", "opened", "unsure", "read"))
-    generic = Opened(*sums)
+    generic = OpenModel(*sums)
     generic.which = [each for one in counted for each in one.which]
     return {
         "look_ms": median([ms for one in (near, *kinds.values()) for ms in one.ms] or [0.0]),
@@ -253,8 +253,8 @@ async def _openings(
     }  # fmt: skip
 
 
-async def _opened(asker: Asker, learning: LearningService, texts: Iterable[str], on_progress: Progress) -> Opened:
-    found, texts = Opened(), list(texts)
+async def _opened(asker: Asker, learning: LearningService, texts: Iterable[str], on_progress: Progress) -> OpenModel:
+    found, texts = OpenModel(), list(texts)
     for number, text in enumerate(texts):
         on_progress("Looking for lessons", number, len(texts))
         found.asked += 1
@@ -272,7 +272,7 @@ async def _opened(asker: Asker, learning: LearningService, texts: Iterable[str],
     return found
 
 
-def _fillers(questions: Questions, size: int) -> list[Fact]:
+def _fillers(questions: Questions, size: int) -> list[InventedFact]:
     """Facts from templates that fill the memory up to `size`; none of them answers a prompt."""
     asked = {_plain(text) for fact in questions.facts for text in (fact.question, *fact.paraphrases, *fact.near)}
     asked |= {_plain(text) for texts in questions.generic.values() for text in texts}

@@ -23,7 +23,7 @@ from py_core.tokenizers.prompts import encode_text
 
 
 @dataclass(frozen=True)
-class Text:
+class MeasuredText:
     """A text of a file, and its line number."""
 
     line: int
@@ -53,10 +53,10 @@ class Window:
     start: int
 
 
-def read_texts(path: Path) -> list[Text]:
+def read_texts(path: Path) -> list[MeasuredText]:
     """The texts of a file of JSON lines {"text": "..."}; empty lines are skipped. Raises ValueError, OSError."""
     wanted = 'should be JSON like {"text": "Once upon a time"}'
-    found: list[Text] = []
+    found: list[MeasuredText] = []
     # Not splitlines: a text may contain other characters that Unicode counts as the end of a line.
     for number, line in enumerate(path.read_bytes().removeprefix(BOM_UTF8).split(b"\n"), 1):
         if not line.strip():
@@ -73,13 +73,13 @@ def read_texts(path: Path) -> list[Text]:
             raise ValueError(f"The text in line {number} of {path} is empty. Leave the line out.")
         if not is_whole(row["text"]):
             raise ValueError(f"The text in line {number} of {path} {HALF}")
-        found.append(Text(number, row["text"]))
+        found.append(MeasuredText(number, row["text"]))
     if not found:
         raise ValueError(f"{path} has no texts: each line {wanted}.")
     return found
 
 
-def encode_texts(model: Model, texts: Sequence[Text]) -> list[list[int]]:
+def encode_texts(model: Model, texts: Sequence[MeasuredText]) -> list[list[int]]:
     """The tokens of each text, with BOS and EOS if the model's file wants them; special tokens in it are plain text.
 
     Raises ValueError if a text has nothing to score.
@@ -123,7 +123,7 @@ def windows_of(ids: Sequence[int], most: int, bos: int | None) -> list[Window]:
 
 
 async def score_texts(
-    model: Model, texts: Sequence[Text], adapter: int = 0, on_progress: ReadProgress = lambda done, total: None,
+    model: Model, texts: Sequence[MeasuredText], adapter: int = 0, on_progress: ReadProgress = lambda done, total: None,
     head_of: Callable[[str], Awaitable[int]] | None = None,
 ) -> list[Score]:  # fmt: skip
     """Each text's score. adapter: the number of the set of LoRA matrices to run with (`Engine.add_adapter`).

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from app.bench.learning import Progress
-from app.bench.perplexity import Score, Text, joined, score_texts
+from app.bench.perplexity import MeasuredText, Score, joined, score_texts
 from app.chat.asker import Asker
 from app.consolidation.style import MEASURES, StyledAnswer, measured, styled_answers
 from app.consolidation.style_service import STYLE_POLICY, Liked, Reader, StyleService
@@ -42,7 +42,7 @@ class _Bench:
     def __init__(self, model: Model, learning: LearningService, limit: int | None, on_progress: Progress) -> None:
         self._model, self._learning, self._limit, self._on_progress = model, learning, limit, on_progress
         self._asker = Asker(model, None, TOKENS)
-        self._texts = [Text(number, text) for number, text in enumerate(paragraphs("dev"), 1)]
+        self._texts = [MeasuredText(number, text) for number, text in enumerate(paragraphs("dev"), 1)]
 
     async def run(self, names: Sequence[str]) -> dict[str, Any]:
         await self._learning.memory.policies.set(STYLE_POLICY, True, confidence=1.0, source="user")

@@ -18,7 +18,7 @@ from typing import BinaryIO
 from urllib.parse import urlsplit
 
 from app.building.common import DISK_FULL, BuildError, disk_full, write_atomically
-from app.building.progress import Progress
+from app.building.progress import BuildProgress
 from app.building.remote_zip import Span, find_member
 from app.checksums import sha256_of
 from app.models import http_range as http
@@ -167,7 +167,7 @@ class Downloader:
         if span and have > span.length:
             part.unlink()
             have = 0
-        progress: Progress | None = None
+        progress: BuildProgress | None = None
         failures = 0
         broken = complete = False
         began = time.monotonic()
@@ -186,7 +186,7 @@ class Downloader:
                         room = (total or 0) - have + (span.size if span and span.deflated else 0)
                         if shutil.disk_usage(part.parent).free < room:
                             raise disk_full(part.parent, wanted.target.name)
-                        progress = Progress(wanted.target.name, total, have, began)
+                        progress = BuildProgress(wanted.target.name, total, have, began)
                     with part.open("ab", buffering=0) as file:
                         for chunk in reply.chunks():
                             _write_all(file, chunk)

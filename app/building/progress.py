@@ -12,7 +12,7 @@ QUIET_BELOW = 10_000_000
 """In a log, a file smaller than this gets one line when it is complete, or none when it is very small."""
 
 
-class Progress:
+class BuildProgress:
     """Shows the progress of one file.
 
     `total` may be None if the sender does not state it; `started` is the time.monotonic() of the request.

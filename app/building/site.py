@@ -179,7 +179,7 @@ def precache_json(site: Mapping[str, Content]) -> bytes:
 
 
 def unused(site: Mapping[str, Content]) -> set[str]:
-    """The files that no page asks for: joined modules (bundle.py), source maps, files for the browser and servers."""
+    """Files that no page requests: joined modules (bundle.py), source maps, and files for the browser and servers."""
     modules = site[MODULES]
     joined = json.loads(modules if isinstance(modules, bytes) else modules.read_bytes())
     return {*joined, *(name for name in site if name.endswith(".js.map")), MODULES, *NOT_PRECACHED}

@@ -57,7 +57,7 @@ Taught = Learned | str
 """The result of a row: the lesson, or why it could not be learned."""
 
 
-class Loop(StrEnum):
+class LoopName(StrEnum):
     instant = "instant"
     background = "background"
     reading = "reading"
@@ -227,7 +227,7 @@ def ask(
     ] = None,
     no_memory: NoMemoryOption = False,
     without: Annotated[
-        list[Loop] | None, typer.Option("--without", help="Leave out what this loop learned; may be given twice.")
+        list[LoopName] | None, typer.Option("--without", help="Leave out what this loop learned; may be given twice.")
     ] = None,
     why: Annotated[
         bool, typer.Option("--why", help="Also what came nearest of what was taught, and how sure that is.")
@@ -262,10 +262,10 @@ def ask(
             if no_memory:
                 return await _ask_all(Asker(loaded, None, max_tokens), asked, attached)
             left_out, adapters = without or (), AnswerAdapters(loaded.engine)
-            answers_with = {Loop.background, Loop.style}.difference(left_out)
+            answers_with = {LoopName.background, LoopName.style}.difference(left_out)
             async with opened_runtime(home, loaded, model, adapters, answers_with) as runtime:
-                learning = None if Loop.instant in left_out else runtime.learning
-                asker = Asker(loaded, learning, max_tokens, Loop.reading not in left_out, adapters)
+                learning = None if LoopName.instant in left_out else runtime.learning
+                asker = Asker(loaded, learning, max_tokens, LoopName.reading not in left_out, adapters)
                 return await _ask_all(asker, asked, attached)
         finally:
             loaded.close()

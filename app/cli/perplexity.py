@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from app.bench.perplexity import Score, Text, joined, read_texts, score_texts
+from app.bench.perplexity import MeasuredText, Score, joined, read_texts, score_texts
 from app.chat.asker import head_of_lesson
 from app.cli.adapters import AdapterOption, adapter_at
 from app.cli.home import HomeOption, NoMemoryOption, home_memory, notes, opened_runtime
@@ -90,7 +90,7 @@ def perplexity(
 
 
 async def _scored(
-    loaded: Model, texts: list[Text], adapter: int, head_of: Callable[[str], Awaitable[int]] | None
+    loaded: Model, texts: list[MeasuredText], adapter: int, head_of: Callable[[str], Awaitable[int]] | None
 ) -> list[Score]:
     """Shows a progress bar on stderr while that is a terminal."""
     with progress_bar("Reading") as bar:

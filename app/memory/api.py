@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from app.chat.context_store import BUDGET
 from app.chat.history.api import ConversationApi, agent_titles
-from app.chat.page_store import BUDGET
 from app.generation.answer_settings import check_setting
 from app.memory.answer_speeds import speed_groups
 from app.memory.stored_kinds import counts

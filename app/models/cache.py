@@ -61,7 +61,7 @@ class StoredModel:
 
 
 @dataclass(frozen=True)
-class Part:
+class ModelPart:
     """An interrupted download: the bytes so far, of `size` bytes in all its files (None if unknown)."""
 
     name: str
@@ -87,16 +87,16 @@ class ModelCache:
         )
         return shipped + [model for model in found if model]
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ModelPart]:
         """Every interrupted download; a model in several files counts once."""
-        found: dict[str, Part] = {}
+        found: dict[str, ModelPart] = {}
         for path in sorted(self.folder.glob("*.part.json")):
             name = path.name.removesuffix(".part.json")
             part, whole = self.part_path(name), stem_of(f"{name}.gguf")
             if part.is_file():
                 size = _read_json(path).get("size" if whole == name else "whole")
                 before = found[whole].have if whole in found else 0
-                found[whole] = Part(whole, before + part.stat().st_size, size if isinstance(size, int) else None)
+                found[whole] = ModelPart(whole, before + part.stat().st_size, size if isinstance(size, int) else None)
         return list(found.values())
 
     def find(self, name: str) -> StoredModel | None:
@@ -266,7 +266,7 @@ def stem_of(file: str) -> str:
 
 
 def sum_of_parts(sums: Sequence[str]) -> str:
-    """The sha256 of a model from those of its files: for several, that of their concatenated hexadecimal digits."""
+    """The sha256 of a model by those of its files: for several, the sha256 of their concatenated hex digits."""
     return sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()
 
 

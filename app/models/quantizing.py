@@ -132,7 +132,7 @@ def _pieces(
 
 
 def _in_order(threads: ThreadPoolExecutor, jobs: Iterable[Callable[[], bytes]]) -> Iterator[bytes]:
-    """The results of jobs, in their order; at most a thread each runs ahead, so that results do not pile up."""
+    """The results of jobs, in order; only as many run ahead as there are threads, so that results do not pile up."""
     ahead = (os.cpu_count() or 1) + 1
     running: deque[Future[bytes]] = deque()
     for job in jobs:

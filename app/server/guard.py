@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 @dataclass(frozen=True)
-class Limits:
+class ClientLimits:
     """The limits of one client."""
 
     head_seconds: float = 10.0
@@ -33,7 +33,7 @@ class Limits:
     """
 
 
-LIMITS = Limits()
+LIMITS = ClientLimits()
 SENTENCES = {
     HTTPStatus.BAD_REQUEST: "This is no HTTP request: look at what was sent.",
     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "The head of the request is too long: 64 kB is the most.",
@@ -49,7 +49,7 @@ class GuardedProtocol(H11Protocol):
     connection is read. A running answer is sent to its end: a second status would be read as a part of it.
     """
 
-    def __init__(self, *given: Any, limits: Limits, **named: Any) -> None:
+    def __init__(self, *given: Any, limits: ClientLimits, **named: Any) -> None:
         super().__init__(*given, **named)
         self._limits = limits
         self._late: asyncio.TimerHandle | None = None

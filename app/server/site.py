@@ -27,7 +27,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.paths import ROOT
-from app.server.guard import LIMITS, GuardedProtocol, KnownNames, Limits
+from app.server.guard import LIMITS, ClientLimits, GuardedProtocol, KnownNames
 from app.server.headers import headers_of
 
 DIST = ROOT / "dist"
@@ -85,7 +85,7 @@ def create_app(dist: Path, routes: Sequence[BaseRoute] = (), names: Sequence[str
     return app
 
 
-def server_config(app: Starlette, limits: Limits = LIMITS) -> uvicorn.Config:
+def server_config(app: Starlette, limits: ClientLimits = LIMITS) -> uvicorn.Config:
     protocol: Any = partial(GuardedProtocol, limits=limits)
     return uvicorn.Config(
         app, http=protocol, ws="none", log_level="warning", access_log=False, timeout_graceful_shutdown=1,

@@ -50,7 +50,7 @@ FOLDS = 5
 
 
 @dataclass(frozen=True)
-class Recipe:
+class EmbedderRecipe:
     """The settings of a run. `per_agent`: requests of each agent in a batch."""
 
     seed: int = 7
@@ -72,10 +72,12 @@ class Recipe:
     ridge: float = 1e-3
 
 
-class Trainer:
+class EmbedderTrainer:
     """One run: the model and what it learns from."""
 
-    def __init__(self, weights: dict[str, np.ndarray], tokenizer: WordPiece, recipe: Recipe, device: str) -> None:
+    def __init__(
+        self, weights: dict[str, np.ndarray], tokenizer: WordPiece, recipe: EmbedderRecipe, device: str
+    ) -> None:
         torch.manual_seed(recipe.seed)
         self._recipe = recipe
         self._tokenizer = tokenizer
@@ -199,8 +201,8 @@ def accuracy(votes: np.ndarray, labels: np.ndarray, hard: np.ndarray) -> dict[st
 
 
 def validate(
-    requests: Sequence[Request], weights: dict[str, np.ndarray], tokenizer: WordPiece, recipe: Recipe, device: str,
-    parts: int, only: int,
+    requests: Sequence[Request], weights: dict[str, np.ndarray], tokenizer: WordPiece, recipe: EmbedderRecipe,
+    device: str, parts: int, only: int,
 ) -> dict[str, Any]:  # fmt: skip
     """Routes each part of the examples by the others, before and after training on the others."""
     names = sorted({request.agent for request in requests})
@@ -211,7 +213,7 @@ def validate(
     votes = {"base": np.zeros((len(requests), len(names))), "adapted": np.zeros((len(requests), len(names)))}
     ratings = []
     for held_out in range(only or parts):
-        trainer = Trainer(weights, tokenizer, recipe, device)
+        trainer = EmbedderTrainer(weights, tokenizer, recipe, device)
         known, asked = part != held_out, part == held_out
         trainer.train([request for request, is_known in zip(requests, known, strict=True) if is_known])
         for name in votes:
@@ -234,7 +236,7 @@ def validate(
 
 def fold_vectors(
     requests: Sequence[Request], others: Sequence[str], weights: dict[str, np.ndarray], tokenizer: WordPiece,
-    recipe: Recipe, device: str, parts: int, target: Path,
+    recipe: EmbedderRecipe, device: str, parts: int, target: Path,
 ) -> None:  # fmt: skip
     """A float32 array (parts, requests and others, 384): part i is by an embedder trained without fold i of the
     requests. others: texts on which none of the embedders is trained, or all are."""
@@ -248,13 +250,13 @@ def fold_vectors(
         if np.isfinite(made[held_out]).all():
             continue
         print(f"part {held_out}", flush=True)
-        trainer = Trainer(weights, tokenizer, recipe, device)
+        trainer = EmbedderTrainer(weights, tokenizer, recipe, device)
         trainer.train([r for r, fold in zip(requests, part, strict=True) if fold != held_out])
         made[held_out] = trainer.embed(texts)
         np.save(target, made)
 
 
-def general_similarity(trainer: Trainer) -> dict[str, float]:
+def general_similarity(trainer: EmbedderTrainer) -> dict[str, float]:
     """Spearman's rank correlation with the graded pairs, before and after, and between the two embedders."""
     pairs = graded_pairs()
     texts = [text for _, first, second in pairs for text in (first, second)]
@@ -270,7 +272,9 @@ def general_similarity(trainer: Trainer) -> dict[str, float]:
     }
 
 
-def write(trainer: Trainer, requests: Sequence[Request], recipe: Recipe, target: Path, seconds: float) -> None:
+def write(
+    trainer: EmbedderTrainer, requests: Sequence[Request], recipe: EmbedderRecipe, target: Path, seconds: float
+) -> None:
     """The adapter, float16, and the JSON file beside it."""
     content = write_safetensors(trainer.adapter(), {"base": "all-MiniLM-L6-v2", "format": "sonata lora 1"})
     target.write_bytes(content)
@@ -288,7 +292,9 @@ def write(trainer: Trainer, requests: Sequence[Request], recipe: Recipe, target:
     print(f"{target}: {len(content) / 1e6:.2f} MB")
 
 
-def check_export(trainer: Trainer, weights: dict[str, np.ndarray], tokenizer: WordPiece, texts: Sequence[str]) -> None:
+def check_export(
+    trainer: EmbedderTrainer, weights: dict[str, np.ndarray], tokenizer: WordPiece, texts: Sequence[str]
+) -> None:
     """Checks that build.py's merged weights give the trained vectors. Raises AssertionError if not."""
     merged = merge_adapter(weights, trainer.adapter())
     for text, vector in zip(texts, trainer.embed(texts), strict=True):
@@ -306,11 +312,11 @@ def main() -> None:
     parser.add_argument("--fold-vectors", type=Path, metavar="FILE.npy", help="for app.training.fit_router")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=2)
-    for name, value in asdict(Recipe()).items():
+    for name, value in asdict(EmbedderRecipe()).items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    recipe = Recipe(**{name: getattr(options, name) for name in asdict(Recipe())})
+    recipe = EmbedderRecipe(**{name: getattr(options, name) for name in asdict(EmbedderRecipe())})
     cache = cache_dir() / "embedder"
     weights, _ = read_safetensors((cache / WEIGHTS).read_bytes())
     tokenizer = WordPiece.from_json((cache / EMBEDDER_TOKENIZER).read_bytes())
@@ -336,7 +342,7 @@ def main() -> None:
             options.wrong.write_text("\n".join(wrong) + "\n")
         print(json.dumps(result | {"seconds": round(time.monotonic() - begin)}, indent=1))
         return
-    trainer = Trainer(weights, tokenizer, recipe, options.device)
+    trainer = EmbedderTrainer(weights, tokenizer, recipe, options.device)
     trainer.train(requests)
     check_export(trainer, weights, tokenizer, [request.text for request in requests[:20]])
     write(trainer, requests, recipe, options.output, time.monotonic() - begin)

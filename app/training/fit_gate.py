@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from app.lessons.facts import Fact, FactSplit
+from app.lessons.facts import FactSplit, InventedFact
 from app.lessons.shipped_gate import GATE
 from app.native_runtime import open_embedder
 from app.training.gate_worlds import NOTHING, Compared, Decisions, MeaningEmbedder, Prompt, open_world, split_of
@@ -91,7 +91,7 @@ def in_other_styles(prompts: list[Prompt], seed: int) -> list[Prompt]:
     return made
 
 
-def about(facts: Sequence[Fact], seed: int) -> list[Prompt]:
+def about(facts: Sequence[InventedFact], seed: int) -> list[Prompt]:
     """Prompts with a word of a fact's question that it does not answer, by rule: _ABOUT of each fact."""
     rng = random.Random(seed)
     made = {}

@@ -35,7 +35,7 @@ import numpy as np
 
 from app.checksums import sha256_of
 from app.generation.assistant import SYSTEM_PROMPT
-from app.lessons.facts import VAGUE, Fact, Split, facts, generic_prompts
+from app.lessons.facts import VAGUE, InventedFact, Split, facts, generic_prompts
 from app.lessons.reader import reader_path
 from app.models.build_outputs import kernel_path
 from app.models.downloads import default_model_path
@@ -57,7 +57,7 @@ from py_core.training.checkpoint import Checkpoint
 from py_core.training.packing import answer_example
 from py_core.training.schedule import Schedule
 from py_core.training.session import TrainingState
-from py_core.training.trainer import Settings, StepReport, Trainer, fresh_start
+from py_core.training.trainer import StepReport, Trainer, TrainerSettings, fresh_start
 
 NAME = "reader"
 SCALE = 2.0
@@ -81,7 +81,7 @@ class Examples:
         self._model = model
         self._draw = random.Random(seed)
 
-    async def learned(self, given: Sequence[Fact], generic: Sequence[str]) -> list[dict[str, list[int]]]:
+    async def learned(self, given: Sequence[InventedFact], generic: Sequence[str]) -> list[dict[str, list[int]]]:
         """{prompt, answer}, token ids: questions with their facts, then prompts for which no fact helps."""
         made = []
         for fact in given:
@@ -99,13 +99,13 @@ class Examples:
             made.append({"prompt": prompt, "answer": said})
         return made
 
-    async def asked(self, given: Sequence[Fact], fact: Fact, text: str, count: int) -> list[int]:
+    async def asked(self, given: Sequence[InventedFact], fact: InventedFact, text: str, count: int) -> list[int]:
         """The prompt of a question whose fact is among this number."""
         lines = [fact, *self._others(given, fact, count - 1)]
         self._draw.shuffle(lines)
         return await self._encoded(reading_message(text, [fact_of(one.question, one.answer) for one in lines]))
 
-    async def hard(self, given: Sequence[Fact], generic: Sequence[str]) -> list[dict[str, list[int]]]:
+    async def hard(self, given: Sequence[InventedFact], generic: Sequence[str]) -> list[dict[str, list[int]]]:
         """The same with the facts that a search finds: questions among the nearest other facts, and near misses and
         prompts that the nearest facts do not answer. Only HARD_TOKENS of the model's answers to the latter are learned:
         the beginning decides."""
@@ -113,7 +113,7 @@ class Examples:
         vectors = np.stack([each.vector for each in await embedder.meanings([fact.question for fact in given])])
         asked = {plain(text) for fact in given for text in (fact.question, *fact.paraphrases)}
 
-        async def nearest(text: str, but: Fact | None, count: int) -> list[Fact] | None:
+        async def nearest(text: str, but: InventedFact | None, count: int) -> list[InventedFact] | None:
             """None if one of them may well answer it."""
             (meaning,) = await embedder.meanings([text])
             cosines = vectors @ meaning.vector
@@ -127,7 +127,7 @@ class Examples:
                     self._draw.shuffle(lines)
                     made.append({"prompt": await self._prompt(text, lines), "answer": self._answer(fact.answer)})
         near_misses = [(text, fact) for fact in given for text in fact.near]
-        wrong: list[tuple[str, Fact | None]] = [*self._draw.sample(near_misses, NEAR)]
+        wrong: list[tuple[str, InventedFact | None]] = [*self._draw.sample(near_misses, NEAR)]
         wrong += [(text, None) for text in self._draw.sample(generic, GENERIC)]
         for text, near in wrong:
             others = await nearest(text, None, self._draw.choice([1, 2, 3]))
@@ -139,13 +139,13 @@ class Examples:
             made.append({"prompt": await self._prompt(text, lines), "answer": said})
         return made
 
-    def _others(self, given: Sequence[Fact], fact: Fact | None, count: int) -> list[Fact]:
+    def _others(self, given: Sequence[InventedFact], fact: InventedFact | None, count: int) -> list[InventedFact]:
         return self._draw.sample([other for other in given if other is not fact], count)
 
-    async def _prompt(self, asked: str, lines: Sequence[Fact]) -> list[int]:
+    async def _prompt(self, asked: str, lines: Sequence[InventedFact]) -> list[int]:
         return await self._encoded(reading_message(asked, [self._line(fact) for fact in lines]))
 
-    def _line(self, fact: Fact) -> str:
+    def _line(self, fact: InventedFact) -> str:
         """Sometimes only the statement is there, as after "remember that ..."."""
         is_statement = self._draw.random() < STATEMENT_SHARE
         return fact.answer if is_statement else fact_of(fact.question, fact.answer)
@@ -198,7 +198,7 @@ async def train(options: argparse.Namespace) -> None:
     engine = Engine(backend, tokenizer_from_gguf(header.metadata).eos_ids)
     layout = parameter_layout(graph, options.rank, SCALE)
     training = await engine.open_training(layout)
-    settings = Settings(Schedule(options.rate, options.steps), divergence=0, save_every=options.steps)
+    settings = TrainerSettings(Schedule(options.rate, options.steps), divergence=0, save_every=options.steps)
     tokens, begin = 0, time.perf_counter()
 
     def report(step: StepReport) -> None:

@@ -33,7 +33,7 @@ from app.routing.factory import PARAMETERS, more_requests
 from app.training.requests import Request, folds
 from py_core.routing.agents import FALLBACK_ID, Example
 from py_core.routing.embedder import Meaning
-from py_core.routing.head import Head, fit_head, word_matrix
+from py_core.routing.head import RoutingHead, fit_head, word_matrix
 from py_core.routing.language import has_code, is_english
 from py_core.routing.parameters import RouterParameters
 from py_core.routing.router import Decision, Router, features
@@ -52,7 +52,7 @@ START = RouterParameters(
 
 
 @dataclass
-class Material:
+class RouterMaterial:
     """vectors: (parts, examples, dimensions). fold: (examples,).
 
     Only folds that have a part are measured; the others are always known. `more` holds further examples for heads.
@@ -92,7 +92,7 @@ class Material:
         return np.where(inside, (1 - EVERYDAY_SHARE) / inside.sum(), EVERYDAY_SHARE / (~inside).sum())
 
 
-def read_material(vectors: Path | None) -> Material:
+def read_material(vectors: Path | None) -> RouterMaterial:
     examples = shipped_examples()
     fold = folds([Request(e.text, e.agent, e.group, e.hard) for e in examples], FOLDS, SEED)
     # Rows that are not routed are not measured, and always known.
@@ -108,10 +108,10 @@ def read_material(vectors: Path | None) -> Material:
         if array.ndim != 3 or len(array) > FOLDS or array.shape[1] != len(every):
             raise SystemExit(f"{vectors} has the shape {array.shape}, but (1 to {FOLDS}, {len(every)}, ...) is wanted.")
     asked = len(examples)
-    return Material(examples, array[:, :asked], np.array(fold), more, array[:, asked:])
+    return RouterMaterial(examples, array[:, :asked], np.array(fold), more, array[:, asked:])
 
 
-def head_scores(material: Material) -> dict[tuple[float, float], np.ndarray]:
+def head_scores(material: RouterMaterial) -> dict[tuple[float, float], np.ndarray]:
     """(words, ridge) -> scores (rows, agents), each row's by a head that has not seen its part."""
     every = material.examples + material.more
     labels = np.array([material.agents.index(example.agent) for example in every])
@@ -132,7 +132,7 @@ def head_scores(material: Material) -> dict[tuple[float, float], np.ndarray]:
     return scores
 
 
-def vote_shares(material: Material) -> dict[tuple[int, float], np.ndarray]:
+def vote_shares(material: RouterMaterial) -> dict[tuple[int, float], np.ndarray]:
     """(neighbours, temperature) -> shares (rows, agents)."""
     labels, agents = material.labels, material.agents
     options = list(product((10, 20, 40), (0.02, 0.05, 0.1, 0.2)))
@@ -151,7 +151,7 @@ def vote_shares(material: Material) -> dict[tuple[int, float], np.ndarray]:
     return shares
 
 
-def fit_shares(material: Material, start: RouterParameters) -> RouterParameters:
+def fit_shares(material: RouterMaterial, start: RouterParameters) -> RouterParameters:
     """The parameters of head and votes with the smallest log loss over the requests in scope."""
     inside = material.in_scope & material.measured
     labels = material.labels[inside]
@@ -184,7 +184,7 @@ def fit_shares(material: Material, start: RouterParameters) -> RouterParameters:
     return best[1]
 
 
-def fit_learned(material: Material, start: RouterParameters) -> tuple[RouterParameters, dict[str, float]]:
+def fit_learned(material: RouterMaterial, start: RouterParameters) -> tuple[RouterParameters, dict[str, float]]:
     """The similarity that a request must have to follow a correction: more than requests with another meaning have.
 
     Pairs are of the same part; `same_meaning_follows` is the share of a group that would follow.
@@ -204,7 +204,7 @@ def fit_learned(material: Material, start: RouterParameters) -> tuple[RouterPara
     return replace(start, learned_similarity=half), figures
 
 
-def decisions(material: Material, parameters: RouterParameters) -> list[tuple[Decision, tuple[float, ...]]]:
+def decisions(material: RouterMaterial, parameters: RouterParameters) -> list[tuple[Decision, tuple[float, ...]]]:
     """Each measured row's decision by a router that has not seen its part, and the features of its confidence."""
     made: dict[int, Any] = {}
     for part in range(material.parts):
@@ -243,7 +243,7 @@ class NoEmbedder:
         pass
 
 
-def _features(router: Router, head: Head, text: str, vector: np.ndarray) -> tuple[float, ...]:
+def _features(router: Router, head: RoutingHead, text: str, vector: np.ndarray) -> tuple[float, ...]:
     shares = dict(router.decide(text, vector).ranked)
     every = _softmax(router.parameters.head_scale * head.scores(text, vector)[None])[0]
     fallback = every[head.agents.index(FALLBACK_ID)]
@@ -282,7 +282,7 @@ def everyday_threshold(parameters: RouterParameters) -> float:
 
 
 def report(
-    material: Material, parameters: RouterParameters, threshold: float | None
+    material: RouterMaterial, parameters: RouterParameters, threshold: float | None
 ) -> tuple[RouterParameters, dict[str, Any]]:
     """Calibration and threshold, and their quality, measured with calibrations that have not seen a part, either.
     threshold: None for that of `everyday_threshold`."""

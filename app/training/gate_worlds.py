@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from app.lessons.facts import VAGUE, Fact, FactSplit, GenericPrompt, Split, facts, generic_prompts, paragraphs
+from app.lessons.facts import VAGUE, FactSplit, GenericPrompt, InventedFact, Split, facts, generic_prompts, paragraphs
 from app.lessons.facts.templates import template_facts
 from app.lessons.service import NEAR
 from py_core.learning.gate import CANDIDATES
@@ -39,7 +39,7 @@ class Prompt:
 
 
 def prompts_of(
-    own: Sequence[Fact], generic: Iterable[GenericPrompt] = (), unrelated: Iterable[str] = ()
+    own: Sequence[InventedFact], generic: Iterable[GenericPrompt] = (), unrelated: Iterable[str] = ()
 ) -> list[Prompt]:
     """All prompts about facts and beside them. A prompt that a fact does answer is neither near nor generic."""
     made = []
@@ -58,7 +58,7 @@ def prompts_of(
     return made + [Prompt(text, "paragraph", NOTHING) for text in unrelated]
 
 
-def split_of(split: FactSplit) -> tuple[Sequence[Fact], list[Prompt]]:
+def split_of(split: FactSplit) -> tuple[Sequence[InventedFact], list[Prompt]]:
     """The facts of a split and all its prompts; with common facts only the NEUTRAL ones."""
     own = facts(split)
     if split in ("common_train", "common_dev"):
@@ -97,7 +97,7 @@ class World:
 
 
 async def open_world(
-    embedder: MeaningEmbedder, own: Sequence[Fact], prompts: Sequence[Prompt], stored: int = 0
+    embedder: MeaningEmbedder, own: Sequence[InventedFact], prompts: Sequence[Prompt], stored: int = 0
 ) -> World:
     """own: the facts that the prompts are about. stored: templates fill the memory up to this number of lessons."""
     known = {prompt.text.lower() for prompt in prompts}
@@ -115,7 +115,7 @@ async def open_world(
 
 
 @dataclass(frozen=True)
-class Group:
+class GateGroup:
     """A prompt before one memory, and the candidate that answers it. kind: "other" if that lesson is not stored."""
 
     kind: str
@@ -134,7 +134,7 @@ class Compared:
     """
 
     features: np.ndarray
-    groups: list[Group]
+    groups: list[GateGroup]
 
     @classmethod
     def of(cls, world: World, stores: Iterable[np.ndarray]) -> Compared:
@@ -158,7 +158,7 @@ class Compared:
                 known[key] = slice(count, count + len(lessons) * there)
                 count = known[key].stop
             kind = "other" if prompt.lesson >= 0 and prompt.lesson not in stored else prompt.kind
-            groups.append(Group(kind, prompt.detail, number, lessons, known[key], lessons == prompt.lesson))
+            groups.append(GateGroup(kind, prompt.detail, number, lessons, known[key], lessons == prompt.lesson))
         return cls(np.concatenate(found) if found else np.zeros((0, FEATURES), np.float32), groups)
 
 
