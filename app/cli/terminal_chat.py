@@ -81,8 +81,8 @@ def run_chat(
     open_adapter: Callable[[str], LoraAdapter], adapter: str | None = None, adapters: AnswerAdapters | None = None,
     files: Sequence[Path] = (),
 ) -> None:  # fmt: skip
-    """Run until the user leaves. open_adapter: opens one by a name or file, raises AdapterError or OSError; `adapter`: the
-    first. adapters: the learned adapters that answers use. files: attached to the first conversation."""
+    """Run until the user leaves. open_adapter: opens one by a name or file, raises AdapterError or OSError; `adapter`:
+    the first. adapters: the learned adapters that answers use. files: attached to the first conversation."""
     console = terminal.console()
     conversation = Conversation(Assistant(model, sampling, max_tokens, adapters), runtime)
     if adapter is not None:
