@@ -98,7 +98,7 @@ class Mix:
     drop: float = 0.4
 
 
-class Asker:
+class RandomAsker:
     """Asks in the proportions of a mix. The result depends only on the generator that is passed in."""
 
     def __init__(self, mix: Mix) -> None:

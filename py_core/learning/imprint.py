@@ -47,7 +47,7 @@ class ImprintError(ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class ImprintPart:
     """An adapter, and how many of the answer's tokens it gives before the next part's; the last gives all others."""
 
     adapter: NeighbourAdapter
@@ -82,7 +82,7 @@ class Imprint:
         """float32 (passes, tokens, hidden)."""
         return self.codes * self.scales
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ImprintPart]:
         """Adapters for the answer from its first token on, in order."""
         states, count = self.states, len(self.tokens)
         alone = count * len(states) <= MAX_NEIGHBOURS
@@ -92,7 +92,7 @@ class Imprint:
             near = states[:, at].reshape(-1, states.shape[-1])
             tokens = np.tile(self.tokens[at], len(states))
             adapter = NeighbourAdapter(near, tokens, LAMBDA, TAU, self.temperature)
-            found.append(Part(adapter, count if alone else min(PART, count - begin)))
+            found.append(ImprintPart(adapter, count if alone else min(PART, count - begin)))
         return found
 
     def sharpened(self, states: np.ndarray) -> Imprint:

@@ -25,7 +25,7 @@ from py_core.memory.patterns import Pattern, Source
 from py_core.routing.agents import FALLBACK_ID, AgentError, Example
 from py_core.routing.embedder import Embedder
 from py_core.routing.follow_up import is_follow_up
-from py_core.routing.head import Head
+from py_core.routing.head import RoutingHead
 from py_core.routing.language import has_code, is_english
 from py_core.routing.parameters import RouterParameters
 from py_core.routing.pattern_index import PatternIndex, pattern_id, same_text
@@ -86,7 +86,7 @@ class Router:
         parameters: RouterParameters,
         *,
         agents: Iterable[str],
-        head: Head | None = None,
+        head: RoutingHead | None = None,
         kernel: HnswKernel | None = None,
     ) -> None:
         """agents: the existing ids; the fallback is always added. kernel: of the indexes, numpy's if None."""

@@ -34,7 +34,7 @@ from py_core.training.gradient_ops import (
 
 
 @dataclass(frozen=True)
-class Block:
+class GraphBlock:
     """A part of the graph between two values of the residual stream.
 
     `forward` computes `out` from `x`. `recompute` are its operations whose values `backward` reads. `backward` computes
@@ -57,7 +57,7 @@ class TrainingPlan:
 
     layout: ParameterLayout
     embedding: Embedding
-    blocks: tuple[Block, ...]
+    blocks: tuple[GraphBlock, ...]
     head: tuple[ForwardOp, ...]
     loss: HeadLoss
     head_backward: tuple[GradientOp, ...]
@@ -84,7 +84,7 @@ def training_plan(graph: Graph, layout: ParameterLayout) -> TrainingPlan:
     blocks = []
     for start, out, block in reversed(forward):
         found, dx = builder.backward(block, out, dout, start)
-        blocks.append(Block(start, out, tuple(block), tuple(_needed(block, found)), tuple(found), dout, dx))
+        blocks.append(GraphBlock(start, out, tuple(block), tuple(_needed(block, found)), tuple(found), dout, dx))
         dout = dx
     return TrainingPlan(layout, embedding, tuple(reversed(blocks)), tuple(head), loss, tuple(head_backward))
 

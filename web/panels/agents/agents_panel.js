@@ -30,7 +30,7 @@ export class AgentsPanel {
 
   /** An open form stays, with its input. */
   async show() {
-    await loadStyles('memory_view/agents.css');
+    await loadStyles('panels/agents/agents.css');
     await this.refresh();
   }
 
