@@ -1,4 +1,4 @@
-"""web/protocol.js, made of app/protocol.py: what Python sends, as types that tsc checks.
+"""Makes web/protocol.js from app/protocol.py: the messages that Python sends, as types that tsc checks.
 
 python -m app.building.page_protocol    # the build runs it
 """
@@ -55,7 +55,7 @@ def _comment(lines: list[str]) -> str:
 
 
 def _type(hint: Any) -> str:
-    """A type of Python's as JSDoc writes it."""
+    """A Python type in JSDoc's notation."""
     if hint in _SIMPLE:
         return _SIMPLE[hint]
     origin, given = get_origin(hint), get_args(hint)

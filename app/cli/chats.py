@@ -1,4 +1,4 @@
-"""`sonata memory chats`: the conversations, as the side bar of the page has them, by the same calls."""
+"""`sonata memory chats`: the conversations, as in the page's side bar, through the same calls."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ chats_app = typer.Typer(
 )  # fmt: skip
 
 Chat = dict[str, Any]
-"""As `ConversationApi.conversations` tells of it."""
+"""A conversation in the form of `ConversationApi.conversations`."""
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="An id of `sonata memory chats list`, or how it begins.")]
 IdsArgument = Annotated[
@@ -173,20 +173,20 @@ def delete(ids: IdsArgument, home: HomeOption = None, yes: YesOption = False) ->
 
 @asynccontextmanager
 async def _opened(home: Path | None, *, meaning: bool = False) -> AsyncIterator[ConversationApi]:
-    """What the page asks, over the memory of the folder. meaning: also for searches by meaning; where these cannot be
-    had, a note says why. Raises StoreError, OSError, ValueError."""
+    """The page's calls, over the memory of the folder. meaning: also for searches by meaning; if these are not
+    available, a note says why. Raises StoreError, OSError, ValueError."""
     async with opened_memory(home) as memory:
         runtime = await Runtime.open(RuntimeConfig(memory=memory, router=native_router if meaning else None))
         if meaning:
             if runtime.problem is not None:
                 notes.print(Text(f"Only words are searched for. {runtime.problem}", "yellow"), soft_wrap=True)
             await ConversationApi(runtime).prepare_search()
-            await memory.background.settled()  # the page goes on and finds more the next time; a command ends
+            await memory.background.settled()  # the page continues and finds more the next time; a command ends
         yield ConversationApi(runtime)
 
 
 async def _found(chats: ConversationApi, given: Sequence[str]) -> list[Chat]:
-    """The conversations of ids, or of how they begin. Raises ValueError where there is none, or several."""
+    """The conversations with these ids or prefixes of ids. Raises ValueError if there is none, or several."""
     every = (await chats.conversations())["items"]
     found = dict[str, Chat]()
     for id in given:

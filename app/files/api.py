@@ -1,4 +1,4 @@
-"""What the page asks about the files of its conversations, as plain data; web/files/client.js calls its methods."""
+"""The page's calls about the files of its conversations, as plain data; web/files/client.js makes them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from app.files.service import FileService
 
 
 class FilesApi:
-    """Each public method is a call of the page's."""
+    """Each public method is a call of the page."""
 
     def __init__(self, files: FileService) -> None:
         self._files = files
 
     async def attach(self, data: bytes, chat: str | None, name: str, type: str, size: int) -> dict[str, str]:
-        """Keep a file of a conversation, None: of a new one. Returns {chat, id}. See FileService.attach."""
+        """Store a file of a conversation, None: of a new one. Returns {chat, id}. See FileService.attach."""
         file = await self._files.attach(chat, name, type, data, size)
         return {"chat": file.session, "id": file.id}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from py_core.memory.witness import WitnessEntry
+from py_core.memory.trajectories import Trajectory
 
 MOST_GROUPS = 24
 PERCENTILES = (50, 90, 99)
@@ -15,24 +15,24 @@ _LEAST_TOKENS = 4
 """Of an answer whose speed says something."""
 
 
-def speed_groups(entries: Sequence[WitnessEntry]) -> list[dict[str, Any]]:
+def speed_groups(entries: Sequence[Trajectory]) -> list[dict[str, Any]]:
     """At most MOST_GROUPS groups of answers of a model in their order, each {created, count, tokS, first}.
 
     entries: the newest first. created: of the last one, seconds since 1970. tokS: the median of tokens a second, None
     where no answer was long enough. first: milliseconds until the first token, by percentile.
     """
-    answered = [entry for entry in reversed(entries) if entry.routing.get("tokens", 0) > 0 and entry.error is None]
+    answered = [entry for entry in reversed(entries) if entry.new_tokens > 0 and entry.error is None]
     if not answered:
         return []
     size = -(-len(answered) // MOST_GROUPS)
     return [_group(answered[at : at + size]) for at in range(0, len(answered), size)]
 
 
-def _group(entries: Sequence[WitnessEntry]) -> dict[str, Any]:
+def _group(entries: Sequence[Trajectory]) -> dict[str, Any]:
     rates = [
-        1000 * entry.routing["tokens"] / entry.stages["decode"]
+        1000 * entry.new_tokens / entry.stages["decode"]
         for entry in entries
-        if entry.routing.get("tokens", 0) >= _LEAST_TOKENS and entry.stages.get("decode", 0.0) > 0
+        if entry.new_tokens >= _LEAST_TOKENS and entry.stages.get("decode", 0.0) > 0
     ]
     waits = np.percentile([entry.total_ms - entry.stages.get("decode", 0.0) for entry in entries], PERCENTILES)
     return {

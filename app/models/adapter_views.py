@@ -1,4 +1,4 @@
-"""The adapters that answers come with: what each was learned from, how strong it is, and what it was tested with."""
+"""The adapters that answers use: what each was learned from, its strength, and its test results."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ if TYPE_CHECKING:
     from app.runtime import Runtime
 
 MOST_FACTS = 50
-"""So many of an adapter's facts are told by name."""
+"""At most this number of an adapter's facts are listed."""
 
 
 async def adapter_views(runtime: Runtime, chosen: LoraAdapter | None) -> list[dict[str, Any]]:
-    """Those of the model that runs: {kind, id, on, older, created, bytes, rank, norms, norm, facts, count, tests}.
+    """The adapters of the running model: {kind, id, on, older, created, bytes, rank, norms, norm, facts, count, tests}.
 
     kind: "learned" (of a training; id: of its run), "style", "reader" (comes with Sonata), "chosen" (the user's file;
-    id: its name). on: whether answers come with it now. older: a newer training took its place. norms:
-    [layer, norm of what it adds to the layer's weights].
-    facts: the questions that it was learned from; count: how many texts. tests: [name, before, after], on texts that it
-    was not learned from, but for "recall". None or empty where nothing is known. chosen: what the conversation answers
-    with. Raises StoreError.
+    id: its name). on: true if answers use it now. older: a newer training replaced it. norms: [layer, norm of what it
+    adds to the layer's weights]. facts: the questions that it was learned from; count: the number of texts. tests:
+    [name, before, after], on texts that it was not learned from, except for "recall". None or empty if unknown. chosen:
+    the adapter that the conversation uses. Raises StoreError.
     """
     found = []
     if chosen is not None:
@@ -61,7 +60,7 @@ def _view(kind: str, id: str, on: bool) -> dict[str, Any]:
 
 
 def _strength(adapter: LoraAdapter) -> dict[str, Any]:
-    """bytes: of its numbers in float16, as they are kept."""
+    """bytes: of its numbers in float16, as stored."""
     norms = layer_norms(adapter)
     return {
         "rank": adapter.rank,

@@ -1,5 +1,5 @@
 /**
- * What Sonata learns from its user, as the page sees it: `engine.learning`. app/consolidation/api.py answers.
+ * The page's view of what Sonata learns from its user: `engine.learning`. app/consolidation/api.py answers.
  *
  * Errors are as memory/client.js says. Times are seconds since 1970. An nll is the mean negative log-probability of the
  * answer's tokens, in nats.
@@ -20,15 +20,15 @@
  * @typedef {{kind: 'learned'|'style'|'reader'|'chosen', id: string, on: boolean, older: boolean, created: number|null, bytes: number|null, rank: number|null,
  *   norms: [number, number][], norm: number|null, facts: string[], count: number, tests: [string, number|null, number][]}} AdapterView
  *   app/models/adapter_views.py
- * @typedef {{lesson: {id: string, question: string, answer: string}, ms: number|null, nllBefore: number|null, nllAfter: number|null,
- *   replaced?: Lesson|null, known?: boolean}} Taught `replaced`: what was taught before for the same question; `known`: the
- *   very same was taught before; nllBefore, nllAfter: null if the model learns it later, in a pause
+ * @typedef {{lesson: {id: string, question: string, answer: string}, ms: number|null, nllBefore: number|null, nllAfter:
+ *   number|null, replaced?: Lesson|null, known?: boolean}} Taught `replaced`: what was taught before for the same question;
+ *   `known`: exactly this was taught before; nllBefore, nllAfter: null if the model learns it later, in a pause
  */
 import { said } from '../i18n/engine_texts.js';
 export class Learning {
   #call;
 
-  /** @param {(call: string, given: any[]) => Promise<any>} call what the worker answers */
+  /** @param {(call: string, given: any[]) => Promise<any>} call calls the worker */
   constructor(call) {
     this.#call = call;
   }
@@ -38,19 +38,19 @@ export class Learning {
   /** The answer was good. */
   good(request) { return this.#ask('good', request); }
 
-  /** The answer was bad. @returns {Promise<{off: boolean}>} whether the lesson that gave it was switched off by this */
+  /** The answer was bad. @returns {Promise<{off: boolean}>} true if this switched off the lesson that gave it */
   bad(request) { return this.#ask('bad', request); }
 
-  /** Undo whatever was said of this answer. */
+  /** Undo all feedback on this answer. */
   takeBack(request) { return this.#ask('take_back', request); }
 
-  /** To such questions, this is the answer. @returns {Promise<Taught>} */
+  /** Teach that this is the answer to such questions. @returns {Promise<Taught>} */
   shouldHaveSaid(request, question, answer) { return this.#ask('should_have_said', request, question, answer); }
 
-  /** The answer was good, and is to be given again. @returns {Promise<Taught>} */
+  /** The answer was good, and should be given again. @returns {Promise<Taught>} */
   rememberAnswer(request, question, answer) { return this.#ask('remember_answer', request, question, answer); }
 
-  /** What was said of these answers. @returns {Promise<Record<string, 'good'|'bad'|'corrected'>>} by request */
+  /** The feedback on these answers. @returns {Promise<Record<string, 'good'|'bad'|'corrected'>>} by request */
   opinions(requests) { return this.#ask('opinions', requests); }
 
   // ---- lessons ----
@@ -58,14 +58,14 @@ export class Learning {
   /** @returns {Promise<Taught>} */
   teach(question, answer) { return this.#ask('teach', question, answer); }
 
-  /** Offer no more in a conversation to remember what is told in passing. @param {string} chat its id */
+  /** Stop offering in a conversation to remember facts that are mentioned in passing. @param {string} chat its id */
   offerNoMore(chat) { return this.#ask('offer_no_more', chat); }
 
-  /** Forget a lesson that was taught just now; one that it replaced counts again. */
+  /** Forget a lesson that was just taught; a lesson that it replaced counts again. */
   undoTeaching(id) { return this.#ask('undo_teaching', id); }
 
   /**
-   * @param {{filter?: 'now'|'off'|'history', search?: string, offset?: number, limit?: number}} [wanted] history: those that
+   * @param {{filter?: 'now'|'off'|'history', search?: string, offset?: number, limit?: number}} [wanted] history: lessons that
    *   newer ones replaced
    * @returns {Promise<{total: number, items: Lesson[]}>}
    */
@@ -77,30 +77,28 @@ export class Learning {
   /** @returns {Promise<Story|null>} null: it was forgotten. `engine.tryLesson` asks its question again */
   lessonStory(id) { return this.#ask('lesson_story', id); }
 
-  /** What it said before becomes history; `undoTeaching` of the new one brings that back. @returns {Promise<Taught>} */
+  /** The earlier answer becomes history; `undoTeaching` of the new lesson restores it. @returns {Promise<Taught>} */
   editLesson(id, { question, answer }) { return this.#ask('edit_lesson', id, question, answer); }
 
-  /** Whether a lesson may answer. */
+  /** Sets whether a lesson may answer. */
   switchLesson(id, on) { return this.#ask('switch_lesson', id, on); }
 
   forget(ids) { return this.#ask('forget', ids); }
 
   /**
    * Undo `forget`, while this page is open.
-   * @returns {Promise<number>} how many came back as history only: newer answers to the same questions were taught meanwhile
+   * @returns {Promise<number>} the number that came back as history only, because newer answers to the same questions were
+   *   taught meanwhile
    */
   restore(ids) { return this.#ask('restore', ids); }
 
   // ---- the loops ----
 
   /**
-   * @returns {Promise<{problem: string|null, idle: IdleStatus|null,
-   *   loops: {name: string, on: boolean, words: string, runs: boolean}[],
-   *   trainings: Training[],
-   *   lessons: {question: string, nllBefore: number, nllAfter: number}[],
-   *   answers: Period[], events: LearningEvent[]}>} the latest
-   *   lessons that this model has learned, the answers and what the loops did, the oldest first;
-   *   `problem`: why nothing can be learned now
+   * @returns {Promise<{problem: string|null, idle: IdleStatus|null, loops: {name: string, on: boolean, words: string, runs:
+   *   boolean}[], trainings: Training[], lessons: {question: string, nllBefore: number, nllAfter: number}[], answers: Period[],
+   *   events: LearningEvent[]}>} the latest lessons that this model has learned, the answers and the events of the loops, the
+   *   oldest first; `problem`: why nothing can be learned now
    */
   async overview() {
     const overview = await this.#ask('overview');
@@ -111,10 +109,10 @@ export class Learning {
     return overview;
   }
 
-  /** @returns {Promise<AdapterView[]>} what answers come with besides the model's weights */
+  /** @returns {Promise<AdapterView[]>} the adapters that answers use besides the model's weights */
   adapters() { return this.#ask('adapters'); }
 
-  /** Answer with what a training learned, or not. @param {string} id of the adapter @param {boolean} on */
+  /** Use what a training learned in answers, or not. @param {string} id of the adapter @param {boolean} on */
   switchAdapter(id, on) { return this.#ask('switch_adapter', id, on); }
 
   /** Switch a loop on or off. */
@@ -123,7 +121,7 @@ export class Learning {
   /** Run a loop once, however little there is to learn. */
   learnNow(name) { return this.#ask('learn_now', name); }
 
-  /** What learns while nothing else happens stands still until `resume`. */
+  /** Pause learning in idle time until `resume`. */
   pause() { return this.#ask('pause'); }
 
   resume() { return this.#ask('resume'); }

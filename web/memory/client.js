@@ -1,22 +1,22 @@
 /**
  * What is remembered and learned, as the page sees it: `engine.memory`. app/memory/api.py answers.
  *
- * Errors have the kind as their `name` ("StoreError", "AgentError", ...), a sentence for the user as their `message`, and
- * those of the store a `reason` ("locked", "passphrase", "file", ...: py_core/memory/errors.py), those of an agent the `field`
- * that is wrong, if it is one. Times are seconds since 1970.
+ * Errors have the kind as their `name` ("StoreError", "AgentError", ...), a sentence for the user as their `message`, errors of
+ * the store a `reason` ("locked", "passphrase", "file", ...: py_core/memory/errors.py), and errors of an agent the wrong
+ * `field`, if there is one. Times are seconds since 1970.
  */
 import { visible } from '../common/cut.js';
 import { said } from '../i18n/engine_texts.js';
 
-/** The agent that answers what suits no other (py_core/routing/agents.py: FALLBACK_ID). */
+/** The agent that answers if no other suits (py_core/routing/agents.py: FALLBACK_ID). */
 export const PLAIN = 'assistant';
 const TOGETHER_MS = 50;
 
 /** @typedef {import('../protocol.js').StoredTurn} StoredTurn */
 
 /**
- * `kept`: whether it is there when the page starts again; `turns`: of all branches; `titled`: whose title it is ('': its first words); `said`: when the last turn came. Of a search
- * also the message that was found, as [text, whether it is a match], and how similar it is.
+ * `kept`: true if it survives a reload; `turns`: of all branches; `titled`: whose title it is ('': its first words); `said`:
+ * time of the last turn. A search adds the matching message, as [text, true if it is a match], and its similarity.
  * @typedef {{id: string, title: string, turns: number, pinned: boolean, archived: boolean, titled: ''|'model'|'user',
  *   said: number, created: number, updated: number, kept: boolean, similarity?: number,
  *   snippet?: {role: string, parts: [string, boolean][]}|null}} StoredConversation
@@ -27,12 +27,12 @@ export class Memory {
   #listeners = new Set();
   #telling = 0;
 
-  /** @param {(call: string, given: any[], data: Uint8Array|null) => Promise<any>} call what the worker answers */
+  /** @param {(call: string, given: any[], data: Uint8Array|null) => Promise<any>} call calls the worker */
   constructor(call) {
     this.#call = call;
   }
 
-  /** @param {() => void} listener called after anything changed, here or in another tab @returns {() => void} ends this */
+  /** @param {() => void} listener called after anything changed, here or in another tab @returns {() => void} unsubscribes */
   onChange(listener) {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
@@ -58,18 +58,18 @@ export class Memory {
     return info;
   }
 
-  /** How many records of each kind are stored, which has to be counted. @returns {Promise<Record<string, number>>} */
+  /** The number of stored records of each kind, which has to be counted. @returns {Promise<Record<string, number>>} */
   counts() { return this.#ask('counts'); }
 
   /**
-   * Of what the model has read of the chats, kept so that they go on at once; `bytes` is null where nothing of it is kept.
+   * The size of the kept model states of the chats, which let them continue at once; `bytes` is null if none are kept.
    * @returns {Promise<{bytes: number|null, most: number}>}
    */
   keptPages() { return this.#ask('kept_pages'); }
 
   removeKeptPages() { return this.#ask('remove_kept_pages'); }
 
-  /** Resolves once the memory is open, or it is known that it will not be. */
+  /** Resolves once the memory is open, or has failed to open. */
   async opened() {
     let changed;
     const unwatch = this.onChange(() => changed?.());
@@ -85,7 +85,7 @@ export class Memory {
     }
   }
 
-  /** Messages like this one are for this agent. `id`: of the route event. @returns {Promise<{pattern: string}>} */
+  /** Route messages like this one to this agent. `id`: of the route event. @returns {Promise<{pattern: string}>} */
   correct(id, text, agent) { return this.#ask('correct', id, text, agent); }
 
   /** The route was right. */
@@ -105,33 +105,36 @@ export class Memory {
   map() { return this.#ask('map'); }
 
   /**
-   * The one in which something was said last first; of a search those with all its words, in title or messages.
+   * The chats, the most recent first; with `search`, only chats that have all its words, in the title or the messages.
    * @param {{search?: string, offset?: number, limit?: number|null}} [wanted]
    * @returns {Promise<{total: number, items: StoredConversation[]}>}
    */
   conversations({ search = '', offset = 0, limit = null } = {}) { return this.#ask('conversations', search, offset, limit); }
 
-  /** Those in which something of a similar meaning was said, the most similar first. @returns {Promise<StoredConversation[]>} */
+  /**
+   * The chats in which something of a similar meaning was said, the most similar first. @returns
+   * {Promise<StoredConversation[]>}
+   */
   similarConversations(search) { return this.#ask('similar_conversations', search); }
 
-  /** Read what a search looks at: the first one does not wait for it. */
+  /** Read what a search needs, so that the first search does not wait for it. */
   prepareSearch() { return this.#ask('prepare_search'); }
 
-  /** @returns {Promise<{id: string, title: string, turns: StoredTurn[], kept: boolean}>} the turns that are shown, see `choose` */
+  /** @returns {Promise<{id: string, title: string, turns: StoredTurn[], kept: boolean}>} the shown turns, see `choose` */
   conversation(id) { return this.#ask('conversation', id); }
 
   /**
-   * Show the branch of a turn: up to the newest turn below it. The model reads it before the next answer.
+   * Show the branch of a turn, up to the newest turn below it. The model reads it before the next answer.
    * @param {string} chat @param {number} number of any turn of it @returns {Promise<{id: string, title: string, turns: StoredTurn[]}>}
    */
   choose(chat, number) { return this.#ask('choose', chat, number); }
 
   /**
-   * Who answers in a chat, null: in one that is not stored yet. `agent`: the id, '' where each message is routed; `chosen`: what
-   * the user chose for the chat, if anything; `isLost`: that is an agent which is not there any more (app/routing/agent_choice.py).
+   * The agent that answers in a chat; null: in a chat that is not stored yet. `agent`: its id, '' if each message is routed;
+   * `chosen`: the user's choice for the chat, if any; `isLost`: that agent no longer exists (app/routing/agent_choice.py).
    * @param {string|null} chat
-   * @returns {Promise<{agent: string, chosen: string|null, isLost: boolean, agents: {id: string, title: string}[],
-   *   routing: 'opening'|'ready'|'failed'|'off'}>} no agents where the routing is not ready
+   * @returns {Promise<{agent: string, chosen: string|null, isLost: boolean, agents: {id: string, title: string}[], routing:
+   *   'opening'|'ready'|'failed'|'off'}>} `agents` is empty if the routing is not ready
    */
   async agentChoice(chat) {
     const choice = await this.#ask('agent_choice', chat);
@@ -139,7 +142,7 @@ export class Memory {
     return choice;
   }
 
-  /** @param {string} chat @param {string} agent the id of who answers from the next message on, '' for routing */
+  /** @param {string} chat @param {string} agent the id of the agent that answers from the next message on, '' for routing */
   chooseAgent(chat, agent) { return this.#ask('choose_agent', chat, agent); }
 
   renameConversation(id, title) { return this.#ask('rename_conversation', id, title); }
@@ -148,16 +151,16 @@ export class Memory {
 
   archiveConversation(id, archived) { return this.#ask('archive_conversation', id, archived); }
 
-  /** They are gone at once, for good unless `restoreConversations` is called by this page. */
+  /** They are deleted at once, for good unless this page calls `restoreConversations`. */
   removeConversations(ids) { return this.#ask('remove_conversations', ids); }
 
   /** Undo the last `removeConversations`. */
   restoreConversations() { return this.#ask('restore_conversations'); }
 
-  /** What was removed can be restored no more. */
+  /** Removed chats can no longer be restored. */
   forgetRemoved() { return this.#ask('forget_removed'); }
 
-  /** @param {string} id @param {'markdown'|'json'} form what is shown, or everything @returns {Promise<string>} */
+  /** @param {string} id @param {'markdown'|'json'} form the shown branch, or everything @returns {Promise<string>} */
   exportConversation(id, form) { return this.#ask('export_conversation', id, form); }
 
   /**
@@ -200,16 +203,20 @@ export class Memory {
   /** @param {string|null} passphrase of the file alone @returns {Promise<Uint8Array>} */
   exportFile(passphrase = null) { return this.#ask('export_file', passphrase); }
 
-  /** @param {Uint8Array} data @param {'merge'|'replace'} mode @returns {Promise<{written: number, leftOut: number}|{chats: number, messages: number, leftOut: number, unread: number}>} items; left out is what could not be read. Of chats: see import_file in app/memory/api.py */
+  /**
+   * @param {Uint8Array} data @param {'merge'|'replace'} mode @returns {Promise<{written: number, leftOut: number}|{chats:
+   *   number, messages: number, leftOut: number, unread: number}>} items; `leftOut` counts what could not be read. For chats:
+   *   see import_file in app/memory/api.py
+   */
   importFile(data, mode, passphrase = null) { return this.#call('import_file', [mode, passphrase], data); }
 
-  /** Delete the items that cannot be read. @returns {Promise<number>} how many */
+  /** Delete the items that cannot be read. @returns {Promise<number>} their number */
   removeUnreadable() { return this.#ask('remove_unreadable'); }
 
-  /** Take the memory as it is: what `suspicion` told of is not told again. */
+  /** Accept the memory as it is: `suspicion` does not report the same again. */
   accept() { return this.#ask('accept'); }
 
-  /** Everything that was learned and logged. The passphrase stays, but for that of a locked memory. */
+  /** Delete everything that was learned and logged. The passphrase stays, except that of a locked memory. */
   deleteAll() { return this.#ask('delete_all'); }
 
   setPassphrase(passphrase, old = null) { return this.#ask('set_passphrase', passphrase, old); }

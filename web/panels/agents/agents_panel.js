@@ -1,4 +1,4 @@
-/** The agents: those that come with Sonata and the user's own, to edit, to add, to remove and to bring back. */
+/** The agents: the shipped ones and the user's own, to edit, add, remove and restore. */
 import { t } from '../../i18n/i18n.js';
 import { button, element, ProblemLine } from '../../common/dom.js';
 import { loadStyles } from '../../common/load_file.js';
@@ -10,8 +10,8 @@ import { actions, facts } from '../record_row.js';
 
 export class AgentsPanel {
   #memory;
-  #run = 0; // of which loading there is news
-  #agents = '[]'; // those that are listed, as JSON
+  #run = 0; // number of the latest load
+  #agents = '[]'; // the listed agents, as JSON
   #form = /** @type {AgentForm|null} */ (null);
   #root;
   #list = element('div', 'agents');
@@ -28,9 +28,9 @@ export class AgentsPanel {
     root.append(element('p', 'panel-lead', t('agents.about')), this.#outcome, this.#problem.element, this.#list);
   }
 
-  /** A form that was left open is still there, with what was typed. */
+  /** An open form stays, with its input. */
   async show() {
-    await loadStyles('memory_view/agents.css');
+    await loadStyles('panels/agents/agents.css');
     await this.refresh();
   }
 
@@ -45,7 +45,7 @@ export class AgentsPanel {
       if (run !== this.#run) return;
       this.#problem.say(null);
       const now = JSON.stringify(agents);
-      if (now === this.#agents && this.#list.hasChildNodes()) return; // nobody loses the focus
+      if (now === this.#agents && this.#list.hasChildNodes()) return; // the focus is not lost
       this.#agents = now;
       this.#draw();
     } catch (error) {
@@ -144,7 +144,7 @@ export class AgentsPanel {
     this.#focus(id);
   }
 
-  /** Focus the agent's first button, wherever it is listed now; if there is none, the button that adds an agent. */
+  /** Focus the agent's first button, at its new place in the list; if there is none, the button that adds an agent. */
   #focus(id) {
     const rows = /** @type {HTMLElement[]} */ ([...this.#list.querySelectorAll('[data-agent]')]);
     const row = rows.find(({ dataset }) => dataset.agent === id);

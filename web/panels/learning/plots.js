@@ -1,4 +1,4 @@
-/** What the plots of the Learning view show, of what app/consolidation/api.py tells. Null: there is too little to plot. */
+/** The plots of the Learning view, made from the data of app/consolidation/api.py. Null: there is too little to plot. */
 import { wholeEnd } from '../../common/cut.js';
 import { t } from '../../i18n/i18n.js';
 import { formatDate, formatNumber, formatRounded, formatShare } from '../../common/format.js';
@@ -22,7 +22,7 @@ export function instantPlot(lessons) {
   };
 }
 
-/** @param {import('../../learning/client.js').Training[]} runs the oldest first @returns {Record<string, Plot|null>} by a name of each */
+/** @param {import('../../learning/client.js').Training[]} runs the oldest first @returns {Record<string, Plot|null>} by name */
 export function trainingPlots(runs) {
   const last = runs.at(-1);
   if (!last) return {};

@@ -8,7 +8,7 @@ import { MapChart } from './map_chart.js';
 
 export class MapPanel {
   #memory;
-  #run = 0; // of which loading there is news
+  #run = 0; // number of the latest load
   #map = /** @type {any[]|null} */ (null); // [{id, title, index, points: [{x, y, source, text}]}]: agents that have any
   #chart = /** @type {MapChart|null} */ (null);
   #hiddenAgents = new Set();
@@ -50,13 +50,13 @@ export class MapPanel {
     this.#chart = null;
   }
 
-  /** Ask for the points again. */
+  /** Load the points again. */
   async refresh() {
     const run = (this.#run += 1);
     if (!this.#map) this.#status.textContent = t('map.drawing');
     try {
       const [map, { agents }] = await Promise.all([
-        this.#memory.map(), this.#memory.info(), loadScript('vendor/chart.umd.min.js'), loadStyles('memory_view/map.css'),
+        this.#memory.map(), this.#memory.info(), loadScript('vendor/chart.umd.min.js'), loadStyles('panels/map/map.css'),
       ]);
       if (run !== this.#run) return;
       this.#map = byAgent(map, agents);
@@ -104,7 +104,7 @@ export class MapPanel {
     if (entry) /** @type {HTMLElement} */ (entry).focus();
   }
 
-  /** A line of the legend, which hides and shows. */
+  /** A line of the legend, which toggles its agent. */
   #entry(hidden, name, title, number, symbol) {
     const entry = button('', 'map-entry', () => {
       if (!hidden.delete(name)) hidden.add(name);
