@@ -4,7 +4,7 @@
 //           head_slots.wgsl; 4 y: (rows, K / 4) vec4f.
 // Constants: K, EPS, LANES, WORKGROUP (a multiple of LANES, at least MOST_NEIGHBOURS); SCORED: all of the state's rows
 // are changed, and a row's slot is its row of x; otherwise only the last rows, which need logits.
-// One workgroup a row; dispatch (rows).
+// One workgroup per row; dispatch (rows).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> weight: array<vec4f>;

@@ -1,7 +1,7 @@
 // l' = log(exp(l) + odds * weight * exp(logsumexp(l))) for the tokens that followed a row's neighbours, if its gate is
 // open.
 // Bindings: 0 state; 1 slots and 2 near as in head_slots.wgsl; 3 logits: (rows that need logits, VOCAB).
-// Constants: K, VOCAB, WORKGROUP (a power of two). One workgroup a row; dispatch (rows that need logits).
+// Constants: K, VOCAB, WORKGROUP (a power of two). One workgroup per row; dispatch (rows that need logits).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> slots: array<vec4u>;

@@ -4,7 +4,7 @@
 // radix select, 8 bits of an order-preserving integer key at a time. Probabilities are fixed-point (1 = 2^30), so sums
 // do not depend on the order of atomics, and a seed gives the same answer every time.
 // Bindings: 0 state; 1 logits: (rows, VOCAB); 2 history: (slots, RING).
-// Constants: VOCAB, RING, WORKGROUP (a power of two, at most 256). One workgroup a row; dispatch (rows).
+// Constants: VOCAB, RING, WORKGROUP (a power of two, at most 256). One workgroup per row; dispatch (rows).
 #import state
 @group(0) @binding(0) var<storage, read_write> state: State;
 @group(0) @binding(1) var<storage, read> logits: array<f32>;
