@@ -5,13 +5,13 @@ web/memory/client.js calls its methods with JSON. Times are seconds since 1970.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired, TypedDict
 
 from app.agent_choice import AUTOMATIC, CHOICE, agent_choice
 from app.asked import NO_AGENT
 from app.conversation_export import as_json, as_markdown
-from app.protocol import to_json
-from app.services import Services
+from app.protocol import StoredTurn
+from app.services import RoutingState, Services
 from app.turn_events import stored_turns
 from py_core.memory import sessions
 from py_core.memory.errors import StoreError
@@ -31,6 +31,66 @@ NO_UNDO = "This can be undone no more: the conversation was deleted for good."
 LONGEST_TITLE = 200
 
 
+class Snippet(TypedDict):
+    """A message that a search found. parts: of its text, and whether each is a match."""
+
+    role: str
+    parts: list[tuple[str, bool]]
+
+
+class StoredConversation(TypedDict):
+    """turns: of all branches. titled: by whom, "" if the title is the first words. said: when the last turn came. kept:
+    whether it is there when the page starts again. snippet, similarity: of a search, the message that was found and how
+    similar it is."""
+
+    id: str
+    title: str
+    turns: int
+    pinned: bool
+    archived: bool
+    titled: Literal["", "model", "user"]
+    said: float
+    created: float
+    updated: float
+    kept: bool
+    snippet: NotRequired[Snippet | None]
+    similarity: NotRequired[float]
+
+
+class ConversationPage(TypedDict):
+    """total: of all that were found."""
+
+    total: int
+    items: list[StoredConversation]
+
+
+class ShownConversation(TypedDict):
+    """turns: those that are shown, see `choose`. kept: as of StoredConversation."""
+
+    id: str
+    title: str
+    turns: list[StoredTurn]
+    kept: bool
+
+
+class AgentName(TypedDict):
+    """An agent, and its name."""
+
+    id: str
+    title: str
+
+
+class ChatAgent(TypedDict):
+    """agent: the id of who answers in a chat, "" if each message is routed. chosen: by the user, for the chat. isLost:
+    that agent is not there any more. agents: all, none if the routing is not ready."""
+
+    agent: str
+    chosen: str | None
+    isLost: bool
+    agents: list[AgentName]
+    routing: RoutingState
+
+
 class ConversationApi:
     """Each public method is a call of the page's."""
 
@@ -38,7 +98,7 @@ class ConversationApi:
         self._services = services
         self._removed: list[Record] = []  # by the last `remove_conversations`, until it cannot be undone any more
 
-    async def conversations(self, search: str = "", offset: int = 0, limit: int | None = None) -> dict[str, Any]:
+    async def conversations(self, search: str = "", offset: int = 0, limit: int | None = None) -> ConversationPage:
         """The one in which something was said last first. Of a search: those that have all its words in title and
         messages, those with all in the title first; each with the message that has most of them as a snippet."""
         if not search.strip():
@@ -50,7 +110,7 @@ class ConversationApi:
         turns = {match.session: None if match.in_title else text.best_turn(match.session, search) for match in shown}
         return {"total": len(found), "items": await self._found(search, turns)}
 
-    async def similar_conversations(self, search: str) -> list[dict[str, Any]]:
+    async def similar_conversations(self, search: str) -> list[StoredConversation]:
         """Those with a message of a similar meaning, the most similar first, with their `similarity`; none without a
         router. Messages without a vector get one in the background."""
         services = self._services
@@ -72,20 +132,19 @@ class ConversationApi:
         if self._services.indexer is not None:
             await self._services.indexer.index_all()
 
-    async def conversation(self, id: str) -> dict[str, Any]:
+    async def conversation(self, id: str) -> ShownConversation:
         session = await self._session(id)
         branches = await self._memory.sessions.branches(id)
         kept = self._services.keeps(id)
-        return {"id": id, "title": session.title, "turns": to_json(stored_turns(id, branches)), "kept": kept}
+        return {"id": id, "title": session.title, "turns": stored_turns(id, branches), "kept": kept}
 
-    async def choose(self, id: str, number: int) -> dict[str, Any]:
+    async def choose(self, id: str, number: int) -> ShownConversation:
         """Show the branch of a turn, by its number. What `conversation` gives then."""
         await self._memory.sessions.choose(id, number)
         return await self.conversation(id)
 
-    async def agent_choice(self, id: str | None) -> dict[str, Any]:
-        """Who answers in a chat, None: in one that is not stored yet. {agent, chosen, isLost, agents, routing}: as in
-        AgentChoice, what was chosen for the chat, {id, title} of all agents, and the state of the routing."""
+    async def agent_choice(self, id: str | None) -> ChatAgent:
+        """Who answers in a chat, None: in one that is not stored yet."""
         session = None if id is None else await self._session(id)
         chosen = session.state.get(CHOICE) if session else None
         choice = agent_choice(self._services, chosen)
@@ -146,7 +205,7 @@ class ConversationApi:
             raise StoreError("record", "This conversation was deleted.")
         return session
 
-    async def _found(self, search: str, turns: dict[str, str | None]) -> list[dict[str, Any]]:
+    async def _found(self, search: str, turns: dict[str, str | None]) -> list[StoredConversation]:
         """turns: of each conversation that was found, the id of the message that is shown of it."""
         records = await self._memory.conversations.newest_first()
         keys = [(sessions.TURN, turn) for turn in turns.values() if turn]
@@ -157,10 +216,13 @@ class ConversationApi:
             if id in records
         ]
 
-    def _entry(self, record: Record) -> dict[str, Any]:
-        told = {name: record.body[name] for name in ("title", "turns", "pinned", "archived", "titled", "said")}
-        kept = self._services.keeps(record.id)
-        return {"id": record.id, **told, "created": record.created, "updated": record.updated, "kept": kept}
+    def _entry(self, record: Record) -> StoredConversation:
+        body = record.body
+        return {
+            "id": record.id, "title": body["title"], "turns": body["turns"], "pinned": body["pinned"],
+            "archived": body["archived"], "titled": body["titled"], "said": body["said"],
+            "created": record.created or 0.0, "updated": record.updated or 0.0, "kept": self._services.keeps(record.id),
+        }  # fmt: skip
 
 
 def _is_in_pieces(search: str, pieces: int) -> bool:
@@ -172,5 +234,5 @@ def _part(found: list[Any], offset: int, limit: int | None) -> list[Any]:
     return found[offset:] if limit is None else found[offset : offset + limit]
 
 
-def _snippet(turn: dict[str, Any], search: str) -> dict[str, Any]:
-    return {"role": turn["role"], "parts": [list(part) for part in snippet(turn["content"], terms_of(search))]}
+def _snippet(turn: dict[str, Any], search: str) -> Snippet:
+    return {"role": turn["role"], "parts": snippet(turn["content"], terms_of(search))}

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -86,6 +86,19 @@ class _Open:
         return file, file.chunks[number - file.first]
 
 
+class AttachedFile(TypedDict):
+    """size: bytes. indexed: how many of its passages are found by their meaning. comes: whether the others will be,
+    in the background."""
+
+    id: str
+    name: str
+    type: str
+    size: int
+    passages: int
+    indexed: int
+    comes: bool
+
+
 class FileService:
     """For all conversations over one `Services`; a memory that is unlocked later takes the place of the first."""
 
@@ -137,14 +150,13 @@ class FileService:
         self._index_soon(session)
         return kept
 
-    async def files(self, session: str) -> list[dict[str, Any]]:
-        """The files of a conversation as plain data: id, name, type, size (bytes), passages, indexed (how many of them
-        are found by their meaning), comes (whether the others will be: they are indexed in the background)."""
+    async def files(self, session: str) -> list[AttachedFile]:
+        """The files of a conversation, as plain data."""
         opened = await self._open(session)
         if not opened.index.is_complete:
             self._index_soon(session)
         embedder, can_come = self._embedder(), self._services.routing_state in ("opening", "ready")
-        told = list[dict[str, Any]]()
+        told = list[AttachedFile]()
         for file in opened.files:
             stored, passages = file.stored, len(file.chunks)
             indexed = sum(opened.index.has_vector(file.first + number) for number in range(passages))

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
-from app.file_service import FileService
+from app.file_service import AttachedFile, FileService
+
+
+class Attached(TypedDict):
+    """A file by its id, and the conversation's."""
+
+    chat: str
+    id: str
 
 
 class FilesApi:
@@ -14,12 +21,13 @@ class FilesApi:
     def __init__(self, files: FileService) -> None:
         self._files = files
 
-    async def attach(self, data: bytes, chat: str | None, name: str, type: str, size: int) -> dict[str, str]:
-        """Keep a file of a conversation, None: of a new one. Returns {chat, id}. See FileService.attach."""
+    async def attach(self, data: bytes, chat: str | None, name: str, type: str, size: int) -> Attached:
+        """Keep a file of a conversation, None: of a new one. data: of a PDF, the text of its pages in UTF-8 with a form
+        feed between two. size: bytes of the file itself. See FileService.attach."""
         file = await self._files.attach(chat, name, type, data, size)
         return {"chat": file.session, "id": file.id}
 
-    async def files(self, chat: str) -> list[dict[str, Any]]:
+    async def files(self, chat: str) -> list[AttachedFile]:
         return await self._files.files(chat)
 
     async def detach(self, ids: Sequence[str]) -> None:

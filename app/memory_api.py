@@ -5,18 +5,19 @@ web/memory/client.js calls its methods with JSON. Times are seconds since 1970.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
 from app import agent_catalog
 from app.answer_settings import check_setting
 from app.answer_speeds import speed_groups
-from app.conversation_api import ConversationApi
+from app.conversation_api import AgentName, ConversationApi
 from app.page_store import BUDGET
 from app.routing_service import RoutingService
+from app.services import LearningState, MemoryState, RoutingState
 from app.stored_kinds import counts
 from py_core.memory import patterns, witness
 from py_core.memory.errors import StoreError
@@ -38,13 +39,56 @@ UNROUTED = {
 }
 
 
+class MemoryInfo(TypedDict):
+    """uncompacted, suspicion: sentences."""
+
+    state: MemoryState
+    routing: RoutingState
+    learning: LearningState
+    problem: str | None
+    persistent: bool
+    place: str
+    encrypted: bool
+    unreadable: int
+    agents: list[AgentName]
+    uncompacted: str | None
+    suspicion: str | None
+
+
+class KeptPages(TypedDict):
+    """Bytes of what the model has read of the conversations (None if nothing of it is kept), and the most."""
+
+    bytes: int | None
+    most: int
+
+
+class CorrectedRoute(TypedDict):
+    """The id of the pattern that the router learned."""
+
+    pattern: str
+
+
+class Entries(TypedDict):
+    """total: of all that were found."""
+
+    total: int
+    items: list[dict[str, Any]]
+
+
+class PatternMap(TypedDict):
+    """points: x, y, the number of its agent, source, text, id."""
+
+    agents: list[str]
+    points: Sequence[tuple[float, float, int, str, str, str]]
+
+
 class MemoryApi(ConversationApi):
     """Each public method is a call of the page's. Those that need the router raise EmbedderError without it."""
 
-    async def info(self) -> dict[str, Any]:
+    async def info(self) -> MemoryInfo:
         """What can be told without reading what is stored."""
         services = self._services
-        about: dict[str, Any] = {
+        about: MemoryInfo = {
             "state": services.memory_state, "routing": services.routing_state, "learning": services.learning_state,
             "problem": services.problem,
             "persistent": False, "place": "", "encrypted": False, "unreadable": 0,
@@ -53,10 +97,10 @@ class MemoryApi(ConversationApi):
         if services.memory is not None:
             store = services.memory.store
             rows = services.locked_rows or store
-            about |= {"persistent": rows.persistent, "place": rows.place}
+            about["persistent"], about["place"] = rows.persistent, rows.place
             about["encrypted"] = services.memory_state == "locked" or store.lock is not None
             about["unreadable"] = len(store.unreadable)
-            about |= {"uncompacted": store.uncompacted, "suspicion": store.suspicion}
+            about["uncompacted"], about["suspicion"] = store.uncompacted, store.suspicion
         if services.routing is not None:
             about["agents"] = [{"id": agent.id, "title": agent.title} for agent in services.routing.agents.values()]
         return about
@@ -65,8 +109,7 @@ class MemoryApi(ConversationApi):
         """How many records of each kind are stored, in an order for people: none while the memory is locked."""
         return {} if self._services.memory is None else await counts(self._services.memory.store)
 
-    async def kept_pages(self) -> dict[str, int | None]:
-        """Of what the model has read of the conversations: its bytes (None where none is kept), and the most."""
+    async def kept_pages(self) -> KeptPages:
         pages = self._services.pages
         return {"bytes": await pages.nbytes() if pages else None, "most": BUDGET}
 
@@ -76,22 +119,20 @@ class MemoryApi(ConversationApi):
 
     # ---- patterns ----
 
-    async def correct(self, route_id: str, text: str, agent: str) -> dict[str, str]:
-        return {"pattern": await self._routing.correct(route_id, text, agent)}
+    async def correct(self, id: str, text: str, agent: str) -> CorrectedRoute:
+        return {"pattern": await self._routing.correct(id, text, agent)}
 
-    async def confirm(self, route_id: str) -> None:
-        await self._routing.confirm(route_id)
+    async def confirm(self, id: str) -> None:
+        await self._routing.confirm(id)
 
-    async def take_back(self, route_id: str) -> None:
-        await self._routing.take_back(route_id)
+    async def take_back(self, id: str) -> None:
+        await self._routing.take_back(id)
 
-    async def patterns(
-        self, search: str = "", agent: str | None = None, offset: int = 0, limit: int = 50
-    ) -> dict[str, Any]:
+    async def patterns(self, search: str = "", agent: str | None = None, offset: int = 0, limit: int = 50) -> Entries:
         found = await self._search(patterns.KIND, search, {"agent": agent} if agent else None)
         return _page(found, offset, limit, _pattern_entry)
 
-    async def edit_pattern(self, id: str, text: str, agent: str) -> dict[str, str]:
+    async def edit_pattern(self, id: str, text: str, agent: str) -> CorrectedRoute:
         return {"pattern": await self._routing.edit(id, text, agent)}
 
     async def remove_patterns(self, ids: list[str]) -> None:
@@ -100,21 +141,21 @@ class MemoryApi(ConversationApi):
         else:
             await self._memory.patterns.delete(*ids)
 
-    async def map(self) -> dict[str, Any]:
+    async def map(self) -> PatternMap:
         router = self._routing.router
         every = [*router.examples.of.values(), *router.learned.of.values()]
         names = sorted({pattern.agent for pattern in every})
         vectors = np.array([pattern.vector for pattern in every], np.float32).reshape(len(every), -1)
         places = project(vectors, [pattern.agent for pattern in every])
         points = [
-            [round(float(x), 4), round(float(y), 4), names.index(one.agent), one.source, one.text, one.id]
+            (round(float(x), 4), round(float(y), 4), names.index(one.agent), one.source, one.text, one.id)
             for (x, y), one in zip(places, every, strict=True)
         ]
         return {"agents": names, "points": points}
 
     # ---- log ----
 
-    async def log(self, filter: str = "all", search: str = "", offset: int = 0, limit: int = 50) -> dict[str, Any]:
+    async def log(self, filter: str = "all", search: str = "", offset: int = 0, limit: int = 50) -> Entries:
         asked = self._memory.questions
         if filter == "poor":
             entries = await asked.poor()
@@ -211,13 +252,13 @@ class MemoryApi(ConversationApi):
 
     # ---- the whole ----
 
-    async def export_file(self, passphrase: str | None) -> bytes:
+    async def export_file(self, passphrase: str | None = None) -> bytes:
         self._refuse_locked()
         await self._memory.writer.flush()
         return await export(self._memory.store, passphrase or None)
 
     async def import_file(
-        self, data: bytes, mode: Literal["merge", "replace"], passphrase: str | None
+        self, data: bytes, mode: Literal["merge", "replace"], passphrase: str | None = None
     ) -> dict[str, int]:
         """{written, leftOut}, as Imported; of a file of chats {chats, messages, leftOut, unread}, as ImportedChats."""
         from app.chat_files import import_chats  # late, as in app/services.py
@@ -245,7 +286,7 @@ class MemoryApi(ConversationApi):
         await self._services.forget()
         await self._read_again()
 
-    async def set_passphrase(self, passphrase: str, old: str | None) -> None:
+    async def set_passphrase(self, passphrase: str, old: str | None = None) -> None:
         self._refuse_locked()
         await set_passphrase(self._memory.store, passphrase, old=old)
 
@@ -300,7 +341,7 @@ class MemoryApi(ConversationApi):
 
 def _page(
     found: list[tuple[Record, float | None]], offset: int, limit: int, entry: Callable[[Record], dict[str, Any]]
-) -> dict[str, Any]:
+) -> Entries:
     shown = found[offset : offset + limit]
     return {"total": len(found), "items": [{**entry(record), "similarity": similar} for record, similar in shown]}
 

@@ -234,9 +234,7 @@
  * @property {string} role
  * @property {string} content
  * @property {number} created
- * @property
- * {(Changed|Route|Recall|Computation|Citations|Taught|Card|Context|Reading|Thought|Delta|Replacement|Done|Stored|Offer|Failure)[]}
- * events
+ * @property {Event[]} events
  */
 
 /**

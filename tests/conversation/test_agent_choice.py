@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -13,10 +12,11 @@ from app.assistant import Assistant
 from app.conversation import Conversation
 from app.feedback import Feedback
 from app.memory_api import MemoryApi
-from app.page_session import Opened, PageSession
+from app.page_talk import Opened, PageTalk
 from app.protocol import Event, Route, Stored
 from app.router_factory import RouterParts
 from app.services import Services
+from app.talk_api import TalkApi
 from app.terminal_chat import _correct
 from app.turn_events import route_event
 from py_core.loading import Model
@@ -161,15 +161,14 @@ async def test_a_choice_teaches_the_router_nothing(model: Model, services: Servi
 async def test_the_page_tells_its_choice_with_a_message_until_the_chat_is_stored(
     model: Model, services: Services
 ) -> None:
-    opened, told = Opened(), list[str]()
+    opened = Opened()
     for each in (opened.memory, opened.routing, opened.learning):
         each.set()
-    page = PageSession(services, opened, lambda: Assistant(model, max_tokens=4))
-    await page.respond(CRASH, lambda event: told.append(json.loads(event)["type"]), '{"choice": "planner"}')
-    assert told[0] == "route"
+    api = TalkApi(PageTalk(services, opened, lambda: Assistant(model, max_tokens=4)))
+    assert (await answered(api.respond(CRASH, choice="planner")))[0] == "planner"
     (session,) = await memory_of(services).sessions.all()
     assert session.state == {"agent": "planner", CHOICE: "planner"}
-    await page.respond(CRASH, lambda _: None, '{"choice": "coder"}')  # sent before the page knew that it is stored
+    await answered(api.respond(CRASH, choice="coder"))  # sent before the page knew that it is stored
     assert (await memory_of(services).sessions.get(session.id)).state[CHOICE] == "planner"  # type: ignore[union-attr]
 
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from app.assistant import Assistant
 from app.conversation import Conversation
 from app.exact_answers import EXACT_POLICY
-from app.page_session import Opened, PageSession
+from app.page_talk import Opened, PageTalk
 from app.policy_words import told_policies
 from app.protocol import Computation, Delta, Done, Event, Recall, Route, Stored, Taught
 from app.router_factory import RouterParts
 from app.services import Services
+from app.talk_api import TalkApi
 from app.turn_events import stored_turns
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
@@ -158,11 +157,10 @@ async def test_the_page_is_told_of_the_tool(model: Model) -> None:
     opened = Opened()
     for one in (opened.memory, opened.routing, opened.learning):
         one.set()
-    told: list[dict[str, Any]] = []
-    session = PageSession(Services(NativeCrypto()), opened, lambda: Assistant(model))
-    await session.respond("5 miles in km", lambda event: told.append(json.loads(event)))
-    assert [event["type"] for event in told] == ["computation", "delta", "done"]
-    assert told[0]["kind"] == "unit"
+    api = TalkApi(PageTalk(Services(NativeCrypto()), opened, lambda: Assistant(model)))
+    events = await all_of(api.respond("5 miles in km"))
+    assert [type(event) for event in events] == [Computation, Delta, Done]
+    assert events[0].kind == "unit"
 
 
 def test_the_tools_are_not_imported_before_a_message_needs_them() -> None:

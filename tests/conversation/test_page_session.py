@@ -13,7 +13,8 @@ import pytest
 
 from app.answer_adapters import AnswerAdapters
 from app.assistant import Assistant
-from app.page_session import Opened, PageSession
+from app.page_session import PageSession
+from app.page_talk import Opened
 from app.services import Services
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError
@@ -49,14 +50,21 @@ class Pages:
     def __init__(self, model: Model, services: Services) -> None:
         self.model, self.services = model, services
         self.adapters = AnswerAdapters(model.engine)
-        self.opened = Opened()
+        self.opened, self.sessions = Opened(), list[PageSession]()
         for event in (self.opened.memory, self.opened.routing, self.opened.learning):
             event.set()
 
     def new(self) -> PageSession:
-        return PageSession(
-            self.services, self.opened, lambda: Assistant(self.model, SamplingParams(), LONG, self.adapters)
+        page = PageSession(
+            self.services, self.opened, lambda: Assistant(self.model, SamplingParams(), LONG, self.adapters), self
         )
+        self.sessions.append(page)
+        return page
+
+    async def forget_adapter(self, name: str) -> None:
+        for page in self.sessions:
+            page.talk.leave_adapter(name)
+        await self.adapters.forget(name)
 
 
 @pytest.fixture
@@ -67,13 +75,17 @@ def pages(model: Model, services: Services) -> Pages:
 class Heard(list[dict[str, Any]]):
     """The events of one answer."""
 
-    def __init__(self) -> None:
-        self.has_begun = asyncio.Event()
+    def __init__(self, listens: bool = True) -> None:
+        self.has_begun, self.listens = asyncio.Event(), listens
 
-    def __call__(self, event: str) -> None:
+    def __call__(self, event: str) -> bool:
         self.append(json.loads(event))
         if self[-1]["type"] == "delta":
             self.has_begun.set()
+        return self.listens
+
+    async def answer_of(self, page: PageSession, text: str) -> None:
+        assert await page.stream("conversation", "respond", json.dumps({"text": text}), self) == '{"value": null}'
 
     @property
     def text(self) -> str:
@@ -85,7 +97,7 @@ class Heard(list[dict[str, Any]]):
 
 async def ask(page: PageSession, text: str) -> Heard:
     heard = Heard()
-    await page.respond(text, heard)
+    await heard.answer_of(page, text)
     return heard
 
 
@@ -102,7 +114,7 @@ async def test_answers_at_the_same_time_are_those_that_each_page_gets_alone(page
 
 async def test_both_answers_advance_before_one_of_them_is_complete(pages: Pages) -> None:
     first, second = Heard(), Heard()
-    running = [asyncio.create_task(page.respond("Hello", heard)) for page, heard in zip(
+    running = [asyncio.create_task(heard.answer_of(page, "Hello")) for page, heard in zip(
         (pages.new(), pages.new()), (first, second), strict=True
     )]  # fmt: skip
     await first.has_begun.wait()
@@ -116,11 +128,11 @@ async def test_stop_ends_the_answer_of_its_own_page_alone(pages: Pages) -> None:
     alone = (await ask(pages.new(), "Hello")).text
     heard, kept = Heard(), Heard()
     running = [
-        asyncio.create_task(stopping.respond("Stop this", heard)),
-        asyncio.create_task(other.respond("Hello", kept)),
+        asyncio.create_task(heard.answer_of(stopping, "Stop this")),
+        asyncio.create_task(kept.answer_of(other, "Hello")),
     ]
     await heard.has_begun.wait()
-    stopping.stop()
+    stopping.apis.conversation.stop()
     await asyncio.gather(*running)
     assert heard.value("done")["reason"] == "stopped"
     assert (kept.text, kept.value("done")["reason"]) == (alone, "length")
@@ -130,15 +142,15 @@ async def test_a_new_chat_of_one_page_leaves_the_others_as_they_are(pages: Pages
     first, second = pages.new(), pages.new()
     await ask(first, "One")
     await ask(second, "One")
-    await first.new_chat()
-    assert (first.talk().turns, len(second.talk().turns)) == ([], 2)
+    await first.apis.conversation.begin()
+    assert (first.talk.conversation().turns, len(second.talk.conversation().turns)) == ([], 2)
 
 
 async def test_a_conversation_in_two_pages_is_one_and_nothing_that_is_said_is_lost(pages: Pages) -> None:
     first, second = pages.new(), pages.new()
     stored = (await ask(first, "One")).value("stored")["chat"]
-    turns = json.loads(await second.resume(stored))["value"]
-    assert turns[0]["content"] == "One"
+    turns = await second.apis.conversation.resume(stored)
+    assert turns[0].content == "One"
     await ask(second, "Two")
     told = (await ask(first, "Three")).value("stored")
     assert (told["chat"], told["turns"]) == (stored, 6)  # it follows what was said in the other
@@ -154,11 +166,11 @@ async def test_a_page_that_goes_away_gives_back_its_sequences_and_its_answer_end
     engine = pages.model.engine
     staying = pages.new()
     alone = (await ask(staying, "Hello")).text
-    await staying.new_chat()
+    await staying.apis.conversation.begin()
     before = len(engine._sequences)
     for _ in range(3):
         going, heard = pages.new(), Heard()
-        answering = asyncio.create_task(going.respond("Hello", heard))
+        answering = asyncio.create_task(heard.answer_of(going, "Hello"))
         await heard.has_begun.wait()
         await going.close()
         await answering
@@ -171,7 +183,7 @@ async def test_each_page_answers_with_the_adapter_that_it_chose(pages: Pages) ->
     one = dataclasses.replace(drawn(pages.model.graph, 1, rank=4), name="one")
     plain, changed = pages.new(), pages.new()
     alone = (await ask(pages.new(), "Hello")).text
-    await changed.talk().assistant.use_adapter(one)
+    await changed.talk.conversation().assistant.use_adapter(one)
     with_adapter, without = await asyncio.gather(ask(changed, "Hello"), ask(plain, "Hello"))
     assert (without.text, with_adapter.text != alone) == (alone, True)
 
@@ -183,8 +195,8 @@ async def test_what_is_learned_in_pauses_answers_on_every_page_and_a_shared_choi
     first, second = pages.new(), pages.new()
     alone = (await ask(first, "Hello")).text
     for page in (first, second):
-        await page.talk().assistant.use_adapter(pages.adapters.opened("chosen") or chosen)
-        await page.new_chat()
+        await page.talk.conversation().assistant.use_adapter(pages.adapters.opened("chosen") or chosen)
+        await page.apis.conversation.begin()
     await pages.adapters.use_learned(learned)
     heard = await asyncio.gather(ask(first, "Hello"), ask(second, "Hello"))
     assert heard[0].text == heard[1].text != alone
@@ -194,13 +206,14 @@ async def test_what_is_learned_in_pauses_answers_on_every_page_and_a_shared_choi
 async def test_an_adapter_that_is_deleted_ends_the_answers_that_it_gives_and_no_others(pages: Pages) -> None:
     one = dataclasses.replace(drawn(pages.model.graph, 1, rank=4), name="one")
     plain, changed = pages.new(), pages.new()
-    await changed.talk().assistant.use_adapter(one)
+    await changed.talk.conversation().assistant.use_adapter(one)
     heard, kept = Heard(), Heard()
-    running = [asyncio.create_task(changed.respond("Hello", heard)), asyncio.create_task(plain.respond("Hello", kept))]
+    running = [
+        asyncio.create_task(heard.answer_of(changed, "Hello")),
+        asyncio.create_task(kept.answer_of(plain, "Hello")),
+    ]
     await heard.has_begun.wait()
-    for page in (plain, changed):
-        page.leave_adapter("one")
-    await pages.adapters.forget("one")
+    await plain.apis.model.forget_adapter("one")
     await asyncio.gather(*running)
     assert (heard.value("done")["reason"], kept.value("done")["reason"]) == ("stopped", "length")
 
@@ -209,9 +222,16 @@ async def test_a_page_that_asks_before_there_is_a_model_is_told_so(services: Ser
     def nothing() -> Assistant:
         raise BackendError("The model is not loaded yet.")
 
-    pages = Opened()
-    for event in (pages.routing, pages.learning):
+    opened = Opened()
+    for event in (opened.routing, opened.learning):
         event.set()
-    page = PageSession(services, pages, nothing)
+    page = PageSession(services, opened, nothing, None)
     assert (await ask(page, "Hello"))[-1]["message"] == "The model is not loaded yet."
     await page.close()
+
+
+async def test_a_page_that_leaves_an_answer_stops_it(pages: Pages) -> None:
+    page, heard = pages.new(), Heard(listens=False)
+    await heard.answer_of(page, "Hello")
+    assert "done" not in {event["type"] for event in heard}
+    assert not page.talk.asked

@@ -35,7 +35,7 @@ export class AgentChoice {
     this.#select.addEventListener('change', () => this.#choose(this.#select.value));
   }
 
-  /** What a message has to tell of it, as Engine.respond takes it. */
+  /** What a message has to tell of it, as ConversationCalls.respond takes it. */
   get unstored() {
     return this.#parts.stored.id === null ? { choice: this.#unstored } : {};
   }
@@ -45,7 +45,7 @@ export class AgentChoice {
     const { id, openings } = this.#parts.stored, look = ++this.#looks;
     if (openings !== this.#opening) this.#keep(null);
     this.#opening = openings;
-    const choice = await this.#engine().memory.agentChoice(id).catch(() => null);
+    const choice = await this.#engine().memory.agentChoice({ id }).catch(() => null);
     if (!choice || look !== this.#looks) return; // the memory is opening or locked, or the chat is gone
     const unstored = this.#unstored;
     if (id !== null) this.#keep(null);
@@ -90,7 +90,7 @@ export class AgentChoice {
   async #store(id, agent) {
     const { notices } = this.#parts;
     try {
-      await this.#engine().memory.chooseAgent(id, agent);
+      await this.#engine().memory.chooseAgent({ id, agent });
       notices.say('choice', null);
     } catch (error) {
       notices.say('choice', describe(fromError(error)).message);

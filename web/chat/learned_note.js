@@ -12,7 +12,7 @@ export class LearnedNote {
   #actions = element('div', 'learned-actions');
 
   /**
-   * @param {import('../learning/client.js').Taught} taught
+   * @param {import('../protocol_calls.js').TaughtLesson} taught
    * @param {{before?: string, undo: (() => Promise<unknown>)|null, ask?: (() => void)|null}} callbacks before: what the model
    *   had answered; undo: null where there is nothing to undo; ask: put the question once more
    */

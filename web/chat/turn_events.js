@@ -4,7 +4,7 @@
 /**
  * What events are drawn with: of the engine.
  * @typedef {{memory: import('../memory/client.js').Memory, learning: import('../learning/client.js').Learning,
- *   files: import('../files/client.js').Files}} Services
+ *   files: import('../protocol_calls.js').FilesCalls}} Services
  */
 
 /**

@@ -28,7 +28,7 @@ export class Attachments {
   #parts;
   #page;
   #coming = /** @type {Coming[]} */ ([]);
-  #files = /** @type {import('./client.js').AttachedFile[]} */ ([]);
+  #files = /** @type {import('../protocol_calls.js').AttachedFile[]} */ ([]);
   #chat = /** @type {string|null} */ (null); // whose files are shown
   #known = -1; // which conversation that the page opened was looked into last, as StoredChat.openings
   #place = /** @type {Place} */ ({ opening: -1, chat: null, last: Promise.resolve() }); // where files go that come now
@@ -108,7 +108,7 @@ export class Attachments {
     while (this.#lookAgain) {
       this.#lookAgain = false;
       const chat = this.#chat, { openings } = this.#parts.stored;
-      const found = chat === null ? [] : await this.#page.engine().files.files(chat).catch(() => null);
+      const found = chat === null ? [] : await this.#page.engine().files.files({ chat }).catch(() => null);
       if (chat !== this.#chat) continue;
       this.#known = openings;
       if (found === null) continue; // the memory is still opening: it says when it is there
@@ -140,7 +140,7 @@ export class Attachments {
       navigation.opening = Promise.all([navigation.opening, keeping.catch(() => {})]).then(() => {}); // messages wait: it may begin the conversation
       await keeping;
       if (!signal.aborted) announcer.say(t('files.attached', { name: file.name }));
-      else if (coming.id && !known.has(coming.id)) await engine.files.detach([coming.id]); // the same file may be there twice
+      else if (coming.id && !known.has(coming.id)) await engine.files.detach({ ids: [coming.id] }); // the same file may be there twice
     } catch (error) {
       if (signal.aborted) return;
       notices.say('files', sentence(error));
@@ -155,7 +155,7 @@ export class Attachments {
 
   async #keep(engine, coming, data, type) {
     const { stored } = this.#parts, { place, name, size } = coming;
-    const { chat, id } = await engine.files.attach(data, place.chat, name, type, size);
+    const { chat, id } = await engine.files.attach({ data, chat: place.chat, name, type, size });
     coming.id = id;
     place.chat = chat;
     if (!this.#isHere(coming) || stored.id !== null) return;
@@ -181,7 +181,7 @@ export class Attachments {
 
   async #remove(file) {
     try {
-      await this.#page.engine().files.detach([file.id]);
+      await this.#page.engine().files.detach({ ids: [file.id] });
       this.#parts.announcer.say(t('files.removed', { name: file.name }));
     } catch (error) {
       this.#parts.notices.say('files', sentence(error));

@@ -8,7 +8,7 @@ let made = 0;
 
 /**
  * @param {import('../protocol.js').Citations} consulted
- * @param {import('./client.js').Files} files
+ * @param {import('../protocol_calls.js').FilesCalls} files
  * @param {() => void} onChange the answer became longer or shorter
  * @returns {HTMLElement}
  */
@@ -40,7 +40,7 @@ export function citations({ passages, found }, files, onChange) {
         text.tabIndex = 0; // it may scroll
         text.dir = 'auto';
         card.replaceChildren(element('h3', 'citation-title', place ? `${passage.name}, ${place}` : passage.name), text);
-        if (!passage.text) text.textContent = await files.text(passage.file).catch((error) => describe(fromError(error)).message);
+        if (!passage.text) text.textContent = await files.text({ id: passage.file }).catch((error) => describe(fromError(error)).message);
       }
       onChange();
     });

@@ -13,7 +13,7 @@ export class LoopSection {
   constructor(name, learning) {
     const heading = element('h3', '', t(`loops.${name}`));
     heading.id = `loop-${name}`;
-    this.#now = button(t('learning.now'), 'quiet loop-now', () => this.#try(() => learning.learnNow(name)));
+    this.#now = button(t('learning.now'), 'quiet loop-now', () => this.#try(() => learning.learnNow({ name })));
     this.element.setAttribute('aria-labelledby', heading.id);
     this.element.append(heading, element('p', 'panel-lead', t(`loops.${name}About`)), this.#problem.element, this.#state, this.#now, this.plots);
   }

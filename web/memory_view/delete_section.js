@@ -12,6 +12,7 @@ export class DeleteSection {
   #outcome = element('p', 'outcome');
   #problem = new ProblemLine();
 
+  /** @param {import('../memory/client.js').Memory} memory */
   constructor(memory) {
     this.#memory = memory;
     this.#outcome.setAttribute('role', 'status');

@@ -15,6 +15,7 @@ export class ExportSection {
   #passphrase = passphraseInput('new-password');
   #hint = element('p', 'panel-lead');
 
+  /** @param {import('../memory/client.js').Memory} memory */
   constructor(memory) {
     this.#memory = memory;
     this.#form = new SectionForm(t('stored.exportTo'), () => this.#export());
@@ -29,7 +30,7 @@ export class ExportSection {
   }
 
   async #export() {
-    const bytes = await this.#memory.exportFile(this.#passphrase.value || null);
+    const bytes = await this.#memory.exportFile({ passphrase: this.#passphrase.value || null });
     const name = `sonata-memory-${new Date().toISOString().slice(0, 10)}.sonata`;
     saveFile(new Blob([bytes], { type: 'application/octet-stream' }), name);
     this.#passphrase.value = '';
@@ -47,6 +48,7 @@ export class ImportSection {
   #passphrase = passphraseInput('off');
   #passphraseField;
 
+  /** @param {import('../memory/client.js').Memory} memory */
   constructor(memory) {
     this.#memory = memory;
     this.#form = new SectionForm(t('stored.import'), () => this.#import());
@@ -79,7 +81,7 @@ export class ImportSection {
       throw userError('FileError', t('stored.fileUnreadable'));
     });
     try {
-      const imported = await this.#memory.importFile(new Uint8Array(bytes), mode, this.#passphrase.value || null);
+      const imported = await this.#memory.importFile({ data: new Uint8Array(bytes), mode, passphrase: this.#passphrase.value || null });
       this.#file.value = '';
       this.#askPassphrase(false);
       if ('chats' in imported) return toldChats(imported);

@@ -23,6 +23,7 @@ export class MapPanel {
   #whole;
   #legend = element('div', 'map-legend');
 
+  /** @param {HTMLElement} root @param {import('../memory/client.js').Memory} memory */
   constructor(root, memory) {
     this.#memory = memory;
     this.#again = button(t('map.again'), 'quiet', () => this.refresh());

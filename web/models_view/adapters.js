@@ -48,7 +48,7 @@ export class Adapters {
     if (chosen) {
       const facts = (await storedAdapters()).find((one) => one.sha256 === chosen);
       try {
-        problem = facts ? await engine.useAdapter(facts, this.base) : t('models.adapterNotKept');
+        problem = facts ? await engine.useAdapter({ facts, base: this.base }) : t('models.adapterNotKept');
         if (engine === this.#engine) this.current = facts ?? null;
       } catch (error) {
         problem = told(error.message);
@@ -75,7 +75,7 @@ export class Adapters {
 
   /** From the next message on. @param {AdapterFacts|null} facts null: none. Throws a userError where it cannot be used */
   async use(facts) {
-    const leftOut = await this.#running().useAdapter(facts, this.base);
+    const leftOut = await this.#running().useAdapter({ facts, base: this.base });
     this.current = facts;
     if (this.base) rememberAdapter(this.base.sha256, facts?.sha256 ?? null);
     this.#notices.say('adapter', leftOut || null);
@@ -85,7 +85,7 @@ export class Adapters {
   /** Keep an adapter of the user's, and use it. @param {File[]} files one, or the two that PEFT writes */
   async add(files) {
     if (!this.base) throw userError('AdapterError', t('models.noBase'));
-    await this.use(await this.#running().addAdapter(files, this.base));
+    await this.use(await this.#running().addAdapter({ files, base: this.base }));
   }
 
   /** Delete one; an answer that it gives ends. @param {AdapterFacts} facts */
@@ -95,7 +95,7 @@ export class Adapters {
   }
 
   async #stopUsing(facts) {
-    await this.#engine?.forgetAdapter(facts.name);
+    await this.#engine?.model.forgetAdapter({ name: facts.name });
     if (this.current?.sha256 !== facts.sha256) return;
     this.current = null;
     if (this.base) rememberAdapter(this.base.sha256, null);

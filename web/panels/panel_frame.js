@@ -234,7 +234,7 @@ export class PanelFrame {
   #unlockForm() {
     const passphrase = passphraseInput('current-password');
     const form = new SectionForm(t('panel.unlock'), async () => {
-      await this.#engine.memory.unlock(passphrase.value);
+      await this.#engine.memory.unlock({ passphrase: passphrase.value });
       await this.#update();
       return '';
     }, 'primary');

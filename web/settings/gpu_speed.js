@@ -44,10 +44,11 @@ export class GpuSpeed {
     this.#show('progress');
     this.#progress(t('gpu.waiting'), 0);
     try {
-      const report = await this.#engine().profile((done) => {
-        if (run === this.#run) this.#progress(t('gpu.measuring'), done);
-      });
-      if (run === this.#run) this.#render(report);
+      for await (const { done, report } of await this.#engine().developer.profile()) {
+        if (run !== this.#run) return; // which ends it
+        if (report) this.#render(report);
+        else this.#progress(t('gpu.measuring'), done);
+      }
     } catch (error) {
       if (run !== this.#run) return;
       this.#parts.problem.textContent = describe(fromError(error)).message;
@@ -55,12 +56,10 @@ export class GpuSpeed {
     }
   }
 
-  /** Stop a measurement that is still running, and ignore its results. */
+  /** A measurement that is still running ends. */
   #end() {
     this.#run += 1;
     this.#show('progress'); // what was measured before is not shown while it is measured again
-    const failed = () => {}; // the engine's next call reports it
-    this.#engine().stopProfile().catch(failed);
   }
 
   #show(name) {

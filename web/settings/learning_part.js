@@ -52,7 +52,7 @@ export class LearningPart {
   async #switch(name, on) {
     this.#problem.say(null);
     try {
-      await this.#learning.setLoop(name, on);
+      await this.#learning.setLoop({ name, on });
       await this.refresh();
     } catch (error) {
       this.#problem.say(error);

@@ -4,9 +4,9 @@ import { currentLanguage, t } from '../i18n/i18n.js';
 const DAY = 24 * 60 * 60 * 1000;
 
 /**
- * @param {import('../memory/client.js').StoredConversation[]} chats the newest first
+ * @param {import('../protocol_calls.js').StoredConversation[]} chats the newest first
  * @param {Date} now
- * @returns {{key: string, title: string, chats: import('../memory/client.js').StoredConversation[]}[]} none is empty: those
+ * @returns {{key: string, title: string, chats: import('../protocol_calls.js').StoredConversation[]}[]} none is empty: those
  *   that are gone when the page closes, the pinned ones, today's, yesterday's, those of 7 and of 30 days, then by months. Those in the archive are in none.
  */
 export function grouped(chats, now = new Date()) {

@@ -103,7 +103,7 @@ export class MemoryLock {
   async #unlock() {
     const memory = this.#memory;
     await memory?.opened(); // the field is there before the engine is
-    await memory?.unlock(this.#field.value);
+    await memory?.unlock({ passphrase: this.#field.value });
     return '';
   }
 }

@@ -1,0 +1,183 @@
+"""What the page gets of what Sonata learns, as plain data. Times are seconds since 1970.
+
+An nll is the mean negative log-probability of the answer's tokens for the model that runs, in nats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypedDict
+
+from app.idle_work import IdleStatus
+from py_core.memory.lessons import Source
+from py_core.memory.revisions import RunVerdict
+
+Opinion = Literal["good", "bad", "corrected"]
+LoopName = Literal["instant", "background", "deep", "style"]
+AdapterKind = Literal["learned", "style", "reader", "chosen"]
+
+
+class Judged(TypedDict):
+    """off: whether the lesson that gave the answer was switched off by this."""
+
+    off: bool
+
+
+class LessonView(TypedDict):
+    """replacedBy: the id of a newer lesson for the same question, "" for none. similarity: to what was searched for."""
+
+    id: str
+    question: str
+    answer: str
+    source: Source
+    on: bool
+    replacedBy: str
+    quality: float
+    uses: int
+    created: float
+    lastUsed: float
+    similarity: float | None
+
+
+class LessonPage(TypedDict):
+    """total: of all that were found."""
+
+    total: int
+    items: list[LessonView]
+
+
+class TaughtLesson(TypedDict):
+    """nllBefore, nllAfter: None if the model learns it later, in a pause. replaced: what was taught before for the same
+    question. known: the very same was taught before."""
+
+    lesson: LessonView
+    ms: float | None
+    nllBefore: float | None
+    nllAfter: float | None
+    replaced: LessonView | None
+    known: bool
+
+
+class LoopView(TypedDict):
+    """runs: whether it runs in pauses, and can be asked to run now."""
+
+    name: str
+    on: bool
+    words: str
+    runs: bool
+
+
+class LearnedLesson(TypedDict):
+    """A lesson that the model has learned."""
+
+    question: str
+    nllBefore: float
+    nllAfter: float
+
+
+class TrainingView(TypedDict):
+    """A run of the loop "background": py_core.memory.revisions.Run."""
+
+    created: float
+    verdict: RunVerdict
+    why: str
+    losses: list[float]
+    probe: Mapping[str, float]
+    recall: Mapping[str, float]
+    norm: float
+    tokens: int
+    seconds: float
+
+
+class LearningEvent(TypedDict):
+    """A loop did something: "instant" (kind: taught, corrected, praised; text: the question), "background" (accepted,
+    scaled, refused; count: new facts), "deep" (done; count: answers), "style" (accepted, refused; count: answers)."""
+
+    created: float
+    loop: LoopName
+    kind: str
+    count: int
+    text: str
+
+
+class Period(TypedDict):
+    """Answers of a day or a week. created: when it begins; days: 1 or 7. count: its answers. good, bad, corrected: what
+    the person said. quality: the mean of the answers that the person judged, 0 to 1. helped: a lesson answered, and
+    nobody complained."""
+
+    created: float
+    days: int
+    count: int
+    good: int
+    bad: int
+    corrected: int
+    helped: int
+    quality: float | None
+
+
+class Before(TypedDict):
+    """cut: only the beginning of the answer was kept."""
+
+    text: str
+    cut: bool
+
+
+class Given(TypedDict):
+    """An answer, and when it was given."""
+
+    text: str
+    created: float
+
+
+class Story(TypedDict):
+    """before: None if nobody kept it. earlier: the answers that were taught for the same question, the oldest first.
+    last: the latest answer that the lesson gave. nllBefore, nllAfter: None if the model has not learned it."""
+
+    question: str
+    answer: str
+    source: Source
+    created: float
+    before: Before | None
+    earlier: list[Given]
+    last: Given | None
+    nllBefore: float | None
+    nllAfter: float | None
+
+
+class Strength(TypedDict):
+    """bytes: of its numbers in float16, as they are kept. norms: (layer, norm of what it adds to the layer's weights).
+    None or empty if nothing is known."""
+
+    bytes: int | None
+    rank: int | None
+    norms: list[tuple[int, float]]
+    norm: float | None
+
+
+class AdapterView(Strength):
+    """kind: "learned" (of a training; id: of its run), "style", "reader" (comes with Sonata), "chosen" (the user's
+    file; id: its name). on: whether answers come with it now. older: a newer training took its place. facts: the
+    questions that it was learned from; count: how many texts. tests: (name, before, after), on texts that it was not
+    learned from, except for "recall"."""
+
+    kind: AdapterKind
+    id: str
+    on: bool
+    older: bool
+    created: float | None
+    facts: list[str]
+    count: int
+    tests: list[tuple[str, float | None, float]]
+
+
+class Overview(TypedDict):
+    """What the Learning view shows. problem: why nothing can be learned now. idle: what learns in pauses, and how far.
+    lessons: the latest that this model has learned; here and in what follows the oldest first."""
+
+    problem: str | None
+    idle: IdleStatus | None
+    loops: list[LoopView]
+    lessons: list[LearnedLesson]
+    trainings: list[TrainingView]
+    answers: list[Period]
+    events: list[LearningEvent]

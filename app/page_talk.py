@@ -1,0 +1,99 @@
+"""What the apis of one page share: its own conversation, which another page neither stops nor sees."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from app.assistant import Assistant
+from app.conversation import Conversation
+from app.forgotten_lessons import ForgottenLessons
+from app.services import Services
+from app.stop_token import StopToken
+from py_core.adapters.lora import LoraAdapter
+from py_core.loading import Model
+from py_core.memory.lessons import Lesson
+
+if TYPE_CHECKING:
+    from app.lesson_trial import LessonTrial
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What answers wait for: set once it is open, or it is known that it will not be."""
+
+    memory: asyncio.Event = field(default_factory=asyncio.Event)
+    routing: asyncio.Event = field(default_factory=asyncio.Event)
+    learning: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class PageTalk:
+    """turn: held by what must not run beside an answer of this page. asked: the answers that have not ended yet. trial:
+    the last question of a lesson beside the conversation. measurement: stops all that are asked for."""
+
+    def __init__(self, services: Services, opened: Opened, new_assistant: Callable[[], Assistant]) -> None:
+        """new_assistant: over the model that runs; raises BackendError if none does yet."""
+        self.services, self.opened, self.new_assistant = services, opened, new_assistant
+        self.turn = asyncio.Lock()
+        self.asked: set[StopToken] = set()
+        self.trial: LessonTrial | None = None
+        self.measurement = StopToken()
+        self.forgotten = ForgottenLessons(services)
+        self._conversation: Conversation | None = None
+
+    def conversation(self) -> Conversation:
+        """Raises BackendError if no model runs yet."""
+        if self._conversation is None:
+            self._conversation = Conversation(self.new_assistant(), self.services)
+        return self._conversation
+
+    def model(self) -> Model:
+        """The model that runs. Raises BackendError."""
+        return self.conversation().assistant.model
+
+    def stop(self) -> None:
+        """End every answer asked for so far."""
+        for asked in self.asked:
+            asked.stop()
+
+    def stop_trial(self) -> None:
+        """End the answer of `trial`, if one runs."""
+        if self.trial is not None:
+            self.trial.stop()
+
+    async def begin(self) -> None:
+        """End every answer asked for so far, and forget the conversation."""
+        self.stop()
+        async with self.turn:
+            if self._conversation is not None:
+                self._conversation.reset()
+
+    async def close(self) -> None:
+        """The page is gone: end its answers, and give back what the model keeps of its conversation."""
+        self.stop()
+        self.stop_trial()
+        self.measurement.stop()
+        async with self.turn:
+            self.forgotten.close()
+            if self._conversation is not None:
+                self._conversation.close()
+
+    def leave_adapter(self, name: str) -> None:
+        """It is about to be forgotten: an answer that it gives ends."""
+        if self._conversation is not None:
+            self._conversation.assistant.leave_adapter(name)
+
+    async def leave_out(self, lessons: Sequence[Lesson]) -> None:
+        """As Conversation.leave_out."""
+        if self._conversation is not None:
+            await self._conversation.leave_out(lessons)
+
+    def leaves_out(self) -> str:
+        """As Assistant.leaves_out."""
+        return self._conversation.assistant.leaves_out if self._conversation is not None else ""
+
+    def adapter(self) -> LoraAdapter | None:
+        """The adapter that answers come with."""
+        return self._conversation.assistant.adapter if self._conversation is not None else None
