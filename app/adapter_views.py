@@ -36,7 +36,7 @@ async def adapter_views(services: Services, chosen: LoraAdapter | None) -> list[
     if services.style is not None and learning is not None:
         style = await learning.memory.styles.get(learning.base_sha256)
         if style is not None and style.adapter is not None:
-            found.append(_style(style, services.style.current is not None))
+            found.append(_style(style, runtime.style.current is not None))
     if learning is not None and learning.reader is not None and learning.reader.is_there:
         reader = learning.reader.adapter
         view = _view("reader", "", learning.reads_now)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from app.services import Services
+from app.runtime import Runtime
 from py_core.routing.agents import FALLBACK_ID
 from py_core.routing.router import Reason
 
@@ -32,10 +32,10 @@ class AgentChoice:
     is_lost: bool
 
 
-def agent_choice(services: Services, chosen: object) -> AgentChoice:
+def agent_choice(runtime: Runtime, chosen: object) -> AgentChoice:
     """chosen: of the chat, as stored or imported; None where nothing is."""
-    known = services.routing.agents if services.routing else {}
+    known = runtime.routing.agents if runtime.routing else {}
     if isinstance(chosen, str) and (chosen == AUTOMATIC or chosen in known):
         return AgentChoice(chosen, True, False)
-    is_automatic = services.memory is None or services.memory.policies.is_on(ROUTING_POLICY)
+    is_automatic = runtime.memory is None or runtime.memory.policies.is_on(ROUTING_POLICY)
     return AgentChoice(AUTOMATIC if is_automatic else FALLBACK_ID, False, chosen is not None and bool(known))

@@ -11,7 +11,7 @@ from app.assistant import Assistant
 from app.kept_conversation import KeptConversation
 from app.protocol import Done, Stored
 from app.routing_service import Routed
-from app.services import Services
+from app.runtime import Runtime
 from app.trajectory_recorder import TrajectoryRecorder
 from app.turn_details import answer_details, card_details, taught_details
 from app.turn_messages import agent_of
@@ -25,9 +25,9 @@ _OF_ONE_ANSWER = ("adapter", "found", "lesson", "passages", "taught", "card", "t
 class AnswerKeeper:
     """Of one conversation."""
 
-    def __init__(self, assistant: Assistant, services: Services, kept: KeptConversation) -> None:
-        self._assistant, self._services, self._kept = assistant, services, kept
-        self.recorder = TrajectoryRecorder(assistant, services)
+    def __init__(self, assistant: Assistant, runtime: Runtime, kept: KeptConversation) -> None:
+        self._assistant, self._runtime, self._kept = assistant, runtime, kept
+        self.recorder = TrajectoryRecorder(assistant, runtime)
 
     async def keep(
         self, answer: Answer, asked: Asked, last: Routed | None, is_gone: Callable[[], bool]
@@ -48,7 +48,7 @@ class AnswerKeeper:
         made = Turn("assistant", answer.said, details=details)
         if answer.is_shown:
             self._kept.add([made] if asked.again else [Turn("user", answer.text), made], asked.after)
-        memory = await self._services.opened_memory()
+        memory = await self._runtime.opened_memory()
         if memory is None or is_gone():
             return None
         memory.witness.record(answer.witness_entry(self._assistant.model.engine.capabilities.backend))
@@ -57,10 +57,10 @@ class AnswerKeeper:
         session = await self._kept.keep(memory, {"state": {"agent": answer.routed.agent.id}} if answer.routed else {})
         self._record(memory, answer, made, session.id, last if last is not None and last.text == answer.text else None)
         self.recorder.asked_again(memory, before.get("request", ""))
-        if answer.routed is not None and self._services.routing is not None:
-            await self._services.routing.used(answer.routed)
-        if answer.recalled is not None and self._services.learning is not None:
-            await self._services.learning.used(answer.recalled)
+        if answer.routed is not None and self._runtime.routing is not None:
+            await self._runtime.routing.used(answer.routed)
+        if answer.recalled is not None and self._runtime.learning is not None:
+            await self._runtime.learning.used(answer.recalled)
         question, given = (turns := self._kept.branches.path())[-2:]
         request = "" if answer.is_unread or answer.computed else answer.id
         return Stored(session.id, len(turns), answer.said, request, question.number, given.number)
@@ -75,7 +75,7 @@ class AnswerKeeper:
                 details["thinking"] = {"text": done.thought, "seconds": seconds}
         else:
             details.pop("reason", None)  # it failed
-        memory = await self._services.opened_memory()
+        memory = await self._runtime.opened_memory()
         if is_gone():
             return None
         await self._kept.replace(memory, replace(turn, content=said, details=details), turn.content)
@@ -87,7 +87,7 @@ class AnswerKeeper:
         return Stored(session.id, len(turns), said, details["request"], question.number, given.number)
 
     def _record(self, memory: Memory, answer: Answer, made: Turn, session: str, routed: Routed | None) -> None:
-        learning, routing = self._services.learning, self._services.routing
+        learning, routing = self._runtime.learning, self._runtime.routing
         model = learning.base_sha256[:16] if learning else self._assistant.model.config.name
         trajectory = answer.trajectory(session, model, made.details, routed)
         if trajectory.prompt_tokens or trajectory.lesson:  # the model made it, or it can be judged with its lesson

@@ -24,10 +24,10 @@ from app.facts import VAGUE, Fact, Split, facts, generic_prompts, paragraphs, pa
 from app.facts.templates import template_facts
 from app.learning_service import LearningService
 from app.model_cache import sha256_of_model
-from app.native_services import open_embedder
+from app.native_runtime import open_embedder
 from app.perplexity import Text, joined, score_texts
 from app.recalled import Unsure
-from app.services import problem_of_record
+from app.runtime import problem_of_record
 from app.shipped_gate import shipped_gate
 from py_core.engine.scheduler import Priority
 from py_core.loading import Model

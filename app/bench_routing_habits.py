@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from app.bench_routing import TEST_SET, read_test_set
-from app.native_services import native_router_parts
+from app.native_runtime import native_router_parts
 from app.routing_service import RoutingService
-from app.services import Services
+from app.runtime import Runtime
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.volatile import VolatileRows
 from py_core.routing.agents import FALLBACK_ID
@@ -41,15 +41,15 @@ async def measure_habits(habits: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "test": [pair for pair in test if pair[1] != FALLBACK_ID],
         "assistant": [pair for pair in test if pair[1] == FALLBACK_ID],
     }
-    services = Services(NativeCrypto())
+    runtime = Runtime(NativeCrypto())
     parts = native_router_parts()
 
     async def rows() -> VolatileRows:
         return VolatileRows()
 
-    await services.open(rows)
-    await services.route_with(lambda memory: RoutingService.open(parts.embedder, parts.data, memory, parts.kernel))
-    routing = services.routing
+    await runtime.open(rows)
+    await runtime.route_with(lambda memory: RoutingService.open(parts.embedder, parts.data, memory, parts.kernel))
+    routing = runtime.routing
     assert routing is not None
     try:
         shipped = await _right(routing, sets)
@@ -59,7 +59,7 @@ async def measure_habits(habits: Sequence[dict[str, Any]]) -> dict[str, Any]:
         counts = {name: len(asked) for name, asked in sets.items()}
         return {"requests": counts, "shipped": shipped, "corrected": await _right(routing, sets)}
     finally:
-        await services.close()
+        await runtime.close()
 
 
 async def _right(routing: RoutingService, sets: dict[str, Asked]) -> dict[str, float]:

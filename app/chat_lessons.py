@@ -8,34 +8,34 @@ from app.assistant import Assistant
 from app.fact_reader import read_facts
 from app.lesson_imprints import LessonError
 from app.recalled import Recalled, Unsure
-from app.services import Services
+from app.runtime import Runtime
 from app.stop_token import StopToken
 from py_core.backends.base import BackendError
 from py_core.memory.errors import StoreError
 from py_core.routing.embedder import EmbedderError
 
 
-def paused(services: Services) -> AbstractContextManager[None]:
+def paused(runtime: Runtime) -> AbstractContextManager[None]:
     """While it is open nothing is done in the background."""
-    return services.memory.background.paused() if services.memory else nullcontext()
+    return runtime.memory.background.paused() if runtime.memory else nullcontext()
 
 
-async def recall(services: Services, assistant: Assistant, text: str, stop: StopToken) -> Recalled | None:
-    """The lesson that answers a message, also where the model has to read some for that. Never fails: the services are
+async def recall(runtime: Runtime, assistant: Assistant, text: str, stop: StopToken) -> Recalled | None:
+    """The lesson that answers a message, also where the model has to read some for that. Never fails: the runtime is
     told."""
-    learning = services.learning
+    learning = runtime.learning
     try:
-        if services.consolidation is not None:
-            await services.consolidation.refresh()  # what it learned from may be gone
-        if services.style is not None:
-            await services.style.refresh()
+        if runtime.consolidation is not None:
+            await runtime.consolidation.refresh()  # what it learned from may be gone
+        if runtime.style is not None:
+            await runtime.style.refresh()
         if learning is None:
             return None
         found = await learning.recall_or_read(text)
         if not isinstance(found, Unsure):
             return found
-        with paused(services):
+        with paused(runtime):
             return await read_facts(assistant, learning.memory, text, found, stop)
     except (EmbedderError, StoreError, BackendError, LessonError) as error:
-        services.trouble(error)
+        runtime.trouble(error)
         return None

@@ -27,7 +27,7 @@ from app.cli_adapters import (
     add_merged,
     base_of,
 )
-from app.cli_attaching import FileOption, bytes_of, unstored_services
+from app.cli_attaching import FileOption, bytes_of, unstored_runtime
 from app.cli_bench import profile_tables, speed_table
 from app.cli_bench_learning import bench_learning
 from app.cli_bench_memory import bench_memory
@@ -61,7 +61,7 @@ from app.logits_job import logits_of, read_job
 from app.model_cache import CacheError, sha256_of_model
 from app.model_catalog import HubError
 from app.model_pull import PullError
-from app.native_services import open_services
+from app.native_runtime import open_runtime
 from app.one_learner import FileLock
 from app.server import ALLOW_NAME, DIST, ServerError
 from app.server import serve as serve_site
@@ -155,16 +155,16 @@ def chat(
         loaded.bos = not no_bos
         lock = None
         if plain:
-            services = runner.run(unstored_services())
+            runtime = runner.run(unstored_runtime())
         else:
             path = home_memory(home)
-            services = runner.run(open_services(path, loaded, sha256_of_model(chosen_path(model))))
+            runtime = runner.run(open_runtime(path, loaded, sha256_of_model(chosen_path(model))))
             lock = FileLock(path.with_name(f"{path.name}.learning"))
         run_chat(
-            runner, loaded, sampling, max_tokens, services,
+            runner, loaded, sampling, max_tokens, runtime,
             lambda given: open_adapter(given, base_of(model, loaded), home), adapter, lock, file or (),
         )  # fmt: skip
-        runner.run(services.close())
+        runner.run(runtime.close())
         loaded.close()
 
 

@@ -10,9 +10,9 @@ import typer
 
 from app.file_service import FileService
 from app.file_text import MOST_BYTES, FileError, shown_name, too_large
-from app.native_services import open_embedder
+from app.native_runtime import open_embedder
 from app.protocol import Citation
-from app.services import Services
+from app.runtime import Runtime
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.volatile import VolatileRows
 from py_core.routing.embedder import EmbedderError, SentenceEmbedder
@@ -48,8 +48,8 @@ async def attach_file(files: FileService, session: str | None, path: Path) -> st
     return (await files.attach(session, path.name, "", bytes_of(path))).session
 
 
-async def unstored_services() -> Services:
-    """Services without agents, whose memory is gone when they are closed: it holds what is attached meanwhile."""
+async def unstored_runtime() -> Runtime:
+    """A runtime without agents, whose memory is gone when it is closed: it holds what is attached meanwhile."""
     embedder: SentenceEmbedder | None = None
     tried = False
 
@@ -60,13 +60,13 @@ async def unstored_services() -> Services:
             try:
                 embedder = open_embedder()
             except EmbedderError as error:
-                services.trouble(error)
+                runtime.trouble(error)
         return embedder
 
     async def rows() -> VolatileRows:
         return VolatileRows()
 
-    services = Services(NativeCrypto())
-    services.files = FileService(services, opened)
-    await services.open(rows)
-    return services
+    runtime = Runtime(NativeCrypto())
+    runtime.files = FileService(runtime, opened)
+    await runtime.open(rows)
+    return runtime

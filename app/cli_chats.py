@@ -175,15 +175,15 @@ async def _opened(home: Path | None, *, meaning: bool = False) -> AsyncIterator[
     """What the page asks, over the memory of the folder. meaning: also for searches by meaning; where these cannot be
     had, a note says why. Raises StoreError, OSError, ValueError."""
     async with opened_memory(home) as memory:
-        services = Services(NativeCrypto())
-        services.memory = memory
+        runtime = Runtime(NativeCrypto())
+        runtime.memory = memory
         if meaning:
-            await route_natively(services)
-            if services.problem is not None:
-                notes.print(Text(f"Only words are searched for. {services.problem}", "yellow"), soft_wrap=True)
-            await ConversationApi(services).prepare_search()
+            await route_natively(runtime)
+            if runtime.problem is not None:
+                notes.print(Text(f"Only words are searched for. {runtime.problem}", "yellow"), soft_wrap=True)
+            await ConversationApi(runtime).prepare_search()
             await memory.background.settled()  # the page goes on and finds more the next time; a command ends
-        yield ConversationApi(services)
+        yield ConversationApi(runtime)
 
 
 async def _found(chats: ConversationApi, given: Sequence[str]) -> list[StoredConversation]:

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.assistant import Assistant
-from app.cli_home import HomeOption, opened_services
+from app.cli_home import HomeOption, opened_runtime
 from app.cli_loading import (
     AutotuneOption,
     BackendChoice,
@@ -58,11 +58,11 @@ def consolidate(
     async def run() -> tuple[Run | str | None, DeepReport | None]:
         loaded = await load(model, backend, precision, autotune, context)
         try:
-            async with opened_services(home, loaded, model) as services:
+            async with opened_runtime(home, loaded, model) as runtime:
                 assistant = Assistant(loaded)
-                await services.consolidate_with(assistant.adapters, assistant.adapters.use_learned)
-                if services.consolidation is None:
-                    raise ValueError(services.problem or "The background loop cannot be opened.")
+                await runtime.consolidate_with(assistant.adapters, assistant.adapters.use_learned)
+                if runtime.consolidation is None:
+                    raise ValueError(runtime.problem or "The background loop cannot be opened.")
                 with progress_bar("{task.description}") as bar:
                     task = bar.add_task("", total=None)
 
@@ -72,13 +72,13 @@ def consolidate(
 
                     made: Run | str | None
                     try:
-                        made = await services.consolidation.consolidate(
+                        made = await runtime.consolidation.consolidate(
                             minutes, seed=seed, priority=Priority.BACKGROUND, report=report,
                             trouble=lambda sentence: notes.print(escape(sentence), soft_wrap=True),
                         )  # fmt: skip
                     except RefusedBeforeError as error:
                         made = str(error)
-                    return made, await DeepLoop(services, seed).consolidate(report) if deep else None
+                    return made, await DeepLoop(runtime, seed).consolidate(report) if deep else None
         finally:
             loaded.close()
 

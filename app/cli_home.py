@@ -17,9 +17,9 @@ from rich.markup import escape
 from app.cli_model_file import chosen_path
 from app.learning_service import LearningService
 from app.model_cache import sha256_of_model
-from app.native_services import open_services, tidy_pages
+from app.native_runtime import open_runtime, tidy_pages
 from app.paths import memory_path
-from app.services import Services, problem_of_record
+from app.runtime import Runtime, problem_of_record
 from app.terminal import console
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
@@ -125,27 +125,25 @@ async def _unlocked(rows: SQLiteRows) -> Store:
 
 @asynccontextmanager
 async def opened_learning(home: Path | None, model: Model, given: Path | None) -> AsyncIterator[LearningService]:
-    """What a model has learned from lessons, as `opened_services`."""
-    async with opened_services(home, model, given) as services:
-        assert services.learning is not None
-        yield services.learning
+    """What a model has learned from lessons, as `opened_runtime`."""
+    async with opened_runtime(home, model, given) as runtime:
+        assert runtime.learning is not None
+        yield runtime.learning
 
 
 @asynccontextmanager
-async def opened_services(home: Path | None, model: Model, given: Path | None) -> AsyncIterator[Services]:
+async def opened_runtime(home: Path | None, model: Model, given: Path | None) -> AsyncIterator[Runtime]:
     """The memory, unlocked, and what the model has learned in it. given: what `--model` says.
 
     Raises ValueError, with what to do, where it cannot be stored or recalled; StoreError, OSError.
     """
     path = home_memory(home)
-    services = await open_services(path, model, sha256_of_model(chosen_path(given)))
+    runtime = await open_runtime(path, model, sha256_of_model(chosen_path(given)))
     try:
-        if services.memory_state == "locked":
-            await with_passphrase(services.unlock, f"the memory {path}")
-        if services.memory is None or not services.memory.store.persistent or services.learning is None:
-            raise ValueError(
-                services.problem or f"Nothing can be learned in {path}: choose another folder with --home."
-            )
-        yield services
+        if runtime.memory_state == "locked":
+            await with_passphrase(runtime.unlock, f"the memory {path}")
+        if runtime.memory is None or not runtime.memory.store.persistent or runtime.learning is None:
+            raise ValueError(runtime.problem or f"Nothing can be learned in {path}: choose another folder with --home.")
+        yield runtime
     finally:
-        await services.close()
+        await runtime.close()

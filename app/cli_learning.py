@@ -18,8 +18,8 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 
 from app.asking import Answer, Asker
-from app.cli_attaching import FileOption, bytes_of, cited_words, unstored_services
-from app.cli_home import HomeOption, NoMemoryOption, opened_learning, opened_services
+from app.cli_attaching import FileOption, bytes_of, cited_words, unstored_runtime
+from app.cli_home import HomeOption, NoMemoryOption, opened_learning, opened_runtime
 from app.cli_loading import (
     AutotuneOption,
     BackendChoice,
@@ -260,14 +260,14 @@ def ask(
         try:
             if no_memory:
                 return await _ask_all(Asker(loaded, None, max_tokens), asked, attached)
-            async with opened_services(home, loaded, model) as services:
+            async with opened_runtime(home, loaded, model) as runtime:
                 left_out = without or ()
-                learning = None if Loop.instant in left_out else services.learning
+                learning = None if Loop.instant in left_out else runtime.learning
                 asker = Asker(loaded, learning, max_tokens, reads=Loop.reading not in left_out)
                 if Loop.background not in left_out:
-                    await services.consolidate_with(asker.assistant.adapters, asker.assistant.adapters.use_learned)
+                    await runtime.consolidate_with(asker.assistant.adapters, asker.assistant.adapters.use_learned)
                 if Loop.style not in left_out:
-                    await services.style_with(asker.assistant.adapters.use_style)
+                    await runtime.style_with(asker.assistant.adapters.use_style)
                 return await _ask_all(asker, asked, attached)
         finally:
             loaded.close()
@@ -314,17 +314,17 @@ def _say_answer(answer: Answer, question: str, why: bool) -> None:
 async def _ask_all(asker: Asker, questions: list[str], attached: Sequence[tuple[Path, bytes]]) -> list[Answer | str]:
     if not attached:
         return await _answers(asker, questions)
-    services = await unstored_services()
+    runtime = await unstored_runtime()
     try:
         session: str | None = None
         for path, data in attached:
-            session = (await services.files.attach(session, path.name, "", data)).session
+            session = (await runtime.files.attach(session, path.name, "", data)).session
         assert session is not None
-        await services.files.indexed(session)
-        asker.read_files(services.files, session)
+        await runtime.files.indexed(session)
+        asker.read_files(runtime.files, session)
         return await _answers(asker, questions)
     finally:
-        await services.close()
+        await runtime.close()
 
 
 async def _answers(asker: Asker, questions: list[str]) -> list[Answer | str]:

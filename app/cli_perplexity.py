@@ -16,7 +16,7 @@ from rich.table import Table
 from app.asking import head_of_lesson
 from app.assistant import Assistant
 from app.cli_adapters import AdapterOption, adapter_at
-from app.cli_home import HomeOption, NoMemoryOption, home_memory, notes, opened_services
+from app.cli_home import HomeOption, NoMemoryOption, home_memory, notes, opened_runtime
 from app.cli_loading import (
     AutotuneOption,
     BackendChoice,
@@ -67,12 +67,12 @@ def perplexity(
             await assistant.use_adapter(adapter_at(adapter, model, loaded, home))
             if not learned:
                 return facts, await _scored(loaded, texts, await assistant.adapter_number(), None)
-            services = await opened.enter_async_context(opened_services(home, loaded, model))
-            await services.consolidate_with(assistant.adapters, assistant.adapters.use_learned)
+            runtime = await opened.enter_async_context(opened_runtime(home, loaded, model))
+            await runtime.consolidate_with(assistant.adapters, assistant.adapters.use_learned)
             if assistant.leaves_out:
                 notes.print(assistant.leaves_out, markup=False, soft_wrap=True)
-            assert services.learning is not None
-            head_of = head_of_lesson(services.learning)
+            assert runtime.learning is not None
+            head_of = head_of_lesson(runtime.learning)
             return facts, await _scored(loaded, texts, await assistant.adapter_number(), head_of)
 
     facts, scores = asyncio.run(run())

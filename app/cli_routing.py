@@ -25,7 +25,7 @@ from app.bench_routing import (
     read_test_set,
 )
 from app.bench_routing_habits import measure_habits, read_habits
-from app.native_services import native_router_parts, open_router
+from app.native_runtime import native_router_parts, open_router
 from app.terminal import console
 from py_core.routing.router import Decision
 

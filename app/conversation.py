@@ -1,6 +1,6 @@
 """A conversation that is routed and stored: each message goes to an agent, and the turns are kept in the memory.
 
-conversation = Conversation(assistant, services)    # without a memory or a router it works, too
+conversation = Conversation(assistant, runtime)    # without a memory or a router it works, too
 async for event in conversation.respond("why does my page crash"):   # Route, Delta ..., Done, Stored
     ...
 
@@ -31,7 +31,7 @@ from app.memory_talk import OFFERS, Talked, offered, talk
 from app.protocol import AnswerEvent, Changed, Delta, Done, Event, Fact, Offer, Stored
 from app.recalled import Recalled
 from app.routing_service import Routed
-from app.services import Services
+from app.runtime import Runtime
 from app.stop_token import StopToken
 from app.titles import TitleMaker
 from app.trajectory_recorder import TrajectoryRecorder
@@ -54,14 +54,14 @@ RETRY_TEMPERATURE = 0.7
 
 
 class Conversation:
-    """A conversation; an assistant has one at a time. It reports failures of memory and router to the services."""
+    """A conversation; an assistant has one at a time. It reports failures of memory and router to the runtime."""
 
-    def __init__(self, assistant: Assistant, services: Services) -> None:
+    def __init__(self, assistant: Assistant, runtime: Runtime) -> None:
         self.assistant = assistant
         self._kept = KeptConversation()
-        self._keeper = AnswerKeeper(assistant, services, self._kept)
-        self._services = services
-        self._titles = TitleMaker(assistant.model, services)
+        self._keeper = AnswerKeeper(assistant, runtime, self._kept)
+        self._runtime = runtime
+        self._titles = TitleMaker(assistant.model, runtime)
         self._stop = StopToken()  # of the running answer, or the last one
         self._answering = False
         self._deleted = False
@@ -69,7 +69,7 @@ class Conversation:
         self._last: Routed | None = None
         self._recalled: Recalled | None = None  # the lesson that the running answer gives
         self._resumed_agent: str | None = None  # who answered last, in a resumed conversation
-        self._unlisten = services.listen(self._on_change)
+        self._unlisten = runtime.listen(self._on_change)
 
     @property
     def turns(self) -> list[Turn]:
@@ -119,7 +119,7 @@ class Conversation:
         return self._answer(self._go_on(stop))
 
     async def _answer(self, answering: AsyncIterator[Event]) -> AsyncIterator[Event]:
-        with self._services.answering():
+        with self._runtime.answering():
             async with aclosing(answering) as events:  # type: ignore[type-var]
                 async for event in events:
                     yield event
@@ -132,14 +132,14 @@ class Conversation:
                 yield change
             asked = what()
             text, agent, sampling = asked.text, asked.agent, None
-            if not asked.again and (talked := await talk(self._services, text)) is not None:
+            if not asked.again and (talked := await talk(self._runtime, text)) is not None:
                 async for event in self._talk(asked, talked):
                     yield event
                 return
             taught = exact = None
             if not asked.again and agent is None:
-                exact = computed(self._services, text) or await computed_from_tables(
-                    self._services, self.session_id, text
+                exact = computed(self._runtime, text) or await computed_from_tables(
+                    self._runtime, self.session_id, text
                 )
             if exact is not None:
                 taught = await self._recall(text, stop)  # what was taught comes first
@@ -170,7 +170,7 @@ class Conversation:
             if stop.is_stopped:
                 yield Done("stopped")
                 return
-            material = None if recalled else await consult(self._services, self.assistant, self._kept, asked, agent)
+            material = None if recalled else await consult(self._runtime, self.assistant, self._kept, asked, agent)
             if material is not None:
                 yield citations_event(material)
             heard = Heard()
@@ -213,7 +213,7 @@ class Conversation:
             thought = (turn.details.get("thinking") or {}).get("text", "")
             sampling = _retry_sampling(agent) if turn.details.get("reason") == "loop" else None
             heard, stored = Heard(turn.content), None
-            material = await consult(self._services, self.assistant, self._kept, asked, agent)
+            material = await consult(self._runtime, self.assistant, self._kept, asked, agent)
             try:
                 answering = self.assistant.go_on(
                     asked.text, turn.content, thought, agent,
@@ -235,9 +235,9 @@ class Conversation:
             self._ended()
 
     async def _hear(self, answering: AsyncIterator[AnswerEvent], heard: Heard) -> AsyncIterator[Event]:
-        if (memory := self._services.memory) is not None:
+        if (memory := self._runtime.memory) is not None:
             self.assistant.use_settings(answer_settings(memory.policies))
-        with paused(self._services):
+        with paused(self._runtime):
             async with aclosing(heard.all_of(answering, self.assistant)) as events:  # type: ignore[type-var]
                 async for event in events:
                     yield event
@@ -252,7 +252,7 @@ class Conversation:
     async def leave_out(self, lessons: Sequence[Lesson]) -> None:
         """The model no longer reads what was said in the conversation of lessons that were forgotten."""
         with self._told_trouble():
-            await self._kept.leave_out(self._services.memory, lessons)
+            await self._kept.leave_out(self._runtime.memory, lessons)
         if not self._answering:  # else the next message finds that something was forgotten
             self.assistant.go_to(messages_of(self.turns, self._agents))
 
@@ -260,7 +260,7 @@ class Conversation:
         self._answering, self._recalled = False, None
         if self._deleted:
             self.reset()
-        elif (pages := self._services.pages) is not None and (id := self.session_id) is not None:
+        elif (pages := self._runtime.pages) is not None and (id := self.session_id) is not None:
             self.assistant.shelf = pages.shelf(id)
             pages.run(id, self.assistant.keep_pages())
 
@@ -273,7 +273,7 @@ class Conversation:
             if error.reason == "record":  # another program deleted it meanwhile
                 self._deleted = True
             else:
-                self._services.trouble(error)
+                self._runtime.trouble(error)
 
     @property
     def recorder(self) -> TrajectoryRecorder:
@@ -299,10 +299,10 @@ class Conversation:
 
     async def resume(self, session_id: str) -> Branches:
         """Continue a stored conversation. Raises StoreError where there is none."""
-        memory = self._services.memory
+        memory = self._runtime.memory
         session = await memory.sessions.get(session_id) if memory else None
         if memory is None or session is None:
-            if self._services.memory_state == "locked":
+            if self._runtime.memory_state == "locked":
                 raise StoreError("locked")
             raise StoreError("record", "This conversation was deleted.")
         if self._kept.session is not None and self._kept.session.id == session_id:
@@ -310,8 +310,8 @@ class Conversation:
         else:
             self.reset()
             await self._take(session, memory)
-            if self._services.pages is not None:
-                self._services.pages.run(session_id, self.assistant.bring_back())
+            if self._runtime.pages is not None:
+                self._runtime.pages.run(session_id, self.assistant.bring_back())
         return await memory.sessions.branches(session_id)
 
     # ---- what others do to the stored conversation ----
@@ -333,7 +333,7 @@ class Conversation:
 
     async def _follow(self) -> Changed | None:
         """Take over what others stored in this conversation. None when there is nothing new."""
-        memory = self._services.memory
+        memory = self._runtime.memory
         if memory is None:
             return None
         try:
@@ -350,14 +350,14 @@ class Conversation:
             if error.reason == "record":
                 self.reset()
                 return Changed(True)
-            self._services.trouble(error)
+            self._runtime.trouble(error)
             return None
 
     async def _take(self, session: Session, memory: Memory) -> None:
         await self._kept.take(session, memory)
         turns = self.turns
-        if self._services.pages is not None:
-            self.assistant.shelf = self._services.pages.shelf(session.id)
+        if self._runtime.pages is not None:
+            self.assistant.shelf = self._runtime.pages.shelf(session.id)
         self.assistant.go_to(messages_of(turns, self._agents))
         last = agent_of(turns[-1], self._agents) if turns else None
         agent = last.id if last else session.state.get("agent")
@@ -365,18 +365,18 @@ class Conversation:
 
     @property
     def _agents(self) -> Mapping[str, Agent]:
-        return self._services.routing.agents if self._services.routing else {}
+        return self._runtime.routing.agents if self._runtime.routing else {}
 
     # ---- a turn ----
 
     async def _route(self, text: str, chosen: Agent | None) -> Routed | None:
         """chosen: for this message alone."""
-        routing = self._services.routing
+        routing = self._runtime.routing
         if routing is None or not text.strip():
             return None
         try:
             await routing.refresh()  # the chat's agent may have been removed
-            choice = agent_choice(self._services, self._kept.chosen)
+            choice = agent_choice(self._runtime, self._kept.chosen)
             if chosen is None and choice.agent:
                 agent = routing.agents[choice.agent]
                 self._last = await routing.unrouted(text, agent, "chat" if choice.is_own else "off")
@@ -385,12 +385,12 @@ class Conversation:
                 self._last = await routing.route(text, before, chosen)
             return self._last
         except (EmbedderError, StoreError) as error:
-            self._services.trouble(error)
+            self._runtime.trouble(error)
             return None
 
     async def _corrected(self, asked: Asked) -> Routed | None:
         """The route of another answer, where the user has corrected that of the one that it replaces."""
-        routing, details = self._services.routing, asked.replaced.details if asked.replaced else {}
+        routing, details = self._runtime.routing, asked.replaced.details if asked.replaced else {}
         route = details.get("route")
         if routing is None or details.get("lesson") or not route or route.get("reason") in UNROUTED:
             return None
@@ -401,7 +401,7 @@ class Conversation:
             self._last = await routing.route(asked.text, None, agent, "correction")
             return self._last
         except (EmbedderError, StoreError) as error:
-            self._services.trouble(error)
+            self._runtime.trouble(error)
             return None
 
     async def _talk(self, asked: Asked, talked: Talked) -> AsyncIterator[Event]:
@@ -434,14 +434,14 @@ class Conversation:
             yield stored
 
     async def _recall(self, text: str, stop: StopToken) -> Recalled | None:
-        return await recall(self._services, self.assistant, text, stop)
+        return await recall(self._runtime, self.assistant, text, stop)
 
     async def _offered(self, text: str) -> Offer | None:
         """What the message told in passing, unless the person wants no such offers in this conversation."""
         if self._kept.session is not None and self._kept.session.state.get(OFFERS) is False:
             return None
         with self._told_trouble():
-            told = await offered(self._services, text)
+            told = await offered(self._runtime, text)
             facts = tuple(Fact(one.question, one.answer) for one in told)
             return Offer(self.session_id, facts) if facts else None
         return None

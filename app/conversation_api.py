@@ -94,8 +94,8 @@ class ChatAgent(TypedDict):
 class ConversationApi:
     """Each public method is a call of the page's."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._removed: list[Record] = []  # by the last `remove_conversations`, until it cannot be undone any more
 
     async def conversations(self, search: str = "", offset: int = 0, limit: int | None = None) -> ConversationPage:
@@ -113,11 +113,11 @@ class ConversationApi:
     async def similar_conversations(self, search: str) -> list[StoredConversation]:
         """Those with a message of a similar meaning, the most similar first, with their `similarity`; none without a
         router. Messages without a vector get one in the background."""
-        services = self._services
-        if services.routing is None or services.indexer is None or not search.strip():
+        runtime = self._runtime
+        if runtime.routing is None or runtime.indexer is None or not search.strip():
             return []
-        await services.indexer.index_all()
-        embedder = services.routing.embedder
+        await runtime.indexer.index_all()
+        embedder = runtime.routing.embedder
         (vector,) = await embedder.embed([search])
         (meaning,) = await embedder.meanings([search])
         least = LEAST_IN_PIECES if _is_in_pieces(search, len(meaning.ids) - 2) else LEAST_TURN_SIMILARITY
@@ -129,8 +129,8 @@ class ConversationApi:
     async def prepare_search(self) -> None:
         """Read what a search looks at, so that the first one does not wait for it."""
         await self._memory.text.refresh()
-        if self._services.indexer is not None:
-            await self._services.indexer.index_all()
+        if self._runtime.indexer is not None:
+            await self._runtime.indexer.index_all()
 
     async def conversation(self, id: str) -> ShownConversation:
         session = await self._session(id)
@@ -147,17 +147,17 @@ class ConversationApi:
         """Who answers in a chat, None: in one that is not stored yet."""
         session = None if id is None else await self._session(id)
         chosen = session.state.get(CHOICE) if session else None
-        choice = agent_choice(self._services, chosen)
-        agents = self._services.routing.agents.values() if self._services.routing else ()
+        choice = agent_choice(self._runtime, chosen)
+        agents = self._runtime.routing.agents.values() if self._runtime.routing else ()
         return {
             "agent": choice.agent, "chosen": chosen, "isLost": choice.is_lost,
             "agents": [{"id": agent.id, "title": agent.title} for agent in agents],
-            "routing": self._services.routing_state,
+            "routing": self._runtime.routing_state,
         }  # fmt: skip
 
     async def choose_agent(self, id: str, agent: str) -> None:
         """Who answers in a chat from the next message on; AUTOMATIC: who suits each message. Raises AgentError."""
-        if agent != AUTOMATIC and (self._services.routing is None or agent not in self._services.routing.agents):
+        if agent != AUTOMATIC and (self._runtime.routing is None or agent not in self._runtime.routing.agents):
             raise AgentError(NO_AGENT)
         await self._memory.sessions.edit(id, state={CHOICE: agent})
 
@@ -197,7 +197,7 @@ class ConversationApi:
 
     @property
     def _memory(self) -> Memory:
-        return self._services.memory_now()
+        return self._runtime.memory_now()
 
     async def _session(self, id: str) -> sessions.Session:
         session = await self._memory.sessions.get(id)

@@ -1,6 +1,6 @@
 """The deep loop: looks at all answers together, on demand or after days, and lets what they show count.
 
-    report = await DeepLoop(services).consolidate()
+    report = await DeepLoop(runtime).consolidate()
 
 It distils trajectories into strategies (learning/reasoning_bank.py): questions that are answered badly again and again
 are suggested as lessons. The gate of lessons opens earlier or later, as its answers were judged. Then old trajectories
@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, fields
 
 from app.learning_service import THRESHOLD_POLICY
 from app.loop_runs import note_run
-from app.services import Services
+from app.runtime import Runtime
 from py_core.learning.gate_threshold import Evidence, fitted_threshold
 from py_core.learning.reasoning_bank import DAY_SECONDS, GOOD, Bank, Experience, archive, distil
 from py_core.memory.memory import Memory
@@ -66,10 +66,10 @@ class DeepReport:
 
 
 class DeepLoop:
-    """One for the services. It works in steps of the memory's background, so that answers do not wait for it."""
+    """One for the runtime. It works in steps of the memory's background, so that answers do not wait for it."""
 
-    def __init__(self, services: Services, seed: int = 0) -> None:
-        self._services, self._seed = services, seed
+    def __init__(self, runtime: Runtime, seed: int = 0) -> None:
+        self._runtime, self._seed = runtime, seed
         self._running = asyncio.Lock()
 
     async def waiting(self) -> int:
@@ -124,7 +124,7 @@ class DeepLoop:
 
     async def _experiences(self, memory: Memory, trajectories: Sequence[Trajectory]) -> list[Experience]:
         """Those whose message has a vector, or gets one."""
-        routing = self._services.routing
+        routing = self._runtime.routing
         lacking = [one for one in trajectories if one.vector is None and one.asked.strip()]
         vectors = {one.id: one.vector for one in trajectories if one.vector is not None}
         for start in range(0, len(lacking) if routing else 0, EMBEDDED_TOGETHER):
@@ -147,7 +147,7 @@ class DeepLoop:
 
     async def _fit_gate(self, memory: Memory, trajectories: Sequence[Trajectory]) -> tuple[float | None, float | None]:
         """Before and after; None without learning. The user's own choice stays."""
-        learning = self._services.learning
+        learning = self._runtime.learning
         if learning is None:
             return None, None
         before, shipped = learning.threshold, learning.gate.threshold
@@ -163,7 +163,7 @@ class DeepLoop:
 
     async def _evidence(self, one: Trajectory, threshold: float) -> Evidence | None:
         """What the judged answer tells of the gate."""
-        learning, recalled = self._services.learning, one.route.get("recalled")
+        learning, recalled = self._runtime.learning, one.route.get("recalled")
         assert learning is not None
         if one.lesson and isinstance(recalled, int | float) and 0 < recalled < 1:
             lesson = await self._memory.lessons.get(one.lesson)
@@ -182,7 +182,7 @@ class DeepLoop:
     async def _suggestions(self, bank: Bank) -> tuple[Suggestion, ...]:
         """Of the failures that no lesson answers now."""
         found = list[Suggestion]()
-        learning = self._services.learning
+        learning = self._runtime.learning
         for strategy in bank.strategies:
             bad = [one for one in bank.members[strategy.id] if one.quality is not None and one.quality < GOOD]
             if strategy.verdict != "failure" or len(bad) < REPEATED:
@@ -215,7 +215,7 @@ class DeepLoop:
 
     @property
     def _memory(self) -> Memory:
-        return self._services.memory_now()
+        return self._runtime.memory_now()
 
 
 def last_report(memory: Memory) -> DeepReport | None:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from app.help_answers import help_answer
-from app.services import Services
+from app.runtime import Runtime
 from py_core.memory.errors import StoreError
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ class Computed:
         return {name: said for name, said in asdict(self.exact).items() if name != "value"}
 
 
-def computed(services: Services, text: str) -> Computed | None:
+def computed(runtime: Runtime, text: str) -> Computed | None:
     """What a tool answers to a message, by the local time of this device, or what Sonata says of itself. None if it is
     for the model, or the user has turned the tools off."""
     if (said := help_answer(text)) is not None:
         return Computed(said)
     from py_core.tools.first_look import may_be_for_a_tool
 
-    if not may_be_for_a_tool(text) or not _is_on(services):
+    if not may_be_for_a_tool(text) or not _is_on(runtime):
         return None
     from py_core.tools.answering import answer_exactly
 
@@ -46,19 +46,19 @@ def computed(services: Services, text: str) -> Computed | None:
     return Computed(exact) if exact else None
 
 
-def _is_on(services: Services) -> bool:
-    return services.memory is None or services.memory.policies.is_on(EXACT_POLICY)
+def _is_on(runtime: Runtime) -> bool:
+    return runtime.memory is None or runtime.memory.policies.is_on(EXACT_POLICY)
 
 
-async def computed_from_tables(services: Services, session: str | None, text: str) -> Computed | None:
+async def computed_from_tables(runtime: Runtime, session: str | None, text: str) -> Computed | None:
     """What the tables (CSV, TSV) of a conversation say to a message. None where it is not surely about one of them.
-    Never fails: the services are told."""
-    if services.memory is None or session is None or not _is_on(services):
+    Never fails: the runtime is told."""
+    if runtime.memory is None or session is None or not _is_on(runtime):
         return None
     try:
-        tables = await services.files.tables(session)
+        tables = await runtime.files.tables(session)
     except StoreError as error:
-        services.trouble(error)
+        runtime.trouble(error)
         return None
     if not tables:
         return None

@@ -1,6 +1,6 @@
 """What the person says of an answer, by the answer's id, and what he asks to remember.
 
-    feedback = Feedback(services)
+    feedback = Feedback(runtime)
     await feedback.bad(stored.request)
     await feedback.should_have_said(stored.request, "Who is my dentist?", "Your dentist is Dr. Quill.")
     feedback.proposal("my dentist is Dr. Quill")    # Told: shown to the person, then
@@ -20,7 +20,7 @@ from typing import Any, Literal
 from app.learning_service import Learned, LearningService
 from app.lesson_imprints import LessonError
 from app.routing_service import Reweighed
-from app.services import Services
+from app.runtime import Runtime
 from app.trajectory_recorder import rated
 from py_core.learning.quality import kept_share
 from py_core.learning.teaching import Told, lesson_of
@@ -53,11 +53,11 @@ class Judged:
 
 
 class Feedback:
-    """One for the services. Its methods may raise StoreError, EmbedderError; what teaches also LessonError, and
+    """One for the runtime. Its methods may raise StoreError, EmbedderError; what teaches also LessonError, and
     BackendError."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._judging = asyncio.Lock()
 
     async def good(self, id: str) -> Judged:
@@ -137,7 +137,7 @@ class Feedback:
         """Let the lesson that gave the answer, or the patterns of its route, count more or less. What that changed."""
         if trajectory.lesson:
             return await self._judge_lesson(trajectory, good)
-        routing, patterns = self._services.routing, trajectory.route.get("patterns", [])
+        routing, patterns = self._runtime.routing, trajectory.route.get("patterns", [])
         if routing is None or not patterns:
             return []
         return [{"kind": "pattern", **one._asdict()} for one in await routing.learn(patterns, good)]
@@ -170,7 +170,7 @@ class Feedback:
 
     async def _undo(self, trajectory: Trajectory, but: Sequence[Effect] = ()) -> Trajectory:
         """but: effects that stay."""
-        undo = self._services.learning.undo if self._services.learning else self._memory.lessons.undo
+        undo = self._runtime.learning.undo if self._runtime.learning else self._memory.lessons.undo
         for effect in reversed(trajectory.effects):
             if effect["kind"] == "taught" and effect not in but:
                 await undo(effect["id"])
@@ -181,8 +181,8 @@ class Feedback:
             for effect in trajectory.effects
             if effect["kind"] == "pattern"
         ]
-        if weights and self._services.routing is not None:
-            await self._services.routing.unlearn(weights)
+        if weights and self._runtime.routing is not None:
+            await self._runtime.routing.unlearn(weights)
         return await self._note(trajectory, "", ())
 
     async def _undo_lesson(self, trajectory: Trajectory, effect: Effect) -> None:
@@ -196,13 +196,13 @@ class Feedback:
 
     @property
     def _memory(self) -> Memory:
-        return self._services.memory_now()
+        return self._runtime.memory_now()
 
     @property
     def _learning(self) -> LearningService:
-        if self._services.learning is None:
-            raise LessonError(self._services.why_not_learning or OPENING)
-        return self._services.learning
+        if self._runtime.learning is None:
+            raise LessonError(self._runtime.why_not_learning or OPENING)
+        return self._runtime.learning
 
 
 def _taught(learned: Learned, judged: Trajectory) -> list[Effect]:

@@ -8,7 +8,7 @@ from app.asked import Asked
 from app.assistant import Assistant, user_message
 from app.file_material import Material
 from app.kept_conversation import KeptConversation
-from app.services import Services
+from app.runtime import Runtime
 from py_core.loading import Model
 from py_core.memory.errors import StoreError
 from py_core.routing.agents import Agent
@@ -27,10 +27,10 @@ LEAST_ROOM = 64
 
 
 async def consult(
-    services: Services, assistant: Assistant, kept: KeptConversation, asked: Asked, agent: Agent | None
+    runtime: Runtime, assistant: Assistant, kept: KeptConversation, asked: Asked, agent: Agent | None
 ) -> Material | None:
-    """None where the conversation has no files, or nothing in them belongs to the message. Never fails: the services
-    are told, and the message is answered without."""
+    """None where the conversation has no files, or nothing in them belongs to the message. Never fails: the runtime
+    is told, and the message is answered without."""
     if kept.session is None or not asked.text.strip():
         return None
     if (room := room_for_files(assistant.model, asked.text, agent)) < LEAST_ROOM:
@@ -39,7 +39,7 @@ async def consult(
     earlier = [turn.content for turn in path if turn.role == "user"]
     before = earlier[-2:-1] if asked.again else earlier[-1:]
     try:
-        return await services.files.material(
+        return await runtime.files.material(
             kept.session.id,
             asked.text,
             before[0] if before else "",
@@ -48,7 +48,7 @@ async def consult(
             whole_room(assistant.model, room),
         )
     except (EmbedderError, StoreError) as error:
-        services.trouble(error)
+        runtime.trouble(error)
         return None
 
 

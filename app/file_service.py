@@ -30,7 +30,7 @@ from py_core.passages.search import Found, PassageIndex
 from py_core.routing.embedder import Embedder, EmbedderError
 
 if TYPE_CHECKING:
-    from app.services import Services  # which has one of these
+    from app.runtime import Runtime  # which has one of these
     from py_core.tools.table import Table
 
 MOST_FILES = 20
@@ -100,12 +100,12 @@ class AttachedFile(TypedDict):
 
 
 class FileService:
-    """For all conversations over one `Services`; a memory that is unlocked later takes the place of the first."""
+    """For all conversations over one `Runtime`; a memory that is unlocked later takes the place of the first."""
 
-    def __init__(self, services: Services, embedder: Callable[[], Embedder | None] | None = None) -> None:
+    def __init__(self, runtime: Runtime, embedder: Callable[[], Embedder | None] | None = None) -> None:
         """embedder: the routing's, unless told otherwise; None where there is none (yet)."""
-        self._services = services
-        self._embedder = embedder or (lambda: services.routing.embedder if services.routing else None)
+        self._runtime = runtime
+        self._embedder = embedder or (lambda: runtime.routing.embedder if runtime.routing else None)
         self._opened: OrderedDict[str, _Open] = OrderedDict()
         self._memory: Memory | None = None
         self._waiting: dict[str, None] = {}  # conversations to index
@@ -113,7 +113,7 @@ class FileService:
         self._opening = asyncio.Lock()
         self._changes = 0  # of files, in all conversations
         self._failed: Embedder | None = None  # indexes no more
-        services.listen(self._on_change)
+        runtime.listen(self._on_change)
 
     async def attach(
         self, session: str | None, name: str, type: str, data: bytes, size: int | None = None
@@ -124,7 +124,7 @@ class FileService:
         a second time is the one that is there. Nothing is kept of a file that cannot be cut.
         Raises FileError with a sentence on what does not fit, StoreError.
         """
-        memory = self._services.memory_now()
+        memory = self._runtime.memory_now()
         text = text_of(name, data, type)
         await _check_cutting(shown_name(name), text)
         file = StoredFile(
@@ -169,7 +169,7 @@ class FileService:
 
     async def detach(self, *ids: str) -> None:
         """Delete files. A conversation in which nothing was said and that has no file left is deleted, too."""
-        memory = self._services.memory_now()
+        memory = self._runtime.memory_now()
         await memory.files.delete(*ids)
         for session in {id.rpartition("/")[0] for id in ids}:
             known = await memory.sessions.get(session)
@@ -178,7 +178,7 @@ class FileService:
 
     async def text(self, id: str) -> str:
         """Of a file. Raises StoreError where it was deleted."""
-        file = await self._services.memory_now().files.get(id)
+        file = await self._runtime.memory_now().files.get(id)
         if file is None:
             raise StoreError("record", "This file was removed.")
         return without_page_breaks(file.text)
@@ -227,7 +227,7 @@ class FileService:
                 try:
                     vector = (await embedder.meanings([text]))[0].vector
                 except EmbedderError as error:
-                    self._services.trouble(error)
+                    self._runtime.trouble(error)
             by_words = vector is None
             found = opened.index.search(text, vector)
             if found:
@@ -238,7 +238,7 @@ class FileService:
     # ---- what is open ----
 
     async def _open(self, session: str) -> _Open:
-        memory = self._services.memory_now()
+        memory = self._runtime.memory_now()
         if memory is not self._memory:
             self._memory, self._failed = memory, None
             self._changes += 1
@@ -302,7 +302,7 @@ class FileService:
         except (EmbedderError, StoreError) as error:
             self._waiting.clear()
             self._failed = self._embedder()  # else it would fail again and again
-            self._services.trouble(error)
+            self._runtime.trouble(error)
         finally:
             self._works = False
 
@@ -327,7 +327,7 @@ class FileService:
                 return session in self._opened  # the file is gone: look again at what is left
         for number, vector in made:
             opened.index.put(number, vector)
-        self._services.changed()
+        self._runtime.changed()
         return True
 
 

@@ -1,11 +1,11 @@
-"""The loops that learn while nobody waits, over the services of one model."""
+"""The loops that learn while nobody waits, over one runtime."""
 
 from __future__ import annotations
 
 from app.deep_loop import DeepLoop
 from app.idle_work import Loop
 from app.preparation import Preparation
-from app.services import Services
+from app.runtime import Runtime
 
 LESSONS = 8
 """So many new lessons are worth a training: each is answered from its imprint until then."""
@@ -16,14 +16,14 @@ LIKED = 4
 DEEP_SECONDS = 24 * 3600.0
 
 
-def idle_loops(services: Services) -> list[Loop]:
+def idle_loops(runtime: Runtime) -> list[Loop]:
     """The first that has something to learn runs first."""
     loops = [
-        Loop("preparation", Preparation(services), 1, "", 0.0),
-        Loop("deep", DeepLoop(services), ANSWERS, "answers", DEEP_SECONDS),
+        Loop("preparation", Preparation(runtime), 1, "", 0.0),
+        Loop("deep", DeepLoop(runtime), ANSWERS, "answers", DEEP_SECONDS),
     ]
-    if services.consolidation is not None:
-        loops.insert(1, Loop("background", services.consolidation, LESSONS, "facts"))
-    if services.style is not None:
-        loops.append(Loop("style", services.style, LIKED, "answers that you liked"))
+    if runtime.consolidation is not None:
+        loops.insert(1, Loop("background", runtime.consolidation, LESSONS, "facts"))
+    if runtime.style is not None:
+        loops.append(Loop("style", runtime.style, LIKED, "answers that you liked"))
     return loops

@@ -25,7 +25,7 @@ from app.learning_views import (
     TrainingView,
 )
 from app.memory_talk import OFFERS
-from app.services import Services
+from app.runtime import Runtime
 from py_core.adapters.lora import LoraAdapter
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import KIND as LESSON
@@ -51,7 +51,7 @@ class LearningApi:
     """Each public method is a call of the page's."""
 
     def __init__(
-        self, services: Services, leaves_out: Callable[[], str] = lambda: "",
+        self, runtime: Runtime, leaves_out: Callable[[], str] = lambda: "",
         chosen: Callable[[], LoraAdapter | None] = lambda: None,
         leave_out: Callable[[Sequence[Lesson]], Awaitable[None]] | None = None,
         forgotten: ForgottenLessons | None = None,
@@ -103,10 +103,10 @@ class LearningApi:
 
     async def lesson_story(self, id: str) -> Story | None:
         """What a lesson changed (app/lesson_story.py); None where it was forgotten."""
-        from app.lesson_story import story_of  # late, as in app/services.py
+        from app.lesson_story import story_of  # late, as in app/runtime.py
 
         lesson = await self._memory.lessons.get(id)
-        return None if lesson is None else await story_of(lesson, self._memory, self._services.learning)
+        return None if lesson is None else await story_of(lesson, self._memory, self._runtime.learning)
 
     async def lessons(self, filter: Filter = "now", search: str = "", offset: int = 0, limit: int = 50) -> LessonPage:
         """The newest first, or, with something to search for, those that hold its words and then the most similar."""
@@ -133,8 +133,8 @@ class LearningApi:
 
     async def forget(self, ids: list[str]) -> None:
         lessons = [lesson for id in ids if (lesson := await self._memory.lessons.get(id)) is not None]
-        if self._services.learning is not None:
-            await self._services.learning.forget(*ids)
+        if self._runtime.learning is not None:
+            await self._runtime.learning.forget(*ids)
         else:
             await self._memory.lessons.delete(*ids)
         self._forgotten.note(lessons)
@@ -153,15 +153,15 @@ class LearningApi:
     async def overview(self) -> Overview:
         from app.learning_history import events, periods  # late, as in app/services.py
 
-        services, memory = self._services, self._memory
+        runtime, memory = self._runtime, self._memory
         lessons = await memory.lessons.all()
-        learning, idle = services.learning, services.idle
+        learning, idle = runtime.learning, runtime.idle
         runs = await memory.revisions.runs(learning.base_sha256) if learning is not None else []
         trained = " ".join(filter(None, (_background_words(runs), self._leaves_out())))
         instant = " ".join(filter(None, (_instant_words(lessons), await self._unprepared_words())))
         words = {"instant": instant, "background": trained, "deep": self._deep_words()}
         words["reading"] = "" if learning is None or learning.reads else NO_READER
-        words["style"] = await services.style.words() if services.style is not None else ""
+        words["style"] = await runtime.style.words() if runtime.style is not None else ""
         in_pauses = [name for name in idle.names if name != "preparation"] if idle is not None else []
         loops = ["instant", "reading", *in_pauses]
         return {
@@ -179,15 +179,15 @@ class LearningApi:
 
     async def adapters(self) -> list[AdapterView]:
         """What answers come with besides the model's weights: app/adapter_views.py."""
-        from app.adapter_views import adapter_views  # late, as in app/services.py
+        from app.adapter_views import adapter_views  # late, as in app/runtime.py
 
-        return await adapter_views(self._services, self._chosen())
+        return await adapter_views(self._runtime, self._chosen())
 
     async def switch_adapter(self, id: str, on: bool) -> None:
         """Answer with what a training learned, or not; id: of its run."""
         await self._memory.revisions.switch(id, on)
-        if self._services.consolidation is not None:
-            await self._services.consolidation.refresh()
+        if self._runtime.consolidation is not None:
+            await self._runtime.consolidation.refresh()
 
     async def learn_now(self, name: str) -> None:
         """Run a loop once, however little there is to learn."""
@@ -210,7 +210,7 @@ class LearningApi:
         return self._memory.policies.is_on(f"learning.{loop}")
 
     def _deep_words(self) -> str:
-        from app.deep_loop import last_report  # late, as in app/services.py
+        from app.deep_loop import last_report  # late, as in app/runtime.py
 
         report = last_report(self._memory)
         if report is None:
@@ -221,13 +221,13 @@ class LearningApi:
         return said + (f" You could teach what to say to: {questions}." if questions else "")
 
     async def _unprepared_words(self) -> str:
-        learning = self._services.learning
+        learning = self._runtime.learning
         is_known = learning is None or await learning.imprints.is_prepared(self._memory)
         return "" if is_known else UNPREPARED
 
     async def _learned_lately(self, lessons: Sequence[Lesson]) -> list[LearnedLesson]:
         """The latest lessons that this model has learned, the oldest first."""
-        learning = self._services.learning
+        learning = self._runtime.learning
         if learning is None:
             return []
         found = list[LearnedLesson]()
@@ -237,7 +237,7 @@ class LearningApi:
         return found
 
     async def _similar(self, search: str) -> dict[str, float]:
-        learning = self._services.learning
+        learning = self._runtime.learning
         if learning is None:
             return {}
         (meaning,) = await learning.embedder.meanings([search])
@@ -246,19 +246,19 @@ class LearningApi:
 
     @property
     def _memory(self) -> Memory:
-        return self._services.memory_now()
+        return self._runtime.memory_now()
 
     @property
     def _idle(self) -> IdleLearning:
-        if self._services.idle is None:
-            raise EmbedderError(self._services.why_not_learning or OPENING)
-        return self._services.idle
+        if self._runtime.idle is None:
+            raise EmbedderError(self._runtime.why_not_learning or OPENING)
+        return self._runtime.idle
 
     @property
     def _learning(self) -> LearningService:
-        if self._services.learning is None:
-            raise EmbedderError(self._services.why_not_learning or OPENING)
-        return self._services.learning
+        if self._runtime.learning is None:
+            raise EmbedderError(self._runtime.why_not_learning or OPENING)
+        return self._runtime.learning
 
 
 def _instant_words(lessons: Sequence[Lesson]) -> str:

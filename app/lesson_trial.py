@@ -9,7 +9,7 @@ from app.assistant import Assistant
 from app.chat_lessons import paused, recall
 from app.learned_answer import LEARNED_SAMPLING
 from app.protocol import AnswerEvent, Delta, Done, Recall, Replacement
-from app.services import Services
+from app.runtime import Runtime
 from app.stop_token import StopToken
 from app.turn_events import recall_event
 from py_core.loading import Model
@@ -22,25 +22,25 @@ MOST_TOKENS = 100
 class LessonTrial:
     """One question. Always the likeliest words, so that answers with and without what was taught can be compared."""
 
-    def __init__(self, services: Services, new_assistant: Callable[[], Assistant], model: Model) -> None:
+    def __init__(self, runtime: Runtime, new_assistant: Callable[[], Assistant], model: Model) -> None:
         """new_assistant: as the conversations have it, with all that was learned."""
-        self._services, self._new_assistant, self._model = services, new_assistant, model
+        self._runtime, self._new_assistant, self._model = runtime, new_assistant, model
         self._stop = StopToken()
 
     async def ask(self, id: str, learned: bool) -> AsyncIterator[Recall | AnswerEvent]:
         """learned: with all that was learned, as a chat's first message; else the plain model. Recall comes if a
         lesson answers. Raises StoreError, BackendError, ContextFullError."""
-        lesson = await self._services.memory_now().lessons.get(id)
+        lesson = await self._runtime.memory_now().lessons.get(id)
         if lesson is None:
             raise StoreError("record", "This was forgotten.")
         plain = None if learned else Assistant(self._model, LEARNED_SAMPLING, MOST_TOKENS)
         assistant = plain or self._new_assistant()
         try:
-            with self._services.answering(), paused(self._services):
+            with self._runtime.answering(), paused(self._runtime):
                 recalled = None
                 if learned:
                     question = lesson.question
-                    recalled = await recall(self._services, assistant, question, self._stop)
+                    recalled = await recall(self._runtime, assistant, question, self._stop)
                 if self._stop.is_stopped:
                     yield Done("stopped")
                     return

@@ -107,15 +107,15 @@ class MemoryApi(ConversationApi):
 
     async def counts(self) -> dict[str, int]:
         """How many records of each kind are stored, in an order for people: none while the memory is locked."""
-        return {} if self._services.memory is None else await counts(self._services.memory.store)
+        return {} if self._runtime.memory is None else await counts(self._runtime.memory.store)
 
     async def kept_pages(self) -> KeptPages:
         pages = self._services.pages
         return {"bytes": await pages.nbytes() if pages else None, "most": BUDGET}
 
     async def remove_kept_pages(self) -> None:
-        if self._services.pages is not None:
-            await self._services.pages.clear()
+        if self._runtime.pages is not None:
+            await self._runtime.pages.clear()
 
     # ---- patterns ----
 
@@ -136,8 +136,8 @@ class MemoryApi(ConversationApi):
         return {"pattern": await self._routing.edit(id, text, agent)}
 
     async def remove_patterns(self, ids: list[str]) -> None:
-        if self._services.routing is not None:
-            await self._services.routing.forget(ids)
+        if self._runtime.routing is not None:
+            await self._runtime.routing.forget(ids)
         else:
             await self._memory.patterns.delete(*ids)
 
@@ -194,7 +194,7 @@ class MemoryApi(ConversationApi):
 
     async def policies(self) -> list[dict[str, Any]]:
         """Each with its `words`: see policy_words.py."""
-        from app.policy_words import told_policies  # late, as in app/services.py
+        from app.policy_words import told_policies  # late, as in app/runtime.py
 
         return [
             {
@@ -261,7 +261,7 @@ class MemoryApi(ConversationApi):
         self, data: bytes, mode: Literal["merge", "replace"], passphrase: str | None = None
     ) -> dict[str, int]:
         """{written, leftOut}, as Imported; of a file of chats {chats, messages, leftOut, unread}, as ImportedChats."""
-        from app.chat_files import import_chats  # late, as in app/services.py
+        from app.chat_files import import_chats  # late, as in app/runtime.py
 
         self._refuse_locked()
         await self._memory.writer.flush()
@@ -283,7 +283,7 @@ class MemoryApi(ConversationApi):
         await self._memory.store.accept()
 
     async def delete_all(self) -> None:
-        await self._services.forget()
+        await self._runtime.forget()
         await self._read_again()
 
     async def set_passphrase(self, passphrase: str, old: str | None = None) -> None:
@@ -295,25 +295,25 @@ class MemoryApi(ConversationApi):
         await remove_passphrase(self._memory.store, old)
 
     async def unlock(self, passphrase: str) -> None:
-        await self._services.unlock(passphrase)
+        await self._runtime.unlock(passphrase)
 
     # ---- helpers ----
 
     @property
     def _routing(self) -> RoutingService:
-        if self._services.routing is None:
-            why = UNROUTED.get(self._services.routing_state)
-            raise EmbedderError(why or f"Routing is not available: {self._services.problem} Reload the page.")
-        return self._services.routing
+        if self._runtime.routing is None:
+            why = UNROUTED.get(self._runtime.routing_state)
+            raise EmbedderError(why or f"Routing is not available: {self._runtime.problem} Reload the page.")
+        return self._runtime.routing
 
     def _refuse_locked(self) -> None:
-        if self._services.memory_state == "locked":
+        if self._runtime.memory_state == "locked":
             raise StoreError("locked")
 
     async def _read_again(self) -> None:
         await self._memory.policies.reload()
-        if self._services.routing is not None:
-            await self._services.routing.refresh(everything=True)
+        if self._runtime.routing is not None:
+            await self._runtime.routing.refresh(everything=True)
 
     async def _search(
         self, kind: str, search: str, where: dict[str, Any] | None = None
@@ -332,9 +332,9 @@ class MemoryApi(ConversationApi):
         return [(here[id], similar.get(id)) for id in order]
 
     async def _similar(self, kind: str, search: str, among: dict[str, Record]) -> dict[str, float]:
-        if self._services.routing is None:
+        if self._runtime.routing is None:
             return {}
-        (vector,) = await self._services.routing.embedder.embed([search])
+        (vector,) = await self._runtime.routing.embedder.embed([search])
         found = await self._memory.search.search(kind, vector, MEANT, among.__contains__)
         return {record.id: similarity for record, similarity in found if similarity >= LEAST_SIMILARITY}
 

@@ -1,6 +1,6 @@
 """What a message tells the memory or asks of it, answered in place of the model: remember, correct, forget, list.
 
-talked = await talk(services, "Forget the door code of the office.")   # None if the message is none of that
+talked = await talk(runtime, "Forget the door code of the office.")   # None if the message is none of that
 talked.words       # "I have forgotten what you taught me for “What is the door code of the office?” ..."
 """
 
@@ -16,7 +16,7 @@ from app.feedback import NOTHING_TOLD
 from app.learning_service import Learned, LearningService
 from app.lesson_imprints import LessonError
 from app.protocol import Card
-from app.services import Services
+from app.runtime import Runtime
 from app.turn_events import lesson_names
 from py_core.backends.base import BackendError
 from py_core.learning.memory_talk import Correct, Forget, ListLessons, asked_of_memory
@@ -45,17 +45,17 @@ class Talked:
     card: Card | None = None
 
 
-async def talk(services: Services, text: str) -> Talked | None:
+async def talk(runtime: Runtime, text: str) -> Talked | None:
     """None if a message asks nothing of the memory, or nothing that was taught is meant. What fails is said."""
-    learning = services.learning
+    learning = runtime.learning
     if learning is None or not learning.is_on:
         return None
     told, language = told_by(text)
     asked = None if told else asked_of_memory(text)
     if not told and asked is None:
-        return Talked(_say("nothing", language)) if language else await _take_back(services, learning, text)
+        return Talked(_say("nothing", language)) if language else await _take_back(runtime, learning, text)
     try:
-        with paused(services):
+        with paused(runtime):
             if told:
                 return await _teach(learning, told)
             if isinstance(asked, Correct):
@@ -69,9 +69,9 @@ async def talk(services: Services, text: str) -> Talked | None:
         return Talked(f"{_say('untaught' if told else 'failed', language)} {error}")
 
 
-async def offered(services: Services, text: str) -> tuple[Told, ...]:
+async def offered(runtime: Runtime, text: str) -> tuple[Told, ...]:
     """What a message tells in passing that is not known yet."""
-    learning = services.learning
+    learning = runtime.learning
     if learning is None or not learning.is_on:
         return ()
     told = told_in_passing(text)
@@ -83,13 +83,13 @@ async def offered(services: Services, text: str) -> tuple[Told, ...]:
     return tuple(one for one in told if (plain(one.question), one.answer) not in known)
 
 
-async def _take_back(services: Services, learning: LearningService, text: str) -> Talked | None:
+async def _take_back(runtime: Runtime, learning: LearningService, text: str) -> Talked | None:
     """A message that says of something taught that it is no longer so. What fails is for `recall` to say."""
     sentences = sentences_of(text)
     told = lesson_of(sentences[0]) if len(sentences) == 1 else None
     if told is None:
         return None
-    with suppress(EmbedderError, StoreError, BackendError, LessonError), paused(services):
+    with suppress(EmbedderError, StoreError, BackendError, LessonError), paused(runtime):
         if (known := await _taken_back(learning, told)) is not None:
             return await _replace(learning, known, told)
     return None

@@ -19,7 +19,7 @@ from py_core.memory.sessions import KIND as SESSION
 from py_core.memory.sessions import TURN
 
 if TYPE_CHECKING:
-    from app.services import Services
+    from app.runtime import Runtime
 
 BUDGET = 200_000_000
 """Bytes of pages at most: of SmolLM2-135M on the CPU, 7,400 tokens."""
@@ -30,14 +30,14 @@ _OF_CHATS = (SESSION, TURN, FILE)
 class PageStore:
     """Opened when it is needed first. No method raises."""
 
-    def __init__(self, services: Services, opening: Callable[[], Awaitable[Rows]], budget: int = BUDGET) -> None:
-        self._services, self._opening, self._budget = services, opening, budget
+    def __init__(self, runtime: Runtime, opening: Callable[[], Awaitable[Rows]], budget: int = BUDGET) -> None:
+        self._runtime, self._opening, self._budget = runtime, opening, budget
         self._opened: asyncio.Future[KeptPages | None] | None = None
         self._tasks: set[asyncio.Task[object]] = set()
         self._running: dict[str, asyncio.Task[object]] = {}
         """By the conversation's id."""
         self._given_up = False
-        self._unlisten = services.listen(self._on_change)
+        self._unlisten = runtime.listen(self._on_change)
 
     def shelf(self, chat: str) -> ChatShelf:
         """Of a stored conversation."""
@@ -109,7 +109,7 @@ class PageStore:
 
     @property
     def _memory(self) -> Memory | None:
-        return self._services.memory if self._services.memory_state == "ready" else None
+        return self._runtime.memory if self._runtime.memory_state == "ready" else None
 
     def _on_change(self, change: Change) -> None:
         if change.cleared in (EVERYTHING, *_OF_CHATS):

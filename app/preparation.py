@@ -6,7 +6,7 @@ With them a lesson takes a moment; without them the first one would wait for a m
 from __future__ import annotations
 
 from app.idle_work import Report
-from app.services import Services
+from app.runtime import Runtime
 from py_core.engine.scheduler import Priority
 
 KNOWING = "gets to know this model"
@@ -16,12 +16,12 @@ LEARNING = "learns for this model what you taught"
 class Preparation:
     """A loop of the idle times (app/idle_work.py), for the model that runs."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
 
     async def waiting(self) -> int:
         """1 if the model is not prepared."""
-        learning = self._services.learning
+        learning = self._runtime.learning
         return int(learning is not None and not await learning.imprints.is_prepared(learning.memory))
 
     async def is_begun(self) -> bool:
@@ -29,7 +29,7 @@ class Preparation:
 
     async def run(self, report: Report) -> None:
         """Raises BackendError, StoreError."""
-        learning = self._services.learning
+        learning = self._runtime.learning
         if learning is None:
             return
         with learning.imprints.telling(lambda read, texts: report(read, texts, KNOWING)):

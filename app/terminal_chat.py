@@ -41,7 +41,7 @@ from app.protocol import (
     Taught,
     Thought,
 )  # fmt: skip
-from app.services import Services
+from app.runtime import Runtime
 from app.waiting_line import line_meanwhile
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError
@@ -76,7 +76,7 @@ ADDED = "Another program added messages to this conversation. The answer takes t
 
 
 def run_chat(
-    runner: asyncio.Runner, model: Model, sampling: SamplingParams | None, max_tokens: int, services: Services,
+    runner: asyncio.Runner, model: Model, sampling: SamplingParams | None, max_tokens: int, runtime: Runtime,
     open_adapter: Callable[[str], LoraAdapter], adapter: str | None = None, only_one: OnlyOne | None = None,
     files: Sequence[Path] = (),
 ) -> None:  # fmt: skip
@@ -84,14 +84,14 @@ def run_chat(
     only_one: the lock of the program that learns while nothing is typed; without it this one does not. files: are
     attached to the first conversation."""
     console = terminal.console()
-    conversation = Conversation(Assistant(model, sampling, max_tokens), services)
+    conversation = Conversation(Assistant(model, sampling, max_tokens), runtime)
     if adapter is not None:
         runner.run(conversation.assistant.use_adapter(open_adapter(adapter)))
     last: list[Route] = []
     changes: list[Taught | Card] = []
-    _unlock(runner, services, console)
+    _unlock(runner, runtime, console)
     if only_one is not None:
-        runner.run(_learn(services, conversation.assistant, only_one))
+        runner.run(_learn(runtime, conversation.assistant, only_one))
     if left_out := conversation.assistant.leaves_out:
         _warn(console, left_out)
     warned: str | None = None
@@ -101,10 +101,10 @@ def run_chat(
     console.print(f"[bold]{escape(model.config.name)}[/bold]{answers_with} on {runs_on}")
     console.print(f"[dim]{HINT}[/dim]")
     for path in files:
-        _attach(runner, services, conversation, console, path)
+        _attach(runner, runtime, conversation, console, path)
     while True:
-        if services.problem and services.problem != warned:
-            warned = services.problem
+        if runtime.problem and runtime.problem != warned:
+            warned = runtime.problem
             _warn(console, warned)
         try:
             text = line_meanwhile(runner, "\n> ")
@@ -124,12 +124,12 @@ def run_chat(
             console.print(f"[dim]{HELP}[/dim]")
         elif command == "/undo":
             try:
-                console.print(f"[dim]{escape(runner.run(_undo(services, changes)))}[/dim]")
+                console.print(f"[dim]{escape(runner.run(_undo(runtime, changes)))}[/dim]")
             except StoreError as error:
                 _warn(console, str(error))
         elif command == "/remember":
             try:
-                console.print(f"[dim]{escape(runner.run(_remember(services, conversation)))}[/dim]")
+                console.print(f"[dim]{escape(runner.run(_remember(runtime, conversation)))}[/dim]")
             except (BackendError, EmbedderError, LessonError, StoreError) as error:
                 _warn(console, str(error))
         elif command.partition(" ")[0] == "/adapter":
@@ -140,10 +140,10 @@ def run_chat(
                 _warn(console, str(error))
         elif command.partition(" ")[0] == "/file":
             given = text.strip().partition(" ")[2].strip().strip("'\"")
-            _attach(runner, services, conversation, console, Path(given).expanduser())
+            _attach(runner, runtime, conversation, console, Path(given).expanduser())
         elif command.partition(" ")[0] == "/agent":
             try:
-                said = runner.run(_correct(services, last, command.partition(" ")[2].strip()))
+                said = runner.run(_correct(runtime, last, command.partition(" ")[2].strip()))
                 console.print(f"[dim]{escape(said)}[/dim]")
             except (AgentError, EmbedderError, StoreError) as error:
                 _warn(console, str(error))
@@ -163,48 +163,46 @@ def _warn(console: Console, message: str) -> None:
     console.print(f"[yellow]{escape(message)}[/yellow]", soft_wrap=True)
 
 
-def _unlock(runner: asyncio.Runner, services: Services, console: Console) -> None:
+def _unlock(runner: asyncio.Runner, runtime: Runtime, console: Console) -> None:
     """Without the passphrase the chat goes on without the memory."""
-    if services.memory_state == "locked":
+    if runtime.memory_state == "locked":
         try:
-            runner.run(with_passphrase(services.unlock, "the memory (empty: continue without the memory)"))
+            runner.run(with_passphrase(runtime.unlock, "the memory (empty: continue without the memory)"))
         except (StoreError, KeyboardInterrupt) as error:
             _warn(console, str(error) or "The memory stays locked.")
 
 
-async def _learn(services: Services, assistant: Assistant, only_one: OnlyOne) -> None:
+async def _learn(runtime: Runtime, assistant: Assistant, only_one: OnlyOne) -> None:
     """Answer with what was learned before, and learn more while nothing is typed."""
-    await services.consolidate_with(assistant.adapters, assistant.adapters.use_learned)
-    await services.style_with(assistant.adapters.use_style)
-    await services.learn_idly(idle_loops(services), assistant.model.engine.idle_held, only_one)
+    await runtime.consolidate_with(assistant.adapters, assistant.adapters.use_learned)
+    await runtime.style_with(assistant.adapters.use_style)
+    await runtime.learn_idly(idle_loops(runtime), assistant.model.engine.idle_held, only_one)
 
 
-async def _correct(services: Services, last: list[Route], agent: str) -> str:
+async def _correct(runtime: Runtime, last: list[Route], agent: str) -> str:
     """Correct the last route; returns a sentence about it. Raises AgentError, EmbedderError, StoreError."""
-    if services.routing is None:
+    if runtime.routing is None:
         return "Messages are not sent to agents here."
     if not last or not agent:
-        known = ", ".join(services.routing.agents)
+        known = ", ".join(runtime.routing.agents)
         return f"Type /agent NAME after a message. The agents are {known}."
     if last[-1].reason in UNROUTED:
         return "This message was not sent to an agent automatically, so there is nothing to correct."
-    await services.routing.correct(last[-1].id, last[-1].text, agent)
-    return f"Similar messages will go to {services.routing.agents[agent].title}."
+    await runtime.routing.correct(last[-1].id, last[-1].text, agent)
+    return f"Similar messages will go to {runtime.routing.agents[agent].title}."
 
 
-def _attach(
-    runner: asyncio.Runner, services: Services, conversation: Conversation, console: Console, path: Path
-) -> None:
+def _attach(runner: asyncio.Runner, runtime: Runtime, conversation: Conversation, console: Console, path: Path) -> None:
     """Attach a file, or say why not. Ctrl-C stops that; indexing goes on in the background."""
     attached = False
 
     async def attach() -> None:
         nonlocal attached
-        session = await attach_file(services.files, conversation.session_id, path)
+        session = await attach_file(runtime.files, conversation.session_id, path)
         attached = True
         if session != conversation.session_id:
             await conversation.resume(session)
-        indexing = asyncio.ensure_future(services.files.indexed(session))
+        indexing = asyncio.ensure_future(runtime.files.indexed(session))
         await asyncio.wait([indexing], timeout=INDEXING_PATIENCE)
 
     try:
@@ -217,9 +215,9 @@ def _attach(
         console.print(f"[dim]{escape(path.name)} {said}[/dim]")
 
 
-async def _undo(services: Services, changes: list[Taught | Card]) -> str:
+async def _undo(runtime: Runtime, changes: list[Taught | Card]) -> str:
     """Take back what was taught or forgotten last; returns a sentence about it. Raises StoreError."""
-    learning = services.learning
+    learning = runtime.learning
     if not changes or learning is None:
         return "Nothing was taught or forgotten here that could be taken back."
     change = changes.pop()
@@ -231,7 +229,7 @@ async def _undo(services: Services, changes: list[Taught | Card]) -> str:
     return f"Remembered again: {', '.join(lesson.question for lesson in change.lessons)}"
 
 
-async def _remember(services: Services, conversation: Conversation) -> str:
+async def _remember(runtime: Runtime, conversation: Conversation) -> str:
     """Keep the last answer as a lesson; returns a sentence about it. Raises LessonError, EmbedderError, StoreError,
     BackendError."""
     if len(conversation.turns) < 2:
@@ -239,7 +237,7 @@ async def _remember(services: Services, conversation: Conversation) -> str:
     question, answer = conversation.turns[-2:]
     if answer.details.get("lesson") or answer.details.get("taught"):
         return "You taught this: it is remembered already."
-    feedback = Feedback(services)
+    feedback = Feedback(runtime)
     learned = await feedback.remember_answer(answer.details.get("request", ""), question.content, answer.content)
     return (
         f"When you ask \u201c{learned.lesson.question}\u201d, you get this answer. `sonata memory undo` takes it back."

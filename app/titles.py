@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from functools import partial
 
-from app.services import Services
+from app.runtime import Runtime
 from app.turn_details import is_unread
 from py_core.backends.base import BackendError, ContextFullError
 from py_core.engine.engine import Timings
@@ -113,14 +113,14 @@ def _stems(word: str) -> list[str]:
 class TitleMaker:
     """Makes the titles of one page's conversations in the background, and ends at once when its user says something."""
 
-    def __init__(self, model: Model, services: Services) -> None:
-        self._model, self._services = model, services
+    def __init__(self, model: Model, runtime: Runtime) -> None:
+        self._model, self._runtime = model, runtime
         self._tried: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, session: Session | None, turns: Sequence[Turn]) -> None:
         """After an answer was stored. turns: what is shown of the conversation."""
-        memory = self._services.memory
+        memory = self._runtime.memory
         said = [turn for turn in turns[:2] if not is_unread(turn)]
         if memory is None or session is None or session.titled or session.id in self._tried or len(said) < 2:
             return

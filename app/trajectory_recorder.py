@@ -17,7 +17,7 @@ import numpy as np
 
 from app.assistant import Assistant
 from app.learning_service import INSTANT_POLICY
-from app.services import Services
+from app.runtime import Runtime
 from py_core.backends.base import MAX_TAPS, BackendError
 from py_core.engine.scheduler import Priority
 from py_core.learning.quality import parts_of, quality_of
@@ -43,9 +43,9 @@ MOST_COMPARED = 400
 class TrajectoryRecorder:
     """Records the answers of one assistant."""
 
-    def __init__(self, assistant: Assistant, services: Services, idle_seconds: float = IDLE_SECONDS) -> None:
+    def __init__(self, assistant: Assistant, runtime: Runtime, idle_seconds: float = IDLE_SECONDS) -> None:
         self.idle_seconds = idle_seconds
-        self._assistant, self._services = assistant, services
+        self._assistant, self._runtime = assistant, runtime
 
     def answered(self, memory: Memory, trajectory: Trajectory, agent: Agent | None) -> None:
         """Record an answer that the assistant has just given. Waits for nothing. Raises StoreError."""
@@ -71,7 +71,7 @@ class TrajectoryRecorder:
             try:
                 await memory.trajectories.change(id, change)
             except StoreError as error:
-                self._services.trouble(error)
+                self._runtime.trouble(error)
 
         if id:
             memory.background.start(note)
@@ -109,7 +109,7 @@ class TrajectoryRecorder:
             await memory.trajectories.keep_trace(made.id, trace)
         except StoreError as error:
             if error.reason != "closed":
-                self._services.trouble(error)
+                self._runtime.trouble(error)
 
     async def _trace(self, memory: Memory, tokens: Sequence[int], start: int, layers: list[str]) -> Trace:
         """As much of it as can be read before the person goes on."""
@@ -150,7 +150,7 @@ class TrajectoryRecorder:
         )  # fmt: skip
 
     async def _similarity(self, made: Trajectory) -> float | None:
-        routing = self._services.routing
+        routing = self._runtime.routing
         if routing is None or not made.answered.strip():
             return None
         try:

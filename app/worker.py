@@ -27,7 +27,7 @@ from app.page_calls import answer_of
 from app.page_session import PageSession
 from app.page_talk import Opened
 from app.routing_service import RoutingService
-from app.services import Services
+from app.runtime import Runtime
 from app.shipped_gate import shipped_gate
 from py_core.backends.base import BackendError
 from py_core.backends.browser_source import BrowserSource
@@ -79,7 +79,7 @@ class PageModel:
         self._fetch_reader = fetch_reader
         self._one_learner = TabLock(one_learner)
         self._kernel: PyodideHnswKernel | None = None
-        self._services = Services(BrowserCrypto(derive_cipher), on_memory, lambda: self._kernel)
+        self._runtime = Runtime(BrowserCrypto(derive_cipher), on_memory, lambda: self._kernel)
         self._read = partial(read_description, context=None, before_loading=lambda header, config, graph: None)
         self._opened = Opened()
         self._opened.learning.set()  # nobody waits for what was not asked for
@@ -168,8 +168,8 @@ class PageModel:
 
     async def open_memory(self, memory_store: JsObject) -> None:
         """Open what is remembered: memoryStore of web/memory/indexeddb.js. Never fails: MemoryApi.info tells."""
-        await self._services.open(lambda: self._open_rows(memory_store))
-        self._services.keep_pages(lambda: IndexedDBRows.open(memory_store, PAGES))
+        await self._runtime.open(lambda: self._open_rows(memory_store))
+        self._runtime.keep_pages(lambda: IndexedDBRows.open(memory_store, PAGES))
         self._opened.memory.set()
 
     async def open_routing(self, opening: JsObject | None) -> None:
@@ -179,9 +179,9 @@ class PageModel:
         Comes after `open_memory`. Never fails: MemoryApi.info tells.
         """
         if opening is None:
-            self._services.routing_state = "off"
+            self._runtime.routing_state = "off"
         else:
-            await self._services.route_with(lambda memory: self._open_routing(opening, memory))
+            await self._runtime.route_with(lambda memory: self._open_routing(opening, memory))
         self._opened.routing.set()
 
     async def open_learning(self, base_sha256: str, idle_seconds: float) -> None:
@@ -202,28 +202,28 @@ class PageModel:
             await self._open_learning(base_sha256)
         finally:
             self._opened.learning.set()
-        from app.idle_loops import idle_loops  # late, as in app/services.py
+        from app.idle_loops import idle_loops  # late, as in app/runtime.py
 
-        services, hold = self._services, self._running().engine.idle_held
-        await services.learn_idly(idle_loops(services), hold, self._one_learner, idle_seconds)
+        runtime, hold = self._runtime, self._running().engine.idle_held
+        await runtime.learn_idly(idle_loops(runtime), hold, self._one_learner, idle_seconds)
 
     async def _open_learning(self, base_sha256: str) -> None:
-        services, routing = self._services, self._services.routing
+        runtime, routing = self._runtime, self._runtime.routing
         if routing is None:
-            services.learn_nothing(NO_EMBEDDER)
+            runtime.learn_nothing(NO_EMBEDDER)
         elif not base_sha256:
-            services.learn_nothing(NAMELESS_MODEL)
+            runtime.learn_nothing(NAMELESS_MODEL)
         else:
             model = self._running()
             reader = FactReader(model, base_sha256, self._reader_file)
-            await services.learn_with(
+            await runtime.learn_with(
                 lambda memory: LearningService.open(
                     model, base_sha256, routing.embedder, memory, shipped_gate(), reader
                 )
             )
             assert self._adapters is not None
-            await services.consolidate_with(self._adapters, self._adapters.use_learned)
-            await services.style_with(self._adapters.use_style)
+            await runtime.consolidate_with(self._adapters, self._adapters.use_learned)
+            await runtime.style_with(self._adapters.use_style)
 
     async def _reader_file(self, name: str) -> bytes:
         return (await self._fetch_reader(name)).to_bytes()
@@ -231,7 +231,7 @@ class PageModel:
     async def _open_rows(self, memory_store: JsObject) -> IndexedDBRows:
         rows = await IndexedDBRows.open(memory_store)
         if rows.data_loss:
-            self._services.trouble(StoreError("damaged", LOST))
+            self._runtime.trouble(StoreError("damaged", LOST))
         return rows
 
     async def _open_routing(self, opening: JsObject, memory: Memory) -> RoutingService:

@@ -30,7 +30,7 @@ from app.building.common import BuildError, one_build_at_a_time
 from app.building.download import Downloader
 from app.building.system import find_chromium
 from app.downloads import default_model_path
-from app.native_services import native_router_parts
+from app.native_runtime import native_router_parts
 from app.paths import cache_dir
 from app.template_renderer import native_renderer
 from py_core.backends.base import Backend, Progress

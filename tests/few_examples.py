@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app import native_services, router_factory
+from app import native_runtime, router_factory
 from app.agent_catalog import shipped_examples
 from app.router_factory import RouterParts
 from py_core.routing.agents import Example
@@ -32,4 +32,4 @@ def use_few_examples(patch: pytest.MonkeyPatch, parts: RouterParts) -> None:
     """Until the patch is undone, every router of this process has them. parts: what `few_parts` gave."""
     few = few_examples()
     patch.setattr(router_factory, "shipped_examples", lambda: few)
-    patch.setattr(native_services, "native_router_parts", lambda: parts)
+    patch.setattr(native_runtime, "native_router_parts", lambda: parts)

@@ -32,7 +32,7 @@ NATIVE_ONLY = (
     "app/build_outputs.py",
     *("app/building/", "app/checksums.py", "app/cli", "app/converting/", "app/downloads", "app/embedder_adapter"),
     *("app/facts/", "app/http_range.py", "app/keyword_router.py", "app/lesson_rows.py", "app/model_"),
-    *("app/native_services.py", "app/paths.py", "app/plots.py", "app/quantizing.py", "app/readers/", "app/server"),
+    *("app/native_runtime.py", "app/paths.py", "app/plots.py", "app/quantizing.py", "app/readers/", "app/server"),
     *("app/site_headers.py", "app/style/", "app/terminal", "app/training/", "app/waiting_line.py"),
     *("app/bench_patterns.py", "app/bench_plots.py", "app/logits_job.py", "app/perplexity.py"),
     *("app/models.toml", "app/template_renderer.py"),

@@ -7,7 +7,7 @@ import asyncio
 from pathlib import Path
 
 from app.agent_catalog import shipped_examples
-from app.native_services import open_embedder
+from app.native_runtime import open_embedder
 from app.router_factory import more_requests, router_parameters
 from py_core.routing.embedder import Embedder
 from py_core.routing.head import fit_head

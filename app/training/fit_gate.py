@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from app.facts import Fact, FactSplit
-from app.native_services import open_embedder
+from app.native_runtime import open_embedder
 from app.shipped_gate import GATE
 from app.training.gate_worlds import NOTHING, Compared, Decisions, MeaningEmbedder, Prompt, open_world, split_of
 from py_core.formats.safetensors import write_safetensors

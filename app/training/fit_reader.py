@@ -39,7 +39,7 @@ from app.checksums import sha256_of
 from app.downloads import default_model_path
 from app.fact_reader import reader_path
 from app.facts import VAGUE, Fact, Split, facts, generic_prompts
-from app.native_services import open_embedder
+from app.native_runtime import open_embedder
 from app.template_renderer import native_renderer
 from py_core.adapters.files import read_adapter, write_adapter
 from py_core.adapters.parameters import parameter_layout

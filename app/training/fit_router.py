@@ -28,7 +28,7 @@ from rich.console import Console
 from app.agent_catalog import shipped_examples
 from app.bench_routing import calibration_error, read_everyday
 from app.building.routing_export import routing_data
-from app.native_services import open_embedder
+from app.native_runtime import open_embedder
 from app.router_factory import PARAMETERS, more_requests
 from app.training.requests import Request, folds
 from py_core.routing.agents import FALLBACK_ID, Example

@@ -13,9 +13,9 @@ import pytest
 from app.assistant import Assistant
 from app.conversation import Conversation
 from app.memory_api import MemoryApi
-from app.native_services import open_pages, pages_path, tidy_pages
+from app.native_runtime import open_pages, pages_path, tidy_pages
 from app.protocol import Stored
-from app.services import Services
+from app.runtime import Runtime
 from app.template_renderer import native_renderer
 from py_core.backends.page_table import PAGE
 from py_core.backends.wasm.backend import load_wasm
@@ -39,15 +39,15 @@ class Program:
     """Sonata on this machine, from its start to its end."""
 
     conversation: Conversation
-    services: Services
+    runtime: Runtime
     reused: list[int] = field(default_factory=list)
     """Tokens that were not read, of each prompt."""
 
     async def ask(self, text: str, after: Place = "leaf") -> tuple[str, Stored]:
         *_, done, stored = [event async for event in self.conversation.respond(text, after=after)]
         assert isinstance(stored, Stored)
-        assert self.services.pages is not None
-        await self.services.pages.settled()
+        assert self.runtime.pages is not None
+        await self.runtime.pages.settled()
         return done.text, stored
 
 
@@ -72,16 +72,16 @@ async def start(
         loader = partial(load_wasm, WasmtimeHost(kernel_wasm()))
         model = await load_model(FileSource(path), loader, native_renderer())
         model.name_file("the file's checksum" if keeps else "")
-        services = Services(NativeCrypto())
-        await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-        services.keep_pages(lambda: open_pages(pages_path(tmp_path / "memory.sqlite")))
-        conversation = Conversation(Assistant(model, SamplingParams(), max_tokens=40), services)
-        programs.append(Program(conversation, services))
+        runtime = Runtime(NativeCrypto())
+        await runtime.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+        runtime.keep_pages(lambda: open_pages(pages_path(tmp_path / "memory.sqlite")))
+        conversation = Conversation(Assistant(model, SamplingParams(), max_tokens=40), runtime)
+        programs.append(Program(conversation, runtime))
         return programs[-1]
 
     yield start
     for program in programs:
-        await program.services.close()
+        await program.runtime.close()
         program.conversation.assistant.model.close()
 
 
@@ -100,7 +100,7 @@ async def test_what_is_kept_comes_before_the_message_does(start: Callable) -> No
     _, stored = await (await start()).ask(ASKED)
     program = await start()
     await program.conversation.resume(stored.chat)
-    await program.services.pages.settled()
+    await program.runtime.pages.settled()
     sequence = program.conversation.assistant._sequence
     assert sequence.stored == sequence.length > 3 * PAGE
     held = sequence.length
@@ -126,7 +126,7 @@ async def test_where_little_is_kept_nothing_is_read_before_the_message_comes(sta
     _, stored = await program.ask(ASKED)
     again = await start()
     await again.conversation.resume(stored.chat)
-    await again.services.pages.settled()
+    await again.runtime.pages.settled()
     assert again.reused == []
     assert again.conversation.assistant._sequence.stored == 0
 
@@ -137,25 +137,25 @@ async def test_a_deleted_conversation_takes_its_pages_with_it(start: Callable) -
     await program.conversation.resume(one.chat)
     program.conversation.reset()
     _, other = await program.ask(f"Something else. {ASKED}")
-    pages = await program.services.pages.pages()
+    pages = await program.runtime.pages.pages()
     assert await pages.names(one.chat)
-    await MemoryApi(program.services).remove_conversations([one.chat])
-    await program.services.pages.settled()
+    await MemoryApi(program.runtime).remove_conversations([one.chat])
+    await program.runtime.pages.settled()
     assert not await pages.names(one.chat)
     assert await pages.names(other.chat)
-    await program.services.forget()
+    await program.runtime.forget()
     assert not await pages.names(other.chat)
 
 
 async def test_what_commands_without_a_model_delete_has_no_pages_either(start: Callable, tmp_path: Path) -> None:
     program = await start()
     _, stored = await program.ask(ASKED)
-    memory = program.services.memory
+    memory = program.runtime.memory
     await tidy_pages(tmp_path / "memory.sqlite", memory)
     other = KeptPages(await open_pages(pages_path(tmp_path / "memory.sqlite")), lambda: None, 1 << 20)
     assert await other.names(stored.chat)
-    program.services.pages._unlisten()  # as another program, which hears of no change
-    program.services.pages._unlisten = lambda: None
+    program.runtime.pages._unlisten()  # as another program, which hears of no change
+    program.runtime.pages._unlisten = lambda: None
     await memory.sessions.delete(stored.chat)
     await tidy_pages(tmp_path / "memory.sqlite", memory)
     await other.look_again()
@@ -171,7 +171,7 @@ async def test_pages_that_cannot_be_opened_or_written_cost_nothing_but_time(star
         raise StoreError("unavailable")
 
     program = await start()
-    program.services.keep_pages(fails)
+    program.runtime.keep_pages(fails)
     await program.conversation.resume(stored.chat)
     assert (await program.ask("Again.", after=stored.number))[0]
     assert program.reused == [0]

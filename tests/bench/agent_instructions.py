@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 from app.agent_catalog import current_agents, no_changes, shipped_agents  # noqa: E402
 from app.build_outputs import kernel_path  # noqa: E402
 from app.downloads import default_model_path  # noqa: E402
-from app.native_services import open_embedder  # noqa: E402
+from app.native_runtime import open_embedder  # noqa: E402
 from app.template_renderer import native_renderer  # noqa: E402
 from py_core.backends.wasm.backend import load_wasm  # noqa: E402
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost  # noqa: E402

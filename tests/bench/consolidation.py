@@ -41,10 +41,10 @@ from app.consolidation_service import RECIPE, ConsolidationService
 from app.downloads import default_model_path
 from app.facts import Fact, facts, paragraphs
 from app.learning_service import LearningService
-from app.native_services import open_embedder
+from app.native_runtime import open_embedder
 from app.perplexity import Text, joined, score_texts
 from app.protocol import Done
-from app.services import Services
+from app.runtime import Runtime
 from app.shipped_gate import shipped_gate
 from app.template_renderer import native_renderer
 from py_core.backends.wasm.backend import load_wasm
@@ -105,10 +105,10 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
 
     kept: dict[int, np.ndarray] = {}
     with tempfile.TemporaryDirectory() as folder, keeping_checkpoints(kept, options.looks):
-        services = Services(NativeCrypto())
-        await services.open(lambda: SQLiteRows.open(Path(folder) / "memory.sqlite"))
-        assert services.memory is not None
-        learning = await LearningService.open(model, "0" * 64, open_embedder(), services.memory, shipped_gate())
+        runtime = Runtime(NativeCrypto())
+        await runtime.open(lambda: SQLiteRows.open(Path(folder) / "memory.sqlite"))
+        assert runtime.memory is not None
+        learning = await LearningService.open(model, "0" * 64, open_embedder(), runtime.memory, shipped_gate())
         service = await ConsolidationService.open(learning, assistant.adapters, assistant.adapters.use_learned, recipe)
         before = await perplexity()
         report: dict[str, Any] = {"backend": options.backend, "split": options.split, "tasks": [], "perplexity": before}
@@ -137,7 +137,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
                 kept.clear()
         service.close()
         learning.close()
-        await services.close()
+        await runtime.close()
     model.close()
     return report
 

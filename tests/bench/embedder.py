@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from app.bench_routing import TEST_SET, read_test_set
-from app.native_services import open_embedder
+from app.native_runtime import open_embedder
 from app.site_headers import HEADERS
 from py_core.routing.embedder import SentenceEmbedder
 

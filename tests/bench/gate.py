@@ -25,7 +25,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from app.native_services import open_embedder
+from app.native_runtime import open_embedder
 from app.shipped_gate import shipped_gate
 from app.training.gate_worlds import Compared, Decisions, World, open_world, split_of
 from py_core.learning.gate import SHUT, Gate

@@ -33,7 +33,7 @@ from app.facts import Fact, facts, paragraphs
 from app.facts.templates import template_facts
 from app.learning_service import LearningService
 from app.model_cache import sha256_of_model
-from app.native_services import native_router_parts
+from app.native_runtime import native_router_parts
 from app.perplexity import Text, joined, score_texts
 from app.protocol import Done
 from app.router_factory import RouterParts

@@ -28,7 +28,7 @@ from app.conversation import Conversation
 from app.downloads import default_model_path
 from app.facts import facts
 from app.model_cache import sha256_of_model
-from app.native_services import open_services
+from app.native_runtime import open_runtime
 from app.protocol import Delta, Done
 from app.template_renderer import native_renderer
 from py_core.backends.wasm.backend import load_wasm
@@ -51,8 +51,8 @@ async def main(folder: Path) -> None:
     path = default_model_path()
     loader = partial(load_wasm, WasmtimeHost(kernel_path()))
     model = await load_model(FileSource(path), loader, native_renderer())
-    services = await open_services(folder / "memory.sqlite", model, sha256_of_model(path))
-    learning = services.learning
+    runtime = await open_runtime(folder / "memory.sqlite", model, sha256_of_model(path))
+    learning = runtime.learning
     assert learning is not None
     for fact in facts("dev"):
         (meaning,) = await learning.embedder.meanings([fact.question])
@@ -61,9 +61,9 @@ async def main(folder: Path) -> None:
     for turn in range(-1, options.rounds):
         question = QUESTIONS[turn % len(QUESTIONS)]
         for kind in KINDS if turn % 2 else KINDS[::-1]:
-            services.learning = learning if kind == KINDS[0] else None
+            runtime.learning = learning if kind == KINDS[0] else None
             learning.embedder.forget()
-            conversation = Conversation(Assistant(model, SamplingParams(), options.tokens), services)
+            conversation = Conversation(Assistant(model, SamplingParams(), options.tokens), runtime)
             first, token = await answered(conversation, question)
             if turn >= 0:
                 found[kind]["first"].append(first)
@@ -77,9 +77,9 @@ async def main(folder: Path) -> None:
     Console().print(table)
     if options.json:
         options.json.write_text(json.dumps({"milliseconds": found, "ratios": ratios}))
-    services.learning = learning
+    runtime.learning = learning
     learning.close()
-    await services.close()
+    await runtime.close()
     model.close()
 
 

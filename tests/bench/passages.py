@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from app.native_services import open_embedder
+from app.native_runtime import open_embedder
 from app.terminal import say
 from tests.passages.asked import open_case
 

@@ -21,7 +21,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from app.native_services import open_embedder
+from app.native_runtime import open_embedder
 from app.shipped_gate import shipped_gate
 from py_core.learning.gate import CANDIDATES
 from py_core.learning.teaching import flipped, lesson_of

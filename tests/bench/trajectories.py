@@ -30,7 +30,7 @@ from app.assistant import Assistant
 from app.building.kernels import kernel_path
 from app.downloads import default_model_path
 from app.protocol import Done
-from app.services import Services
+from app.runtime import Runtime
 from app.template_renderer import native_renderer
 from app.trajectory_recorder import TrajectoryRecorder
 from py_core.backends.wasm.backend import load_wasm
@@ -63,13 +63,13 @@ async def main() -> None:
     found = {}
     for encrypted in (False, True):
         with tempfile.TemporaryDirectory() as folder:
-            services = Services(NativeCrypto())
-            await services.open(lambda folder=folder: SQLiteRows.open(Path(folder) / "memory.sqlite"))
+            runtime = Runtime(NativeCrypto())
+            await runtime.open(lambda folder=folder: SQLiteRows.open(Path(folder) / "memory.sqlite"))
             if encrypted:
-                await set_passphrase(services.memory.store, "a benchmark")
+                await set_passphrase(runtime.memory.store, "a benchmark")
             name = "encrypted" if encrypted else "plain"
-            found |= await at_the_answer(assistant, services, options.answers, options.prompt, options.tokens, name)
-            await services.close()
+            found |= await at_the_answer(assistant, runtime, options.answers, options.prompt, options.tokens, name)
+            await runtime.close()
     assistant.model.engine.truncate(assistant.sequence, options.prompt)
     long = [*ids[: options.prompt], *ids[: options.long]]
     await model.engine.prefill(assistant.sequence, long, Timings())
@@ -88,9 +88,9 @@ async def main() -> None:
 
 
 async def at_the_answer(
-    assistant: Assistant, services: Services, answers: int, prompt: int, tokens: int, name: str
+    assistant: Assistant, runtime: Runtime, answers: int, prompt: int, tokens: int, name: str
 ) -> dict[str, list[float]]:
-    recorder, memory = TrajectoryRecorder(assistant, services, idle_seconds=3600.0), services.memory
+    recorder, memory = TrajectoryRecorder(assistant, runtime, idle_seconds=3600.0), runtime.memory
     done = Done("end", "word " * tokens, prompt, tokens, prefill_seconds=1.0, decode_seconds=2.0)
     times = []
     for number in range(answers):
@@ -107,16 +107,16 @@ async def in_the_background(assistant: Assistant, ids: list[int], prompts: list[
     """Milliseconds of CPU time (one thread) of reading what is behind each of the prompts."""
     found: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        services, recorder = await recording(assistant, Path(folder))
-        layers = recorder.layers(services.memory, None)
+        runtime, recorder = await recording(assistant, Path(folder))
+        layers = recorder.layers(runtime.memory, None)
         for turn in range(3):
             for prompt in prompts:
                 begin = time.process_time()
-                await recorder._read_trace(services.memory, tuple(ids), prompt, layers)
+                await recorder._read_trace(runtime.memory, tuple(ids), prompt, layers)
                 if turn:
                     name = f"background, CPU: an answer of {len(ids) - prompt} tokens"
                     found.setdefault(name, []).append(1000 * (time.process_time() - begin))
-        await services.close()
+        await runtime.close()
     return found
 
 
@@ -127,18 +127,18 @@ async def next_message(assistant: Assistant, ids: list[int], prompt: int, rounds
     found: dict[str, list[float]] = {NEXT: [], DURING: []}
     draw = np.random.default_rng(1)
     with tempfile.TemporaryDirectory() as folder:
-        services, recorder = await recording(assistant, Path(folder))
-        layers = recorder.layers(services.memory, None)
+        runtime, recorder = await recording(assistant, Path(folder))
+        layers = recorder.layers(runtime.memory, None)
         for turn in range(2 * rounds + 2):
             name = (NEXT, DURING)[(turn + turn // 2) % 2]
             await engine.prefill(sequence, ids, Timings())
             trace = None
             if name == DURING:
-                trace = asyncio.ensure_future(recorder._trace(services.memory, tuple(ids), prompt, layers))
+                trace = asyncio.ensure_future(recorder._trace(runtime.memory, tuple(ids), prompt, layers))
             await asyncio.sleep(draw.uniform(0.05, 0.2))
             message = [int(token) for token in draw.integers(100, 20_000, 24)]
             begin = time.perf_counter()
-            with services.memory.background.paused():
+            with runtime.memory.background.paused():
                 await engine.prefill(sequence, [*ids, *message], Timings())
                 async for _ in engine.generate(sequence, 1, SamplingParams(), Timings(), ignore_end=True):
                     taken = 1000 * (time.perf_counter() - begin)
@@ -146,14 +146,14 @@ async def next_message(assistant: Assistant, ids: list[int], prompt: int, rounds
                 found[name].append(taken)
             if trace is not None:
                 assert (await trace).logprobs is None  # it was in the midst of it
-        await services.close()
+        await runtime.close()
     return found
 
 
-async def recording(assistant: Assistant, folder: Path) -> tuple[Services, TrajectoryRecorder]:
-    services = Services(NativeCrypto())
-    await services.open(lambda: SQLiteRows.open(folder / "memory.sqlite"))
-    return services, TrajectoryRecorder(assistant, services)
+async def recording(assistant: Assistant, folder: Path) -> tuple[Runtime, TrajectoryRecorder]:
+    runtime = Runtime(NativeCrypto())
+    await runtime.open(lambda: SQLiteRows.open(folder / "memory.sqlite"))
+    return runtime, TrajectoryRecorder(assistant, runtime)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import pytest
 
 from app.cli_home import PASSPHRASE, opened_memory
 from app.conversation_api import ConversationApi
-from app.services import Services
+from app.runtime import Runtime
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.sessions import Turn
@@ -83,9 +83,9 @@ def test_show_and_export_give_what_the_page_gives(home: Path, tmp_path: Path) ->
 
     async def of_the_page(form: Any) -> str:
         async with opened_memory(home) as memory:
-            services = Services(NativeCrypto())
-            services.memory = memory
-            return await ConversationApi(services).export_conversation(id, form)
+            runtime = Runtime(NativeCrypto())
+            runtime.memory = memory
+            return await ConversationApi(runtime).export_conversation(id, form)
 
     markdown, everything = (asyncio.run(of_the_page(form)) for form in ("markdown", "json"))
     assert chats(home, "export", id[:8]) == markdown

@@ -14,7 +14,7 @@ from app import lesson_imprints
 from app.consolidation_service import ConsolidationService
 from app.learning_service import LearningService
 from app.resident_adapters import ResidentAdapters
-from app.services import Services
+from app.runtime import Runtime
 from app.shipped_gate import shipped_gate
 from py_core.learning.augmentation import Mix
 from py_core.learning.consolidation_job import Recipe, Texts
@@ -46,27 +46,27 @@ async def memories(
     """Opens the same memory each time, or another one by its name, as another start of the program does."""
     (folder / "generic.txt").write_text("Hello there\n")
     patch.setattr(lesson_imprints, "GENERIC_TEXTS", folder / "generic.txt")
-    closing = list[tuple[ConsolidationService, Services]]()
+    closing = list[tuple[ConsolidationService, Runtime]]()
 
     async def open_one(recipe: Recipe = RECIPE, name: str = "memory", texts: Texts = TEXTS) -> ConsolidationService:
-        services = Services(NativeCrypto())
-        await services.open(lambda: SQLiteRows.open(folder / f"{name}.sqlite"))
-        await services.learn_with(lambda memory: LearningService.open(model, BASE, embedder, memory, shipped_gate()))
-        assert services.learning is not None
+        runtime = Runtime(NativeCrypto())
+        await runtime.open(lambda: SQLiteRows.open(folder / f"{name}.sqlite"))
+        await runtime.learn_with(lambda memory: LearningService.open(model, BASE, embedder, memory, shipped_gate()))
+        assert runtime.learning is not None
         service = await ConsolidationService.open(
-            services.learning, ResidentAdapters(model.engine), recipe=recipe, texts=texts
+            runtime.learning, ResidentAdapters(model.engine), recipe=recipe, texts=texts
         )
-        closing.append((service, services))
+        closing.append((service, runtime))
         return service
 
     yield open_one
-    for service, services in closing:
+    for service, runtime in closing:
         service.close()
         if service.adapter is not None:
             await service._adapters.forget(service.adapter.name)
-        assert services.learning is not None
-        services.learning.close()
-        await services.close()
+        assert runtime.learning is not None
+        runtime.learning.close()
+        await runtime.close()
 
 
 async def taught(service: ConsolidationService, facts: dict[str, str] | None = None) -> list[str]:

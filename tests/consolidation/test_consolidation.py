@@ -25,7 +25,7 @@ from small_consolidation import (
 
 from app.consolidation_desk import BRINGING, KNOWING
 from app.consolidation_service import TRIES, ConsolidationService, RefusedBeforeError
-from app.native_services import open_embedder
+from app.native_runtime import open_embedder
 from app.training_settings import policy_name
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.norms import layer_norms

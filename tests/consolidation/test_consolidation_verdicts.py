@@ -13,7 +13,7 @@ from small_consolidation import BASE, RECIPE, TEXTS, Opened, memories, memory_of
 
 from app.consolidation_service import ConsolidationService
 from app.consolidation_texts import shipped_texts
-from app.native_services import open_embedder
+from app.native_runtime import open_embedder
 from py_core.engine.scheduler import Priority
 from py_core.formats.safetensors import read_safetensors
 from py_core.learning.consolidation import layout_of

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app import native_services
+from app import native_runtime
 from app.deep_loop import DeepLoop, last_report
 from app.feedback import Feedback
 from app.learning_service import THRESHOLD_POLICY, LearningService
 from app.router_factory import RouterParts
 from app.routing_service import RoutingService
-from app.services import Services
+from app.runtime import Runtime
 from app.shipped_gate import shipped_gate
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
@@ -39,13 +39,11 @@ TIDES = ["when is high tide in Gullhaven", "what time is high tide at Gullhaven"
 
 @pytest.fixture(scope="module")
 def parts(fast_routing: None) -> RouterParts:
-    return native_services.native_router_parts()
+    return native_runtime.native_router_parts()
 
 
 @pytest.fixture
-async def services(
-    parts: RouterParts, tiny_path: Path, open_model: OpenModel, tmp_path: Path
-) -> AsyncIterator[Services]:
+async def runtime(parts: RouterParts, tiny_path: Path, open_model: OpenModel, tmp_path: Path) -> AsyncIterator[Runtime]:
     async def routing(memory: Memory) -> RoutingService:
         return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
 
@@ -54,46 +52,46 @@ async def services(
             await open_model(tiny_path), "ab" * 32, parts.embedder, memory, shipped_gate()
         )
 
-    services = Services(NativeCrypto())
-    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-    await services.route_with(routing)
-    await services.learn_with(learning)
-    yield services
-    await services.close()
+    runtime = Runtime(NativeCrypto())
+    await runtime.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+    await runtime.route_with(routing)
+    await runtime.learn_with(learning)
+    yield runtime
+    await runtime.close()
 
 
 @pytest.fixture
-def memory(services: Services) -> Memory:
-    assert services.memory is not None
-    return services.memory
+def memory(runtime: Runtime) -> Memory:
+    assert runtime.memory is not None
+    return runtime.memory
 
 
-async def answered(services: Services, text: str, quality: float | None, days: float = 0.0, **more: object) -> str:
+async def answered(runtime: Runtime, text: str, quality: float | None, days: float = 0.0, **more: object) -> str:
     """Record an answer as it would be routed; its id."""
-    assert services.routing is not None
-    assert services.memory is not None
-    routed = await services.routing.route(text)
+    assert runtime.routing is not None
+    assert runtime.memory is not None
+    routed = await runtime.routing.route(text)
     patterns = [n.pattern_id for n in routed.decision.neighbours if n.agent == routed.agent.id]
     made = Trajectory(
         routed.id, text, "An answer.", agent=routed.agent.id, quality=quality, vector=routed.vector,
         route={"why": "examples", "confidence": 0.9, "patterns": patterns},
-        created=services.memory.store.clock() - days * DAY,
+        created=runtime.memory.store.clock() - days * DAY,
     )  # fmt: skip
-    services.memory.trajectories.record(replace(made, **more))
+    runtime.memory.trajectories.record(replace(made, **more))
     return routed.id
 
 
 async def test_failures_become_suggestions_and_no_route_changes_unless_it_was_judged(
-    services: Services, memory: Memory
+    runtime: Runtime, memory: Memory
 ) -> None:
-    assert services.routing is not None
-    assert services.learning is not None
-    router = services.routing.router
+    assert runtime.routing is not None
+    assert runtime.learning is not None
+    router = runtime.routing.router
     for text in CRASHES:
-        await answered(services, text, 0.9)
+        await answered(runtime, text, 0.9)
     for text in TIDES:
-        await answered(services, text, 0.2, vector=None)  # as where the router was not there
-    deep = DeepLoop(services)
+        await answered(runtime, text, 0.2, vector=None)  # as where the router was not there
+    deep = DeepLoop(runtime)
     assert await deep.waiting() == 7
     deciding = {id for one in await memory.trajectories.all() for id in one.route["patterns"]}
     assert deciding
@@ -117,18 +115,18 @@ async def test_failures_become_suggestions_and_no_route_changes_unless_it_was_ju
     assert await deep.waiting() == 0
     await deep.consolidate()
     assert [one.id for one in await memory.strategies.all()] == [one.id for one in kept]
-    await services.learning.teach("When is high tide in Gullhaven?", "High tide in Gullhaven is at 4:10.")
+    await runtime.learning.teach("When is high tide in Gullhaven?", "High tide in Gullhaven is at 4:10.")
     assert (await deep.consolidate()).suggestions == ()
 
 
-async def test_old_answers_go_with_their_traces_and_stay_in_the_strategy(services: Services, memory: Memory) -> None:
-    old = [await answered(services, text, 0.9, days=40) for text in CRASHES]
-    judged = await answered(services, CRASHES[0], 1.0, days=40, feedback="good")
-    fresh = await answered(services, CRASHES[1], 0.9)
+async def test_old_answers_go_with_their_traces_and_stay_in_the_strategy(runtime: Runtime, memory: Memory) -> None:
+    old = [await answered(runtime, text, 0.9, days=40) for text in CRASHES]
+    judged = await answered(runtime, CRASHES[0], 1.0, days=40, feedback="good")
+    fresh = await answered(runtime, CRASHES[1], 0.9)
     for id in (*old, judged, fresh):
         await memory.trajectories.keep_trace(id, TRACE)
     await memory.store.put_blob(trace_name("lost"), TRACE.to_bytes())
-    deep = DeepLoop(services)
+    deep = DeepLoop(runtime)
     report = await deep.consolidate()
     assert report.deleted == 4
     assert {one.id for one in await memory.trajectories.all()} == {judged, fresh}
@@ -142,14 +140,14 @@ async def test_old_answers_go_with_their_traces_and_stay_in_the_strategy(service
 
 
 async def test_what_is_said_of_lessons_moves_the_gate_but_not_against_the_user(
-    services: Services, memory: Memory
+    runtime: Runtime, memory: Memory
 ) -> None:
-    assert services.learning is not None
-    learning, feedback, deep = services.learning, Feedback(services), DeepLoop(services)
+    assert runtime.learning is not None
+    learning, feedback, deep = runtime.learning, Feedback(runtime), DeepLoop(runtime)
     shipped = learning.gate.threshold
     lesson = (await feedback.remember("my dentist is Dr. Quill")).lesson
     for number in range(6):
-        id = await answered(services, f"Where did I park? {number}", 0.5, lesson=lesson.id, route={"recalled": 0.6})
+        id = await answered(runtime, f"Where did I park? {number}", 0.5, lesson=lesson.id, route={"recalled": 0.6})
         await feedback.bad(id)
     report = await deep.consolidate()
     assert report.threshold_before == shipped
@@ -165,11 +163,11 @@ async def test_what_is_said_of_lessons_moves_the_gate_but_not_against_the_user(
     assert (await deep.consolidate()).threshold == 1.5
 
 
-async def test_it_waits_for_answers_and_an_empty_memory_is_no_trouble(services: Services, memory: Memory) -> None:
-    deep = DeepLoop(services)
+async def test_it_waits_for_answers_and_an_empty_memory_is_no_trouble(runtime: Runtime, memory: Memory) -> None:
+    deep = DeepLoop(runtime)
     report = await deep.consolidate()
     assert (report.trajectories, report.strategies, report.suggestions) == (0, 0, ())
-    await answered(services, CRASHES[0], None)
+    await answered(runtime, CRASHES[0], None)
     progress: list[int] = []
     seen = asyncio.Event()
 

@@ -15,9 +15,9 @@ from app.idle_loops import idle_loops
 from app.learned_answer import Head
 from app.learning_api import LearningApi
 from app.learning_service import LearningService
-from app.native_services import open_embedder
+from app.native_runtime import open_embedder
 from app.protocol import Done
-from app.services import Services
+from app.runtime import Runtime
 from app.shipped_gate import shipped_gate
 from app.style_service import ENOUGH, EVERY, STYLE_POLICY, StyleService
 from py_core.adapters.head import HeadAdapter
@@ -44,28 +44,28 @@ def embedder(made_files: dict[str, Path]) -> SentenceEmbedder:
 
 
 @pytest.fixture
-async def services(
+async def runtime(
     tiny_path: Path, open_model: Callable[..., Awaitable[Model]], embedder: SentenceEmbedder, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> AsyncIterator[Services]:  # fmt: skip
+) -> AsyncIterator[Runtime]:  # fmt: skip
     monkeypatch.setattr(style_service, "MOST_HARM", 1e9)  # a model of random numbers has nothing to be harmed
     model = await open_model(tiny_path)
 
     async def learning(memory: Memory) -> LearningService:
         return await LearningService.open(model, "ab" * 32, embedder, memory, shipped_gate())
 
-    services = Services(NativeCrypto())
-    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-    await services.learn_with(learning)
-    assert services.learning is not None
-    yield services
-    await services.close()
+    runtime = Runtime(NativeCrypto())
+    await runtime.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+    await runtime.learn_with(learning)
+    assert runtime.learning is not None
+    yield runtime
+    await runtime.close()
 
 
 @pytest.fixture
-def learning(services: Services) -> LearningService:
-    assert services.learning is not None
-    return services.learning
+def learning(runtime: Runtime) -> LearningService:
+    assert runtime.learning is not None
+    return runtime.learning
 
 
 @pytest.fixture
@@ -74,9 +74,9 @@ def assistant(learning: LearningService) -> Assistant:
 
 
 @pytest.fixture
-async def style(learning: LearningService, assistant: Assistant, services: Services) -> StyleService:
-    services.style = await StyleService.open(learning, assistant.adapters.use_style, RECIPE, TEXTS)
-    return services.style
+async def style(learning: LearningService, assistant: Assistant, runtime: Runtime) -> StyleService:
+    runtime.style = await StyleService.open(learning, assistant.adapters.use_style, RECIPE, TEXTS)
+    return runtime.style
 
 
 async def like(memory: Memory, count: int = ENOUGH) -> list[Lesson]:
@@ -113,7 +113,7 @@ async def test_it_is_off_until_the_person_turns_it_on(
 
 
 async def test_unseen_answers_decide_and_the_figures_are_told(
-    style: StyleService, learning: LearningService, services: Services
+    style: StyleService, learning: LearningService, runtime: Runtime
 ) -> None:
     await like(learning.memory, 2 * ENOUGH)
     await switch(learning.memory, True)
@@ -127,8 +127,8 @@ async def test_unseen_answers_decide_and_the_figures_are_told(
     assert await style.waiting() == 0
     assert "Learned from 24 answers." in found.why
     assert style.current is not None
-    await services.learn_idly(idle_loops(services), learning.model.engine.idle_held, NeverFree())
-    (told,) = [loop for loop in (await LearningApi(services).overview())["loops"] if loop["name"] == "style"]
+    await runtime.learn_idly(idle_loops(runtime), learning.model.engine.idle_held, NeverFree())
+    (told,) = [loop for loop in (await LearningApi(runtime).overview())["loops"] if loop["name"] == "style"]
     assert (told["on"], told["words"]) == (True, found.why)
 
 

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from app import native_services
-from app.native_services import open_embedder
+from app import native_runtime
+from app.native_runtime import open_embedder
 from app.router_factory import RouterParts
-from app.services import Services
+from app.runtime import Runtime
 from py_core.loading import Model
 from py_core.routing.embedder import SentenceEmbedder
-from tests.services import services_over
+from tests.runtime import runtime_over
 
-OpenServices = Callable[[], Awaitable[Services]]
+OpenRuntime = Callable[[], Awaitable[Runtime]]
 
 
 @pytest.fixture(scope="module")
 def parts(fast_routing: None) -> RouterParts:
     """The real router: embedder, adapter and some of the patterns."""
-    return native_services.native_router_parts()
+    return native_runtime.native_router_parts()
 
 
 @pytest.fixture(scope="session")
@@ -45,24 +45,24 @@ def learner() -> Model | None:
 
 
 @pytest.fixture
-async def open_services(
+async def open_runtime(
     request: pytest.FixtureRequest, router: RouterParts | None, learner: Model | None, tmp_path: Path
-) -> AsyncIterator[OpenServices]:
+) -> AsyncIterator[OpenRuntime]:
     """Opens the same memory each time, as another tab, or a new start of the program, does."""
-    opened = list[Services]()
+    opened = list[Runtime]()
     embedder = None if learner is None else request.getfixturevalue("embedder")
 
-    async def open_one() -> Services:
-        opened.append(await services_over(tmp_path / "memory.sqlite", router, learner, embedder))
+    async def open_one() -> Runtime:
+        opened.append(await runtime_over(tmp_path / "memory.sqlite", router, learner, embedder))
         return opened[-1]
 
     yield open_one
-    for services in opened:
-        if services.learning is not None:
-            services.learning.close()
-        await services.close()
+    for runtime in opened:
+        if runtime.learning is not None:
+            runtime.learning.close()
+        await runtime.close()
 
 
 @pytest.fixture
-async def services(open_services: OpenServices) -> Services:
-    return await open_services()
+async def runtime(open_runtime: OpenRuntime) -> Runtime:
+    return await open_runtime()

@@ -21,13 +21,13 @@ from app.terminal_chat import _correct
 from app.turn_events import route_event
 from py_core.loading import Model
 from py_core.routing.agents import FALLBACK_ID, AgentError
-from tests.services import memory_of
+from tests.runtime import memory_of
 
 CRASH = "why does my page crash when I scroll"
 QUERY = "write a sql query that counts the orders of each month"
 
 OpenModel = Callable[..., Awaitable[Model]]
-OpenServices = Callable[[], Awaitable[Services]]
+OpenRuntime = Callable[[], Awaitable[Runtime]]
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def router(parts: RouterParts) -> RouterParts:
     return parts
 
 
-def begin(model: Model, services: Services) -> Conversation:
-    return Conversation(Assistant(model, max_tokens=4), services)
+def begin(model: Model, runtime: Runtime) -> Conversation:
+    return Conversation(Assistant(model, max_tokens=4), runtime)
 
 
 async def answered(events: AsyncIterator[Event]) -> tuple[str, str, str]:
@@ -56,16 +56,16 @@ async def answered(events: AsyncIterator[Event]) -> tuple[str, str, str]:
 
 
 async def test_a_chosen_agent_answers_each_message_of_its_chat_also_after_a_reload(
-    model: Model, open_services: OpenServices
+    model: Model, open_runtime: OpenRuntime
 ) -> None:
-    services = await open_services()
-    talk = begin(model, services)
+    runtime = await open_runtime()
+    talk = begin(model, runtime)
     talk.choose_agent("planner")
     *told, id = await answered(talk.respond(CRASH))  # stored with the first answer
     assert told == ["planner", "chat"]
-    await services.close()
+    await runtime.close()
 
-    again = await open_services()
+    again = await open_runtime()
     talk, api = begin(model, again), MemoryApi(again)
     await talk.resume(id)
     assert (await api.agent_choice(id))["agent"] == "planner"
@@ -80,25 +80,25 @@ async def test_a_chosen_agent_answers_each_message_of_its_chat_also_after_a_relo
     assert (await answered(talk.respond(CRASH)))[0] == "debugger"  # a new chat knows nothing of it
 
 
-async def test_what_another_tab_chooses_while_an_answer_comes_stays(model: Model, open_services: OpenServices) -> None:
-    services, other = await open_services(), await open_services()
-    talk = begin(model, services)
+async def test_what_another_tab_chooses_while_an_answer_comes_stays(model: Model, open_runtime: OpenRuntime) -> None:
+    runtime, other = await open_runtime(), await open_runtime()
+    talk = begin(model, runtime)
     talk.choose_agent("coder")
     *_, id = await answered(talk.respond(CRASH))
     async for event in talk.respond(QUERY):
         if isinstance(event, Route):
             await MemoryApi(other).choose_agent(id, "tester")
-    session = await memory_of(services).sessions.get(id)
+    session = await memory_of(runtime).sessions.get(id)
     assert session is not None
     assert session.state[CHOICE] == "tester"
     assert (await answered(talk.respond(QUERY)))[0] == "tester"
 
 
 async def test_a_chosen_agent_that_is_removed_answers_no_more_and_this_is_told(
-    model: Model, open_services: OpenServices
+    model: Model, open_runtime: OpenRuntime
 ) -> None:
-    services, other = await open_services(), await open_services()
-    talk, api = begin(model, services), MemoryApi(services)
+    runtime, other = await open_runtime(), await open_runtime()
+    talk, api = begin(model, runtime), MemoryApi(runtime)
     talk.choose_agent("planner")
     *_, id = await answered(talk.respond(CRASH))
     async for event in talk.respond(CRASH):
@@ -110,7 +110,7 @@ async def test_a_chosen_agent_that_is_removed_answers_no_more_and_this_is_told(
     assert (choice["agent"], choice["isLost"]) == (AUTOMATIC, True)
     with pytest.raises(AgentError, match="not there any more"):
         await api.choose_agent(id, "planner")
-    await memory_of(services).policies.edit(ROUTING_POLICY, False)
+    await memory_of(runtime).policies.edit(ROUTING_POLICY, False)
     assert (await api.agent_choice(id))["agent"] == FALLBACK_ID
     await MemoryApi(other).restore_agent("planner")
     assert (await answered(talk.respond(CRASH)))[0] == "planner"
@@ -118,48 +118,48 @@ async def test_a_chosen_agent_that_is_removed_answers_no_more_and_this_is_told(
 
 @pytest.mark.parametrize("chosen", ["nobody-knows", ["coder"]])
 async def test_what_an_import_says_of_it_stands_in_no_answers_way(
-    model: Model, services: Services, chosen: object
+    model: Model, runtime: Runtime, chosen: object
 ) -> None:
-    session = await memory_of(services).sessions.start("Imported", state={CHOICE: chosen})
-    talk = begin(model, services)
+    session = await memory_of(runtime).sessions.start("Imported", state={CHOICE: chosen})
+    talk = begin(model, runtime)
     await talk.resume(session.id)
     assert (await answered(talk.respond(CRASH)))[0] == "debugger"
-    assert (await MemoryApi(services).agent_choice(session.id))["isLost"]
+    assert (await MemoryApi(runtime).agent_choice(session.id))["isLost"]
 
 
 async def test_where_messages_are_not_routed_the_plain_assistant_answers_unless_the_chat_says_otherwise(
-    model: Model, services: Services
+    model: Model, runtime: Runtime
 ) -> None:
-    await memory_of(services).policies.edit(ROUTING_POLICY, False)
-    talk, api = begin(model, services), MemoryApi(services)
+    await memory_of(runtime).policies.edit(ROUTING_POLICY, False)
+    talk, api = begin(model, runtime), MemoryApi(runtime)
     assert (await api.agent_choice(None))["agent"] == FALLBACK_ID
     *told, id = await answered(talk.respond(CRASH))
     assert told == [FALLBACK_ID, "off"]
     assert talk._last is not None
-    assert "nothing to correct" in await _correct(services, [route_event(talk._last)], "tester")  # in the terminal
+    assert "nothing to correct" in await _correct(runtime, [route_event(talk._last)], "tester")  # in the terminal
     await api.choose_agent(id, AUTOMATIC)
     assert (await answered(talk.respond(CRASH)))[0] == "debugger"
-    await memory_of(services).policies.edit(ROUTING_POLICY, True)
+    await memory_of(runtime).policies.edit(ROUTING_POLICY, True)
     talk.reset()
     assert (await answered(talk.respond(CRASH)))[0] == "debugger"
     assert (await api.agent_choice(None))["agent"] == AUTOMATIC
 
 
-async def test_a_choice_teaches_the_router_nothing(model: Model, services: Services) -> None:
-    talk, memory = begin(model, services), memory_of(services)
+async def test_a_choice_teaches_the_router_nothing(model: Model, runtime: Runtime) -> None:
+    talk, memory = begin(model, runtime), memory_of(runtime)
     talk.choose_agent("planner")
     await answered(talk.respond(CRASH))
     await answered(talk.retry())
     answers = await memory.trajectories.all()
     assert len(answers) == 2
     for answer in answers:
-        await Feedback(services).bad(answer.id)
+        await Feedback(runtime).bad(answer.id)
     assert await memory.patterns.all() == []
     assert {entry.routing.get("confidence") for entry in await memory.witness.entries()} == {None}
 
 
 async def test_the_page_tells_its_choice_with_a_message_until_the_chat_is_stored(
-    model: Model, services: Services
+    model: Model, runtime: Runtime
 ) -> None:
     opened = Opened()
     for each in (opened.memory, opened.routing, opened.learning):
@@ -176,16 +176,16 @@ async def test_the_page_tells_its_choice_with_a_message_until_the_chat_is_stored
 
 
 async def test_another_try_comes_from_the_agent_that_the_user_corrected_the_route_to_also_after_a_reload(
-    model: Model, open_services: OpenServices
+    model: Model, open_runtime: OpenRuntime
 ) -> None:
-    services = await open_services()
-    talk = begin(model, services)
+    runtime = await open_runtime()
+    talk = begin(model, runtime)
     *_, id = await answered(talk.respond(CRASH))
     await answered(talk.respond(QUERY))
-    pattern = (await MemoryApi(services).correct("", CRASH, "tester"))["pattern"]
-    await services.close()
+    pattern = (await MemoryApi(runtime).correct("", CRASH, "tester"))["pattern"]
+    await runtime.close()
 
-    again = await open_services()
+    again = await open_runtime()
     talk = begin(model, again)
     await talk.resume(id)
     assert (await answered(talk.retry(0)))[:2] == ("tester", "correction")
@@ -201,11 +201,11 @@ async def test_another_try_comes_from_the_agent_that_the_user_corrected_the_rout
 
 
 async def test_a_correction_elsewhere_does_not_change_who_answers_again_in_a_chat_with_its_own_agent(
-    model: Model, services: Services
+    model: Model, runtime: Runtime
 ) -> None:
-    talk = begin(model, services)
+    talk = begin(model, runtime)
     talk.choose_agent("planner")
     await answered(talk.respond(CRASH))
-    await MemoryApi(services).correct("", CRASH, "tester")
+    await MemoryApi(runtime).correct("", CRASH, "tester")
     events = [event async for event in talk.retry()]
     assert [event.agent for event in events if isinstance(event, Route)] == ["planner"]

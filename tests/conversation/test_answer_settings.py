@@ -12,19 +12,19 @@ from app.assistant import Assistant
 from app.conversation import Conversation
 from app.memory_api import MemoryApi
 from app.protocol import Done
-from app.services import Services
+from app.runtime import Runtime
 from py_core.loading import Model
 from py_core.memory.errors import StoreError
 from py_core.sampling import SamplingParams
-from tests.services import memory_of
+from tests.runtime import memory_of
 
 OpenModel = Callable[..., Awaitable[Model]]
 
 
 @pytest.fixture
-async def conversation(tiny_path: Path, open_model: OpenModel, services: Services) -> Conversation:
+async def conversation(tiny_path: Path, open_model: OpenModel, runtime: Runtime) -> Conversation:
     model = await open_model(tiny_path, end_tokens=())
-    return Conversation(Assistant(model, max_tokens=6), services)
+    return Conversation(Assistant(model, max_tokens=6), runtime)
 
 
 async def ask(conversation: Conversation, text: str) -> Done:
@@ -38,35 +38,35 @@ def prompt_of(conversation: Conversation) -> str:
 
 
 async def test_instructions_are_in_the_prompt_from_the_next_message_on(
-    conversation: Conversation, services: Services
+    conversation: Conversation, runtime: Runtime
 ) -> None:
     await ask(conversation, "Hello.")
-    await MemoryApi(services).edit_policy("answers.instructions", "  Call me Zorbina. ")
+    await MemoryApi(runtime).edit_policy("answers.instructions", "  Call me Zorbina. ")
     await ask(conversation, "And now?")
     assert prompt_of(conversation).count("Call me Zorbina.") == 1
     assert "Hello." in prompt_of(conversation)
 
-    await MemoryApi(services).remove_policies(["answers.instructions"])
+    await MemoryApi(runtime).remove_policies(["answers.instructions"])
     await ask(conversation, "Again?")
     assert "Zorbina" not in prompt_of(conversation)
 
 
-async def test_an_answer_is_as_long_as_was_chosen_at_most(conversation: Conversation, services: Services) -> None:
+async def test_an_answer_is_as_long_as_was_chosen_at_most(conversation: Conversation, runtime: Runtime) -> None:
     assert (await ask(conversation, "Tell me more.")).new_tokens == 6
-    await MemoryApi(services).edit_policy("answers.longest", 3)
+    await MemoryApi(runtime).edit_policy("answers.longest", 3)
     done = await ask(conversation, "Tell me more.")
     assert (done.reason, done.new_tokens) == ("length", 3)
-    await MemoryApi(services).edit_policy("answers.longest", 1000)
+    await MemoryApi(runtime).edit_policy("answers.longest", 1000)
     assert (await ask(conversation, "Tell me more.")).new_tokens == 6, "never more than the page allows"
 
 
-async def test_tokens_are_drawn_as_was_chosen(conversation: Conversation, services: Services) -> None:
+async def test_tokens_are_drawn_as_was_chosen(conversation: Conversation, runtime: Runtime) -> None:
     greedy = (await ask(conversation, "Tell me a story.")).text
     conversation.reset()
-    await MemoryApi(services).edit_policy("answers.sampling", '{"temperature": 50.0}')
+    await MemoryApi(runtime).edit_policy("answers.sampling", '{"temperature": 50.0}')
     assert (await ask(conversation, "Tell me a story.")).text != greedy
     conversation.reset()
-    await MemoryApi(services).edit_policy("answers.sampling", "agent")
+    await MemoryApi(runtime).edit_policy("answers.sampling", "agent")
     assert (await ask(conversation, "Tell me a story.")).text == greedy
 
 
@@ -83,15 +83,15 @@ async def test_tokens_are_drawn_as_was_chosen(conversation: Conversation, servic
     ],
 )
 async def test_what_makes_no_sense_is_refused_in_a_sentence(
-    services: Services, name: str, value: bool | int | str, why: str
+    runtime: Runtime, name: str, value: bool | int | str, why: str
 ) -> None:
     with pytest.raises(StoreError, match=why):
-        await MemoryApi(services).edit_policy(name, value)
-    assert memory_of(services).policies.look(name) is None
+        await MemoryApi(runtime).edit_policy(name, value)
+    assert memory_of(runtime).policies.look(name) is None
 
 
-async def test_a_policy_that_cannot_be_read_stands_in_no_answers_way(services: Services) -> None:
-    held = memory_of(services).policies
+async def test_a_policy_that_cannot_be_read_stands_in_no_answers_way(runtime: Runtime) -> None:
+    held = memory_of(runtime).policies
     for name, value in (("answers.sampling", "{"), ("answers.longest", "much"), ("answers.instructions", 3)):
         await held.set(name, value, confidence=1.0, source="user")
     assert answer_settings(held) == AnswerSettings()

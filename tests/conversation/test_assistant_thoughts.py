@@ -13,7 +13,7 @@ import pytest
 from app.assistant import Assistant
 from app.conversation import Conversation
 from app.protocol import AnswerEvent, Delta, Done, Stored, Thought
-from app.services import Services
+from app.runtime import Runtime
 from app.terminal_chat import run_chat
 from app.turn_events import stored_turns
 from py_core.adapters.lora import LoraAdapter
@@ -131,14 +131,14 @@ async def test_a_thought_that_was_cut_off_goes_on(
     for template in (CHATML, OPENED):
         path = write_model({"tokenizer.chat_template": template}, tied=False)
         model = await open_model(path, Speaks, end_tokens=[2])
-        services = Services(NativeCrypto())
-        await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-        conversation = Conversation(Assistant(model, max_tokens=60), services)
+        runtime = Runtime(NativeCrypto())
+        await runtime.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+        conversation = Conversation(Assistant(model, max_tokens=60), runtime)
         stored = [event async for event in conversation.respond("endless")][-1]
         assert isinstance(stored, Stored)
         first = conversation.turns[-1].details["thinking"]
         if reload:
-            conversation = Conversation(Assistant(model, max_tokens=60), services)
+            conversation = Conversation(Assistant(model, max_tokens=60), runtime)
             await conversation.resume(stored.chat)
         events = [event async for event in conversation.continue_answer()]
         assert texts(events, Delta) == ""
@@ -149,28 +149,28 @@ async def test_a_thought_that_was_cut_off_goes_on(
         assert len(whole) > len(first["text"]) + 30
         assert (answer.content, answer.details["tokens"], stored.number) == ("", 120, answer.number)
         assert answer.details["thinking"]["seconds"] > first["seconds"]
-        await services.close()
+        await runtime.close()
 
 
 async def test_an_answer_goes_on_behind_its_thought_also_after_a_reload(model: Model, tmp_path: Path) -> None:
-    services = Services(NativeCrypto())
-    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-    conversation = Conversation(Assistant(model, max_tokens=len(SPELLING.encode(ANSWERS["sum"])) - 4), services)
+    runtime = Runtime(NativeCrypto())
+    await runtime.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+    conversation = Conversation(Assistant(model, max_tokens=len(SPELLING.encode(ANSWERS["sum"])) - 4), runtime)
     stored = [event async for event in conversation.respond("the sum")][-1]
     assert isinstance(stored, Stored)
     begun = conversation.turns[-1].content
     assert 0 < len(begun) < len("It is 4.")
-    again = Conversation(Assistant(model), services)
+    again = Conversation(Assistant(model), runtime)
     await again.resume(stored.chat)
     events = [event async for event in again.continue_answer()]
     assert (texts(events, Thought), begun + texts(events, Delta)) == ("", "It is 4.")
     assert (again.turns[-1].content, again.turns[-1].details["reason"]) == ("It is 4.", "end")
     assert again.turns[-1].details["thinking"]["text"] == THOUGHT
-    await services.close()
+    await runtime.close()
 
 
 async def test_an_answer_that_looped_goes_on_with_other_words_than_the_likeliest(model: Model) -> None:
-    conversation = Conversation(Assistant(model), Services(NativeCrypto()))
+    conversation = Conversation(Assistant(model), Runtime(NativeCrypto()))
     *_, done = [event async for event in conversation.respond("loop")]
     assert isinstance(done, Done)
     assert done.reason == "loop"
@@ -191,14 +191,14 @@ async def test_an_answer_that_repeats_itself_keeps_its_thought(model: Model) -> 
 
 
 async def test_a_stored_turn_has_its_thought_beside_the_answer(model: Model, tmp_path: Path) -> None:
-    services = Services(NativeCrypto())
-    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-    conversation = Conversation(Assistant(model, max_tokens=60), services)
+    runtime = Runtime(NativeCrypto())
+    await runtime.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+    conversation = Conversation(Assistant(model, max_tokens=60), runtime)
     for text in ("the sum", "endless"):
         events = [event async for event in conversation.respond(text)]
         assert isinstance(events[-1], Stored)
-    assert services.memory is not None
-    branches = await services.memory.sessions.branches(events[-1].chat)
+    assert runtime.memory is not None
+    branches = await runtime.memory.sessions.branches(events[-1].chat)
     assert [turn.content for turn in branches.path()] == ["the sum", "It is 4.", "endless", ""]
     thought, _, done, _ = stored_turns(events[-1].chat, branches)[1].events
     assert thought == Thought(THOUGHT)
@@ -206,10 +206,10 @@ async def test_a_stored_turn_has_its_thought_beside_the_answer(model: Model, tmp
     (endless, *_) = stored_turns(events[-1].chat, branches)[3].events
     assert endless.text.startswith("Hm, 0 and 1")
 
-    again = Conversation(Assistant(model), services)
+    again = Conversation(Assistant(model), runtime)
     await again.resume(events[-1].chat)
     assert [message["content"] for message in again.assistant.messages] == ["the sum", "It is 4.", "endless", ""]
-    await services.close()
+    await runtime.close()
 
 
 def no_adapter(name: str) -> LoraAdapter:
@@ -225,7 +225,7 @@ def test_the_terminal_prints_a_thought_dimmed_before_the_answer(
     monkeypatch.setattr("builtins.input", lambda _: next(lines))
     with asyncio.Runner() as runner:
         model = runner.run(open_model(tiny_path, Speaks, end_tokens=[2]))
-        run_chat(runner, model, None, 100, Services(NativeCrypto()), no_adapter)
+        run_chat(runner, model, None, 100, Runtime(NativeCrypto()), no_adapter)
     out = capsys.readouterr().out
     dimmed = "".join(re.findall(r"\x1b\[2m(.*?)\x1b\[0m", out, re.DOTALL))
     assert THOUGHT.replace("\n", "") in dimmed.replace("\n", "")

@@ -15,7 +15,7 @@ from app.memory_api import MemoryApi
 from app.protocol import Context, Delta, Done, Event, Replacement, Route, Stored, to_json
 from app.router_factory import RouterParts
 from app.routing_service import RoutingService
-from app.services import Services
+from app.runtime import Runtime
 from py_core.backends.base import ContextFullError, TokenSequence
 from py_core.backends.numpy import NumpyBackend
 from py_core.loading import Model
@@ -24,10 +24,10 @@ from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
 from py_core.routing.agents import AgentError
 from py_core.sampling import SamplingParams
-from tests.services import begin_conversation
+from tests.runtime import begin_conversation
 
 OpenModel = Callable[..., Awaitable[Model]]
-OpenServices = Callable[[], Awaitable[Services]]
+OpenRuntime = Callable[[], Awaitable[Runtime]]
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ async def model(tiny_path: Path, open_model: OpenModel) -> Model:
     return await open_model(tiny_path, end_tokens=())
 
 
-def begin(model: Model, services: Services, max_tokens: int = 6) -> Conversation:
-    return begin_conversation(Assistant(model, SamplingParams(), max_tokens), services)
+def begin(model: Model, runtime: Runtime, max_tokens: int = 6) -> Conversation:
+    return begin_conversation(Assistant(model, SamplingParams(), max_tokens), runtime)
 
 
 async def all_of(events: AsyncIterator[Event]) -> list[Event]:
@@ -71,16 +71,16 @@ def read(conversation: Conversation) -> str:
     return assistant.model.tokenizer.decode(assistant.sequence.tokens)
 
 
-async def stored_texts(services: Services, id: str) -> list[str]:
-    assert services.memory is not None
-    return [turn.content for turn in (await services.memory.sessions.branches(id)).turns]
+async def stored_texts(runtime: Runtime, id: str) -> list[str]:
+    assert runtime.memory is not None
+    return [turn.content for turn in (await runtime.memory.sessions.branches(id)).turns]
 
 
 async def test_an_edited_message_begins_a_branch_and_the_old_one_can_be_chosen_again(
-    model: Model, open_services: OpenServices
+    model: Model, open_runtime: OpenRuntime
 ) -> None:
-    services = await open_services()
-    conversation = begin(model, services)
+    runtime = await open_runtime()
+    conversation = begin(model, runtime)
     await all_of(conversation.respond("First"))
     await all_of(conversation.respond("A storry"))
     stored = await stored_of(conversation.respond("A story", after=1))
@@ -111,17 +111,17 @@ class Counting(NumpyBackend):
 
 
 async def test_what_two_branches_share_is_not_read_again(
-    tiny_path: Path, open_model: OpenModel, open_services: OpenServices
+    tiny_path: Path, open_model: OpenModel, open_runtime: OpenRuntime
 ) -> None:
     model = await open_model(tiny_path, Counting, end_tokens=())
-    conversation = begin(model, await open_services())
+    conversation = begin(model, await open_runtime())
     await all_of(conversation.respond("A long beginning of this conversation, which nobody wants to read again."))
     await all_of(conversation.respond("One"))
     await all_of(conversation.respond("Two", after=1))
     await all_of(conversation.retry())
     assert conversation.session_id is not None
-    services = conversation._services
-    await MemoryApi(services).choose(conversation.session_id, 2)
+    runtime = conversation._runtime
+    await MemoryApi(runtime).choose(conversation.session_id, 2)
     await all_of(conversation.respond("Three"))
     first, _, edited, again, chosen = model.backend.read  # type: ignore[attr-defined]
     assert first > 100
@@ -131,9 +131,9 @@ async def test_what_two_branches_share_is_not_read_again(
 
 
 async def test_an_edit_of_the_first_message_begins_the_conversation_anew(
-    model: Model, open_services: OpenServices
+    model: Model, open_runtime: OpenRuntime
 ) -> None:
-    conversation = begin(model, await open_services())
+    conversation = begin(model, await open_runtime())
     await all_of(conversation.respond("Zorbina"))
     stored = await stored_of(conversation.respond("Another", after=None))
     assert said(conversation) == ["Another"]
@@ -142,27 +142,27 @@ async def test_an_edit_of_the_first_message_begins_the_conversation_anew(
 
 
 async def test_an_earlier_message_is_answered_again_in_a_branch_of_its_own(
-    model: Model, open_services: OpenServices
+    model: Model, open_runtime: OpenRuntime
 ) -> None:
-    services = await open_services()
-    conversation = begin(model, services)
+    runtime = await open_runtime()
+    conversation = begin(model, runtime)
     await all_of(conversation.respond("One"))
     await all_of(conversation.respond("Two"))
     stored = await stored_of(conversation.retry(0))
     assert [turn.number for turn in conversation.turns] == [0, 4]
-    assert services.memory is not None
-    assert (await services.memory.sessions.branches(stored.chat)).siblings(4) == [1, 4]
+    assert runtime.memory is not None
+    assert (await runtime.memory.sessions.branches(stored.chat)).siblings(4) == [1, 4]
 
 
 async def test_what_is_edited_behind_a_turn_that_is_not_there_says_so_and_loses_nothing(
-    model: Model, open_services: OpenServices
+    model: Model, open_runtime: OpenRuntime
 ) -> None:
-    services = await open_services()
-    conversation = begin(model, services)
+    runtime = await open_runtime()
+    conversation = begin(model, runtime)
     with pytest.raises(StoreError, match="not in this conversation any more"):
         await all_of(conversation.respond("Two", after=0))
     stored = await stored_of(conversation.respond("One"))
-    before = await stored_texts(services, stored.chat)
+    before = await stored_texts(runtime, stored.chat)
     for answering in (
         conversation.respond("Two", after=7),
         conversation.retry(7),
@@ -175,11 +175,11 @@ async def test_what_is_edited_behind_a_turn_that_is_not_there_says_so_and_loses_
     with pytest.raises(AgentError, match="not there any more"):
         await all_of(conversation.retry(agent="nobody"))
     with pytest.raises(StoreError, match="not in this conversation any more"):
-        await MemoryApi(services).choose(stored.chat, 7)
-    assert await stored_texts(services, stored.chat) == before
-    assert services.memory is not None
-    await services.memory.store.delete("turn", f"{stored.chat}/000001")  # as damaged ones are
-    other = begin(model, await open_services())
+        await MemoryApi(runtime).choose(stored.chat, 7)
+    assert await stored_texts(runtime, stored.chat) == before
+    assert runtime.memory is not None
+    await runtime.memory.store.delete("turn", f"{stored.chat}/000001")  # as damaged ones are
+    other = begin(model, await open_runtime())
     await other.resume(stored.chat)
     with pytest.raises(StoreError, match="not in this conversation any more"):
         await all_of(other.respond("Two", after=1))
@@ -187,11 +187,11 @@ async def test_what_is_edited_behind_a_turn_that_is_not_there_says_so_and_loses_
 
 
 async def test_turns_that_could_not_be_stored_are_stored_with_the_next_answer(
-    model: Model, open_services: OpenServices, monkeypatch: pytest.MonkeyPatch
+    model: Model, open_runtime: OpenRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = await open_services()
-    assert services.memory is not None
-    conversation, sessions = begin(model, services), services.memory.sessions
+    runtime = await open_runtime()
+    assert runtime.memory is not None
+    conversation, sessions = begin(model, runtime), runtime.memory.sessions
     begun = await stored_of(conversation.respond("One"))
 
     async def full(*_: object, **__: object) -> None:
@@ -200,11 +200,11 @@ async def test_turns_that_could_not_be_stored_are_stored_with_the_next_answer(
     with monkeypatch.context() as patch:
         patch.setattr(sessions, "add_turns", full)
         assert not any(isinstance(event, Stored) for event in await all_of(conversation.respond("Two")))
-        other = (await open_services()).memory
+        other = (await open_runtime()).memory
         assert other is not None
         await other.sessions.add_turns(begun.chat, Turn("user", "Theirs"), Turn("assistant", "Yes."))
         await all_of(conversation.retry())
-    assert services.problem
+    assert runtime.problem
     stored = await stored_of(conversation.respond("Three"))
     assert said(conversation) == ["One", "Two", "Three"]
     branches = await sessions.branches(stored.chat)
@@ -215,20 +215,20 @@ async def test_turns_that_could_not_be_stored_are_stored_with_the_next_answer(
 
 
 async def test_a_conversation_without_a_memory_has_branches_and_keeps_them_once_there_is_one(
-    model: Model, open_services: OpenServices
+    model: Model, open_runtime: OpenRuntime
 ) -> None:
-    locked = Services(NativeCrypto())
+    locked = Runtime(NativeCrypto())
     conversation = begin(model, locked)
     await all_of(conversation.respond("One"))
     await all_of(conversation.retry())
     await all_of(conversation.respond("Uno", after=None))
     await all_of(conversation.respond("Two"))
     assert said(conversation) == ["Uno", "Two"]
-    services = await open_services()
-    conversation._services = conversation._keeper._services = services
+    runtime = await open_runtime()
+    conversation._runtime = conversation._keeper._runtime = runtime
     stored = await stored_of(conversation.respond("Three"))
-    assert services.memory is not None
-    branches = await services.memory.sessions.branches(stored.chat)
+    assert runtime.memory is not None
+    branches = await runtime.memory.sessions.branches(stored.chat)
     assert [turn.after for turn in branches.turns] == [None, 0, 0, None, 3, 4, 5, 6, 7]
     assert [turn.content for turn in branches.path()] == [turn.content for turn in conversation.turns]
 
@@ -238,12 +238,12 @@ async def test_a_conversation_without_a_memory_has_branches_and_keeps_them_once_
 
 @pytest.mark.parametrize("pieces", [1, 5])
 async def test_a_stopped_answer_goes_on_with_the_same_tokens(
-    model: Model, open_services: OpenServices, pieces: int
+    model: Model, open_runtime: OpenRuntime, pieces: int
 ) -> None:
-    whole = begin(model, await open_services(), max_tokens=24)
+    whole = begin(model, await open_runtime(), max_tokens=24)
     await all_of(whole.respond("Count"))
-    services = await open_services()
-    conversation = begin(model, services, max_tokens=24)
+    runtime = await open_runtime()
+    conversation = begin(model, runtime, max_tokens=24)
     first = await stopped_after(conversation, pieces, "Count")
     shown = conversation.turns[-1].content
     assert 0 < len(shown) < len(whole.turns[-1].content)
@@ -271,10 +271,10 @@ async def test_a_stopped_answer_goes_on_with_the_same_tokens(
     assert [turn.number for turn in conversation.turns] == [0, 1]
 
 
-async def test_an_answer_that_was_cut_off_goes_on_again_and_again(model: Model, open_services: OpenServices) -> None:
-    whole = begin(model, await open_services(), max_tokens=18)
+async def test_an_answer_that_was_cut_off_goes_on_again_and_again(model: Model, open_runtime: OpenRuntime) -> None:
+    whole = begin(model, await open_runtime(), max_tokens=18)
     await all_of(whole.respond("Count"))
-    conversation = begin(model, await open_services(), max_tokens=6)
+    conversation = begin(model, await open_runtime(), max_tokens=6)
     await all_of(conversation.respond("Count"))
     for _ in range(2):
         await all_of(conversation.continue_answer())
@@ -284,13 +284,13 @@ async def test_an_answer_that_was_cut_off_goes_on_again_and_again(model: Model, 
     assert read(conversation).count("Count") == 1
 
 
-async def test_an_answer_goes_on_after_a_reload_from_its_text(model: Model, open_services: OpenServices) -> None:
-    services = await open_services()
-    stored = await stored_of(begin(model, services).respond("Count"))
-    assert services.memory is not None
-    turn = (await services.memory.sessions.path(stored.chat))[1]
-    await services.memory.sessions.replace_turn(stored.chat, replace(turn, content="One, two"), turn.content)
-    again = begin(model, await open_services())
+async def test_an_answer_goes_on_after_a_reload_from_its_text(model: Model, open_runtime: OpenRuntime) -> None:
+    runtime = await open_runtime()
+    stored = await stored_of(begin(model, runtime).respond("Count"))
+    assert runtime.memory is not None
+    turn = (await runtime.memory.sessions.path(stored.chat))[1]
+    await runtime.memory.sessions.replace_turn(stored.chat, replace(turn, content="One, two"), turn.content)
+    again = begin(model, await open_runtime())
     await again.resume(stored.chat)
     events = await all_of(again.continue_answer())
     (done,) = (event for event in events if isinstance(event, Done))
@@ -302,58 +302,58 @@ async def test_an_answer_goes_on_after_a_reload_from_its_text(model: Model, open
     assert f"Count{begins}One, two" in read(again)
 
 
-async def test_what_another_tab_made_of_the_answer_meanwhile_stays(model: Model, open_services: OpenServices) -> None:
-    services = await open_services()
-    assert services.memory is not None
-    conversation = begin(model, services)
+async def test_what_another_tab_made_of_the_answer_meanwhile_stays(model: Model, open_runtime: OpenRuntime) -> None:
+    runtime = await open_runtime()
+    assert runtime.memory is not None
+    conversation = begin(model, runtime)
     stored = await stored_of(conversation.respond("Count"))
     turn = conversation.turns[-1]
     async for event in conversation.continue_answer():
         if isinstance(event, Done):
             other = replace(turn, content="Theirs")
-            await services.memory.sessions.replace_turn(stored.chat, other, turn.content)
+            await runtime.memory.sessions.replace_turn(stored.chat, other, turn.content)
             ours = event.text
-    assert await stored_texts(services, stored.chat) == ["Count", "Theirs", ours]
+    assert await stored_texts(runtime, stored.chat) == ["Count", "Theirs", ours]
     assert conversation.turns[-1].content == ours
 
 
 @pytest.mark.parametrize("details", [{"request": "r", "reason": "end"}, {"taught": None}, {"lesson": {"id": "l"}}])
 async def test_what_cannot_be_gone_on_with_says_so_and_stays(
-    model: Model, open_services: OpenServices, details: dict[str, object]
+    model: Model, open_runtime: OpenRuntime, details: dict[str, object]
 ) -> None:
-    services = await open_services()
-    conversation = begin(model, services)
+    runtime = await open_runtime()
+    conversation = begin(model, runtime)
     with pytest.raises(CannotAnswerError, match="no answer yet"):
         await all_of(conversation.continue_answer())
-    assert services.memory is not None
-    session = await services.memory.sessions.start("Done")
-    await services.memory.sessions.add_turns(session.id, Turn("user", "One"))
+    assert runtime.memory is not None
+    session = await runtime.memory.sessions.start("Done")
+    await runtime.memory.sessions.add_turns(session.id, Turn("user", "One"))
     await conversation.resume(session.id)
     with pytest.raises(CannotAnswerError, match="no answer yet"):
         await all_of(conversation.continue_answer())
-    await services.memory.sessions.add_turns(session.id, Turn("assistant", "Yes.", details=details))
+    await runtime.memory.sessions.add_turns(session.id, Turn("assistant", "Yes.", details=details))
     with pytest.raises(CannotAnswerError, match=r"is complete|did not make"):
         await all_of(conversation.continue_answer())
-    assert await stored_texts(services, session.id) == ["One", "Yes."]
+    assert await stored_texts(runtime, session.id) == ["One", "Yes."]
 
 
 async def test_an_answer_that_fills_the_context_says_that_there_is_no_room_and_stays(
-    model: Model, open_services: OpenServices
+    model: Model, open_runtime: OpenRuntime
 ) -> None:
-    services = await open_services()
-    conversation = begin(model, services, max_tokens=500)
+    runtime = await open_runtime()
+    conversation = begin(model, runtime, max_tokens=500)
     stored = await stored_of(conversation.respond("Count"))
     assert conversation.turns[-1].details["reason"] == "context"
-    before = await stored_texts(services, stored.chat)
+    before = await stored_texts(runtime, stored.chat)
     with pytest.raises(ContextFullError, match="no room to go on"):
         await all_of(conversation.continue_answer())
-    assert await stored_texts(services, stored.chat) == before
+    assert await stored_texts(runtime, stored.chat) == before
 
 
 async def test_a_continuation_that_is_stopped_before_it_begins_leaves_the_answer(
-    model: Model, open_services: OpenServices
+    model: Model, open_runtime: OpenRuntime
 ) -> None:
-    conversation = begin(model, await open_services())
+    conversation = begin(model, await open_runtime())
     await all_of(conversation.respond("Count"))
     before = conversation.turns
     going = conversation.continue_answer()
@@ -370,19 +370,19 @@ async def test_a_continuation_that_is_stopped_before_it_begins_leaves_the_answer
 
 
 async def test_an_agent_is_asked_for_by_its_id_and_its_answer_is_a_variant(
-    model: Model, open_services: OpenServices, parts: RouterParts
+    model: Model, open_runtime: OpenRuntime, parts: RouterParts
 ) -> None:
-    services = await open_services()
-    await services.route_with(lambda memory: RoutingService.open(parts.embedder, parts.data, memory, parts.kernel))
-    conversation = begin(model, services)
+    runtime = await open_runtime()
+    await runtime.route_with(lambda memory: RoutingService.open(parts.embedder, parts.data, memory, parts.kernel))
+    conversation = begin(model, runtime)
     first = await all_of(conversation.respond("why does my page crash when I scroll"))
     assert isinstance(first[0], Route)
     assert first[0].agent == "debugger"
     events = await all_of(conversation.retry(agent="planner"))
     routed = next(event for event in events if isinstance(event, Route))
     assert (routed.agent, routed.reason, routed.neighbours) == ("planner", "chosen", ())
-    assert services.routing is not None
-    assert services.routing.agents["planner"].system_prompt in read(conversation)
+    assert runtime.routing is not None
+    assert runtime.routing.agents["planner"].system_prompt in read(conversation)
     stored = events[-1]
     assert isinstance(stored, Stored)
     _, answer = (await MemoryApi(services).conversation(stored.chat))["turns"]
@@ -397,8 +397,8 @@ async def test_an_agent_is_asked_for_by_its_id_and_its_answer_is_a_variant(
 # ---- what is in the prompt ----
 
 
-async def test_what_is_in_the_prompt_is_told_once_a_turn_and_adds_up(model: Model, open_services: OpenServices) -> None:
-    conversation = begin(model, await open_services())
+async def test_what_is_in_the_prompt_is_told_once_a_turn_and_adds_up(model: Model, open_runtime: OpenRuntime) -> None:
+    conversation = begin(model, await open_runtime())
     lost = 0
     for number in range(6):
         events = await all_of(conversation.respond(f"Message {number}: " + "word " * 18))

@@ -13,7 +13,7 @@ from app.assistant import Assistant
 from app.conversation import Conversation
 from app.memory_api import MemoryApi
 from app.protocol import Delta, Done
-from app.services import Services
+from app.runtime import Runtime
 from py_core.adapters.lora import AdapterError, LoraAdapter
 from py_core.backends.base import MAX_ADAPTERS
 from py_core.loading import Model
@@ -143,15 +143,15 @@ async def test_an_adapter_that_does_not_fit_leaves_the_one_before(model: Model, 
 async def test_log_and_messages_say_which_adapter_answered(
     model: Model, adapters: list[LoraAdapter], tmp_path: Path
 ) -> None:
-    services = Services(NativeCrypto())
-    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+    runtime = Runtime(NativeCrypto())
+    await runtime.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
     assistant = new_assistant(model)
-    conversation = Conversation(assistant, services)
+    conversation = Conversation(assistant, runtime)
     await assistant.use_adapter(adapters[0])
     assert [event async for event in conversation.respond("Hello")]
     await assistant.use_adapter(None)
     assert [event async for event in conversation.respond("And now?")]
-    log = (await MemoryApi(services).log())["items"]
+    log = (await MemoryApi(runtime).log())["items"]
     assert [(entry["text"], entry["adapter"]) for entry in log] == [("And now?", None), ("Hello", adapters[0].name)]
     assert [turn.details.get("adapter") for turn in conversation.turns] == [None, adapters[0].name, None, None]
     await assistant.use_adapter(adapters[1])
@@ -159,4 +159,4 @@ async def test_log_and_messages_say_which_adapter_answered(
     await assistant.use_adapter(None)
     assert [event async for event in conversation.retry()]
     assert "adapter" not in conversation.turns[-1].details  # that of the answer before went with it
-    await services.close()
+    await runtime.close()

@@ -17,7 +17,7 @@ from app.memory_api import MemoryApi
 from app.protocol import Delta, Done, Route, Stored
 from app.router_factory import RouterParts
 from app.routing_service import Routed, RoutingService
-from app.services import Services
+from app.runtime import Runtime
 from py_core.backends.base import ContextFullError
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
@@ -25,14 +25,14 @@ from py_core.memory.errors import StoreError
 from py_core.memory.sqlite import SQLiteRows
 from py_core.routing.agents import AgentError
 from py_core.routing.pattern_store import EMBEDDER_POLICY
-from tests.services import begin_conversation
+from tests.runtime import begin_conversation
 
 CRASH = "why does my page crash when I scroll"
 SIMILAR = "my page crashes whenever i scroll down, why?"
 FAR = "write a sql query that counts the orders of each month"
 
 OpenModel = Callable[..., Awaitable[Model]]
-OpenServices = Callable[[], Awaitable[Services]]
+OpenRuntime = Callable[[], Awaitable[Runtime]]
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def router(parts: RouterParts) -> RouterParts:
     return parts
 
 
-async def begin(model: Model, services: Services) -> Conversation:
-    return begin_conversation(Assistant(model, max_tokens=8), services)
+async def begin(model: Model, runtime: Runtime) -> Conversation:
+    return begin_conversation(Assistant(model, max_tokens=8), runtime)
 
 
 async def ask(conversation: Conversation, text: str) -> tuple[Routed, str, Done]:
@@ -57,118 +57,116 @@ async def ask(conversation: Conversation, text: str) -> tuple[Routed, str, Done]
     return routed, "".join(event.text for event in events if isinstance(event, Delta)), done
 
 
-async def routed_to(services: Services, text: str) -> str:
-    assert services.routing is not None
-    return (await services.routing.route(text)).agent.id
+async def routed_to(runtime: Runtime, text: str) -> str:
+    assert runtime.routing is not None
+    return (await runtime.routing.route(text)).agent.id
 
 
-async def test_a_message_goes_to_its_agent_who_answers_in_its_own_way(
-    model: Model, open_services: OpenServices
-) -> None:
-    services = await open_services()
-    conversation = await begin(model, services)
+async def test_a_message_goes_to_its_agent_who_answers_in_its_own_way(model: Model, open_runtime: OpenRuntime) -> None:
+    runtime = await open_runtime()
+    conversation = await begin(model, runtime)
     assert (await ask(conversation, CRASH))[0].agent == "debugger"
     assert (await ask(conversation, FAR))[0].agent == "coder"
-    agents = services.routing.agents
+    agents = runtime.routing.agents
     told = model.tokenizer.decode(conversation.assistant._sequence.tokens)
     assert f"{agents['debugger'].system_prompt}\n\n{CRASH}" in told
     assert f"{agents['coder'].system_prompt}\n\n{FAR}" in told
 
 
-async def test_an_answer_is_no_longer_than_its_agent_allows(model: Model, open_services: OpenServices) -> None:
-    services = await open_services()
-    api = MemoryApi(services)
+async def test_an_answer_is_no_longer_than_its_agent_allows(model: Model, open_runtime: OpenRuntime) -> None:
+    runtime = await open_runtime()
+    api = MemoryApi(runtime)
     await api.edit_agent("debugger", {"max_tokens": 3})
-    _, _, done = await ask(await begin(model, services), CRASH)
+    _, _, done = await ask(await begin(model, runtime), CRASH)
     assert done.new_tokens <= 3
 
 
-async def test_what_happened_is_recorded(model: Model, open_services: OpenServices) -> None:
-    services = await open_services()
-    conversation = await begin(model, services)
+async def test_what_happened_is_recorded(model: Model, open_runtime: OpenRuntime) -> None:
+    runtime = await open_runtime()
+    conversation = await begin(model, runtime)
     routed, answer, _ = await ask(conversation, CRASH)
     second = await ask(conversation, SIMILAR)
-    entries = await services.memory.witness.entries()
+    entries = await runtime.memory.witness.entries()
     assert [entry.id for entry in entries] == [second[0].id, routed.id]
     assert set(entries[0].stages) == {"embed", "search", "decide", "prefill", "decode"}
     assert entries[0].agent == "debugger"
-    (session,) = await services.memory.sessions.all()
+    (session,) = await runtime.memory.sessions.all()
     assert session.title == CRASH
-    turns = await services.memory.sessions.path(session.id)
+    turns = await runtime.memory.sessions.path(session.id)
     assert [(turn.role, turn.content) for turn in turns[:2]] == [("user", CRASH), ("assistant", answer)]
-    await services.memory.background.settled()  # both messages of both turns can be found by meaning now
-    assert await services.memory.vectors.bare() == {}
-    ((found, similarity),) = await services.memory.vectors.search(entries[1].vector, 4, 0.0)
+    await runtime.memory.background.settled()  # both messages of both turns can be found by meaning now
+    assert await runtime.memory.vectors.bare() == {}
+    ((found, similarity),) = await runtime.memory.vectors.search(entries[1].vector, 4, 0.0)
     assert found.body["content"] == CRASH
     assert similarity > 0.99
 
 
-async def test_a_failed_answer_is_recorded_with_its_error(model: Model, open_services: OpenServices) -> None:
-    services = await open_services()
-    conversation = await begin(model, services)
+async def test_a_failed_answer_is_recorded_with_its_error(model: Model, open_runtime: OpenRuntime) -> None:
+    runtime = await open_runtime()
+    conversation = await begin(model, runtime)
     with pytest.raises(ContextFullError):
         await ask(conversation, "why does it crash " * 200)
-    (entry,) = await services.memory.witness.entries()
+    (entry,) = await runtime.memory.witness.entries()
     assert entry.error is not None
     assert "ContextFullError" in entry.error
-    assert (await MemoryApi(services).log(filter="errors", search="tokens long"))["total"] == 1
-    assert await services.memory.sessions.all() == []
+    assert (await MemoryApi(runtime).log(filter="errors", search="tokens long"))["total"] == 1
+    assert await runtime.memory.sessions.all() == []
 
 
 async def test_a_correction_counts_for_similar_messages_at_once_and_after_a_restart(
-    open_services: OpenServices,
+    open_runtime: OpenRuntime,
 ) -> None:
-    services = await open_services()
-    assert services.routing is not None
-    assert await routed_to(services, SIMILAR) == "debugger"
-    routed = await services.routing.route(CRASH)
-    await services.routing.correct(routed.id, CRASH, "tester")
-    assert await routed_to(services, SIMILAR) == "tester"
-    assert await routed_to(services, FAR) == "coder"
-    await services.close()
-    again = await open_services()
+    runtime = await open_runtime()
+    assert runtime.routing is not None
+    assert await routed_to(runtime, SIMILAR) == "debugger"
+    routed = await runtime.routing.route(CRASH)
+    await runtime.routing.correct(routed.id, CRASH, "tester")
+    assert await routed_to(runtime, SIMILAR) == "tester"
+    assert await routed_to(runtime, FAR) == "coder"
+    await runtime.close()
+    again = await open_runtime()
     assert await routed_to(again, SIMILAR) == "tester"
     assert await routed_to(again, FAR) == "coder"
 
 
-async def test_judging_a_route_moves_the_weights_of_what_decided_it_by_a_twentieth(open_services: OpenServices) -> None:
-    services = await open_services()
-    assert services.routing is not None
-    routed = await services.routing.route(CRASH)
+async def test_judging_a_route_moves_the_weights_of_what_decided_it_by_a_twentieth(open_runtime: OpenRuntime) -> None:
+    runtime = await open_runtime()
+    assert runtime.routing is not None
+    routed = await runtime.routing.route(CRASH)
     nearest = next(n for n in routed.decision.neighbours if n.agent == "debugger")
-    weights = [services.routing.router.examples[nearest.pattern_id].weight]
-    await services.routing.confirm(routed.id)
-    weights.append(services.routing.router.examples[nearest.pattern_id].weight)
-    await services.routing.correct(routed.id, CRASH, "tester")
-    weights.append(services.routing.router.examples[nearest.pattern_id].weight)
+    weights = [runtime.routing.router.examples[nearest.pattern_id].weight]
+    await runtime.routing.confirm(routed.id)
+    weights.append(runtime.routing.router.examples[nearest.pattern_id].weight)
+    await runtime.routing.correct(routed.id, CRASH, "tester")
+    weights.append(runtime.routing.router.examples[nearest.pattern_id].weight)
     assert weights == pytest.approx([1, 1.05, 0.95])  # the second word on a route takes the place of the first
-    await services.routing.take_back(routed.id)
-    assert services.routing.router.examples[nearest.pattern_id].weight == pytest.approx(1)
-    await services.routing.correct(routed.id, CRASH, "tester")
-    await services.close()
-    again = await open_services()
+    await runtime.routing.take_back(routed.id)
+    assert runtime.routing.router.examples[nearest.pattern_id].weight == pytest.approx(1)
+    await runtime.routing.correct(routed.id, CRASH, "tester")
+    await runtime.close()
+    again = await open_runtime()
     assert again.routing is not None
     assert again.routing.router.examples[nearest.pattern_id].weight == pytest.approx(weights[-1])
     await again.routing.forget([nearest.pattern_id])
     assert again.routing.router.examples[nearest.pattern_id].weight == 1
 
 
-async def test_an_outcome_is_the_quality_of_the_log_entry(model: Model, open_services: OpenServices) -> None:
-    services = await open_services()
-    assert services.routing is not None
-    conversation = await begin(model, services)
+async def test_an_outcome_is_the_quality_of_the_log_entry(model: Model, open_runtime: OpenRuntime) -> None:
+    runtime = await open_runtime()
+    assert runtime.routing is not None
+    conversation = await begin(model, runtime)
     right, wrong = (await ask(conversation, CRASH))[0], (await ask(conversation, FAR))[0]
-    await services.routing.confirm(right.id)
-    await services.routing.correct(wrong.id, wrong.text, "planner")
-    qualities = {entry.id: entry.quality for entry in await services.memory.witness.entries()}
+    await runtime.routing.confirm(right.id)
+    await runtime.routing.correct(wrong.id, wrong.text, "planner")
+    qualities = {entry.id: entry.quality for entry in await runtime.memory.witness.entries()}
     assert qualities == {right.id: 1.0, wrong.id: 0.0}
-    assert [entry.id for entry in await services.memory.questions.poor()] == [wrong.id]
-    await services.routing.take_back(wrong.id)
-    assert await services.memory.questions.poor() == []
+    assert [entry.id for entry in await runtime.memory.questions.poor()] == [wrong.id]
+    await runtime.routing.take_back(wrong.id)
+    assert await runtime.memory.questions.poor() == []
 
 
-async def test_another_program_that_learns_is_followed(open_services: OpenServices) -> None:
-    here, there = await open_services(), await open_services()
+async def test_another_program_that_learns_is_followed(open_runtime: OpenRuntime) -> None:
+    here, there = await open_runtime(), await open_runtime()
     assert there.routing is not None
     pattern = await there.routing.correct("", CRASH, "tester")
     assert await routed_to(here, SIMILAR) == "tester"
@@ -176,30 +174,30 @@ async def test_another_program_that_learns_is_followed(open_services: OpenServic
     assert await routed_to(here, SIMILAR) == "debugger"
 
 
-async def test_agents_are_added_and_removed(open_services: OpenServices) -> None:
-    services = await open_services()
-    assert services.routing is not None
+async def test_agents_are_added_and_removed(open_runtime: OpenRuntime) -> None:
+    runtime = await open_runtime()
+    assert runtime.routing is not None
     cook = {
         "id": "cook", "title": "Cook", "definition": "Cooks.", "system_prompt": "You cook.",
         "examples": ["what can i make of carrots and rice", "a soup for six people", "how long do i boil an egg"],
     }  # fmt: skip
-    await services.routing.change_agents(lambda shipped, changes: add_agent(shipped, changes, cook))
-    assert await routed_to(services, "how long should i boil eggs") == "cook"
-    await services.routing.change_agents(lambda shipped, changes: remove_agent(shipped, changes, "debugger"))
-    assert await routed_to(services, CRASH) != "debugger"
+    await runtime.routing.change_agents(lambda shipped, changes: add_agent(shipped, changes, cook))
+    assert await routed_to(runtime, "how long should i boil eggs") == "cook"
+    await runtime.routing.change_agents(lambda shipped, changes: remove_agent(shipped, changes, "debugger"))
+    assert await routed_to(runtime, CRASH) != "debugger"
     with pytest.raises(AgentError, match="already"):
-        await services.routing.change_agents(lambda shipped, changes: add_agent(shipped, changes, cook))
-    await services.close()
-    again = await open_services()
+        await runtime.routing.change_agents(lambda shipped, changes: add_agent(shipped, changes, cook))
+    await runtime.close()
+    again = await open_runtime()
     assert again.routing is not None
     assert {"cook"} <= set(again.routing.agents)
     assert "debugger" not in again.routing.agents
 
 
 async def test_an_answer_that_is_stopped_while_it_is_routed_does_not_begin(
-    model: Model, open_services: OpenServices
+    model: Model, open_runtime: OpenRuntime
 ) -> None:
-    conversation = await begin(model, await open_services())
+    conversation = await begin(model, await open_runtime())
     events = conversation.respond(CRASH)
     assert isinstance(await anext(events), Route)
     conversation.stop()
@@ -212,23 +210,23 @@ async def test_an_answer_that_is_stopped_while_it_is_routed_does_not_begin(
 
 
 async def test_a_memory_that_fails_in_an_unknown_way_is_told_and_done_without(model: Model, parts: RouterParts) -> None:
-    services = Services(NativeCrypto())
+    runtime = Runtime(NativeCrypto())
 
     async def fail():
         raise RuntimeError("a strange browser")
 
-    await services.open(fail)
-    assert services.problem == "a strange browser"
-    assert not services.memory.store.persistent
-    await services.route_with(lambda memory: RoutingService.open(parts.embedder, parts.data, memory))
-    assert (await ask(await begin(model, services), CRASH))[0].agent == "debugger"
+    await runtime.open(fail)
+    assert runtime.problem == "a strange browser"
+    assert not runtime.memory.store.persistent
+    await runtime.route_with(lambda memory: RoutingService.open(parts.embedder, parts.data, memory))
+    assert (await ask(await begin(model, runtime), CRASH))[0].agent == "debugger"
 
 
-async def test_a_conversation_is_gone_on_with(model: Model, open_services: OpenServices) -> None:
-    services = await open_services()
-    conversation = await begin(model, services)
+async def test_a_conversation_is_gone_on_with(model: Model, open_runtime: OpenRuntime) -> None:
+    runtime = await open_runtime()
+    conversation = await begin(model, runtime)
     await ask(conversation, CRASH)
-    (session,) = await services.memory.sessions.all()
+    (session,) = await runtime.memory.sessions.all()
     messages = conversation.assistant.messages
     conversation.reset()
     assert conversation.assistant.messages == []
@@ -236,7 +234,7 @@ async def test_a_conversation_is_gone_on_with(model: Model, open_services: OpenS
     await conversation.resume(session.id)
     assert conversation.assistant.messages == messages
     await ask(conversation, SIMILAR)
-    assert [s.turns for s in await services.memory.sessions.all()] == [4, 2]
+    assert [s.turns for s in await runtime.memory.sessions.all()] == [4, 2]
     with pytest.raises(StoreError, match="was deleted"):
         await conversation.resume("nothing")
 
@@ -245,20 +243,20 @@ FOLLOW_UP = "Now make day 2 rainy."
 
 
 async def test_a_short_follow_up_stays_with_its_agent_also_after_a_restart(
-    model: Model, open_services: OpenServices
+    model: Model, open_runtime: OpenRuntime
 ) -> None:
-    services = await open_services()
-    assert await routed_to(services, FOLLOW_UP) == "assistant"
-    conversation = await begin(model, services)
+    runtime = await open_runtime()
+    assert await routed_to(runtime, FOLLOW_UP) == "assistant"
+    conversation = await begin(model, runtime)
     assert (await ask(conversation, "plan a four day trip to Lisbon with two kids"))[0].agent == "planner"
     routed, _, _ = await ask(conversation, FOLLOW_UP)
     assert (routed.agent, routed.reason) == ("planner", "follow-up")
     assert (await ask(conversation, FAR))[0].agent == "coder"
-    (session,) = await services.memory.sessions.all()
+    (session,) = await runtime.memory.sessions.all()
     await ask(conversation, "plan a four day trip to Lisbon with two kids")
-    await services.close()
+    await runtime.close()
 
-    again = await open_services()
+    again = await open_runtime()
     resumed = await begin(model, again)
     await resumed.resume(session.id)
     assert (await ask(resumed, FOLLOW_UP))[0].agent == "planner"
@@ -267,74 +265,74 @@ async def test_a_short_follow_up_stays_with_its_agent_also_after_a_restart(
 
 
 async def test_a_corrected_conversation_stays_with_the_agent_that_the_user_said(
-    model: Model, open_services: OpenServices
+    model: Model, open_runtime: OpenRuntime
 ) -> None:
-    services = await open_services()
-    assert services.routing is not None
-    conversation = await begin(model, services)
+    runtime = await open_runtime()
+    assert runtime.routing is not None
+    conversation = await begin(model, runtime)
     routed, _, _ = await ask(conversation, "plan a four day trip to Lisbon with two kids")
-    await services.routing.correct(routed.id, routed.text, "researcher")
+    await runtime.routing.correct(routed.id, routed.text, "researcher")
     assert (await ask(conversation, FOLLOW_UP))[0].agent == "researcher"
 
 
-async def test_confirming_a_follow_up_moves_no_weight(open_services: OpenServices) -> None:
-    services = await open_services()
-    assert services.routing is not None
-    routed = await services.routing.route(FOLLOW_UP, "planner")
+async def test_confirming_a_follow_up_moves_no_weight(open_runtime: OpenRuntime) -> None:
+    runtime = await open_runtime()
+    assert runtime.routing is not None
+    routed = await runtime.routing.route(FOLLOW_UP, "planner")
     assert any(neighbour.agent == "planner" for neighbour in routed.decision.neighbours)
-    await services.routing.confirm(routed.id)
-    assert await services.memory.patterns.all() == []
+    await runtime.routing.confirm(routed.id)
+    assert await runtime.memory.patterns.all() == []
 
 
-async def test_a_conversation_that_was_deleted_goes_on_as_another(model: Model, open_services: OpenServices) -> None:
-    services = await open_services()
-    conversation = await begin(model, services)
+async def test_a_conversation_that_was_deleted_goes_on_as_another(model: Model, open_runtime: OpenRuntime) -> None:
+    runtime = await open_runtime()
+    conversation = await begin(model, runtime)
     await ask(conversation, CRASH)
-    await MemoryApi(services).delete_all()
-    assert [await services.memory.store.count(kind) for kind in ("session", "turn", "witness", "pattern")] == [0] * 4
+    await MemoryApi(runtime).delete_all()
+    assert [await runtime.memory.store.count(kind) for kind in ("session", "turn", "witness", "pattern")] == [0] * 4
     await ask(conversation, SIMILAR)
-    (session,) = await services.memory.sessions.all()
+    (session,) = await runtime.memory.sessions.all()
     assert session.title == SIMILAR
-    assert services.problem is None
+    assert runtime.problem is None
 
 
-async def test_without_the_memory_the_chat_goes_on_and_says_so(model: Model, open_services: OpenServices) -> None:
-    services = await open_services()
-    conversation = await begin(model, services)
-    await services.memory.store.close()
+async def test_without_the_memory_the_chat_goes_on_and_says_so(model: Model, open_runtime: OpenRuntime) -> None:
+    runtime = await open_runtime()
+    conversation = await begin(model, runtime)
+    await runtime.memory.store.close()
     events = [event async for event in conversation.respond(CRASH)]
     assert isinstance(events[-1], Done)
-    assert services.problem is not None
+    assert runtime.problem is not None
 
 
 async def test_without_a_router_the_plain_assistant_answers(model: Model, tmp_path: Path) -> None:
-    services = Services(NativeCrypto())
+    runtime = Runtime(NativeCrypto())
 
     async def fail(memory):
         raise StoreError("unavailable", "There is no router today.")
 
-    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-    await services.route_with(fail)
-    conversation = await begin(model, services)
+    await runtime.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+    await runtime.route_with(fail)
+    conversation = await begin(model, runtime)
     events = [event async for event in conversation.respond(CRASH)]
     assert not any(isinstance(event, Route) for event in events)
-    assert (await MemoryApi(services).info())["problem"] == "There is no router today."
-    assert [entry.agent for entry in await services.memory.witness.entries()] == [""]
-    await services.close()
+    assert (await MemoryApi(runtime).info())["problem"] == "There is no router today."
+    assert [entry.agent for entry in await runtime.memory.witness.entries()] == [""]
+    await runtime.close()
 
 
 async def test_an_answer_that_is_complete_before_the_memory_is_open_is_remembered(model: Model, tmp_path: Path) -> None:
     """As with ?routing=off, where nothing else is waited for."""
-    services = Services(NativeCrypto())
-    services.routing_state = "off"
+    runtime = Runtime(NativeCrypto())
+    runtime.routing_state = "off"
     may_open = asyncio.Event()
 
     async def open_late() -> SQLiteRows:
         await may_open.wait()
         return await SQLiteRows.open(tmp_path / "memory.sqlite")
 
-    opening = asyncio.ensure_future(services.open(open_late))
-    conversation = await begin(model, services)
+    opening = asyncio.ensure_future(runtime.open(open_late))
+    conversation = await begin(model, runtime)
     events = []
     async for event in conversation.respond(CRASH):
         events.append(event)
@@ -342,26 +340,26 @@ async def test_an_answer_that_is_complete_before_the_memory_is_open_is_remembere
             may_open.set()
     assert isinstance(events[-1], Stored)
     await opening
-    (found,) = (await MemoryApi(services).conversations())["items"]
+    (found,) = (await MemoryApi(runtime).conversations())["items"]
     assert (found["title"], found["turns"]) == (CRASH, 2)
-    assert (await MemoryApi(services).log())["total"] == 1
-    await services.close()
+    assert (await MemoryApi(runtime).log())["total"] == 1
+    await runtime.close()
 
 
 async def test_a_locked_memory_learns_meanwhile_and_takes_it_over_when_it_is_unlocked(
-    model: Model, open_services: OpenServices
+    model: Model, open_runtime: OpenRuntime
 ) -> None:
-    first = await open_services()
+    first = await open_runtime()
     api = MemoryApi(first)
     await api.correct("", CRASH, "tester")
     await api.set_passphrase("a long way", None)
     await first.close()
-    services = await open_services()
-    api = MemoryApi(services)
+    runtime = await open_runtime()
+    api = MemoryApi(runtime)
     assert (await api.info())["state"] == "locked"
     assert (await api.patterns())["total"] == 0
-    assert await routed_to(services, SIMILAR) == "debugger"
-    conversation = await begin(model, services)
+    assert await routed_to(runtime, SIMILAR) == "debugger"
+    conversation = await begin(model, runtime)
     await ask(conversation, FAR)
     await api.correct("", FAR, "planner")
     with pytest.raises(StoreError) as wrong:
@@ -376,43 +374,43 @@ async def test_a_locked_memory_learns_meanwhile_and_takes_it_over_when_it_is_unl
             await refused
     await api.unlock("a long way")
     assert (await api.info())["state"] == "ready"
-    assert await routed_to(services, SIMILAR) == "tester"
-    assert await routed_to(services, FAR) == "planner"
+    assert await routed_to(runtime, SIMILAR) == "tester"
+    assert await routed_to(runtime, FAR) == "planner"
     await ask(conversation, SIMILAR)
     assert (await api.conversations())["items"][0]["turns"] == 4
 
 
-async def test_a_memory_whose_passphrase_is_lost_can_be_deleted(open_services: OpenServices) -> None:
-    first = await open_services()
+async def test_a_memory_whose_passphrase_is_lost_can_be_deleted(open_runtime: OpenRuntime) -> None:
+    first = await open_runtime()
     await MemoryApi(first).correct("", CRASH, "tester")
     await MemoryApi(first).set_passphrase("a long way", None)
     await first.close()
-    services = await open_services()
-    api = MemoryApi(services)
+    runtime = await open_runtime()
+    api = MemoryApi(runtime)
     await api.delete_all()
     assert (await api.info())["state"] == "ready"
     assert not (await api.info())["encrypted"]
     await api.correct("", FAR, "planner")
-    await services.close()
-    again = await open_services()
+    await runtime.close()
+    again = await open_runtime()
     assert again.memory_state == "ready"
     assert [pattern.text for pattern in await again.memory.patterns.all()] == [FAR]
 
 
-async def test_what_another_embedder_made_is_made_anew(model: Model, open_services: OpenServices) -> None:
-    services = await open_services()
-    await ask(await begin(model, services), CRASH)
-    await MemoryApi(services).correct("", CRASH, "tester")
-    (entry,) = await services.memory.witness.entries()
+async def test_what_another_embedder_made_is_made_anew(model: Model, open_runtime: OpenRuntime) -> None:
+    runtime = await open_runtime()
+    await ask(await begin(model, runtime), CRASH)
+    await MemoryApi(runtime).correct("", CRASH, "tester")
+    (entry,) = await runtime.memory.witness.entries()
     turned = np.roll(entry.vector, 1)
-    await services.memory.store.put_many(
-        replace(turn, vector=turned) for turn in await services.memory.store.query("turn")
+    await runtime.memory.store.put_many(
+        replace(turn, vector=turned) for turn in await runtime.memory.store.query("turn")
     )
-    (pattern,) = await services.memory.patterns.all()
-    await services.memory.patterns.edit(pattern.id, vector=turned)
-    await services.memory.policies.set(EMBEDDER_POLICY, "another one", confidence=1.0, source="router")
-    await services.close()
-    again = await open_services()
+    (pattern,) = await runtime.memory.patterns.all()
+    await runtime.memory.patterns.edit(pattern.id, vector=turned)
+    await runtime.memory.policies.set(EMBEDDER_POLICY, "another one", confidence=1.0, source="router")
+    await runtime.close()
+    again = await open_runtime()
     assert await routed_to(again, SIMILAR) == "tester"
     assert again.indexer is not None
     await again.indexer.index_all()
@@ -423,16 +421,16 @@ async def test_what_another_embedder_made_is_made_anew(model: Model, open_servic
 
 
 async def test_another_try_comes_from_the_same_agent_and_is_logged_for_itself(
-    model: Model, open_services: OpenServices
+    model: Model, open_runtime: OpenRuntime
 ) -> None:
-    services = await open_services()
-    conversation = await begin(model, services)
+    runtime = await open_runtime()
+    conversation = await begin(model, runtime)
     routed, _, _ = await ask(conversation, CRASH)
     events = [event async for event in conversation.retry()]
     assert events[0] == routed
-    assert services.memory is not None
-    (session,) = await services.memory.sessions.all()
-    question, answer = await services.memory.sessions.path(session.id)
+    assert runtime.memory is not None
+    (session,) = await runtime.memory.sessions.all()
+    question, answer = await runtime.memory.sessions.path(session.id)
     assert (question.content, answer.details["agent"]) == (CRASH, "debugger")
     assert answer.details["route"]["title"] == "Debugger"
-    assert [entry.id for entry in await services.memory.witness.entries()].count(routed.id) == 1
+    assert [entry.id for entry in await runtime.memory.witness.entries()].count(routed.id) == 1

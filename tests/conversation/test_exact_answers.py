@@ -23,7 +23,7 @@ from app.turn_events import stored_turns
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from tests.command_line import printed, sonata
-from tests.services import memory_of
+from tests.runtime import memory_of
 
 OpenModel = Callable[..., Awaitable[Model]]
 SUM, RESULT = "What is 17 * 23?", "17 × 23 = 391"
@@ -45,8 +45,8 @@ def learner(model: Model) -> Model:
 
 
 @pytest.fixture
-def conversation(model: Model, services: Services) -> Conversation:
-    return Conversation(Assistant(model, max_tokens=8), services)
+def conversation(model: Model, runtime: Runtime) -> Conversation:
+    return Conversation(Assistant(model, max_tokens=8), runtime)
 
 
 async def all_of(events: AsyncIterator[Event]) -> list[Event]:
@@ -64,10 +64,10 @@ async def test_a_sum_is_computed_and_neither_router_nor_model_is_asked(conversat
     assert stored.request == ""  # no model made it, so there is nothing to judge
 
 
-async def test_a_stored_answer_knows_that_it_was_computed(conversation: Conversation, services: Services) -> None:
+async def test_a_stored_answer_knows_that_it_was_computed(conversation: Conversation, runtime: Runtime) -> None:
     told = await all_of(conversation.respond(SUM))
     stored = told[-1]
-    branches = await memory_of(services).sessions.branches(stored.chat)
+    branches = await memory_of(runtime).sessions.branches(stored.chat)
     question, answer = stored_turns(stored.chat, branches)
     assert (question.content, question.events) == (SUM, ())
     assert answer.events == (*told[:-2], Done("end"), replace(stored, answer=""))  # as it was told
@@ -85,14 +85,14 @@ async def test_the_model_reads_a_computed_answer_as_its_own(model: Model, conver
     assert RESULT in model.tokenizer.decode(conversation.assistant.sequence.tokens)
 
 
-async def test_try_again_asks_the_model(conversation: Conversation, services: Services) -> None:
+async def test_try_again_asks_the_model(conversation: Conversation, runtime: Runtime) -> None:
     await all_of(conversation.respond(SUM))
     events = await all_of(conversation.retry())
     assert not any(isinstance(event, Computation) for event in events)
     stored = events[-1]
     assert isinstance(stored, Stored)
     assert stored.request
-    answer = stored_turns(stored.chat, await memory_of(services).sessions.branches(stored.chat))[-1]
+    answer = stored_turns(stored.chat, await memory_of(runtime).sessions.branches(stored.chat))[-1]
     assert not any(isinstance(event, Computation) for event in answer.events)
     assert answer.events[-1] == replace(stored, answer="")
     assert len(answer.siblings) == 2
@@ -119,20 +119,20 @@ async def test_what_was_taught_comes_before_what_is_computed(conversation: Conve
         assert not any(isinstance(event, Computation) for event in events)
 
 
-async def test_a_switch_turns_the_tools_off(conversation: Conversation, services: Services) -> None:
-    await memory_of(services).policies.edit(EXACT_POLICY, False)
+async def test_a_switch_turns_the_tools_off(conversation: Conversation, runtime: Runtime) -> None:
+    await memory_of(runtime).policies.edit(EXACT_POLICY, False)
     events = await all_of(conversation.respond(SUM))
     assert isinstance(events[0], Route)
     assert not any(isinstance(event, Computation) for event in events)
-    (words,) = [words for policy, words in await told_policies(memory_of(services)) if policy.name == EXACT_POLICY]
+    (words,) = [words for policy, words in await told_policies(memory_of(runtime)) if policy.name == EXACT_POLICY]
     assert (words.title, words.value, words.can_edit) == ("Exact answers", "off", True)
-    await memory_of(services).policies.edit(EXACT_POLICY, True)
+    await memory_of(runtime).policies.edit(EXACT_POLICY, True)
     assert isinstance((await all_of(conversation.respond(SUM)))[0], Computation)
 
 
-async def test_a_table_is_computed_as_soon_as_it_is_attached(conversation: Conversation, services: Services) -> None:
+async def test_a_table_is_computed_as_soon_as_it_is_attached(conversation: Conversation, runtime: Runtime) -> None:
     table = b"\xef\xbb\xbfregion;amount\r\nEast;1.234,50\r\nWest;2,25\r\nEast;0,50\r\n"
-    file = await services.files.attach(None, "sales.csv", "text/csv", table)
+    file = await runtime.files.attach(None, "sales.csv", "text/csv", table)
     assert not any(isinstance(event, Computation) for event in await all_of(conversation.respond("total of East")))
     await conversation.resume(file.session)
     events = await all_of(conversation.respond("What is the total of East?"))
@@ -141,7 +141,7 @@ async def test_a_table_is_computed_as_soon_as_it_is_attached(conversation: Conve
     assert isinstance((await all_of(conversation.respond(SUM)))[0], Computation)
     events = await all_of(conversation.respond("Why is East so low?"))
     assert not any(isinstance(event, Computation) for event in events)
-    await services.files.detach(file.id)
+    await runtime.files.detach(file.id)
     assert not any(isinstance(event, Computation) for event in await all_of(conversation.respond("total of East")))
 
 
@@ -165,8 +165,8 @@ async def test_the_page_is_told_of_the_tool(model: Model) -> None:
 
 def test_the_tools_are_not_imported_before_a_message_needs_them() -> None:
     code = (
-        "import sys, app.conversation, app.page_session; from app.exact_answers import computed; from app.services "
-        "import Services; from py_core.memory.encryption import NativeCrypto; s = Services(NativeCrypto()); "
+        "import sys, app.conversation, app.page_session; from app.exact_answers import computed; from app.runtime "
+        "import Runtime; from py_core.memory.encryption import NativeCrypto; s = Runtime(NativeCrypto()); "
         "before = [m for m in sys.modules if m.startswith('py_core.tools')]; "
         "computed(s, 'tell me about owls'); "
         "assert before == [], before; assert 'py_core.tools.answering' not in sys.modules; "

@@ -14,13 +14,13 @@ from app.feedback import NOTHING_TOLD, Feedback, FeedbackError
 from app.lesson_imprints import LessonError
 from app.protocol import Delta, Event, Stored, Taught
 from app.router_factory import RouterParts
-from app.services import Services
+from app.runtime import Runtime
 from app.turn_events import stored_turns
 from py_core.loading import Model
 from py_core.memory.branches import Branches
 from py_core.memory.lessons import Lesson
 from py_core.memory.trajectories import Trajectory
-from tests.services import begin_conversation, memory_of
+from tests.runtime import begin_conversation, memory_of
 
 OpenModel = Callable[..., Awaitable[Model]]
 CRASH = "why does my page crash when I scroll"
@@ -43,13 +43,13 @@ def learner(model: Model) -> Model:
 
 
 @pytest.fixture
-def feedback(services: Services) -> Feedback:
-    return Feedback(services)
+def feedback(runtime: Runtime) -> Feedback:
+    return Feedback(runtime)
 
 
 @pytest.fixture
-def conversation(model: Model, services: Services) -> Conversation:
-    return begin_conversation(Assistant(model, max_tokens=48), services)
+def conversation(model: Model, runtime: Runtime) -> Conversation:
+    return begin_conversation(Assistant(model, max_tokens=48), runtime)
 
 
 async def ask(conversation: Conversation, text: str) -> str:
@@ -59,140 +59,140 @@ async def ask(conversation: Conversation, text: str) -> str:
     return last.request
 
 
-async def recorded(services: Services, id: str) -> Trajectory:
-    found = await memory_of(services).trajectories.get(id)
+async def recorded(runtime: Runtime, id: str) -> Trajectory:
+    found = await memory_of(runtime).trajectories.get(id)
     assert found is not None
     return found
 
 
-async def weights(services: Services, id: str) -> list[float]:
+async def weights(runtime: Runtime, id: str) -> list[float]:
     """Of the patterns that chose the agent of an answer."""
-    assert services.routing is not None
-    return [services.routing.router.weight(pattern) for pattern in (await recorded(services, id)).route["patterns"]]
+    assert runtime.routing is not None
+    return [runtime.routing.router.weight(pattern) for pattern in (await recorded(runtime, id)).route["patterns"]]
 
 
-async def lesson(services: Services, id: str) -> Lesson:
-    found = await memory_of(services).lessons.get(id)
+async def lesson(runtime: Runtime, id: str) -> Lesson:
+    found = await memory_of(runtime).lessons.get(id)
     assert found is not None
     return found
 
 
 async def test_an_opinion_moves_the_weights_of_the_route_and_is_taken_back_exactly(
-    conversation: Conversation, services: Services, feedback: Feedback
+    conversation: Conversation, runtime: Runtime, feedback: Feedback
 ) -> None:
     id = await ask(conversation, CRASH)
-    await memory_of(services).background.settled()
-    assert (await recorded(services, id)).parts["fits"] is not None
-    own = (await recorded(services, id)).quality
-    before = await weights(services, id)
+    await memory_of(runtime).background.settled()
+    assert (await recorded(runtime, id)).parts["fits"] is not None
+    own = (await recorded(runtime, id)).quality
+    before = await weights(runtime, id)
     assert before
     judged = await feedback.good(id)
     assert (judged.trajectory.feedback, judged.trajectory.quality) == ("good", 1.0)
-    first = await weights(services, id)
+    first = await weights(runtime, id)
     assert first[:5] == [pytest.approx(1.05 * weight) for weight in before[:5]]
     assert await feedback.good(id)  # said twice, it counts once
-    assert await weights(services, id) == first
+    assert await weights(runtime, id) == first
     assert (await feedback.bad(id)).trajectory.quality == 0.0
-    assert (await weights(services, id))[:5] == [pytest.approx(0.95 * weight) for weight in before[:5]]
-    (entry,) = await memory_of(services).questions.poor()
+    assert (await weights(runtime, id))[:5] == [pytest.approx(0.95 * weight) for weight in before[:5]]
+    (entry,) = await memory_of(runtime).questions.poor()
     assert (entry.id, entry.quality) == (id, 0.0)
     await feedback.take_back(id)
-    assert await weights(services, id) == before
-    after = await recorded(services, id)
+    assert await weights(runtime, id) == before
+    after = await recorded(runtime, id)
     assert (after.feedback, after.effects, after.quality) == ("", (), own)
-    assert await memory_of(services).questions.poor() == []
+    assert await memory_of(runtime).questions.poor() == []
 
 
 async def test_opinions_of_several_answers_are_taken_back_in_any_order(
-    conversation: Conversation, services: Services, feedback: Feedback
+    conversation: Conversation, runtime: Runtime, feedback: Feedback
 ) -> None:
     one, two = await ask(conversation, CRASH), await ask(conversation, CRASH)
-    before = await weights(services, one)
+    before = await weights(runtime, one)
     await feedback.bad(one)
-    alone = await weights(services, one)
+    alone = await weights(runtime, one)
     await feedback.bad(two)
     await feedback.take_back(one)
-    assert await weights(services, two) == pytest.approx(alone)
+    assert await weights(runtime, two) == pytest.approx(alone)
     await feedback.take_back(two)
-    assert await weights(services, one) == pytest.approx(before)
+    assert await weights(runtime, one) == pytest.approx(before)
 
 
 async def test_a_lesson_that_was_wrong_twice_is_switched_off_and_on_again_when_that_is_taken_back(
-    services: Services, feedback: Feedback
+    runtime: Runtime, feedback: Feedback
 ) -> None:
-    memory = memory_of(services)
+    memory = memory_of(runtime)
     learned = await feedback.remember(DENTIST)
     id = learned.lesson.id
     for answer in ("a1", "a2", "a3"):
         memory.trajectories.record(Trajectory(answer, ASKED, QUILL, lesson=id))
     assert (await feedback.bad("a1")).lesson_off == ""
-    assert (await lesson(services, id)).on
+    assert (await lesson(runtime, id)).on
     assert (await feedback.bad("a2")).lesson_off == id
-    assert await services.learning.recall(ASKED) is None  # type: ignore[union-attr]
+    assert await runtime.learning.recall(ASKED) is None  # type: ignore[union-attr]
     assert (await feedback.bad("a3")).lesson_off == ""
     await feedback.take_back("a1")
-    assert not (await lesson(services, id)).on
+    assert not (await lesson(runtime, id)).on
     await feedback.take_back("a2")
-    assert ((await lesson(services, id)).on, (await lesson(services, id)).quality) == (True, 0.75)
+    assert ((await lesson(runtime, id)).on, (await lesson(runtime, id)).quality) == (True, 0.75)
     await feedback.good("a1")
     await feedback.good("a2")
     await feedback.take_back("a3")
-    assert (await lesson(services, id)).quality == 1.0
+    assert (await lesson(runtime, id)).quality == 1.0
     for answer in ("a1", "a2"):
         await feedback.take_back(answer)
-    now = await lesson(services, id)
+    now = await lesson(runtime, id)
     assert replace(now, uses=learned.lesson.uses) == learned.lesson
 
 
 async def test_a_better_answer_is_learned_and_taking_it_back_brings_the_older_lesson_again(
-    conversation: Conversation, services: Services, feedback: Feedback
+    conversation: Conversation, runtime: Runtime, feedback: Feedback
 ) -> None:
     first = await feedback.remember("my dentist is Dr. Okapi")
     id = await ask(conversation, ASKED)
-    said = await recorded(services, id)
+    said = await recorded(runtime, id)
     assert (said.lesson, said.answered) == (first.lesson.id, "Your dentist is Dr. Okapi.")
     learned = await feedback.should_have_said(id, ASKED, QUILL)
     assert (learned.lesson.source, learned.replaced) == ("corrected", first.lesson)
-    corrected = await recorded(services, id)
+    corrected = await recorded(runtime, id)
     assert (corrected.feedback, corrected.kept, corrected.quality) == ("corrected", 0.8, 0.4)
-    assert (await lesson(services, first.lesson.id)).quality == 0.75
+    assert (await lesson(runtime, first.lesson.id)).quality == 0.75
     conversation.reset()
     again = await ask(conversation, ASKED)
-    assert (await recorded(services, again)).answered == QUILL
+    assert (await recorded(runtime, again)).answered == QUILL
     await feedback.take_back(id)
-    assert await memory_of(services).lessons.get(learned.lesson.id) is None
-    restored = await lesson(services, first.lesson.id)
+    assert await memory_of(runtime).lessons.get(learned.lesson.id) is None
+    restored = await lesson(runtime, first.lesson.id)
     assert (restored.quality, restored.replaced_by, restored.answers) == (1.0, "", True)
 
 
 async def test_an_answer_that_was_good_is_remembered_and_taking_that_back_forgets_it(
-    conversation: Conversation, services: Services, feedback: Feedback
+    conversation: Conversation, runtime: Runtime, feedback: Feedback
 ) -> None:
     id = await ask(conversation, ASKED)
-    said = await recorded(services, id)
-    before = await weights(services, id)
+    said = await recorded(runtime, id)
+    before = await weights(runtime, id)
     learned = await feedback.remember_answer(id, ASKED, said.answered)
     assert (learned.lesson.source, learned.lesson.answer) == ("praised", said.answered.strip())
-    assert ((await recorded(services, id)).feedback, (await recorded(services, id)).quality) == ("good", 1.0)
-    judged = await weights(services, id)
+    assert ((await recorded(runtime, id)).feedback, (await recorded(runtime, id)).quality) == ("good", 1.0)
+    judged = await weights(runtime, id)
     again = await feedback.remember_answer(id, ASKED, said.answered)
-    assert (again.lesson.id, again.is_new, await weights(services, id)) == (learned.lesson.id, False, judged)
+    assert (again.lesson.id, again.is_new, await weights(runtime, id)) == (learned.lesson.id, False, judged)
     conversation.reset()
-    assert (await recorded(services, await ask(conversation, ASKED))).lesson == learned.lesson.id
+    assert (await recorded(runtime, await ask(conversation, ASKED))).lesson == learned.lesson.id
 
     better = await feedback.should_have_said(id, ASKED, QUILL)
-    assert [one.id for one in await memory_of(services).lessons.all()] == [better.lesson.id]
+    assert [one.id for one in await memory_of(runtime).lessons.all()] == [better.lesson.id]
     with pytest.raises(LessonError, match="answer is empty"):
         await feedback.remember_answer(id, ASKED, " ")
-    assert (await recorded(services, id)).feedback == "corrected"  # what was said before stays
+    assert (await recorded(runtime, id)).feedback == "corrected"  # what was said before stays
     await feedback.remember_answer(id, ASKED, said.answered)
     await feedback.take_back(id)
-    assert await memory_of(services).lessons.all() == []
-    assert await weights(services, id) == before
-    assert (await recorded(services, id)).feedback == ""
+    assert await memory_of(runtime).lessons.all() == []
+    assert await weights(runtime, id) == before
+    assert (await recorded(runtime, id)).feedback == ""
 
 
-async def test_what_cannot_be_judged_or_remembered_says_so(services: Services, feedback: Feedback) -> None:
+async def test_what_cannot_be_judged_or_remembered_says_so(runtime: Runtime, feedback: Feedback) -> None:
     with pytest.raises(FeedbackError, match="cannot be judged"):
         await feedback.good("nothing")
     await feedback.take_back("nothing")
@@ -200,15 +200,15 @@ async def test_what_cannot_be_judged_or_remembered_says_so(services: Services, f
         with pytest.raises(LessonError, match="nothing to remember"):
             feedback.proposal(text)
     assert feedback.proposal(DENTIST).question == ASKED
-    assert await memory_of(services).lessons.all() == []
-    services.learn_nothing("Learning is off for this model.")
-    services.learning = None
+    assert await memory_of(runtime).lessons.all() == []
+    runtime.learn_nothing("Learning is off for this model.")
+    runtime.learning = None
     with pytest.raises(LessonError, match="off for this model"):
         await feedback.remember(DENTIST)
 
 
 async def test_a_message_that_asks_to_remember_something_is_learned_and_confirmed(
-    conversation: Conversation, services: Services
+    conversation: Conversation, runtime: Runtime
 ) -> None:
     await ask(conversation, "hello")
     events: list[Event] = [event async for event in conversation.respond(f"Please remember that {DENTIST}")]
@@ -221,8 +221,8 @@ async def test_a_message_that_asks_to_remember_something_is_learned_and_confirme
     assert isinstance(stored, Stored)
     *_, shown = stored_turns(stored.chat, Branches(conversation.turns))
     assert shown.events[:2] == (replace(learned, ms=None), said)
-    assert await memory_of(services).trajectories.get(stored.request) is None
-    assert len(await memory_of(services).sessions.path(stored.chat)) == 4
+    assert await memory_of(runtime).trajectories.get(stored.request) is None
+    assert len(await memory_of(runtime).sessions.path(stored.chat)) == 4
     for _ in range(2):
         id = await ask(conversation, ASKED)
         await ask(conversation, "and now?")
@@ -231,11 +231,11 @@ async def test_a_message_that_asks_to_remember_something_is_learned_and_confirme
         assert "remember" not in read  # it could be said from there when the lesson is forgotten
         conversation.reset()
         await conversation.resume(stored.chat)
-    assert (await recorded(services, id)).lesson == learned.id
+    assert (await recorded(runtime, id)).lesson == learned.id
 
 
 async def test_what_cannot_be_remembered_is_answered_with_the_reason_and_nothing_is_learned(
-    conversation: Conversation, services: Services
+    conversation: Conversation, runtime: Runtime
 ) -> None:
     text = "remember that " + "my dentist is Dr. Quill and " * 40 + "so on"
     events = [event async for event in conversation.respond(text)]
@@ -244,11 +244,11 @@ async def test_what_cannot_be_remembered_is_answered_with_the_reason_and_nothing
     refused, *_ = [event async for event in conversation.respond("Remember: hello")]
     assert isinstance(refused, Delta)
     assert refused.text == NOTHING_TOLD
-    assert await memory_of(services).lessons.all() == []
+    assert await memory_of(runtime).lessons.all() == []
 
 
 async def test_another_answer_than_the_confirmation_comes_from_the_model_and_takes_its_place(
-    conversation: Conversation, services: Services
+    conversation: Conversation, runtime: Runtime
 ) -> None:
     await ask(conversation, "hello")
     await ask(conversation, f"remember that {DENTIST}")
@@ -257,4 +257,4 @@ async def test_another_answer_than_the_confirmation_comes_from_the_model_and_tak
     assert [turn.content for turn in conversation.turns if turn.role == "user"] == ["hello", f"remember that {DENTIST}"]
     assert "taught" not in conversation.turns[-1].details
     assert [message["role"] for message in conversation.assistant.messages] == ["user", "assistant"] * 2
-    assert (await recorded(services, stored.request)).prompt_tokens > 0
+    assert (await recorded(runtime, stored.request)).prompt_tokens > 0

@@ -13,7 +13,7 @@ from app.file_material import Material
 from app.file_service import MOST_FILES, MOST_PASSAGES, FileService
 from app.file_text import PDF, FileError
 from app.protocol import Citation
-from app.services import Services
+from app.runtime import Runtime
 from py_core.memory.errors import StoreError
 from py_core.memory.files import KIND, PASSAGE
 from py_core.memory.memory import Memory
@@ -23,7 +23,7 @@ from py_core.memory.transfer import export, import_file
 from py_core.memory.volatile import VolatileRows
 from py_core.routing.embedder import EmbedderError, Meaning, SentenceEmbedder
 from tests.passages.asked import HERE
-from tests.services import memory_of
+from tests.runtime import memory_of
 
 KETTLE = (HERE / "texts" / "kettle.md").read_bytes()
 LIGHTHOUSE = (HERE / "texts" / "lighthouse.txt").read_bytes()
@@ -44,8 +44,8 @@ def words(text: str) -> int:
 
 
 @pytest.fixture
-def files(services: Services, embedder: SentenceEmbedder) -> FileService:
-    return FileService(services, lambda: embedder)
+def files(runtime: Runtime, embedder: SentenceEmbedder) -> FileService:
+    return FileService(runtime, lambda: embedder)
 
 
 def bytes_under(folder: Path) -> bytes:
@@ -101,8 +101,8 @@ async def test_passages_stand_in_the_order_of_the_file_and_within_their_room(fil
         assert places == sorted(places)
 
 
-async def test_before_a_file_is_indexed_its_words_are_searched_and_that_is_said(services: Services) -> None:
-    files = FileService(services, lambda: None)
+async def test_before_a_file_is_indexed_its_words_are_searched_and_that_is_said(runtime: Runtime) -> None:
+    files = FileService(runtime, lambda: None)
     session = (await files.attach(None, "kettle.md", "", KETTLE)).session
     material = await ask(files, session, "What does E3 mean?")
     assert material.by_words
@@ -111,46 +111,46 @@ async def test_before_a_file_is_indexed_its_words_are_searched_and_that_is_said(
     assert told["indexed"] == 0 < told["passages"]
 
 
-async def test_where_no_word_of_a_message_is_in_a_file_that_is_not_indexed_that_is_said(services: Services) -> None:
-    files = FileService(services, lambda: None)
+async def test_where_no_word_of_a_message_is_in_a_file_that_is_not_indexed_that_is_said(runtime: Runtime) -> None:
+    files = FileService(runtime, lambda: None)
     session = (await files.attach(None, "kettle.md", "", KETTLE)).session
     material = await ask(files, session, "Thanks, goodbye!")
     assert (material.cited, material.found) == ((), "words")
     assert material.asked("Thanks, goodbye!") == "Thanks, goodbye!"
 
 
-async def test_it_is_told_whether_a_file_will_be_indexed(services: Services, embedder: SentenceEmbedder) -> None:
+async def test_it_is_told_whether_a_file_will_be_indexed(runtime: Runtime, embedder: SentenceEmbedder) -> None:
     async def comes(files: FileService) -> bool:
         return any(file["comes"] for file in await files.files(session))
 
-    files = FileService(services, lambda: None)
+    files = FileService(runtime, lambda: None)
     session = (await files.attach(None, "kettle.md", "", KETTLE)).session
     assert await comes(files), "an embedder may still come"
-    services.routing_state = "off"
+    runtime.routing_state = "off"
     assert not await comes(files)
     broken = Broken(embedder.tokenizer, embedder._encoder)
-    files = FileService(services, lambda: broken)
+    files = FileService(runtime, lambda: broken)
     assert await comes(files)
     await files.indexed(session)
     assert not await comes(files)
-    assert services.problem == "It broke."
+    assert runtime.problem == "It broke."
     await files.indexed(session)
     assert broken.asked == 1, "it is not tried again and again"
-    files = FileService(services, lambda: embedder)
+    files = FileService(runtime, lambda: embedder)
     await files.indexed(session)
     assert not await comes(files)
 
 
-async def test_indexing_goes_on_after_a_restart_where_it_was(services: Services, embedder: SentenceEmbedder) -> None:
-    first = FileService(services, lambda: embedder)
+async def test_indexing_goes_on_after_a_restart_where_it_was(runtime: Runtime, embedder: SentenceEmbedder) -> None:
+    first = FileService(runtime, lambda: embedder)
     session = (await first.attach(None, "kettle.md", "", KETTLE)).session
-    memory = memory_of(services)
+    memory = memory_of(runtime)
     with memory.background.paused():
-        again = FileService(services, lambda: embedder)
+        again = FileService(runtime, lambda: embedder)
         assert (await again.files(session))[0]["indexed"] == 0  # nothing is done while an answer is made
     await again.indexed(session)
     kept = {record.id: record.updated for record in await memory.store.query(PASSAGE)}
-    third = FileService(services, lambda: embedder)
+    third = FileService(runtime, lambda: embedder)
     (told,) = await third.files(session)
     assert told["indexed"] == told["passages"] == len(kept)
     await third.indexed(session)
@@ -208,25 +208,25 @@ async def test_the_same_file_twice_is_one_and_too_many_are_refused(files: FileSe
     ],
 )
 async def test_a_file_that_cannot_be_cut_is_not_kept(
-    services: Services, files: FileService, monkeypatch: pytest.MonkeyPatch, limit: str, name: str, text: str, said: str
+    runtime: Runtime, files: FileService, monkeypatch: pytest.MonkeyPatch, limit: str, name: str, text: str, said: str
 ) -> None:
     monkeypatch.setattr(file_service, limit, 0)
     monkeypatch.setattr(file_service, "SLICE", 0)
     with pytest.raises(FileError) as failure:
         await files.attach(None, name, "", text.encode())
     assert str(failure.value).startswith(said)
-    memory = memory_of(services)
+    memory = memory_of(runtime)
     assert not await memory.store.query(KIND)
     assert not await memory.sessions.all()
 
 
 async def test_a_file_that_is_removed_while_its_conversation_is_opened_is_not_there_later(
-    services: Services, files: FileService, monkeypatch: pytest.MonkeyPatch
+    runtime: Runtime, files: FileService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = await files.attach(None, "kettle.md", "", KETTLE)
     await files.attach(file.session, "a.txt", "", b"The key is under the mat.")
     monkeypatch.setattr(file_service, "SLICE", 0)
-    again = FileService(services, lambda: None)
+    again = FileService(runtime, lambda: None)
     await asyncio.gather(again.files(file.session), files.detach(file.id))
     assert [one["name"] for one in await again.files(file.session)] == ["a.txt"]
 
@@ -236,44 +236,44 @@ async def test_a_file_of_a_deleted_conversation_is_refused(files: FileService) -
         await files.attach("gone", "a.txt", "", b"one")
 
 
-async def test_files_and_passages_go_with_their_conversation(services: Services, files: FileService) -> None:
+async def test_files_and_passages_go_with_their_conversation(runtime: Runtime, files: FileService) -> None:
     session = (await files.attach(None, "kettle.md", "", KETTLE)).session
     other = (await files.attach(None, "a.txt", "", b"one")).session
     await files.indexed(session)
-    memory = memory_of(services)
+    memory = memory_of(runtime)
     await memory.sessions.delete(session)
     for kind in (KIND, PASSAGE):
         assert {record.body["session"] for record in await memory.store.query(kind)} == {other}
     assert await files.material(session, HOT, "", words, 500) is None
 
 
-async def test_a_file_that_is_removed_leaves_nothing(services: Services, files: FileService) -> None:
+async def test_a_file_that_is_removed_leaves_nothing(runtime: Runtime, files: FileService) -> None:
     file = await files.attach(None, "kettle.md", "", KETTLE)
     await files.indexed(file.session)
     await files.detach(file.id)
-    memory = memory_of(services)
+    memory = memory_of(runtime)
     assert not await memory.store.query(KIND)
     assert not await memory.store.query(PASSAGE)
     assert await memory.sessions.get(file.session) is None  # nothing was said in it
 
 
 async def test_a_file_that_is_removed_while_it_is_indexed_does_not_come_back(
-    services: Services, files: FileService
+    runtime: Runtime, files: FileService
 ) -> None:
     file = await files.attach(None, "lighthouse.txt", "", LIGHTHOUSE)
     await files.detach(file.id)
-    memory = memory_of(services)
+    memory = memory_of(runtime)
     await memory.background.settled()
     assert not await memory.store.query(PASSAGE)
-    assert services.problem is None
+    assert runtime.problem is None
 
 
 async def test_files_are_exported_and_imported_and_encrypted(
-    services: Services, files: FileService, tmp_path: Path
+    runtime: Runtime, files: FileService, tmp_path: Path
 ) -> None:
     session = (await files.attach(None, "kettle.md", "", KETTLE)).session
     await files.indexed(session)
-    memory = memory_of(services)
+    memory = memory_of(runtime)
     data = await export(memory.store)
     there = await Memory.open(await Store.open(VolatileRows(), problem_of=memory.store.problem_of))
     assert (await import_file(there.store, data, "merge")).left_out == 0

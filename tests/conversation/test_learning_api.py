@@ -16,7 +16,7 @@ from app.idle_loops import idle_loops
 from app.learning_api import LearningApi
 from app.lesson_imprints import LessonError
 from app.one_learner import FileLock
-from app.services import Services
+from app.runtime import Runtime
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
@@ -24,7 +24,7 @@ from py_core.memory.revisions import Run
 from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.trajectories import Trajectory
 from py_core.routing.embedder import EmbedderError
-from tests.services import BASE
+from tests.runtime import BASE
 from tests.tiny_adapters import drawn
 
 pytestmark = pytest.mark.asyncio
@@ -39,8 +39,8 @@ async def learner(tiny_path: Path, open_model: Callable[..., Awaitable[Model]]) 
 
 
 @pytest.fixture
-async def api(services: Services) -> LearningApi:
-    return LearningApi(services)
+async def api(runtime: Runtime) -> LearningApi:
+    return LearningApi(runtime)
 
 
 async def questions(api: LearningApi, **wanted) -> list[str]:
@@ -72,77 +72,77 @@ async def test_an_answer_that_was_replaced_is_history_until_the_newer_one_is_und
 
 
 async def test_a_lesson_that_is_forgotten_is_gone_and_can_be_restored_as_it_was(
-    api: LearningApi, services: Services
+    api: LearningApi, runtime: Runtime
 ) -> None:
-    assert services.learning is not None
+    assert runtime.learning is not None
     taught = await api.teach(FERRY, HERON)
     id = taught["lesson"]["id"]
-    assert await services.learning.recall(FERRY)
+    assert await runtime.learning.recall(FERRY)
     await api.forget([id])
-    assert await services.learning.recall(FERRY) is None
+    assert await runtime.learning.recall(FERRY) is None
     assert await api.lesson(id) is None
     await api.restore([id])
     assert await api.lesson(id) == taught["lesson"]
-    recalled = await services.learning.recall(FERRY)
+    recalled = await runtime.learning.recall(FERRY)
     assert recalled is not None
     assert recalled.lesson.id == id
     await api.forget([id])
-    await services.forget()  # everything
+    await runtime.forget()  # everything
     await api.restore([id])
     assert await api.lesson(id) is None
 
 
 async def test_what_is_restored_after_its_question_was_taught_anew_is_history_of_the_newer_answer(
-    api: LearningApi, services: Services
+    api: LearningApi, runtime: Runtime
 ) -> None:
-    assert services.learning is not None
+    assert runtime.learning is not None
     id = (await api.teach(FERRY, "It is called the Tern."))["lesson"]["id"]
     await api.forget([id])
     await api.teach(FERRY, HERON)
     assert await api.restore([id]) == 1
     assert [item["answer"] for item in (await api.lessons())["items"]] == [HERON]
     assert [item["id"] for item in (await api.lessons("history"))["items"]] == [id]
-    recalled = await services.learning.recall(FERRY)
+    recalled = await runtime.learning.recall(FERRY)
     assert recalled is not None
     assert recalled.lesson.answer == HERON
     await api.forget([id])
     assert await api.restore([id]) == 0, "it was history before"
 
 
-async def test_a_lesson_is_edited_and_switched_off(api: LearningApi, services: Services) -> None:
-    assert services.learning is not None
+async def test_a_lesson_is_edited_and_switched_off(api: LearningApi, runtime: Runtime) -> None:
+    assert runtime.learning is not None
     id = (await api.teach(FERRY, HERON))["lesson"]["id"]
     edited = (await api.edit_lesson(id, FERRY, "It is called the Tern."))["lesson"]
     assert [item["answer"] for item in (await api.lessons())["items"]] == ["It is called the Tern."]
     assert await questions(api, filter="off") == []
     await api.switch_lesson(edited["id"], False)
     assert await questions(api, filter="off") == [FERRY]
-    assert await services.learning.recall(FERRY) is None
+    assert await runtime.learning.recall(FERRY) is None
     with pytest.raises(StoreError, match="forgotten"):
         await api.edit_lesson("nobody", FERRY, HERON)
 
 
-async def test_a_loop_that_is_switched_off_gives_no_lesson(api: LearningApi, services: Services) -> None:
-    assert services.learning is not None
+async def test_a_loop_that_is_switched_off_gives_no_lesson(api: LearningApi, runtime: Runtime) -> None:
+    assert runtime.learning is not None
     await api.teach(FERRY, HERON)
     (instant,) = [loop for loop in (await api.overview())["loops"] if loop["name"] == "instant"]
     assert (instant["on"], instant["words"]) == (True, "1 fact in use; 0 answers came from what you taught.")
     await api.set_loop("instant", False)
     assert not (await api.overview())["loops"][0]["on"]
-    assert await services.learning.recall(FERRY) is None
+    assert await runtime.learning.recall(FERRY) is None
     await api.set_loop("instant", True)
-    assert await services.learning.recall(FERRY)
+    assert await runtime.learning.recall(FERRY)
 
 
-async def test_the_overview_has_what_plots_show(api: LearningApi, services: Services) -> None:
-    assert services.memory is not None
+async def test_the_overview_has_what_plots_show(api: LearningApi, runtime: Runtime) -> None:
+    assert runtime.memory is not None
     taught = await api.teach(FERRY, HERON)
     count = 61
     for number in range(count):
         quality = number / count
         made = Trajectory(f"t{number}", "One", "Two", feedback="corrected", quality=quality, created=1e9 + number)
-        services.memory.trajectories.record(made)
-    services.memory.trajectories.record(replace(made, id="unjudged", feedback="", quality=0.8, created=2e9))
+        runtime.memory.trajectories.record(made)
+    runtime.memory.trajectories.record(replace(made, id="unjudged", feedback="", quality=0.8, created=2e9))
     overview = await api.overview()
     (lesson,) = overview["lessons"]
     assert lesson["question"] == FERRY
@@ -155,11 +155,11 @@ async def test_the_overview_has_what_plots_show(api: LearningApi, services: Serv
 
 
 async def test_what_is_said_of_an_answer_is_told_again_and_a_better_one_can_be_taken_back(
-    api: LearningApi, services: Services
+    api: LearningApi, runtime: Runtime
 ) -> None:
-    assert services.memory is not None
-    services.memory.trajectories.record(Trajectory("a1", FERRY, "I do not know."))
-    services.memory.trajectories.record(Trajectory("a2", BAKERY, "At noon."))
+    assert runtime.memory is not None
+    runtime.memory.trajectories.record(Trajectory("a1", FERRY, "I do not know."))
+    runtime.memory.trajectories.record(Trajectory("a2", BAKERY, "At noon."))
     await api.good("a1")
     assert await api.opinions(["a1", "a2", "nobody"]) == {"a1": "good"}
     await api.bad("a2")
@@ -173,12 +173,12 @@ async def test_what_is_said_of_an_answer_is_told_again_and_a_better_one_can_be_t
     assert await questions(api) == []
 
 
-async def test_a_lesson_that_is_wrong_again_and_again_is_switched_off(api: LearningApi, services: Services) -> None:
-    assert services.memory is not None
+async def test_a_lesson_that_is_wrong_again_and_again_is_switched_off(api: LearningApi, runtime: Runtime) -> None:
+    assert runtime.memory is not None
     id = (await api.teach(FERRY, HERON))["lesson"]["id"]
     off = []
     for number in range(3):
-        services.memory.trajectories.record(Trajectory(f"a{number}", FERRY, HERON, lesson=id))
+        runtime.memory.trajectories.record(Trajectory(f"a{number}", FERRY, HERON, lesson=id))
         off.append((await api.bad(f"a{number}"))["off"])
     assert off.count(True) == 1
     assert not off[0]
@@ -186,18 +186,18 @@ async def test_a_lesson_that_is_wrong_again_and_again_is_switched_off(api: Learn
 
 
 async def test_what_learns_in_pauses_is_paused_goes_on_and_runs_when_it_is_asked_to(
-    api: LearningApi, services: Services, tmp_path: Path
+    api: LearningApi, runtime: Runtime, tmp_path: Path
 ) -> None:
     assert (await api.overview())["idle"] is None
     with pytest.raises(EmbedderError, match="still loading"):
         await api.pause()
-    loops = [loop for loop in idle_loops(services) if loop.name == "deep"]
-    await services.learn_idly(loops, nullcontext, FileLock(tmp_path / "lock"), idle_seconds=3600)
-    assert services.memory is not None
-    services.memory.trajectories.record(Trajectory("a1", FERRY, HERON, quality=1.0))
+    loops = [loop for loop in idle_loops(runtime) if loop.name == "deep"]
+    await runtime.learn_idly(loops, nullcontext, FileLock(tmp_path / "lock"), idle_seconds=3600)
+    assert runtime.memory is not None
+    runtime.memory.trajectories.record(Trajectory("a1", FERRY, HERON, quality=1.0))
 
     changed = asyncio.Event()
-    services.changed = changed.set
+    runtime.changed = changed.set
 
     async def until(is_so: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
         """The overview, once it is so."""
@@ -218,15 +218,15 @@ async def test_what_learns_in_pauses_is_paused_goes_on_and_runs_when_it_is_asked
     assert not (await until(lambda told: told["idle"].state == "off"))["loops"][2]["on"]
 
 
-async def test_trainings_are_told_as_they_were_decided(api: LearningApi, services: Services) -> None:
-    assert services.memory is not None
+async def test_trainings_are_told_as_they_were_decided(api: LearningApi, runtime: Runtime) -> None:
+    assert runtime.memory is not None
     why = "It gives 100% of the answers."
     run = Run(
         BASE, "refused", why, lessons=("a",), probe={"base": 21.0, "after": 21.5}, recall={"after": 1.0},
         steps={"cross_entropy": [3.0, 0.5]}, norm=2.5, tokens=900, seconds=4.0,
     )  # fmt: skip
-    await services.memory.revisions.keep(run, None)
-    await services.memory.revisions.keep(replace(run, id="other", base_sha256="11" * 32), None)
+    await runtime.memory.revisions.keep(run, None)
+    await runtime.memory.revisions.keep(replace(run, id="other", base_sha256="11" * 32), None)
     (told,) = (await api.overview())["trainings"]
     assert told["created"] > 0
     del told["created"]
@@ -237,15 +237,15 @@ async def test_trainings_are_told_as_they_were_decided(api: LearningApi, service
 
 
 async def test_what_the_last_training_had_is_told_and_that_a_chosen_adapter_leaves_it_out(
-    services: Services, tmp_path: Path
+    runtime: Runtime, tmp_path: Path
 ) -> None:
-    assert services.memory is not None
-    assert services.learning is not None
-    assistant = Assistant(services.learning.model)
-    api = LearningApi(services, lambda: assistant.leaves_out)
-    await services.memory.revisions.keep(Run(BASE, "refused", "It was too much.", lessons=("a",)), None)
-    await services.consolidate_with(assistant.adapters, assistant.adapters.use_learned)
-    await services.learn_idly(idle_loops(services), nullcontext, FileLock(tmp_path / "lock"), idle_seconds=3600)
+    assert runtime.memory is not None
+    assert runtime.learning is not None
+    assistant = Assistant(runtime.learning.model)
+    api = LearningApi(runtime, lambda: assistant.leaves_out)
+    await runtime.memory.revisions.keep(Run(BASE, "refused", "It was too much.", lessons=("a",)), None)
+    await runtime.consolidate_with(assistant.adapters, assistant.adapters.use_learned)
+    await runtime.learn_idly(idle_loops(runtime), nullcontext, FileLock(tmp_path / "lock"), idle_seconds=3600)
 
     async def said() -> str:
         (words,) = [loop["words"] for loop in (await api.overview())["loops"] if loop["name"] == "background"]
@@ -253,7 +253,7 @@ async def test_what_the_last_training_had_is_told_and_that_a_chosen_adapter_leav
 
     before = "The last training had 1 fact that you taught. It was too much."
     assert await said() == before
-    graph = services.learning.model.graph
+    graph = runtime.learning.model.graph
     await assistant.adapters.use_learned(drawn(graph, 1, rank=8))
     await assistant.use_adapter(drawn(graph, 2, rank=16))
     assert await said() == f"{before} {assistant.leaves_out}"
@@ -261,23 +261,23 @@ async def test_what_the_last_training_had_is_told_and_that_a_chosen_adapter_leav
 
 
 async def test_without_a_model_lessons_are_seen_and_forgotten_but_nothing_can_be_taught(tmp_path: Path) -> None:
-    services = Services(NativeCrypto())
-    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-    services.learn_nothing("Routing is off, so nothing can be learned.")
-    api = LearningApi(services)
+    runtime = Runtime(NativeCrypto())
+    await runtime.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+    runtime.learn_nothing("Routing is off, so nothing can be learned.")
+    api = LearningApi(runtime)
     assert (await api.overview())["problem"] == "Routing is off, so nothing can be learned."
     with pytest.raises(EmbedderError, match="Routing is off"):
         await api.teach(FERRY, HERON)
     assert await api.lessons() == {"total": 0, "items": []}
     await api.forget(["nobody"])
-    await services.close()
+    await runtime.close()
 
 
 async def test_the_story_of_a_correction_has_the_answer_before_also_of_a_version_that_did_not_keep_it(
-    api: LearningApi, services: Services
+    api: LearningApi, runtime: Runtime
 ) -> None:
-    assert services.memory is not None
-    services.memory.trajectories.record(Trajectory("t", FERRY, "The ferry is called Sandholm."))
+    assert runtime.memory is not None
+    runtime.memory.trajectories.record(Trajectory("t", FERRY, "The ferry is called Sandholm."))
     lesson = (await api.should_have_said("t", FERRY, HERON))["lesson"]
     story = await api.lesson_story(lesson["id"])
     assert story is not None
@@ -289,22 +289,22 @@ async def test_the_story_of_a_correction_has_the_answer_before_also_of_a_version
     assert story is not None
     assert story["before"]["text"] == "The ferry is called Sandholm."
     assert [one["text"] for one in story["earlier"]] == [HERON]
-    await services.memory.trajectories.delete("t")
+    await runtime.memory.trajectories.delete("t")
     assert (await api.lesson_story(lesson["id"]) or {})["before"]["text"] == "The ferry is called Sandholm."
     # A lesson of an older version: only the answer's trajectory knows, as long as it is there.
-    services.memory.trajectories.record(Trajectory("u", BAKERY, "At noon.", created=1e9))
+    runtime.memory.trajectories.record(Trajectory("u", BAKERY, "At noon.", created=1e9))
     older = (await api.should_have_said("u", BAKERY, FIVE))["lesson"]["id"]
-    await services.memory.lessons.edit(older, before="")
+    await runtime.memory.lessons.edit(older, before="")
     assert (await api.lesson_story(older) or {})["before"] == {"text": "At noon.", "cut": False}
-    await services.memory.trajectories.delete("u")
+    await runtime.memory.trajectories.delete("u")
     assert (await api.lesson_story(older) or {})["before"] is None
     assert await api.lesson_story("forgotten") is None
 
 
-async def test_adapters_are_told_with_their_strength_by_layer(services: Services) -> None:
-    assert services.learning is not None
-    chosen = drawn(services.learning.model.graph, 3)
-    (told,) = await LearningApi(services, chosen=lambda: chosen).adapters()
+async def test_adapters_are_told_with_their_strength_by_layer(runtime: Runtime) -> None:
+    assert runtime.learning is not None
+    chosen = drawn(runtime.learning.model.graph, 3)
+    (told,) = await LearningApi(runtime, chosen=lambda: chosen).adapters()
     assert (told["kind"], told["id"], told["on"], told["rank"]) == ("chosen", "drawn 3", True, 8)
     layers: dict[int, float] = {}
     for name, pair in chosen.pairs.items():

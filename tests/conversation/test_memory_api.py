@@ -12,7 +12,7 @@ import pytest
 from app.memory_api import MemoryApi
 from app.router_factory import RouterParts
 from app.routing_service import RoutingService
-from app.services import Services
+from app.runtime import Runtime
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.rows import Key
@@ -35,16 +35,16 @@ def router(parts: RouterParts) -> RouterParts:
 
 
 @pytest.fixture
-async def api(services: Services) -> MemoryApi:
-    api = MemoryApi(services)
+async def api(runtime: Runtime) -> MemoryApi:
+    api = MemoryApi(runtime)
     for text, agent in TEXTS.items():
         await api.correct("", text, agent)
     return api
 
 
-async def routes(services: Services) -> dict[str, str]:
-    assert services.routing is not None
-    return {text: (await services.routing.route(text)).agent.id for text in TEXTS}
+async def routes(runtime: Runtime) -> dict[str, str]:
+    assert runtime.routing is not None
+    return {text: (await runtime.routing.route(text)).agent.id for text in TEXTS}
 
 
 async def test_patterns_come_in_pages_the_newest_first(api: MemoryApi) -> None:
@@ -64,28 +64,28 @@ async def test_a_search_finds_words_and_meaning(api: MemoryApi, search: str, fou
     assert items[0]["text"] == list(TEXTS)[found]
 
 
-async def test_an_edited_pattern_is_one_pattern_that_routes_as_it_says_now(api: MemoryApi, services: Services) -> None:
+async def test_an_edited_pattern_is_one_pattern_that_routes_as_it_says_now(api: MemoryApi, runtime: Runtime) -> None:
     (item,) = (await api.patterns(search="cat upside"))["items"][:1]
     await api.edit_pattern(item["id"], "the photo of my dog is upside down", "reviewer")
     texts = {item["text"]: item["agent"] for item in (await api.patterns())["items"]}
     assert len(texts) == 3
     assert texts["the photo of my dog is upside down"] == "reviewer"
-    assert services.routing is not None
-    assert (await services.routing.route("the photo of my dog is upside down")).agent.id == "reviewer"
+    assert runtime.routing is not None
+    assert (await runtime.routing.route("the photo of my dog is upside down")).agent.id == "reviewer"
     with pytest.raises(AgentError, match="no agent"):
         await api.edit_pattern(item["id"], "something", "nobody")
 
 
-async def test_a_removed_pattern_routes_no_more(api: MemoryApi, services: Services) -> None:
-    assert await routes(services) == TEXTS
+async def test_a_removed_pattern_routes_no_more(api: MemoryApi, runtime: Runtime) -> None:
+    assert await routes(runtime) == TEXTS
     items = (await api.patterns())["items"]
     await api.remove_patterns([item["id"] for item in items])
     assert (await api.patterns())["total"] == 0
-    assert set((await routes(services)).items()).isdisjoint(TEXTS.items())
+    assert set((await routes(runtime)).items()).isdisjoint(TEXTS.items())
 
 
-async def test_delete_all_leaves_no_message_in_the_router(api: MemoryApi, services: Services) -> None:
-    routing = services.routing
+async def test_delete_all_leaves_no_message_in_the_router(api: MemoryApi, runtime: Runtime) -> None:
+    routing = runtime.routing
     assert routing is not None
     (text, *_) = TEXTS
     routed = await routing.route(text)
@@ -98,36 +98,36 @@ async def test_delete_all_leaves_no_message_in_the_router(api: MemoryApi, servic
     assert (await api.patterns())["total"] == 0
 
 
-async def test_export_delete_all_import_gives_the_same_routes(api: MemoryApi, services: Services) -> None:
+async def test_export_delete_all_import_gives_the_same_routes(api: MemoryApi, runtime: Runtime) -> None:
     await api.add_agent({"id": "cook", "title": "Cook", "definition": "Cooks.", "system_prompt": "You cook."})
     file = await api.export_file("of the file")
     await api.delete_all()
-    assert await routes(services) != TEXTS
+    assert await routes(runtime) != TEXTS
     assert "cook" not in {agent["id"] for agent in await api.agents()}
     with pytest.raises(StoreError) as locked:
         await api.import_file(file, "merge", None)
     assert locked.value.reason == "locked"
     for mode in ("merge", "replace"):
         await api.import_file(file, mode, "of the file")
-        assert await routes(services) == TEXTS
+        assert await routes(runtime) == TEXTS
         assert "cook" in {agent["id"] for agent in await api.agents()}
         await api.delete_all()
 
 
-async def test_what_the_map_shows_is_what_the_router_knows(api: MemoryApi, services: Services) -> None:
+async def test_what_the_map_shows_is_what_the_router_knows(api: MemoryApi, runtime: Runtime) -> None:
     made = await api.map()
-    assert services.routing is not None
-    router = services.routing.router
+    assert runtime.routing is not None
+    router = runtime.routing.router
     assert len(made["points"]) == len(router.examples) + len(router.learned)
     told = {point[4]: made["agents"][point[2]] for point in made["points"] if point[3] == "user"}
     assert told == TEXTS
     assert all(-1 <= x <= 1 and -1 <= y <= 1 for x, y, *_ in made["points"])
 
 
-async def test_conversations_are_listed_searched_renamed_and_removed(api: MemoryApi, services: Services) -> None:
+async def test_conversations_are_listed_searched_renamed_and_removed(api: MemoryApi, runtime: Runtime) -> None:
     for title in ("holidays", "a bug"):
-        session = await services.memory.sessions.start(title)
-        await services.memory.sessions.add_turns(session.id, Turn("user", title), Turn("assistant", "Yes."))
+        session = await runtime.memory.sessions.start(title)
+        await runtime.memory.sessions.add_turns(session.id, Turn("user", title), Turn("assistant", "Yes."))
     first, second = (await api.conversations())["items"]
     assert [first["title"], second["title"]] == ["a bug", "holidays"]
     await api.rename_conversation(second["id"], " summer ")
@@ -148,47 +148,47 @@ async def listed(api: MemoryApi) -> list[dict[str, Any]]:
     return (await api.conversations())["items"]
 
 
-async def everything(services: Services) -> dict[Key, Any]:
+async def everything(runtime: Runtime) -> dict[Key, Any]:
     """All that the memory has, but for versions and what can be made again."""
-    assert services.memory is not None
-    await services.memory.background.settled()
-    records = [record async for record in services.memory.store.scan()]
+    assert runtime.memory is not None
+    await runtime.memory.background.settled()
+    records = [record async for record in runtime.memory.store.scan()]
     return {r.key: (r.body, r.created, r.updated, None if r.vector is None else r.vector.tolist()) for r in records}
 
 
-async def test_a_deletion_is_undone_as_if_it_had_not_been(api: MemoryApi, services: Services) -> None:
-    ids = await add_chats(services)
-    before = await everything(services)
+async def test_a_deletion_is_undone_as_if_it_had_not_been(api: MemoryApi, runtime: Runtime) -> None:
+    ids = await add_chats(runtime)
+    before = await everything(runtime)
     gone = [ids["A trip"], ids["Dinner"]]
     await api.remove_conversations(gone)
     assert [item["title"] for item in await listed(api)] == ["Strings"]
     await api.restore_conversations()
-    assert await everything(services) == before
-    assert "A trip" in await found_by(api, services, "lisbon")
+    assert await everything(runtime) == before
+    assert "A trip" in await found_by(api, runtime, "lisbon")
     with pytest.raises(StoreError, match="undone no more"):
         await api.restore_conversations()
 
 
 async def test_what_was_deleted_is_gone_at_once_and_nobody_else_can_bring_it_back(
-    api: MemoryApi, services: Services
+    api: MemoryApi, runtime: Runtime
 ) -> None:
-    ids = await add_chats(services)
+    ids = await add_chats(runtime)
     await api.remove_conversations([ids["A trip"]])
-    left = await everything(services)  # what a tab that is killed now leaves
+    left = await everything(runtime)  # what a tab that is killed now leaves
     assert not any(ids["A trip"] in id or ids["A trip"] in str(told) for (_, id), told in left.items())
     with pytest.raises(StoreError, match="undone no more"):
-        await MemoryApi(services).restore_conversations()  # another page's
+        await MemoryApi(runtime).restore_conversations()  # another page's
     await api.forget_removed()
     with pytest.raises(StoreError, match="undone no more"):
         await api.restore_conversations()
 
 
 async def test_an_export_has_what_is_shown_as_markdown_and_every_branch_as_json(
-    api: MemoryApi, services: Services
+    api: MemoryApi, runtime: Runtime
 ) -> None:
-    assert services.memory is not None
-    id = (await add_chats(services))["Dinner"]
-    await services.memory.sessions.add_turns(id, Turn("assistant", "**Fry** it."), after=0)
+    assert runtime.memory is not None
+    id = (await add_chats(runtime))["Dinner"]
+    await runtime.memory.sessions.add_turns(id, Turn("assistant", "**Fry** it."), after=0)
     written = await api.export_conversation(id, "markdown")
     assert written.startswith("# Dinner\n\n*20")
     assert written.endswith("**You**\n\nwhat can I cook with leftover rice\n\n**Sonata**\n\n**Fry** it.\n")
@@ -208,66 +208,64 @@ CHATS = {
 }
 
 
-async def add_chats(services: Services) -> dict[str, str]:
-    assert services.memory is not None
+async def add_chats(runtime: Runtime) -> dict[str, str]:
+    assert runtime.memory is not None
     ids = {}
     for title, (question, answer) in CHATS.items():
-        session = await services.memory.sessions.start(title)
-        await services.memory.sessions.add_turns(session.id, Turn("user", question), Turn("assistant", answer))
+        session = await runtime.memory.sessions.start(title)
+        await runtime.memory.sessions.add_turns(session.id, Turn("user", question), Turn("assistant", answer))
         ids[title] = session.id
     return ids
 
 
-async def found_by(api: MemoryApi, services: Services, search: str) -> list[str]:
+async def found_by(api: MemoryApi, runtime: Runtime, search: str) -> list[str]:
     """By words, then by meaning."""
     await api.similar_conversations(search)  # makes the vectors that are missing
-    assert services.memory is not None
-    await services.memory.background.settled()
+    assert runtime.memory is not None
+    await runtime.memory.background.settled()
     by_words = (await api.conversations(search=search))["items"]
     return [item["title"] for item in [*by_words, *await api.similar_conversations(search)]]
 
 
-async def test_conversations_are_found_by_a_word_of_an_answer_and_by_meaning(
-    api: MemoryApi, services: Services
-) -> None:
-    ids = await add_chats(services)
-    assert (await found_by(api, services, "lisbon"))[0] == "A trip"
-    assert (await found_by(api, services, "coding"))[0] == "Strings"
-    assert (await found_by(api, services, "holidays"))[0] == "A trip"
-    assert (await found_by(api, services, "recipe"))[0] == "Dinner"
-    assert await found_by(api, services, "vrt") == []  # means nothing, and is 0.16 similar to one of them
+async def test_conversations_are_found_by_a_word_of_an_answer_and_by_meaning(api: MemoryApi, runtime: Runtime) -> None:
+    ids = await add_chats(runtime)
+    assert (await found_by(api, runtime, "lisbon"))[0] == "A trip"
+    assert (await found_by(api, runtime, "coding"))[0] == "Strings"
+    assert (await found_by(api, runtime, "holidays"))[0] == "A trip"
+    assert (await found_by(api, runtime, "recipe"))[0] == "Dinner"
+    assert await found_by(api, runtime, "vrt") == []  # means nothing, and is 0.16 similar to one of them
     (item, *_) = (await api.conversations(search="soy egg"))["items"]
     assert item["id"] == ids["Dinner"]
     shown = "".join(f"[{piece}]" if match else piece for piece, match in item["snippet"]["parts"])
     assert (item["snippet"]["role"], shown) == ("assistant", "Fry it with [egg]s, peas and a little [soy] sauce.")
     await api.remove_conversations([ids["A trip"]])
-    assert "A trip" not in await found_by(api, services, "lisbon holidays")
+    assert "A trip" not in await found_by(api, runtime, "lisbon holidays")
 
 
 async def test_an_encrypted_conversation_is_found_and_no_word_of_it_is_on_the_disk(
-    api: MemoryApi, services: Services, tmp_path: Path
+    api: MemoryApi, runtime: Runtime, tmp_path: Path
 ) -> None:
     await api.set_passphrase("correct horse", None)
-    await add_chats(services)
-    assert (await found_by(api, services, "lisbon"))[0] == "A trip"
-    assert (await found_by(api, services, "coding"))[0] == "Strings"
-    assert services.memory is not None
-    turns = await services.memory.store.query("turn")
+    await add_chats(runtime)
+    assert (await found_by(api, runtime, "lisbon"))[0] == "A trip"
+    assert (await found_by(api, runtime, "coding"))[0] == "Strings"
+    assert runtime.memory is not None
+    turns = await runtime.memory.store.query("turn")
     assert all(turn.vector is not None for turn in turns)
     on_disk = b"".join(path.read_bytes() for path in sorted(tmp_path.iterdir()))  # noqa: ASYNC240
     assert b"isbon" not in on_disk
     assert not any(turn.vector.tobytes() in on_disk for turn in turns if turn.vector is not None)
 
 
-async def test_messages_are_embedded_between_answers_and_keep_their_times(services: Services) -> None:
-    assert services.memory is not None
-    with services.memory.background.paused():  # an answer is made
-        await add_chats(services)
-        before = {turn.id: turn for turn in await services.memory.store.query("turn")}
+async def test_messages_are_embedded_between_answers_and_keep_their_times(runtime: Runtime) -> None:
+    assert runtime.memory is not None
+    with runtime.memory.background.paused():  # an answer is made
+        await add_chats(runtime)
+        before = {turn.id: turn for turn in await runtime.memory.store.query("turn")}
         await asyncio.sleep(0)
-        assert not any(turn.vector is not None for turn in await services.memory.store.query("turn"))
-    await services.memory.background.settled()
-    after = await services.memory.store.query("turn")
+        assert not any(turn.vector is not None for turn in await runtime.memory.store.query("turn"))
+    await runtime.memory.background.settled()
+    after = await runtime.memory.store.query("turn")
     assert len(after) == 6
     for turn in after:
         then = before[turn.id]
@@ -275,20 +273,20 @@ async def test_messages_are_embedded_between_answers_and_keep_their_times(servic
         assert (turn.body, turn.created, turn.updated) == (then.body, then.created, then.updated)
 
 
-async def test_a_message_that_is_deleted_while_it_is_embedded_stays_deleted(services: Services) -> None:
-    assert services.memory is not None
-    with services.memory.background.paused():
-        ids = await add_chats(services)
+async def test_a_message_that_is_deleted_while_it_is_embedded_stays_deleted(runtime: Runtime) -> None:
+    assert runtime.memory is not None
+    with runtime.memory.background.paused():
+        ids = await add_chats(runtime)
         await asyncio.sleep(0)  # the first ones were read
-        await services.memory.sessions.delete(ids["Dinner"])
-    await services.memory.background.settled()
-    turns = await services.memory.store.query("turn")
+        await runtime.memory.sessions.delete(ids["Dinner"])
+    await runtime.memory.background.settled()
+    turns = await runtime.memory.store.query("turn")
     assert {turn.body["session"] for turn in turns} == {ids["Strings"], ids["A trip"]}
     assert all(turn.vector is not None for turn in turns)
 
 
-async def test_the_log_is_filtered(api: MemoryApi, services: Services) -> None:
-    witness = services.memory.witness
+async def test_the_log_is_filtered(api: MemoryApi, runtime: Runtime) -> None:
+    witness = runtime.memory.witness
     for number in range(30):
         witness.record(WitnessEntry("coder", "wasm", {"decode": 10.0}, {"text": f"request {number}"}))
     witness.record(WitnessEntry("coder", "wasm", {"decode": 900.0}, {"text": "slow"}))
@@ -326,16 +324,16 @@ async def test_agents_are_edited_hidden_and_brought_back(api: MemoryApi) -> None
         await api.edit_agent("coder", {"max_tokens": 0})
 
 
-async def test_policies_are_edited_and_removed(api: MemoryApi, services: Services) -> None:
-    await services.memory.policies.set("answers.length", 3, confidence=0.5, source="learned")
-    await services.memory.policies.set("answers.warmth", 0.5, confidence=0.5, source="learned")
+async def test_policies_are_edited_and_removed(api: MemoryApi, runtime: Runtime) -> None:
+    await runtime.memory.policies.set("answers.length", 3, confidence=0.5, source="learned")
+    await runtime.memory.policies.set("answers.warmth", 0.5, confidence=0.5, source="learned")
     await api.edit_policy("answers.warmth", 1)
-    assert services.memory.policies.get("answers.warmth", 0.0) == 1.0
+    assert runtime.memory.policies.get("answers.warmth", 0.0) == 1.0
     await api.edit_policy("answers.length", 4)
     told = {policy["name"]: (policy["value"], policy["source"]) for policy in await api.policies()}
     assert told["answers.length"] == (4, "user")
-    await services.memory.policies.set("learning.gate.threshold", 0.0, confidence=0.5, source="deep", observations=1)
-    await services.memory.policies.set("routing.agents", "{}", confidence=1.0, source="user")
+    await runtime.memory.policies.set("learning.gate.threshold", 0.0, confidence=0.5, source="deep", observations=1)
+    await runtime.memory.policies.set("routing.agents", "{}", confidence=1.0, source="user")
     words = {policy["name"]: policy["words"] for policy in await api.policies()}
     gate, agents = words["learning.gate.threshold"], words["routing.agents"]
     assert (gate["title"], gate["value"]) == ("From when on a fact answers", "a score of 0.00: 50% sure")
@@ -347,7 +345,7 @@ async def test_policies_are_edited_and_removed(api: MemoryApi, services: Service
 
 
 async def test_before_anything_is_open_calls_say_so() -> None:
-    api = MemoryApi(Services(NativeCrypto()))
+    api = MemoryApi(Runtime(NativeCrypto()))
     assert (await api.info())["state"] == "opening"
     with pytest.raises(StoreError, match="still opening"):
         await api.patterns()
@@ -359,24 +357,24 @@ async def test_a_memory_that_is_unlocked_while_the_router_opens_is_the_routers(
     parts: RouterParts, tmp_path: Path
 ) -> None:
     path = tmp_path / "memory.sqlite"
-    before = Services(NativeCrypto())
+    before = Runtime(NativeCrypto())
     await before.open(lambda: SQLiteRows.open(path))
     await MemoryApi(before).set_passphrase("a secret that is long", None)
     await before.close()
-    services = Services(NativeCrypto())
-    await services.open(lambda: SQLiteRows.open(path))
-    temporary = services.memory
+    runtime = Runtime(NativeCrypto())
+    await runtime.open(lambda: SQLiteRows.open(path))
+    temporary = runtime.memory
 
     async def opening(memory) -> RoutingService:
         if memory is temporary:
-            await services.unlock("a secret that is long")
+            await runtime.unlock("a secret that is long")
         return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
 
-    await services.route_with(opening)
+    await runtime.route_with(opening)
 
-    assert services.memory is not temporary
-    assert services.problem is None
-    assert services.routing_state == "ready"
-    assert services.routing is not None
-    assert services.routing.memory is services.memory
-    await services.close()
+    assert runtime.memory is not temporary
+    assert runtime.problem is None
+    assert runtime.routing_state == "ready"
+    assert runtime.routing is not None
+    assert runtime.routing.memory is runtime.memory
+    await runtime.close()

@@ -34,11 +34,11 @@ async def model(tiny_path: Path, open_model: OpenModel) -> Model:
 
 
 @pytest.fixture
-async def services() -> AsyncIterator[Services]:
+async def runtime() -> AsyncIterator[Runtime]:
     async def rows() -> VolatileRows:
         return VolatileRows()
 
-    opened = Services(NativeCrypto())
+    opened = Runtime(NativeCrypto())
     await opened.open(rows)
     yield opened
     await opened.close()
@@ -47,8 +47,8 @@ async def services() -> AsyncIterator[Services]:
 class Pages:
     """Sessions of one model."""
 
-    def __init__(self, model: Model, services: Services) -> None:
-        self.model, self.services = model, services
+    def __init__(self, model: Model, runtime: Runtime) -> None:
+        self.model, self.runtime = model, runtime
         self.adapters = AnswerAdapters(model.engine)
         self.opened, self.sessions = Opened(), list[PageSession]()
         for event in (self.opened.memory, self.opened.routing, self.opened.learning):
@@ -68,8 +68,8 @@ class Pages:
 
 
 @pytest.fixture
-def pages(model: Model, services: Services) -> Pages:
-    return Pages(model, services)
+def pages(model: Model, runtime: Runtime) -> Pages:
+    return Pages(model, runtime)
 
 
 class Heard(list[dict[str, Any]]):
@@ -155,7 +155,7 @@ async def test_a_conversation_in_two_pages_is_one_and_nothing_that_is_said_is_lo
     told = (await ask(first, "Three")).value("stored")
     assert (told["chat"], told["turns"]) == (stored, 6)  # it follows what was said in the other
     await asyncio.gather(ask(first, "Four"), ask(second, "Five"))  # both at once: variants, the newest is shown
-    memory = pages.services.memory
+    memory = pages.runtime.memory
     assert memory is not None
     session = await memory.sessions.get(stored)
     assert session is not None
@@ -218,7 +218,7 @@ async def test_an_adapter_that_is_deleted_ends_the_answers_that_it_gives_and_no_
     assert (heard.value("done")["reason"], kept.value("done")["reason"]) == ("stopped", "length")
 
 
-async def test_a_page_that_asks_before_there_is_a_model_is_told_so(services: Services) -> None:
+async def test_a_page_that_asks_before_there_is_a_model_is_told_so(runtime: Runtime) -> None:
     def nothing() -> Assistant:
         raise BackendError("The model is not loaded yet.")
 

@@ -12,7 +12,7 @@ from app.assistant import Assistant
 from app.conversation import Conversation
 from app.memory_api import MemoryApi
 from app.protocol import Changed, Delta, Done, Event, Route, Stored
-from app.services import Services
+from app.runtime import Runtime
 from app.turn_details import TITLE_LENGTH, answer_details, title_of
 from app.turn_events import stored_turns
 from py_core.backends.base import DeviceLostError, TokenSequence
@@ -25,7 +25,7 @@ from py_core.memory.volatile import VolatileRows
 from py_core.sampling import SamplingParams
 
 OpenModel = Callable[..., Awaitable[Model]]
-OpenServices = Callable[[], Awaitable[Services]]
+OpenRuntime = Callable[[], Awaitable[Runtime]]
 NAME, ASKED = "My name is Zorbina.", "What is my name?"
 
 
@@ -34,16 +34,16 @@ async def model(tiny_path: Path, open_model: OpenModel) -> Model:
     return await open_model(tiny_path, end_tokens=())
 
 
-def begin(model: Model, services: Services) -> Conversation:
-    return Conversation(Assistant(model, SamplingParams(), max_tokens=6), services)
+def begin(model: Model, runtime: Runtime) -> Conversation:
+    return Conversation(Assistant(model, SamplingParams(), max_tokens=6), runtime)
 
 
 async def ask(conversation: Conversation, text: str) -> list[Event]:
     return [event async for event in conversation.respond(text)]
 
 
-def services_of(conversation: Conversation) -> Services:
-    return conversation._services
+def runtime_of(conversation: Conversation) -> Runtime:
+    return conversation._runtime
 
 
 def context(conversation: Conversation) -> str:
@@ -71,7 +71,7 @@ async def volatile() -> VolatileRows:
 async def an_import_replaces_everything(api: MemoryApi, id: str) -> None:
     file = await api.export_file(None)
     await api.import_file(file, "merge", None)  # changes nothing
-    empty = Services(NativeCrypto())
+    empty = Runtime(NativeCrypto())
     await empty.open(volatile)
     await api.import_file(await MemoryApi(empty).export_file(None), "replace", None)
     await empty.close()
@@ -82,29 +82,29 @@ DELETIONS = [everything_is_deleted, the_conversation_is_deleted, an_import_repla
 
 @pytest.mark.parametrize("delete", DELETIONS)
 async def test_what_is_deleted_leaves_the_models_context_at_once(
-    model: Model, open_services: OpenServices, delete: Callable[[MemoryApi, str], Awaitable[None]]
+    model: Model, open_runtime: OpenRuntime, delete: Callable[[MemoryApi, str], Awaitable[None]]
 ) -> None:
-    services = await open_services()
-    conversation = begin(model, services)
+    runtime = await open_runtime()
+    conversation = begin(model, runtime)
     stored = (await ask(conversation, NAME))[-1]
     assert isinstance(stored, Stored)
     assert "Zorbina" in context(conversation)
-    await delete(MemoryApi(services), stored.chat)
+    await delete(MemoryApi(runtime), stored.chat)
     assert context(conversation) == ""
     assert (conversation.turns, conversation.assistant.messages) == ([], [])
     assert conversation.assistant._sequence.stored == 0
     await ask(conversation, ASKED)
     assert "Zorbina" not in context(conversation)
-    assert services.memory is not None
-    (session,) = await services.memory.sessions.all()
+    assert runtime.memory is not None
+    (session,) = await runtime.memory.sessions.all()
     assert session.title == ASKED
 
 
 @pytest.mark.parametrize("delete", DELETIONS)
 async def test_what_another_program_deletes_leaves_the_context_before_the_next_answer(
-    model: Model, open_services: OpenServices, delete: Callable[[MemoryApi, str], Awaitable[None]]
+    model: Model, open_runtime: OpenRuntime, delete: Callable[[MemoryApi, str], Awaitable[None]]
 ) -> None:
-    here, there = await open_services(), await open_services()
+    here, there = await open_runtime(), await open_runtime()
     conversation = begin(model, here)
     stored = (await ask(conversation, NAME))[-1]
     assert isinstance(stored, Stored)
@@ -114,25 +114,25 @@ async def test_what_another_program_deletes_leaves_the_context_before_the_next_a
 
 
 async def test_what_is_deleted_in_the_middle_of_an_answer_ends_it_and_is_not_stored(
-    model: Model, open_services: OpenServices
+    model: Model, open_runtime: OpenRuntime
 ) -> None:
-    services = await open_services()
-    conversation = begin(model, services)
+    runtime = await open_runtime()
+    conversation = begin(model, runtime)
     await ask(conversation, NAME)
     reasons = []
     async for event in conversation.respond(ASKED):
         if isinstance(event, Delta):
-            await MemoryApi(services).delete_all()
+            await MemoryApi(runtime).delete_all()
         reasons += [event.reason] if isinstance(event, Done) else []
     assert reasons == ["stopped"]
     assert context(conversation) == ""
-    assert services.memory is not None
-    assert [await services.memory.store.count(kind) for kind in ("session", "turn", "witness")] == [0, 0, 0]
+    assert runtime.memory is not None
+    assert [await runtime.memory.store.count(kind) for kind in ("session", "turn", "witness")] == [0, 0, 0]
 
 
-async def test_an_import_that_holds_the_conversation_keeps_it(model: Model, open_services: OpenServices) -> None:
-    services = await open_services()
-    api, conversation = MemoryApi(services), begin(model, services)
+async def test_an_import_that_holds_the_conversation_keeps_it(model: Model, open_runtime: OpenRuntime) -> None:
+    runtime = await open_runtime()
+    api, conversation = MemoryApi(runtime), begin(model, runtime)
     await ask(conversation, NAME)
     await api.import_file(await api.export_file(None), "replace", None)
     await ask(conversation, ASKED)
@@ -141,9 +141,9 @@ async def test_an_import_that_holds_the_conversation_keeps_it(model: Model, open
 
 
 async def test_turns_that_another_program_added_are_read_before_the_next_answer(
-    model: Model, open_services: OpenServices
+    model: Model, open_runtime: OpenRuntime
 ) -> None:
-    here, there = begin(model, await open_services()), begin(model, await open_services())
+    here, there = begin(model, await open_runtime()), begin(model, await open_runtime())
     stored = (await ask(here, "One"))[-1]
     assert isinstance(stored, Stored)
     await there.resume(stored.chat)
@@ -159,9 +159,9 @@ async def test_turns_that_another_program_added_are_read_before_the_next_answer(
 
 
 async def test_answers_at_the_same_time_are_both_kept_and_then_both_known(
-    model: Model, open_services: OpenServices
+    model: Model, open_runtime: OpenRuntime
 ) -> None:
-    here, there = begin(model, await open_services()), begin(model, await open_services())
+    here, there = begin(model, await open_runtime()), begin(model, await open_runtime())
     stored = (await ask(here, "One"))[-1]
     assert isinstance(stored, Stored)
     await there.resume(stored.chat)
@@ -171,23 +171,23 @@ async def test_answers_at_the_same_time_are_both_kept_and_then_both_known(
     for conversation in (here, there):
         await ask(conversation, "And then")
     assert said(there) == ["One", "Two", "And then", "And then"]  # each went behind what its tab knew
-    assert services_of(there).memory is not None
-    branches = await services_of(there).memory.sessions.branches(stored.chat)
+    assert runtime_of(there).memory is not None
+    branches = await runtime_of(there).memory.sessions.branches(stored.chat)
     assert [turn.content for turn in branches.turns if turn.after == 1] == ["Meanwhile", "Two"]
 
 
-async def test_a_title_that_was_changed_is_no_news(model: Model, open_services: OpenServices) -> None:
-    services = await open_services()
-    conversation = begin(model, services)
+async def test_a_title_that_was_changed_is_no_news(model: Model, open_runtime: OpenRuntime) -> None:
+    runtime = await open_runtime()
+    conversation = begin(model, runtime)
     stored = (await ask(conversation, "One"))[-1]
     assert isinstance(stored, Stored)
-    await MemoryApi(services).rename_conversation(stored.chat, "Another title")
+    await MemoryApi(runtime).rename_conversation(stored.chat, "Another title")
     assert not any(isinstance(event, Changed) for event in await ask(conversation, "Two"))
 
 
-async def test_another_try_is_a_variant_of_the_stored_answer(model: Model, open_services: OpenServices) -> None:
-    services = await open_services()
-    conversation = begin(model, services)
+async def test_another_try_is_a_variant_of_the_stored_answer(model: Model, open_runtime: OpenRuntime) -> None:
+    runtime = await open_runtime()
+    conversation = begin(model, runtime)
     await ask(conversation, "One")
     await ask(conversation, "Two")
     before = conversation.turns[-1].content
@@ -196,33 +196,31 @@ async def test_another_try_is_a_variant_of_the_stored_answer(model: Model, open_
     assert after != before
     stored = events[-1]
     assert isinstance(stored, Stored)
-    assert services.memory is not None
-    turns = await services.memory.sessions.path(stored.chat)
+    assert runtime.memory is not None
+    turns = await runtime.memory.sessions.path(stored.chat)
     assert [turn.content for turn in turns] == [turn.content for turn in conversation.turns]
     assert [turn.content for turn in turns[2:]] == ["Two", after]
     assert before not in context(conversation)
-    branches = await services.memory.sessions.branches(stored.chat)
+    branches = await runtime.memory.sessions.branches(stored.chat)
     assert [branches.turns[number].content for number in branches.siblings(stored.number)] == [before, after]
 
 
-async def test_every_answer_has_an_id_of_its_own_which_the_log_has_too(
-    model: Model, open_services: OpenServices
-) -> None:
-    services = await open_services()
-    conversation = begin(model, services)
+async def test_every_answer_has_an_id_of_its_own_which_the_log_has_too(model: Model, open_runtime: OpenRuntime) -> None:
+    runtime = await open_runtime()
+    conversation = begin(model, runtime)
     ids = []
     for answering in (conversation.respond("One"), conversation.retry()):
         events = [event async for event in answering]
         assert isinstance(events[-1], Stored)
         assert events[-1].request == conversation.turns[-1].details["request"] != ""
         ids.append(events[-1].request)
-    assert services.memory is not None
-    assert [entry.id for entry in await services.memory.witness.entries()] == ids[::-1]
+    assert runtime.memory is not None
+    assert [entry.id for entry in await runtime.memory.witness.entries()] == ids[::-1]
     assert len(set(ids)) == 2
 
 
-async def test_another_try_does_not_replace_what_others_said(model: Model, open_services: OpenServices) -> None:
-    here, there = begin(model, await open_services()), begin(model, await open_services())
+async def test_another_try_does_not_replace_what_others_said(model: Model, open_runtime: OpenRuntime) -> None:
+    here, there = begin(model, await open_runtime()), begin(model, await open_runtime())
     stored = (await ask(here, "One"))[-1]
     assert isinstance(stored, Stored)
     await there.resume(stored.chat)
@@ -235,17 +233,17 @@ async def test_another_try_does_not_replace_what_others_said(model: Model, open_
     assert [turn.content for turn in there._kept.branches.path(3)][2] == "Meanwhile"
 
 
-async def test_without_an_answer_there_is_nothing_to_try_again(model: Model, open_services: OpenServices) -> None:
-    conversation = begin(model, await open_services())
+async def test_without_an_answer_there_is_nothing_to_try_again(model: Model, open_runtime: OpenRuntime) -> None:
+    conversation = begin(model, await open_runtime())
     with pytest.raises(ValueError, match="no answer yet to try again"):
         await anext(conversation.retry())
 
 
-async def test_resuming_gives_the_turns_with_agents_and_token_counts(model: Model, open_services: OpenServices) -> None:
-    services = await open_services()
-    stored = (await ask(begin(model, services), "One"))[-1]
+async def test_resuming_gives_the_turns_with_agents_and_token_counts(model: Model, open_runtime: OpenRuntime) -> None:
+    runtime = await open_runtime()
+    stored = (await ask(begin(model, runtime), "One"))[-1]
     assert isinstance(stored, Stored)
-    again = begin(model, await open_services())
+    again = begin(model, await open_runtime())
     question, answer = stored_turns(stored.chat, await again.resume(stored.chat))
     assert (question.content, question.events) == ("One", ())
     assert [(event.new_tokens, event.reason) for event in answer.events if isinstance(event, Done)] == [(6, "length")]
@@ -253,20 +251,20 @@ async def test_resuming_gives_the_turns_with_agents_and_token_counts(model: Mode
 
 
 @pytest.mark.parametrize("never", [True, False], ids=["that never was", "that was deleted"])
-async def test_a_conversation_that_is_not_there_says_so(model: Model, open_services: OpenServices, never: bool) -> None:
-    services = await open_services()
-    conversation = begin(model, services)
+async def test_a_conversation_that_is_not_there_says_so(model: Model, open_runtime: OpenRuntime, never: bool) -> None:
+    runtime = await open_runtime()
+    conversation = begin(model, runtime)
     stored = (await ask(conversation, "One"))[-1]
     assert isinstance(stored, Stored)
     if not never:
-        await MemoryApi(services).remove_conversations([stored.chat])
+        await MemoryApi(runtime).remove_conversations([stored.chat])
     with pytest.raises(StoreError, match="was deleted"):
         await conversation.resume("nothing" if never else stored.chat)
     assert said(conversation) == (["One"] if never else [])
 
 
-async def test_resuming_the_same_conversation_reads_nothing_again(model: Model, open_services: OpenServices) -> None:
-    conversation = begin(model, await open_services())
+async def test_resuming_the_same_conversation_reads_nothing_again(model: Model, open_runtime: OpenRuntime) -> None:
+    conversation = begin(model, await open_runtime())
     stored = (await ask(conversation, "One"))[-1]
     assert isinstance(stored, Stored)
     before = context(conversation)
@@ -321,10 +319,10 @@ class LostAfterTwoTokens(NumpyBackend):
 
 
 async def test_an_answer_that_fails_in_the_middle_is_stored_and_the_page_hears_of_it(
-    tiny_path: Path, open_model: OpenModel, open_services: OpenServices
+    tiny_path: Path, open_model: OpenModel, open_runtime: OpenRuntime
 ) -> None:
-    services = await open_services()
-    conversation = begin(await open_model(tiny_path, LostAfterTwoTokens, end_tokens=()), services)
+    runtime = await open_runtime()
+    conversation = begin(await open_model(tiny_path, LostAfterTwoTokens, end_tokens=()), runtime)
     events = list[Event]()
 
     async def read() -> None:
@@ -334,6 +332,6 @@ async def test_an_answer_that_fails_in_the_middle_is_stored_and_the_page_hears_o
     with pytest.raises(DeviceLostError):
         await read()
     assert isinstance(events[-1], Stored)
-    assert services.memory is not None
-    kept = [turn.content for turn in await services.memory.sessions.path(events[-1].chat)]
+    assert runtime.memory is not None
+    kept = [turn.content for turn in await runtime.memory.sessions.path(events[-1].chat)]
     assert kept == [NAME, "".join(event.text for event in events if isinstance(event, Delta))]

@@ -14,9 +14,9 @@ from app.learning_api import LearningApi
 from app.learning_service import LearningService
 from app.preparation import Preparation
 from app.protocol import Card, Delta, Event, Offer, Recall, Stored, Taught
-from app.services import Services
+from app.runtime import Runtime
 from py_core.loading import Model
-from tests.services import begin_conversation, memory_of
+from tests.runtime import begin_conversation, memory_of
 
 OpenModel = Callable[..., Awaitable[Model]]
 CODE = "What is the door code of the office?"
@@ -33,8 +33,8 @@ def learner(model: Model) -> Model:
 
 
 @pytest.fixture
-def conversation(model: Model, services: Services) -> Conversation:
-    return begin_conversation(Assistant(model, max_tokens=48), services)
+def conversation(model: Model, runtime: Runtime) -> Conversation:
+    return begin_conversation(Assistant(model, max_tokens=48), runtime)
 
 
 async def events_of(conversation: Conversation, text: str) -> list[Event]:
@@ -55,13 +55,13 @@ def read(conversation: Conversation) -> str:
     return conversation.assistant.model.tokenizer.decode(conversation.assistant.sequence.tokens)
 
 
-def learning_of(services: Services) -> LearningService:
-    assert services.learning is not None
-    return services.learning
+def learning_of(runtime: Runtime) -> LearningService:
+    assert runtime.learning is not None
+    return runtime.learning
 
 
 async def test_what_is_to_be_forgotten_is_found_shown_and_gone_from_the_model_too(
-    conversation: Conversation, services: Services
+    conversation: Conversation, runtime: Runtime
 ) -> None:
     await events_of(conversation, "The door of our office opens with 4471, you see.")  # to the model alone
     await events_of(conversation, "Please remember: the door code of the office is 4471.")
@@ -86,9 +86,9 @@ async def test_what_is_to_be_forgotten_is_found_shown_and_gone_from_the_model_to
 
 
 async def test_what_only_may_be_meant_is_shown_first_and_other_messages_are_for_the_model(
-    conversation: Conversation, services: Services
+    conversation: Conversation, runtime: Runtime
 ) -> None:
-    learning = learning_of(services)
+    learning = learning_of(runtime)
     for question, answer in (("Where do I live?", "You live in Lisbon."), (CODE, "It is 4471.")):
         await learning.teach(question, answer)
     assert await cards(conversation, "Forget everything") == [("choose", [CODE, "Where do I live?"])]
@@ -99,15 +99,15 @@ async def test_what_only_may_be_meant_is_shown_first_and_other_messages_are_for_
     for message in ("Forget the past", "forget it", "what do you know about bees?", "No, my dog is called Tim now"):
         assert await cards(conversation, message) == []
         assert conversation.turns[-1].details["tokens"] > 0  # the model answered
-    assert [one.question for one in await memory_of(services).lessons.all()] == [CODE]
+    assert [one.question for one in await memory_of(runtime).lessons.all()] == [CODE]
 
 
 async def test_what_is_forgotten_in_a_panel_leaves_the_conversation_and_can_come_back(
-    conversation: Conversation, services: Services
+    conversation: Conversation, runtime: Runtime
 ) -> None:
-    api = LearningApi(services, leave_out=conversation.leave_out)
+    api = LearningApi(runtime, leave_out=conversation.leave_out)
     await events_of(conversation, "remember that the door code of the office is 4471")
-    (lesson,) = await memory_of(services).lessons.all()
+    (lesson,) = await memory_of(runtime).lessons.all()
     await events_of(conversation, CODE)
     await events_of(conversation, "and now?")
     assert "4471" in read(conversation)
@@ -119,9 +119,9 @@ async def test_what_is_forgotten_in_a_panel_leaves_the_conversation_and_can_come
 
 
 async def test_a_lesson_is_said_as_it_was_taught_however_it_is_asked(
-    conversation: Conversation, services: Services
+    conversation: Conversation, runtime: Runtime
 ) -> None:
-    learning, recalled = learning_of(services), 0
+    learning, recalled = learning_of(runtime), 0
     await learning.teach("Where do I live?", "You live in Bonn.")
     await learning.teach("What does Mia eat?", "Mia is vegetarian.")
     for message, answer in (
@@ -140,21 +140,21 @@ async def test_a_lesson_is_said_as_it_was_taught_however_it_is_asked(
 
 
 async def test_a_correction_replaces_what_was_taught_and_only_that(
-    conversation: Conversation, services: Services
+    conversation: Conversation, runtime: Runtime
 ) -> None:
     events = await events_of(conversation, "remember that Peter is allergic to nuts and my dentist is Dr. Quill")
     assert len([event for event in events if isinstance(event, Taught)]) == 2
     events = await events_of(conversation, "No, that is wrong. My dentist is Dr. Bauer now.")
     (learned,) = [event for event in events if isinstance(event, Taught)]
     assert learned.answer == "Your dentist is Dr. Bauer."
-    current = {one.answer for one in await memory_of(services).lessons.all() if not one.replaced_by}
+    current = {one.answer for one in await memory_of(runtime).lessons.all() if not one.replaced_by}
     assert current == {"Peter is allergic to nuts.", "Your dentist is Dr. Bauer."}
 
 
 async def test_what_is_no_longer_so_replaces_what_was_taught_and_only_that(
-    conversation: Conversation, services: Services
+    conversation: Conversation, runtime: Runtime
 ) -> None:
-    learning = learning_of(services)
+    learning = learning_of(runtime)
     for question, answer in (
         ("Which town do I live in?", "You live in Bonn."),
         ("Do I eat fish?", "You eat fish on Fridays."),
@@ -168,7 +168,7 @@ async def test_what_is_no_longer_so_replaces_what_was_taught_and_only_that(
         events = await events_of(conversation, message)
         learned = {event.id: event.answer for event in events if isinstance(event, Taught)}
         assert all(answer in said(events) for answer in learned.values())
-        lessons = await memory_of(services).lessons.all()
+        lessons = await memory_of(runtime).lessons.all()
         return [(one.answer, learned[one.replaced_by]) for one in lessons if one.replaced_by in learned]
 
     assert await replaced_by("I no longer live in Bonn.") == [("You live in Bonn.", "You no longer live in Bonn.")]
@@ -196,17 +196,17 @@ async def test_what_is_no_longer_so_replaces_what_was_taught_and_only_that(
 
 
 async def test_what_is_told_in_passing_is_offered_until_the_conversation_has_dismissed_it(
-    conversation: Conversation, services: Services
+    conversation: Conversation, runtime: Runtime
 ) -> None:
     birthday = "My sister's birthday is on 14 March."
     *_, stored, offer = await events_of(conversation, birthday)
     assert isinstance(stored, Stored)
     assert isinstance(offer, Offer)
     (told,) = offer.lessons
-    await learning_of(services).teach(told.question, told.answer)
+    await learning_of(runtime).teach(told.question, told.answer)
     for message in (birthday, "My cat is hungry."):  # known; only so today
         assert not any(isinstance(event, Offer) for event in await events_of(conversation, message))
-    await LearningApi(services).offer_no_more(stored.chat)
+    await LearningApi(runtime).offer_no_more(stored.chat)
     for message in ("My name is Anna.", "hello"):  # an answer keeps what is stored of the conversation
         assert not any(isinstance(event, Offer) for event in await events_of(conversation, message))
     conversation.reset()
@@ -214,12 +214,12 @@ async def test_what_is_told_in_passing_is_offered_until_the_conversation_has_dis
 
 
 async def test_a_lesson_for_a_model_that_is_not_prepared_is_given_as_text_and_learned_behind_that(
-    conversation: Conversation, services: Services, monkeypatch: pytest.MonkeyPatch
+    conversation: Conversation, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learning, memory = learning_of(services), memory_of(services)
+    learning, memory = learning_of(runtime), memory_of(runtime)
     learning.prepares_in_pauses = True
     monkeypatch.setattr(learning_service, "PREPARING_PATIENCE", 0.0)
-    preparation = Preparation(services)
+    preparation = Preparation(runtime)
     assert await preparation.waiting() == 1
     events = await events_of(conversation, "remember that my dentist is Dr. Quill")
     (learned,) = [event for event in events if isinstance(event, Taught)]
@@ -235,8 +235,8 @@ async def test_a_lesson_for_a_model_that_is_not_prepared_is_given_as_text_and_le
     assert recalled.heads
 
 
-async def test_a_model_is_prepared_in_a_pause_with_progress(services: Services) -> None:
-    preparation, reports = Preparation(services), list[tuple[int, int, str]]()
+async def test_a_model_is_prepared_in_a_pause_with_progress(runtime: Runtime) -> None:
+    preparation, reports = Preparation(runtime), list[tuple[int, int, str]]()
     await preparation.run(lambda done, total, what="": reports.append((done, total, what)))
     read = [(done, total) for done, total, what in reports if what == "gets to know this model"]
     assert read[0][0] == 0

@@ -11,12 +11,12 @@ import pytest
 from app import titles
 from app.assistant import Assistant
 from app.conversation import Conversation
-from app.services import Services
+from app.runtime import Runtime
 from app.titles import make_title, title_from
 from py_core.loading import Model
 from py_core.memory.sessions import Session
 from py_core.sampling import SamplingParams
-from tests.services import begin_conversation
+from tests.runtime import begin_conversation
 
 OpenModel = Callable[..., Awaitable[Model]]
 ASKED = "How do I keep basil alive on a windowsill?"
@@ -52,8 +52,8 @@ async def model(tiny_path: Path, open_model: OpenModel) -> Model:
     return await open_model(tiny_path, context=2048, end_tokens=())
 
 
-def begin(model: Model, services: Services) -> Conversation:
-    return begin_conversation(Assistant(model, SamplingParams(), max_tokens=6), services)
+def begin(model: Model, runtime: Runtime) -> Conversation:
+    return begin_conversation(Assistant(model, SamplingParams(), max_tokens=6), runtime)
 
 
 async def ask(conversation: Conversation, text: str) -> None:
@@ -61,10 +61,10 @@ async def ask(conversation: Conversation, text: str) -> None:
         pass
 
 
-async def only_session(services: Services) -> Session:
-    assert services.memory is not None
-    await services.memory.background.settled()
-    (session,) = await services.memory.sessions.all()
+async def only_session(runtime: Runtime) -> Session:
+    assert runtime.memory is not None
+    await runtime.memory.background.settled()
+    (session,) = await runtime.memory.sessions.all()
     return session
 
 
@@ -75,38 +75,38 @@ def any_title(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("any_title")
-async def test_a_conversation_gets_a_title_after_its_first_answer(model: Model, services: Services) -> None:
-    conversation = begin(model, services)
+async def test_a_conversation_gets_a_title_after_its_first_answer(model: Model, runtime: Runtime) -> None:
+    conversation = begin(model, runtime)
     await ask(conversation, ASKED)
-    session = await only_session(services)
+    session = await only_session(runtime)
     assert (session.title, session.titled) == ("A title", "model")
     assert len(conversation.assistant.messages) == 2  # the conversation itself knows nothing of it
 
 
 @pytest.mark.usefixtures("any_title")
-async def test_a_title_of_the_user_stays(model: Model, services: Services) -> None:
-    assert services.memory is not None
-    conversation = begin(model, services)
+async def test_a_title_of_the_user_stays(model: Model, runtime: Runtime) -> None:
+    assert runtime.memory is not None
+    conversation = begin(model, runtime)
     with model.engine.idle_held():
         await ask(conversation, ASKED)
-        (session,) = await services.memory.sessions.all()
-        await services.memory.sessions.edit(session.id, title="Mine", titled="user")  # before the model's is there
-    assert (await only_session(services)).title == "Mine"
+        (session,) = await runtime.memory.sessions.all()
+        await runtime.memory.sessions.edit(session.id, title="Mine", titled="user")  # before the model's is there
+    assert (await only_session(runtime)).title == "Mine"
     await ask(conversation, "And in winter?")
-    assert (await only_session(services)).title == "Mine"
+    assert (await only_session(runtime)).title == "Mine"
 
 
-async def test_without_a_good_title_the_first_words_stay(model: Model, services: Services) -> None:
-    await ask(begin(model, services), ASKED)
-    session = await only_session(services)
+async def test_without_a_good_title_the_first_words_stay(model: Model, runtime: Runtime) -> None:
+    await ask(begin(model, runtime), ASKED)
+    session = await only_session(runtime)
     assert (session.title, session.titled) == (ASKED, "")
 
 
 @pytest.mark.usefixtures("any_title")
-async def test_the_next_message_ends_a_title_that_is_being_made(model: Model, services: Services) -> None:
+async def test_the_next_message_ends_a_title_that_is_being_made(model: Model, runtime: Runtime) -> None:
     """It is made after the next answer, then."""
-    assert services.memory is not None
-    conversation = begin(model, services)
+    assert runtime.memory is not None
+    conversation = begin(model, runtime)
     await ask(conversation, ASKED)
     task = conversation._titles._task
     assert task is not None
@@ -116,7 +116,7 @@ async def test_the_next_message_ends_a_title_that_is_being_made(model: Model, se
     assert task.cancelled()
     async for _ in events:
         pass
-    assert (await only_session(services)).titled == "model"
+    assert (await only_session(runtime)).titled == "model"
 
 
 async def test_a_title_leaves_nothing_behind_in_the_engine(model: Model) -> None:

@@ -16,7 +16,7 @@ from app.agent_catalog import shipped_agents
 from app.assistant import Assistant
 from app.conversation import Conversation
 from app.protocol import Delta, Stored
-from app.services import Services
+from app.runtime import Runtime
 from app.trajectory_recorder import DEPTHS_POLICY, INSTANT_POLICY
 from py_core.backends.numpy import NumpyBackend
 from py_core.engine.engine import Timings
@@ -26,7 +26,7 @@ from py_core.memory.encryption import NativeCrypto
 from py_core.memory.trajectories import Trajectory
 from py_core.routing.agents import AgentError, agent_from_dict, agent_to_dict
 from py_core.sampling import SamplingParams
-from tests.services import begin_conversation, memory_of
+from tests.runtime import begin_conversation, memory_of
 
 OpenModel = Callable[..., Awaitable[Model]]
 
@@ -47,8 +47,8 @@ def deep_path(write_model: Callable[..., Path]) -> Path:
     return write_model(tied=False, layers=8)
 
 
-def begin(model: Model, services: Services) -> Conversation:
-    return begin_conversation(Assistant(model, SamplingParams(), max_tokens=6), services)
+def begin(model: Model, runtime: Runtime) -> Conversation:
+    return begin_conversation(Assistant(model, SamplingParams(), max_tokens=6), runtime)
 
 
 async def ask(conversation: Conversation, text: str = "One") -> str:
@@ -58,25 +58,25 @@ async def ask(conversation: Conversation, text: str = "One") -> str:
     return last.request
 
 
-async def recorded(services: Services, id: str) -> Trajectory:
-    found = await memory_of(services).trajectories.get(id)
+async def recorded(runtime: Runtime, id: str) -> Trajectory:
+    found = await memory_of(runtime).trajectories.get(id)
     assert found is not None
     return found
 
 
 async def test_an_answers_trace_is_what_the_model_says_of_the_same_tokens(
-    deep_path: Path, open_model: OpenModel, services: Services
+    deep_path: Path, open_model: OpenModel, runtime: Runtime
 ) -> None:
     model = await open_model(deep_path, end_tokens=())
-    conversation = begin(model, services)
+    conversation = begin(model, runtime)
     await ask(conversation, "Zero")
     id = await ask(conversation)
-    at_once = memory_of(services).trajectories.recent[-1]
+    at_once = memory_of(runtime).trajectories.recent[-1]
     assert (at_once.id, at_once.asked, at_once.reason, at_once.new_tokens) == (id, "One", "length", 6)
     assert (at_once.quality, at_once.parts) == (None, {})
-    await memory_of(services).background.settled()
+    await memory_of(runtime).background.settled()
 
-    found, trace = await recorded(services, id), await memory_of(services).trajectories.trace(id)
+    found, trace = await recorded(runtime, id), await memory_of(runtime).trajectories.trace(id)
     assert trace is not None
     tokens = list(conversation.assistant.sequence.tokens)
     start = found.prompt_tokens
@@ -96,46 +96,46 @@ async def test_an_answers_trace_is_what_the_model_says_of_the_same_tokens(
     assert found.parts["coherent"] == pytest.approx(np.exp(logprobs.mean()), abs=2e-3)
     assert (found.parts["finished"], found.parts["fits"]) == (0.5, None)
     assert found.quality is not None
-    assert found.session == (await memory_of(services).sessions.all())[0].id
+    assert found.session == (await memory_of(runtime).sessions.all())[0].id
 
 
 async def test_a_person_who_goes_on_ends_the_reading_and_loses_nothing(
-    tiny_path: Path, open_model: OpenModel, services: Services
+    tiny_path: Path, open_model: OpenModel, runtime: Runtime
 ) -> None:
     backend = type("Waits", (ReadsOnlyWhenAsked,), {"may_read": asyncio.Event(), "reads": asyncio.Event()})
-    expected = begin(await open_model(tiny_path, end_tokens=()), Services(NativeCrypto()))
+    expected = begin(await open_model(tiny_path, end_tokens=()), Runtime(NativeCrypto()))
     for text in ("One", "Two"):
         async for _ in expected.respond(text):
             pass
-    conversation = begin(await open_model(tiny_path, backend, end_tokens=()), services)
+    conversation = begin(await open_model(tiny_path, backend, end_tokens=()), runtime)
     first = await ask(conversation)
     await backend.reads.wait()  # the reading of the first answer is under way, and would wait for ever
     second = await ask(conversation, "Two")
     assert [turn.content for turn in conversation.turns] == [turn.content for turn in expected.turns]
     backend.may_read.set()
-    await memory_of(services).background.settled()
-    assert services.problem is None
-    cut_off, whole = await recorded(services, first), await recorded(services, second)
+    await memory_of(runtime).background.settled()
+    assert runtime.problem is None
+    cut_off, whole = await recorded(runtime, first), await recorded(runtime, second)
     assert (cut_off.logprob, cut_off.parts["coherent"], cut_off.parts["finished"]) == (None, None, 0.5)
     assert whole.logprob is not None
-    trace = await memory_of(services).trajectories.trace(first)
+    trace = await memory_of(runtime).trajectories.trace(first)
     assert trace is not None
     assert (len(trace.tokens), trace.logprobs, trace.last) == (6, None, None)
 
 
 async def test_of_a_long_answer_the_beginning_is_read(
-    tiny_path: Path, open_model: OpenModel, services: Services, monkeypatch: pytest.MonkeyPatch
+    tiny_path: Path, open_model: OpenModel, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = await open_model(tiny_path, end_tokens=())
-    conversation = begin(model, services)
+    conversation = begin(model, runtime)
     whole = await ask(conversation)
-    await memory_of(services).background.settled()
+    await memory_of(runtime).background.settled()
     monkeypatch.setattr(trajectory_recorder, "MOST_READ", 4)
     monkeypatch.setattr(trajectory_recorder, "READ_AT_ONCE", 3)
     conversation.reset()
     cut = await ask(conversation)
-    await memory_of(services).background.settled()
-    of_whole, of_cut = [await memory_of(services).trajectories.trace(id) for id in (whole, cut)]
+    await memory_of(runtime).background.settled()
+    of_whole, of_cut = [await memory_of(runtime).trajectories.trace(id) for id in (whole, cut)]
     assert of_whole is not None
     assert of_cut is not None
     assert of_cut.tokens.tolist() == of_whole.tokens.tolist()
@@ -148,49 +148,49 @@ async def test_of_a_long_answer_the_beginning_is_read(
         np.testing.assert_allclose(mean, states[name].mean(axis=0), rtol=2e-3, atol=2e-3)
 
 
-async def test_nothing_is_read_while_somebody_types(tiny_path: Path, open_model: OpenModel, services: Services) -> None:
+async def test_nothing_is_read_while_somebody_types(tiny_path: Path, open_model: OpenModel, runtime: Runtime) -> None:
     backend = type("Tells", (ReadsOnlyWhenAsked,), {"may_read": asyncio.Event(), "reads": asyncio.Event()})
     backend.may_read.set()
     model = await open_model(tiny_path, backend, end_tokens=())
-    conversation, other = begin(model, services), model.engine.new_sequence()
+    conversation, other = begin(model, runtime), model.engine.new_sequence()
     await model.engine.prefill(other, [1, 2, 3], Timings())
     with model.engine.idle_held():
         id = await ask(conversation)
         for _ in range(50):  # what is only less urgent has its turn between these
             await model.engine.last_logits(other, 2, Priority.BACKGROUND)
         assert not backend.reads.is_set()
-    await memory_of(services).background.settled()
-    assert (await recorded(services, id)).logprob is not None
+    await memory_of(runtime).background.settled()
+    assert (await recorded(runtime, id)).logprob is not None
 
 
 async def test_another_try_and_a_stop_are_signs_that_lower_the_quality(
-    tiny_path: Path, open_model: OpenModel, services: Services
+    tiny_path: Path, open_model: OpenModel, runtime: Runtime
 ) -> None:
-    conversation = begin(await open_model(tiny_path, end_tokens=()), services)
+    conversation = begin(await open_model(tiny_path, end_tokens=()), runtime)
     first = await ask(conversation)
-    await memory_of(services).background.settled()
-    before = await recorded(services, first)
+    await memory_of(runtime).background.settled()
+    before = await recorded(runtime, first)
     *_, stored = [event async for event in conversation.retry()]
     assert isinstance(stored, Stored)
-    await memory_of(services).background.settled()
-    after = await recorded(services, first)
-    assert (after.again, (await recorded(services, stored.request)).again) == (True, False)
+    await memory_of(runtime).background.settled()
+    after = await recorded(runtime, first)
+    assert (after.again, (await recorded(runtime, stored.request)).again) == (True, False)
     assert after.quality is not None
     assert before.quality is not None
     assert after.quality == pytest.approx(0.6 * before.quality)
     async for event in conversation.respond("Two"):
         if isinstance(event, Delta):
             conversation.stop()
-    await memory_of(services).background.settled()
-    stopped = (await memory_of(services).trajectories.all(limit=1))[0]
+    await memory_of(runtime).background.settled()
+    stopped = (await memory_of(runtime).trajectories.all(limit=1))[0]
     assert (stopped.reason, stopped.parts["finished"]) == ("stopped", 0.25)
 
 
 async def test_what_is_recorded_can_be_chosen_and_switched_off(
-    deep_path: Path, open_model: OpenModel, services: Services
+    deep_path: Path, open_model: OpenModel, runtime: Runtime
 ) -> None:
-    memory = memory_of(services)
-    conversation = begin(await open_model(deep_path, end_tokens=()), services)
+    memory = memory_of(runtime)
+    conversation = begin(await open_model(deep_path, end_tokens=()), runtime)
     coder = agent_from_dict(next(entry for entry in shipped_agents() if entry["id"] == "coder"))
     assert conversation.recorder.layers(memory, coder) == ["residual.2", "residual.4", "residual.6", "residual.7"]
     await memory.policies.set(DEPTHS_POLICY, [1.0, 0.5, 7.0], confidence=1.0, source="user")

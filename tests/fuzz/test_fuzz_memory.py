@@ -16,7 +16,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from app.memory_api import MemoryApi
-from app.services import Services, problem_of_record
+from app.runtime import Runtime, problem_of_record
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.passphrase import set_passphrase
@@ -94,24 +94,24 @@ def damage(path: Path, changed: list[tuple[str, str, str | None, Any]]) -> set[s
 
 async def use_everything(path: Path, passphrase: str | None) -> set[str]:
     """As the page does. Returns the kinds of the records that could be read."""
-    services = Services(NativeCrypto())
-    await services.open(lambda: SQLiteRows.open(path))
-    if services.memory_state == "locked":
-        await services.unlock(passphrase)
-    api, memory = MemoryApi(services), services.memory
+    runtime = Runtime(NativeCrypto())
+    await runtime.open(lambda: SQLiteRows.open(path))
+    if runtime.memory_state == "locked":
+        await runtime.unlock(passphrase)
+    api, memory = MemoryApi(runtime), runtime.memory
     assert memory is not None
     if not memory.store.persistent:  # of a future version, as it says
-        assert services.problem is not None
-        assert "newer version of Sonata" in services.problem
-        await services.close()
+        assert runtime.problem is not None
+        assert "newer version of Sonata" in runtime.problem
+        await runtime.close()
         return set(KINDS)
     await memory.background.settled()
     shown: list[Any] = [await api.info(), await api.patterns(), await api.conversations("sheep"), await api.log()]
     shown += [await api.log("slow"), await api.statistics(), await api.policies()]
     shown += [await api.conversation(entry["id"]) for entry in (await api.conversations())["items"]]
     assert json.dumps(shown, allow_nan=False)
-    if services.problem is not None:
-        check_sentence(services.problem)
+    if runtime.problem is not None:
+        check_sentence(runtime.problem)
     kinds = {record.kind async for record in memory.store.scan()}
     await set_passphrase(memory.store, "another horse", old=passphrase, iterations=1)
     assert {record.kind async for record in memory.store.scan()} == kinds
@@ -123,7 +123,7 @@ async def use_everything(path: Path, passphrase: str | None) -> set[str]:
     assert {record.kind async for record in memory.store.scan()} == kinds
     await api.delete_all()
     assert await memory.store.count() == 0
-    await services.close()
+    await runtime.close()
     return kinds
 
 

@@ -18,10 +18,10 @@ from app.downloads import model_files
 from app.fact_reader import READERS, FactReader, fetch_natively, read_facts, reader_path
 from app.feedback import Feedback
 from app.learning_service import READING_POLICY, THRESHOLD_POLICY
-from app.native_services import open_services
+from app.native_runtime import open_runtime
 from app.protocol import Delta, Done, Recall, Stored
 from app.recalled import Unsure
-from app.services import Services
+from app.runtime import Runtime
 from app.template_renderer import native_renderer
 from py_core.adapters.files import read_adapter, read_details
 from py_core.adapters.lora import LoraAdapter
@@ -55,22 +55,22 @@ def model(model_path: Path, dist: Path) -> Model:
 
 
 @pytest.fixture
-async def services(model: Model, tmp_path: Path) -> AsyncIterator[Services]:
+async def runtime(model: Model, tmp_path: Path) -> AsyncIterator[Runtime]:
     """With lessons as an import leaves them: nothing has to be made of them to read them."""
-    services = await open_services(tmp_path / "memory.sqlite", model, BASE)
-    learning, memory = services.learning, services.memory
+    runtime = await open_runtime(tmp_path / "memory.sqlite", model, BASE)
+    learning, memory = runtime.learning, runtime.memory
     for question, answer in TOLD.items():
         (meaning,) = await learning.embedder.meanings([question])
         await memory.lessons.keep(Lesson(question, answer, vector=meaning.vector))
     await memory.policies.set(THRESHOLD_POLICY, SURE, confidence=1.0, source="user")
-    yield services
+    yield runtime
     learning.close()
-    await services.close()
+    await runtime.close()
 
 
 @pytest.fixture
-async def conversation(model: Model, services: Services) -> AsyncIterator[Conversation]:
-    conversation = Conversation(Assistant(model, max_tokens=10), services)
+async def conversation(model: Model, runtime: Runtime) -> AsyncIterator[Conversation]:
+    conversation = Conversation(Assistant(model, max_tokens=10), runtime)
     yield conversation
     await closed(conversation.assistant)
 
@@ -93,7 +93,7 @@ async def ask(conversation: Conversation, text: str | None) -> tuple[str, Recall
 
 
 async def test_the_model_reads_what_was_taught_where_the_gate_is_not_sure_and_that_is_kept_with_the_answer(
-    services: Services, conversation: Conversation
+    runtime: Runtime, conversation: Conversation
 ) -> None:
     said, recalled, id = await ask(conversation, NITROGEN)
     question, answer = list(TOLD.items())[1]
@@ -103,14 +103,14 @@ async def test_the_model_reads_what_was_taught_where_the_gate_is_not_sure_and_th
     details = conversation.turns[-1].details
     assert details["agent"] == FALLBACK_ID
     assert details["lesson"]["read"] == [{"id": one.id, "question": one.question} for one in recalled.read]
-    (entry, *_) = await services.memory.witness.entries()
+    (entry, *_) = await runtime.memory.witness.entries()
     assert (entry.routing["lesson"], entry.routing["read"]) == (recalled.id, [one.id for one in recalled.read])
-    made = await services.memory.trajectories.get(id)
+    made = await runtime.memory.trajectories.get(id)
     assert (made.lesson, made.route["read"]) == (recalled.id, [one.id for one in recalled.read])
     assert made.route["recalled"] == recalled.confidence
-    assert (await services.memory.lessons.get(recalled.id)).uses == 1
-    await Feedback(services).bad(id)
-    assert (await services.memory.lessons.get(recalled.id)).quality == 0.75
+    assert (await runtime.memory.lessons.get(recalled.id)).uses == 1
+    await Feedback(runtime).bad(id)
+    assert (await runtime.memory.lessons.get(recalled.id)).quality == 0.75
     # What the conversation has of it is the question as it was put.
     assert conversation.assistant.messages == [
         {"role": "user", "content": NITROGEN}, {"role": "assistant", "content": answer},
@@ -121,14 +121,14 @@ async def test_the_model_reads_what_was_taught_where_the_gate_is_not_sure_and_th
 
 
 async def test_an_answer_is_as_without_reading_where_the_model_finds_no_fact_in_what_it_read(
-    services: Services, conversation: Conversation
+    runtime: Runtime, conversation: Conversation
 ) -> None:
-    assert isinstance(await services.learning.recall_or_read(TOPIC), Unsure)
+    assert isinstance(await runtime.learning.recall_or_read(TOPIC), Unsure)
     said, recalled, _ = await ask(conversation, TOPIC)
     alone = conversation.assistant.model.tokenizer.decode(conversation.assistant._alone.tokens)
     assert len(alone.rpartition(TOPIC)[2].split()) < 8, "it ends at the first word that is in no fact"
     conversation.reset()
-    await services.memory.policies.set(READING_POLICY, False, confidence=1.0, source="user")
+    await runtime.memory.policies.set(READING_POLICY, False, confidence=1.0, source="user")
     assert (await ask(conversation, TOPIC))[:2] == (said, None)
     assert recalled is None
     read = conversation.assistant.model.tokenizer.decode(conversation.assistant.sequence.tokens)
@@ -136,9 +136,9 @@ async def test_an_answer_is_as_without_reading_where_the_model_finds_no_fact_in_
 
 
 async def test_nothing_is_read_that_is_switched_off_or_forgotten_or_where_reading_or_lessons_are_off(
-    services: Services, conversation: Conversation
+    runtime: Runtime, conversation: Conversation
 ) -> None:
-    learning, memory = services.learning, services.memory
+    learning, memory = runtime.learning, runtime.memory
     unsure = await learning.recall_or_read(NITROGEN)
     assert isinstance(unsure, Unsure)
     (nitrogen, *_) = (one.lesson for one in unsure.facts)
@@ -156,12 +156,10 @@ async def test_nothing_is_read_that_is_switched_off_or_forgotten_or_where_readin
     assert await read_facts(conversation.assistant, memory, NITROGEN, unsure) is None
 
 
-async def test_questions_in_a_terminal_are_read_for_too_unless_that_is_left_out(
-    services: Services, model: Model
-) -> None:
+async def test_questions_in_a_terminal_are_read_for_too_unless_that_is_left_out(runtime: Runtime, model: Model) -> None:
     (_, answer), *_ = list(TOLD.items())[1:]
     for reads in (True, False):
-        asker = Asker(model, services.learning, 10, reads)
+        asker = Asker(model, runtime.learning, 10, reads)
         made = await asker.answer(NITROGEN)
         assert (made.text == answer) == bool(made.read) == reads
         assert made.entry()["read"] == [one.question for one in made.read]
@@ -169,7 +167,7 @@ async def test_questions_in_a_terminal_are_read_for_too_unless_that_is_left_out(
 
 
 async def test_the_model_reads_with_what_the_background_loop_learned(
-    services: Services, conversation: Conversation, model: Model
+    runtime: Runtime, conversation: Conversation, model: Model
 ) -> None:
     layout = parameter_layout(model.graph, 8, 2.0)
     learned = layout.adapter(layout.fresh(0), "learned 1", BASE)
@@ -184,9 +182,9 @@ async def test_the_model_reads_with_what_the_background_loop_learned(
 
 
 async def test_an_answer_comes_without_reading_where_the_reader_cannot_be_fetched_and_with_it_once_it_can(
-    services: Services, model: Model
+    runtime: Runtime, model: Model
 ) -> None:
-    learning, asked = services.learning, list[str]()
+    learning, asked = runtime.learning, list[str]()
     is_offline = True
 
     async def fetch(name: str) -> bytes:
@@ -204,33 +202,33 @@ async def test_an_answer_comes_without_reading_where_the_reader_cannot_be_fetche
     assert asked == [reader_path(BASE).name] * before
 
 
-async def test_the_reader_is_fetched_with_the_first_lesson_and_not_before(services: Services, model: Model) -> None:
-    learning, asked = services.learning, list[str]()
+async def test_the_reader_is_fetched_with_the_first_lesson_and_not_before(runtime: Runtime, model: Model) -> None:
+    learning, asked = runtime.learning, list[str]()
 
     async def fetch(name: str) -> bytes:
         asked.append(name)
         return b""
 
     learning.reader = FactReader(model, BASE, fetch)
-    lessons = await services.memory.lessons.all()
+    lessons = await runtime.memory.lessons.all()
     await learning.forget(*(one.id for one in lessons))
     await learning.recall_or_read(NITROGEN)
     await asyncio.sleep(0)
     assert asked == []
-    await services.memory.lessons.keep(lessons[0])
+    await runtime.memory.lessons.keep(lessons[0])
     await learning.recall_or_read("Hello there")
     await asyncio.sleep(0)
     assert asked == [reader_path(BASE).name]
 
 
-async def test_another_model_has_no_reader(services: Services, model: Model) -> None:
-    services.learning.reader = FactReader(model, "00" * 32)
-    assert not services.learning.reads
-    assert await services.learning.recall_or_read(NITROGEN) is None
+async def test_another_model_has_no_reader(runtime: Runtime, model: Model) -> None:
+    runtime.learning.reader = FactReader(model, "00" * 32)
+    assert not runtime.learning.reads
+    assert await runtime.learning.recall_or_read(NITROGEN) is None
 
 
-async def test_a_reader_of_another_model_or_a_damaged_one_is_not_used(services: Services, model: Model) -> None:
-    (considered, *_) = await services.learning.consider(NITROGEN)
+async def test_a_reader_of_another_model_or_a_damaged_one_is_not_used(runtime: Runtime, model: Model) -> None:
+    (considered, *_) = await runtime.learning.consider(NITROGEN)
     data = reader_path(BASE).read_bytes()
     for given in (data.replace(BASE.encode(), b"ab" * 32), data[:1000]):
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.facts import Fact, facts, generic_prompts
-from app.native_services import open_embedder
+from app.native_runtime import open_embedder
 from app.shipped_gate import shipped_gate
 from app.training.fit_gate import fit, gradients, in_other_styles
 from app.training.gate_worlds import NEUTRAL, Compared, Decisions, World, open_world, prompts_of

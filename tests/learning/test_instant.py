@@ -16,11 +16,11 @@ from app.build_outputs import kernel_path
 from app.conversation import Conversation
 from app.lesson_imprints import shipped_path
 from app.model_cache import sha256_of_model
-from app.native_services import open_services
+from app.native_runtime import open_runtime
 from app.perplexity import Text, score_texts
 from app.protocol import Delta, Done, Recall, Route
 from app.recalled import Recalled
-from app.services import Services
+from app.runtime import Runtime
 from app.template_renderer import native_renderer
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
@@ -56,17 +56,17 @@ def model(model_path: Path, dist: Path) -> Model:
 
 
 @pytest.fixture
-async def services(model: Model, base_sha256: str, tmp_path: Path) -> AsyncIterator[Services]:
-    services = await open_services(tmp_path / "memory.sqlite", model, base_sha256)
-    assert services.learning_state == "ready"
-    yield services
-    services.learning.close()
-    await services.close()
+async def runtime(model: Model, base_sha256: str, tmp_path: Path) -> AsyncIterator[Runtime]:
+    runtime = await open_runtime(tmp_path / "memory.sqlite", model, base_sha256)
+    assert runtime.learning_state == "ready"
+    yield runtime
+    runtime.learning.close()
+    await runtime.close()
 
 
 @pytest.fixture
-def conversation(model: Model, services: Services) -> Conversation:
-    return Conversation(Assistant(model, max_tokens=64), services)
+def conversation(model: Model, runtime: Runtime) -> Conversation:
+    return Conversation(Assistant(model, max_tokens=64), runtime)
 
 
 async def ask(conversation: Conversation, text: str | None) -> Said:
@@ -88,9 +88,9 @@ def free(conversation: Conversation):
 @pytest.mark.no_cover
 @pytest.mark.all
 async def test_an_imprint_is_the_same_to_the_last_bit_as_of_a_model_that_read_all_of_it_anew(
-    services: Services, model: Model
+    runtime: Runtime, model: Model
 ) -> None:
-    learning, engine = services.learning, model.engine
+    learning, engine = runtime.learning, model.engine
     await learning.teach(TRAILER, LINDENHOF)  # the next lesson is read behind what this one left
     lesson = (await learning.teach(PUMP, STEPS)).lesson
     tokens = await learning.imprints.tokens(lesson)
@@ -100,7 +100,7 @@ async def test_an_imprint_is_the_same_to_the_last_bit_as_of_a_model_that_read_al
         engine.hold(sequence, [*each, *tokens.answer[:-1]])
         states.append((await engine.hidden(sequence, [STATES], len(each) - 1))[STATES])
         engine.free(sequence)
-    expected = Imprint.of(np.stack(states), tokens.answer, await learning.imprints.directions(services.memory))
+    expected = Imprint.of(np.stack(states), tokens.answer, await learning.imprints.directions(runtime.memory))
     sequence, after, begin = engine.new_sequence(), [], 0
     before = await engine.token_logprobs(sequence, [*prompt, *tokens.answer], len(prompt))
     for part in expected.parts():
@@ -110,15 +110,15 @@ async def test_an_imprint_is_the_same_to_the_last_bit_as_of_a_model_that_read_al
         engine.remove_head_adapter(sequence.head_adapter)
         begin += part.tokens
     engine.free(sequence)
-    made = await learning.imprints.kept(services.memory, lesson)
+    made = await learning.imprints.kept(runtime.memory, lesson)
     numbers = {"nll_before": -float(before.mean()), "nll_after": -float(np.concatenate(after).mean())}
     assert made.to_bytes() == replace(expected, made_of=made.made_of, **numbers).to_bytes()
 
 
 async def test_a_taught_answer_is_given_and_nothing_else_changes(
-    services: Services, conversation: Conversation, model: Model
+    runtime: Runtime, conversation: Conversation, model: Model
 ) -> None:
-    learning, memory = services.learning, services.memory
+    learning, memory = runtime.learning, runtime.memory
     texts = [Text(1, "The harbour froze in the first week of January, and the ferries stayed where they were.")]
     before, (score,) = (await ask(conversation, UNRELATED))[0], await score_texts(model, texts)
     plain = (await ask(conversation, CAT))[0]
@@ -152,9 +152,9 @@ async def test_a_taught_answer_is_given_and_nothing_else_changes(
 @pytest.mark.no_cover
 @pytest.mark.all
 async def test_a_taught_answer_is_the_same_wherever_in_a_conversation_it_is_asked_for(
-    services: Services, conversation: Conversation
+    runtime: Runtime, conversation: Conversation
 ) -> None:
-    await services.learning.teach(TRAILER, LINDENHOF)
+    await runtime.learning.teach(TRAILER, LINDENHOF)
     # Where it was read before, states of later words come near those of the answer's beginning.
     conversation.assistant.reset([user_message(f"Well, {LINDENHOF}"), assistant_message(f"I see: {LINDENHOF}")])
     for text in (TRAILER, UNRELATED, TRAILER, "Where's the trailer parked?"):
@@ -169,26 +169,26 @@ async def test_a_taught_answer_is_the_same_wherever_in_a_conversation_it_is_aske
 @pytest.mark.no_cover
 @pytest.mark.all
 async def test_a_long_answer_is_said_whole_with_words_that_it_repeats_until_its_lesson_is_forgotten(
-    services: Services, conversation: Conversation
+    runtime: Runtime, conversation: Conversation
 ) -> None:
-    learned = await services.learning.teach(PUMP, STEPS)
+    learned = await runtime.learning.teach(PUMP, STEPS)
     assert learned.nll_after < 0.1
     said, done, recalled = await ask(conversation, PUMP)
     assert len(recalled.heads) > 1
     assert (said, done.reason) == (STEPS, "end")
     async for event in conversation.respond(PUMP):
         if isinstance(event, Delta):
-            await services.memory.lessons.delete(learned.lesson.id)
+            await runtime.memory.lessons.delete(learned.lesson.id)
         if isinstance(event, Done):
             done = event
     assert done.reason == "stopped"
     assert len(done.text) < len(STEPS)
-    assert await services.learning.recall(PUMP) is None
+    assert await runtime.learning.recall(PUMP) is None
 
 
 @pytest.mark.all
-async def test_the_same_lesson_gives_the_same_bits(services: Services) -> None:
-    learning, memory = services.learning, services.memory
+async def test_the_same_lesson_gives_the_same_bits(runtime: Runtime) -> None:
+    learning, memory = runtime.learning, runtime.memory
     learned = await learning.teach(CAT, PUMPERNICKEL)
     imprint = await learning.imprints.kept(memory, learned.lesson)
     again = await learning.imprints.make(memory, learned.lesson, await learning.imprints.tokens(learned.lesson))

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from page import Tab
 from places import Place, make_place
 
-from app.services import problem_of_record
+from app.runtime import problem_of_record
 from py_core.memory.branches import Branches, Turn
 from py_core.memory.errors import StoreError
 from py_core.memory.migrations import migrate

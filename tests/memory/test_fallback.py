@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from app.conversation_api import ConversationApi
-from app.services import Services
+from app.runtime import Runtime
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import GOES_ON_IN_MEMORY, Reason, StoreError
 from py_core.memory.fallback import FallbackRows, open_or_volatile
@@ -122,22 +122,22 @@ async def test_what_cannot_be_opened_is_plain_memory() -> None:
 async def test_conversations_of_a_lost_memory_are_told_from_those_that_are_still_stored(
     reason: Reason, unreadable: Reason | None, kept: set[str]
 ) -> None:
-    disk, services = Failing(), Services(NativeCrypto())
+    disk, runtime = Failing(), Runtime(NativeCrypto())
 
     async def opening() -> Failing:
         return disk
 
-    await services.open(opening)
-    chats = ConversationApi(services)
-    sessions = services.memory_now().sessions
+    await runtime.open(opening)
+    chats = ConversationApi(runtime)
+    sessions = runtime.memory_now().sessions
     before = await sessions.start("before")
     assert (await chats.conversation(before.id))["kept"]
     disk.reason, disk.unreadable = reason, unreadable
     after = await sessions.start("after")
-    await services.memory_now().writer.flush()
+    await runtime.memory_now().writer.flush()
 
     items = (await chats.conversations())["items"]
     assert {item["title"] for item in items if item["kept"]} == kept
     assert "after" in {item["title"] for item in items}
     assert not (await chats.conversation(after.id))["kept"]
-    await services.close()
+    await runtime.close()

@@ -16,9 +16,9 @@ import pytest_asyncio
 from page import LimitedTab, PageCrypto, PageRows
 from test_sqlite import largest_file
 
-from app.native_services import open_pages
+from app.native_runtime import open_pages
 from app.page_store import ChatShelf
-from app.services import Services
+from app.runtime import Runtime
 from py_core.backends import page_table
 from py_core.backends.base import NO_SLOT, TokenSequence
 from py_core.backends.page_table import PAGE
@@ -55,7 +55,7 @@ class Program:
     """Sonata, as far as pages are concerned: a model, and a memory with a chat."""
 
     pair: Pair
-    services: Services
+    runtime: Runtime
     rows: list[Rows] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -66,9 +66,9 @@ class Program:
         self.engine.pages.note_read = lambda tokens, seconds: None  # type: ignore[method-assign]
 
     async def chat(self) -> ChatShelf:
-        assert self.services.memory is not None
-        assert self.services.pages is not None
-        return self.services.pages.shelf((await self.services.memory.sessions.start("Of islands")).id)
+        assert self.runtime.memory is not None
+        assert self.runtime.pages is not None
+        return self.runtime.pages.shelf((await self.runtime.memory.sessions.start("Of islands")).id)
 
     async def read(self, text: list[int], shelf: ChatShelf | None = None) -> tuple[TokenSequence, int]:
         """A sequence that holds a text, and how many tokens of it were not read."""
@@ -106,15 +106,15 @@ def start(
     async def start(disk: Disk, **model: int) -> Program:
         tiny = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, **model)
         pair = await open_pair(tiny.write(tmp_path / "tiny.gguf"), WasmtimeHost(kernel_wasm()))
-        services = Services(disk.crypto)
-        await services.open(disk.memory)
-        program = Program(pair, services)
+        runtime = Runtime(disk.crypto)
+        await runtime.open(disk.memory)
+        program = Program(pair, runtime)
 
         async def opening() -> Rows:
             program.rows.append(await disk.pages())
             return program.rows[-1]
 
-        services.keep_pages(opening)
+        runtime.keep_pages(opening)
         return program
 
     return start
@@ -126,7 +126,7 @@ async def running(starting: Awaitable[Program]) -> AsyncIterator[Program]:
     try:
         yield program
     finally:
-        await program.services.close()
+        await program.runtime.close()
         program.backend.close()
 
 
@@ -170,8 +170,8 @@ async def test_what_has_no_room_is_read_again_and_kept_once_there_is_some(start,
             program.forget()
             await program.comes_back(text, shelf, 5)
             program.forget()
-            await program.services.pages.clear()
-        assert program.services.problem is None
+            await program.runtime.pages.clear()
+        assert program.runtime.problem is None
         assert kept
 
 
@@ -183,7 +183,7 @@ async def test_a_damaged_page_on_a_full_disk_is_read_each_time_until_it_can_be_k
         assert await program.engine.pages.keep(sequence, shelf) == 4
         program.forget()
         (rows,) = program.rows
-        kept = await program.services.pages.pages()  # type: ignore[union-attr]
+        kept = await program.runtime.pages.pages()  # type: ignore[union-attr]
         assert kept is not None
         assert kept._chats is not None
         id, _ = kept._chats[shelf.chat].pages[page_names(program.engine.pages._key(0), text)[1]]
@@ -259,4 +259,4 @@ async def test_what_a_quota_has_no_room_for_is_read_again_and_kept_once_there_is
         assert await program.engine.pages.keep(sequence, shelf) == 18 - kept
         program.forget()
         await program.comes_back(text, shelf, 18)
-        assert program.services.problem is None
+        assert program.runtime.problem is None

@@ -12,7 +12,7 @@ from page import BrowserThread, LimitedTab, PageCrypto, PageRows, Tab
 from playwright.async_api import BrowserContext
 
 from app.building.system import CHROMIUM_FLAGS
-from app.services import Services
+from app.runtime import Runtime
 from py_core.memory.branches import Turn
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError, as_reason
@@ -195,13 +195,13 @@ async def test_a_quota_that_is_exceeded_loses_nothing(limited: LimitedTab) -> No
 async def test_pages_that_are_kept_give_their_space_to_what_is_remembered(limited: LimitedTab) -> None:
     tab = limited.tab
     await limited.set_quota(5_000_000)
-    services = Services(NativeCrypto())
-    await services.open(lambda: PageRows.open(tab, "memory"))
-    services.keep_pages(lambda: PageRows.open(tab, "pages"))
-    assert services.memory is not None
-    assert services.pages is not None
-    chat = (await services.memory.sessions.start("Of islands")).id
-    shelf = services.pages.shelf(chat)
+    runtime = Runtime(NativeCrypto())
+    await runtime.open(lambda: PageRows.open(tab, "memory"))
+    runtime.keep_pages(lambda: PageRows.open(tab, "pages"))
+    assert runtime.memory is not None
+    assert runtime.pages is not None
+    chat = (await runtime.memory.sessions.start("Of islands")).id
+    shelf = runtime.pages.shelf(chat)
     names = [f"{number:032x}" for number in range(10)]
     for name in names:
         assert await shelf.write(name, secrets.token_bytes(400_000))
@@ -209,14 +209,14 @@ async def test_pages_that_are_kept_give_their_space_to_what_is_remembered(limite
 
     said = [secrets.token_hex(50_000) for _ in range(30)]
     for text in said:
-        await services.memory.sessions.add_turns(chat, Turn("user", text))
-    assert services.memory.store.persistent
-    assert services.problem is None
+        await runtime.memory.sessions.add_turns(chat, Turn("user", text))
+    assert runtime.memory.store.persistent
+    assert runtime.problem is None
     assert not await shelf.names()
     assert not await shelf.write(names[0], b"x"), "what was made room for would be full again"
     again = Sessions(await opened(tab, "memory"))
     assert [turn.content for turn in (await again.branches(chat)).turns] == said
-    await services.close()
+    await runtime.close()
 
 
 @pytest.fixture

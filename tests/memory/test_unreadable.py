@@ -33,10 +33,10 @@ from page import Tab
 from places import PASSPHRASE
 
 from app.memory_api import MemoryApi
-from app.native_services import native_router_parts
+from app.native_runtime import native_router_parts
 from app.router_factory import RouterParts
 from app.routing_service import RoutingService
-from app.services import Services, problem_of_record
+from app.runtime import Runtime, problem_of_record
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
@@ -269,14 +269,14 @@ def parts(dist: Path) -> RouterParts:
     return native_router_parts()
 
 
-async def open_services(path: Path, parts: RouterParts) -> Services:
+async def open_runtime(path: Path, parts: RouterParts) -> Runtime:
     async def routing(memory: Memory) -> RoutingService:
         return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
 
-    services = Services(NativeCrypto())
-    await services.open(lambda: SQLiteRows.open(path))
-    await services.route_with(routing)
-    return services
+    runtime = Runtime(NativeCrypto())
+    await runtime.open(lambda: SQLiteRows.open(path))
+    await runtime.route_with(routing)
+    return runtime
 
 
 @pytest.mark.all
@@ -286,14 +286,14 @@ def test_after_any_import_the_view_lists_routes_exports_and_deletes(parts: Route
 
     async def check(file: BadFile) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            services = await open_services(Path(folder) / "memory.sqlite", parts)
+            runtime = await open_runtime(Path(folder) / "memory.sqlite", parts)
             with contextlib.suppress(StoreError):
-                await MemoryApi(services).import_file(file.data, "replace", None)
-            await services.close()
-            services = await open_services(Path(folder) / "memory.sqlite", parts)
-            assert (services.memory_state, services.routing_state, services.problem) == ("ready", "ready", None)
-            await check_the_view(services)
-            await services.close()
+                await MemoryApi(runtime).import_file(file.data, "replace", None)
+            await runtime.close()
+            runtime = await open_runtime(Path(folder) / "memory.sqlite", parts)
+            assert (runtime.memory_state, runtime.routing_state, runtime.problem) == ("ready", "ready", None)
+            await check_the_view(runtime)
+            await runtime.close()
 
     @settings(max_examples=6, deadline=None)
     @given(bad_files(GOOD))
@@ -303,8 +303,8 @@ def test_after_any_import_the_view_lists_routes_exports_and_deletes(parts: Route
     draw()
 
 
-async def check_the_view(services: Services) -> None:
-    api = MemoryApi(services)
+async def check_the_view(runtime: Runtime) -> None:
+    api = MemoryApi(runtime)
     shown = [
         await api.info(),
         await api.counts(),
@@ -316,8 +316,8 @@ async def check_the_view(services: Services) -> None:
     for conversation in (await api.conversations())["items"]:
         shown.append(await api.conversation(conversation["id"]))
     assert json.dumps(shown, allow_nan=False)
-    assert services.routing is not None
-    assert (await services.routing.route("count the sheep")).agent
+    assert runtime.routing is not None
+    assert (await runtime.routing.route("count the sheep")).agent
     await api.export_file(None)
     await api.correct("", "count the sheep", "planner")
     await api.add_agent({"id": "cook", "title": "Cook", "definition": "Cooks.", "system_prompt": "You cook."})
@@ -340,27 +340,27 @@ async def test_a_bad_record_is_told_once_and_locks_nothing_out(name: str, parts:
     bad = ONE_BAD[name]
     await rows.apply(Batch(puts=[*GOOD, replace(bad, id=f"{bad.id}0")]))
     await rows.close()
-    services = await open_services(tmp_path / "memory.sqlite", parts)
-    assert (services.memory_state, services.routing_state) == ("ready", "ready")
-    api = MemoryApi(services)
+    runtime = await open_runtime(tmp_path / "memory.sqlite", parts)
+    assert (runtime.memory_state, runtime.routing_state) == ("ready", "ready")
+    api = MemoryApi(runtime)
     await api.export_file(None)
     assert (await api.info())["unreadable"] == 1
-    assert services.problem is not None
-    assert "left out" in services.problem
-    services.problem = None
-    await check_the_view(services)
-    assert services.problem is None
-    await services.close()
+    assert runtime.problem is not None
+    assert "left out" in runtime.problem
+    runtime.problem = None
+    await check_the_view(runtime)
+    assert runtime.problem is None
+    await runtime.close()
 
 
 async def test_what_cannot_be_read_is_deleted_on_request(parts: RouterParts, tmp_path: Path) -> None:
     rows = await SQLiteRows.open(tmp_path / "memory.sqlite")
     await rows.apply(Batch(puts=[*GOOD, *(replace(bad, id=f"{n}") for n, bad in enumerate(ONE_BAD.values()))]))
     await rows.close()
-    services = await open_services(tmp_path / "memory.sqlite", parts)
-    api = MemoryApi(services)
+    runtime = await open_runtime(tmp_path / "memory.sqlite", parts)
+    api = MemoryApi(runtime)
     assert await api.remove_unreadable() == len(ONE_BAD)
     assert (await api.info())["unreadable"] == 0
     assert await api.remove_unreadable() == 0
     assert (await api.conversations())["total"] == 1
-    await services.close()
+    await runtime.close()

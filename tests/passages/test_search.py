@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.native_services import open_embedder
+from app.native_runtime import open_embedder
 from py_core.passages.search import PassageIndex
 from py_core.passages.words import WordIndex
 from tests.passages.asked import open_case

@@ -11,7 +11,7 @@ import pytest
 from app.build_outputs import EMBEDDER_ADAPTER, embedder_files
 from app.building.embedder_export import calibration_ids, export
 from app.building.minilm import merge_adapter, sentence_vector, token_states
-from app.native_services import open_embedder
+from app.native_runtime import open_embedder
 from app.paths import cache_dir
 from py_core.formats.safetensors import read_safetensors
 from py_core.routing.embedder import EmbedderError, SentenceEmbedder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.bench_routing import measure_everyday, read_everyday
-from app.native_services import open_router
+from app.native_runtime import open_router
 
 
 async def test_everyday_requests_stay_with_the_assistant_or_go_to_an_agent_that_suits_them() -> None:

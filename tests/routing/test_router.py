@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from app.agent_catalog import add_agent, no_changes, remove_agent, shipped_agents
 from app.bench_routing import measure_follow_ups, read_follow_ups
 from app.build_outputs import hnsw_kernel_path
-from app.native_services import open_router
+from app.native_runtime import open_router
 from app.router_factory import router_parameters
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 from py_core.memory.memory import Memory

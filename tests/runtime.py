@@ -1,4 +1,4 @@
-"""A conversation and its services, over a real memory in a file: with router and learning if a test wants them."""
+"""A conversation and its runtime, over a real memory in a file: with router and learning if a test wants them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.conversation import Conversation
 from app.learning_service import LearningService
 from app.router_factory import RouterParts
 from app.routing_service import RoutingService
-from app.services import Services
+from app.runtime import Runtime
 from app.shipped_gate import shipped_gate
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
@@ -21,13 +21,13 @@ BASE = "ab" * 32
 """Stands for the checksum of a tiny model's file."""
 
 
-async def services_over(
+async def runtime_over(
     path: Path,
     parts: RouterParts | None = None,
     model: Model | None = None,
     embedder: SentenceEmbedder | None = None,
     base_sha256: str = BASE,
-) -> Services:
+) -> Runtime:
     """The memory at `path`. parts: of a router, if it routes; model and embedder: if it learns."""
 
     async def routing(memory: Memory) -> RoutingService:
@@ -39,23 +39,23 @@ async def services_over(
         assert embedder is not None
         return await LearningService.open(model, base_sha256, embedder, memory, shipped_gate())
 
-    services = Services(NativeCrypto())
-    await services.open(lambda: SQLiteRows.open(path))
+    runtime = Runtime(NativeCrypto())
+    await runtime.open(lambda: SQLiteRows.open(path))
     if parts is not None:
-        await services.route_with(routing)
+        await runtime.route_with(routing)
     if model is not None:
-        await services.learn_with(learning)
-        assert services.why_not_learning is None
-    return services
+        await runtime.learn_with(learning)
+        assert runtime.why_not_learning is None
+    return runtime
 
 
-def memory_of(services: Services) -> Memory:
-    assert services.memory is not None
-    return services.memory
+def memory_of(runtime: Runtime) -> Memory:
+    assert runtime.memory is not None
+    return runtime.memory
 
 
-def begin_conversation(assistant: Assistant, services: Services) -> Conversation:
+def begin_conversation(assistant: Assistant, runtime: Runtime) -> Conversation:
     """Its recorder works at once. Otherwise it waits for a pause, and whatever waits for the background with it."""
-    conversation = Conversation(assistant, services)
+    conversation = Conversation(assistant, runtime)
     conversation.recorder.idle_seconds = 0.0
     return conversation

@@ -15,7 +15,7 @@ from app.page_store import BUDGET
 from app.paths import cache_dir
 from app.router_factory import RouterParts, build_router
 from app.routing_service import RoutingService
-from app.services import Services
+from app.runtime import Runtime
 from app.shipped_gate import shipped_gate
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
@@ -61,25 +61,25 @@ async def open_router(changes: Mapping[str, Any] | None = None) -> Router:
     return await build_router(parts.embedder, parts.data, parts.kernel, changes)
 
 
-async def open_services(path: Path, model: Model | None = None, base_sha256: str = "") -> Services:
+async def open_runtime(path: Path, model: Model | None = None, base_sha256: str = "") -> Runtime:
     """path: the memory's file. model: what can be taught, if any; base_sha256: of its file.
 
     Never fails: `problem` says what is missing, and the chat works without it.
     """
     kernel: HnswKernel | None = None
-    services = Services(NativeCrypto(), kernel=lambda: kernel)
+    runtime = Runtime(NativeCrypto(), kernel=lambda: kernel)
 
     def take_kernel(parts: RouterParts) -> None:
         nonlocal kernel
         kernel = parts.kernel
 
-    await services.open(lambda: SQLiteRows.open(path))
-    services.keep_pages(lambda: open_pages(pages_path(path)))
-    await route_natively(services, take_kernel)
+    await runtime.open(lambda: SQLiteRows.open(path))
+    runtime.keep_pages(lambda: open_pages(pages_path(path)))
+    await route_natively(runtime, take_kernel)
     if model is not None:
         model.name_file(base_sha256)
-        await services.learn_with(lambda memory: open_learning(services, model, base_sha256, memory))
-    return services
+        await runtime.learn_with(lambda memory: open_learning(runtime, model, base_sha256, memory))
+    return runtime
 
 
 def pages_path(memory: Path) -> Path:
@@ -109,19 +109,19 @@ async def open_pages(path: Path) -> SQLiteRows:
     return await SQLiteRows.open(path)
 
 
-async def route_natively(services: Services, made: Callable[[RouterParts], None] = lambda parts: None) -> None:
-    """Routing over the memory of `services`; where that fails, `problem` says why. made: is told of what it runs on."""
+async def route_natively(runtime: Runtime, made: Callable[[RouterParts], None] = lambda parts: None) -> None:
+    """Routing over the memory of `runtime`; where that fails, `problem` says why. made: is told of what it runs on."""
 
     async def opening(memory: Memory) -> RoutingService:
         parts = native_router_parts()
         made(parts)
         return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
 
-    await services.route_with(opening)
+    await runtime.route_with(opening)
 
 
-async def open_learning(services: Services, model: Model, base_sha256: str, memory: Memory) -> LearningService:
+async def open_learning(runtime: Runtime, model: Model, base_sha256: str, memory: Memory) -> LearningService:
     """With the embedder of the routing. Raises EmbedderError where there is none, GateError, StoreError."""
-    embedder = services.routing.embedder if services.routing is not None else open_embedder()
+    embedder = runtime.routing.embedder if runtime.routing is not None else open_embedder()
     reader = FactReader(model, base_sha256)
     return await LearningService.open(model, base_sha256, embedder, memory, shipped_gate(), reader)

@@ -1,4 +1,4 @@
-"""The services beside the model: the memory and the routing. A chat works without either."""
+"""What runs beside the model: the memory, the routing, the learning. A chat works without any of them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _kinds_of(change: Change) -> set[str]:
     return {kind for kind, _ in (*change.puts, *change.deletes)}
 
 
-class Services:
+class Runtime:
     """Opens the memory and the routing, and holds them: one that is missing, or not open yet, is None.
 
     While the memory is locked, `memory` is a temporary one, whose records move to the real one when it is unlocked.
