@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.learning_views import AdapterKind, AdapterView, Strength
-from app.services import Services
+from app.runtime import Runtime
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.norms import layer_norms, pair_norm
 from py_core.memory.revisions import Run
@@ -15,12 +15,12 @@ MOST_FACTS = 50
 """So many of an adapter's facts are told by name."""
 
 
-async def adapter_views(services: Services, chosen: LoraAdapter | None) -> list[AdapterView]:
+async def adapter_views(runtime: Runtime, chosen: LoraAdapter | None) -> list[AdapterView]:
     """Those of the model that runs. chosen: what the conversation answers with. Raises StoreError."""
     found = list[AdapterView]()
     if chosen is not None:
         found.append({**_view("chosen", chosen.name, True), **_strength(chosen)})
-    consolidation, learning = services.consolidation, services.learning
+    consolidation, learning = runtime.consolidation, runtime.learning
     if consolidation is not None and learning is not None:
         questions = {one.id: one.question for one in await learning.memory.lessons.all()}
         runs = await learning.memory.revisions.runs(learning.base_sha256)
@@ -33,7 +33,7 @@ async def adapter_views(services: Services, chosen: LoraAdapter | None) -> list[
                 view = _learned(run, adapter, is_on, [questions[id] for id in run.lessons if id in questions])
                 view["older"] = run.revision < newest
                 found.append(view)
-    if services.style is not None and learning is not None:
+    if runtime.style is not None and learning is not None:
         style = await learning.memory.styles.get(learning.base_sha256)
         if style is not None and style.adapter is not None:
             found.append(_style(style, runtime.style.current is not None))

@@ -20,9 +20,9 @@ from app.cli_memory import SHORT_ID, YesOption, agreed, date_words
 from app.cli_models import JsonOption, size_words
 from app.conversation_api import ConversationApi, ShownConversation, StoredConversation
 from app.conversation_export import UNTITLED
-from app.native_services import route_natively
+from app.native_runtime import route_natively
 from app.protocol import to_json
-from app.services import Services
+from app.runtime import Runtime
 from app.terminal import console, say
 from py_core.memory.encryption import NativeCrypto
 from py_core.showing import is_blank, one_line, shown

@@ -11,7 +11,7 @@ from app.agent_choice import AUTOMATIC, CHOICE, agent_choice
 from app.asked import NO_AGENT
 from app.conversation_export import as_json, as_markdown
 from app.protocol import StoredTurn
-from app.services import RoutingState, Services
+from app.runtime import RoutingState, Runtime
 from app.turn_events import stored_turns
 from py_core.memory import sessions
 from py_core.memory.errors import StoreError
@@ -135,7 +135,7 @@ class ConversationApi:
     async def conversation(self, id: str) -> ShownConversation:
         session = await self._session(id)
         branches = await self._memory.sessions.branches(id)
-        kept = self._services.keeps(id)
+        kept = self._runtime.keeps(id)
         return {"id": id, "title": session.title, "turns": stored_turns(id, branches), "kept": kept}
 
     async def choose(self, id: str, number: int) -> ShownConversation:
@@ -221,7 +221,7 @@ class ConversationApi:
         return {
             "id": record.id, "title": body["title"], "turns": body["turns"], "pinned": body["pinned"],
             "archived": body["archived"], "titled": body["titled"], "said": body["said"],
-            "created": record.created or 0.0, "updated": record.updated or 0.0, "kept": self._services.keeps(record.id),
+            "created": record.created or 0.0, "updated": record.updated or 0.0, "kept": self._runtime.keeps(record.id),
         }  # fmt: skip
 
 

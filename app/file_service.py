@@ -155,7 +155,7 @@ class FileService:
         opened = await self._open(session)
         if not opened.index.is_complete:
             self._index_soon(session)
-        embedder, can_come = self._embedder(), self._services.routing_state in ("opening", "ready")
+        embedder, can_come = self._embedder(), self._runtime.routing_state in ("opening", "ready")
         told = list[AttachedFile]()
         for file in opened.files:
             stored, passages = file.stored, len(file.chunks)

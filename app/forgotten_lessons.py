@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.services import Services
+from app.runtime import Runtime
 from py_core.memory.lessons import Lesson
 from py_core.memory.rows import Change
 
@@ -14,9 +14,9 @@ MOST = 200
 class ForgottenLessons:
     """The latest MOST of them. Nothing is left of what was deleted as a whole."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self._lessons: dict[str, Lesson] = {}
-        self.close = services.listen(self._on_change)
+        self.close = runtime.listen(self._on_change)
         """Nobody asks any more."""
 
     def note(self, lessons: Sequence[Lesson]) -> None:

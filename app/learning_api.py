@@ -58,9 +58,9 @@ class LearningApi:
     ) -> None:  # fmt: skip
         """leaves_out, chosen: Assistant.leaves_out and Assistant.adapter of the model that runs. leave_out: as of
         Conversation.leave_out, of the page's conversation. forgotten: on the page."""
-        self._services, self._leaves_out, self._chosen, self._leave_out = services, leaves_out, chosen, leave_out
-        self._feedback = Feedback(services)
-        self._forgotten = forgotten or ForgottenLessons(services)
+        self._runtime, self._leaves_out, self._chosen, self._leave_out = runtime, leaves_out, chosen, leave_out
+        self._feedback = Feedback(runtime)
+        self._forgotten = forgotten or ForgottenLessons(runtime)
 
     # ---- an answer, by its id ----
 
@@ -144,14 +144,14 @@ class LearningApi:
     async def restore(self, ids: list[str]) -> int:
         """How many came back as history only: newer answers to the same questions were taught meanwhile."""
         lessons = [lesson for id in ids if (lesson := self._forgotten.take(id)) is not None]
-        restore = self._services.learning.restore if self._services.learning else self._memory.lessons.restore
+        restore = self._runtime.learning.restore if self._runtime.learning else self._memory.lessons.restore
         restored = [await restore(lesson) for lesson in lessons]
         return sum(after.replaced_by != before.replaced_by for before, after in zip(lessons, restored, strict=True))
 
     # ---- the loops ----
 
     async def overview(self) -> Overview:
-        from app.learning_history import events, periods  # late, as in app/services.py
+        from app.learning_history import events, periods  # late, as in app/runtime.py
 
         runtime, memory = self._runtime, self._memory
         lessons = await memory.lessons.all()
@@ -165,7 +165,7 @@ class LearningApi:
         in_pauses = [name for name in idle.names if name != "preparation"] if idle is not None else []
         loops = ["instant", "reading", *in_pauses]
         return {
-            "problem": services.why_not_learning,
+            "problem": runtime.why_not_learning,
             "idle": None if idle is None else idle.status,
             "loops": [
                 {"name": name, "on": self._is_on(name), "words": words[name], "runs": name in in_pauses}

@@ -17,7 +17,7 @@ from app.answer_speeds import speed_groups
 from app.conversation_api import AgentName, ConversationApi
 from app.page_store import BUDGET
 from app.routing_service import RoutingService
-from app.services import LearningState, MemoryState, RoutingState
+from app.runtime import LearningState, MemoryState, RoutingState
 from app.stored_kinds import counts
 from py_core.memory import patterns, witness
 from py_core.memory.errors import StoreError
@@ -87,22 +87,22 @@ class MemoryApi(ConversationApi):
 
     async def info(self) -> MemoryInfo:
         """What can be told without reading what is stored."""
-        services = self._services
+        runtime = self._runtime
         about: MemoryInfo = {
-            "state": services.memory_state, "routing": services.routing_state, "learning": services.learning_state,
-            "problem": services.problem,
+            "state": runtime.memory_state, "routing": runtime.routing_state, "learning": runtime.learning_state,
+            "problem": runtime.problem,
             "persistent": False, "place": "", "encrypted": False, "unreadable": 0,
             "agents": [], "uncompacted": None, "suspicion": None,
         }  # fmt: skip
-        if services.memory is not None:
-            store = services.memory.store
-            rows = services.locked_rows or store
+        if runtime.memory is not None:
+            store = runtime.memory.store
+            rows = runtime.locked_rows or store
             about["persistent"], about["place"] = rows.persistent, rows.place
-            about["encrypted"] = services.memory_state == "locked" or store.lock is not None
+            about["encrypted"] = runtime.memory_state == "locked" or store.lock is not None
             about["unreadable"] = len(store.unreadable)
             about["uncompacted"], about["suspicion"] = store.uncompacted, store.suspicion
-        if services.routing is not None:
-            about["agents"] = [{"id": agent.id, "title": agent.title} for agent in services.routing.agents.values()]
+        if runtime.routing is not None:
+            about["agents"] = [{"id": agent.id, "title": agent.title} for agent in runtime.routing.agents.values()]
         return about
 
     async def counts(self) -> dict[str, int]:
@@ -110,7 +110,7 @@ class MemoryApi(ConversationApi):
         return {} if self._runtime.memory is None else await counts(self._runtime.memory.store)
 
     async def kept_pages(self) -> KeptPages:
-        pages = self._services.pages
+        pages = self._runtime.pages
         return {"bytes": await pages.nbytes() if pages else None, "most": BUDGET}
 
     async def remove_kept_pages(self) -> None:

@@ -15,7 +15,7 @@ from app.page_adapters import choose
 from app.page_calls import PageCalls, answer_of
 from app.page_talk import Opened, PageTalk
 from app.running_model import ModelApi, PagesOwner
-from app.services import Services
+from app.runtime import Runtime
 from app.talk_api import TalkApi
 
 JsObject = Any
@@ -37,14 +37,14 @@ class PageSession:
     """Several pages are answered at once: the engine's scheduler lets their answers take turns."""
 
     def __init__(
-        self, services: Services, opened: Opened, new_assistant: Callable[[], Assistant], owner: PagesOwner
+        self, runtime: Runtime, opened: Opened, new_assistant: Callable[[], Assistant], owner: PagesOwner
     ) -> None:
         """new_assistant: over the model that runs; raises BackendError if none does yet."""
-        talk = self.talk = PageTalk(services, opened, new_assistant)
+        talk = self.talk = PageTalk(runtime, opened, new_assistant)
         self.apis = Apis(
-            TalkApi(talk), MemoryApi(services),
-            LearningApi(services, talk.leaves_out, talk.adapter, talk.leave_out, talk.forgotten),
-            FilesApi(services.files), ModelApi(talk, owner), DeveloperApi(talk),
+            TalkApi(talk), MemoryApi(runtime),
+            LearningApi(runtime, talk.leaves_out, talk.adapter, talk.leave_out, talk.forgotten),
+            FilesApi(runtime.files), ModelApi(talk, owner), DeveloperApi(talk),
         )  # fmt: skip
         self._calls = PageCalls(vars(self.apis))
         self.stream = self._calls.stream

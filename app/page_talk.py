@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from app.assistant import Assistant
 from app.conversation import Conversation
 from app.forgotten_lessons import ForgottenLessons
-from app.services import Services
+from app.runtime import Runtime
 from app.stop_token import StopToken
 from py_core.adapters.lora import LoraAdapter
 from py_core.loading import Model
@@ -33,20 +33,20 @@ class PageTalk:
     """turn: held by what must not run beside an answer of this page. asked: the answers that have not ended yet. trial:
     the last question of a lesson beside the conversation. measurement: stops all that are asked for."""
 
-    def __init__(self, services: Services, opened: Opened, new_assistant: Callable[[], Assistant]) -> None:
+    def __init__(self, runtime: Runtime, opened: Opened, new_assistant: Callable[[], Assistant]) -> None:
         """new_assistant: over the model that runs; raises BackendError if none does yet."""
-        self.services, self.opened, self.new_assistant = services, opened, new_assistant
+        self.runtime, self.opened, self.new_assistant = runtime, opened, new_assistant
         self.turn = asyncio.Lock()
         self.asked: set[StopToken] = set()
         self.trial: LessonTrial | None = None
         self.measurement = StopToken()
-        self.forgotten = ForgottenLessons(services)
+        self.forgotten = ForgottenLessons(runtime)
         self._conversation: Conversation | None = None
 
     def conversation(self) -> Conversation:
         """Raises BackendError if no model runs yet."""
         if self._conversation is None:
-            self._conversation = Conversation(self.new_assistant(), self.services)
+            self._conversation = Conversation(self.new_assistant(), self.runtime)
         return self._conversation
 
     def model(self) -> Model:

@@ -55,13 +55,13 @@ class ModelApi:
 
     def note_activity(self) -> None:
         """Somebody does something, here or in another tab: what is learned in idle times stands still for a while."""
-        if self._talk.services.idle is not None:
-            self._talk.services.idle.note_activity()
+        if self._talk.runtime.idle is not None:
+            self._talk.runtime.idle.note_activity()
 
     def note_battery(self, level: float, charging: bool) -> None:
         """level: 0 to 1."""
-        if self._talk.services.idle is not None:
-            self._talk.services.idle.note_battery(level, charging)
+        if self._talk.runtime.idle is not None:
+            self._talk.runtime.idle.note_battery(level, charging)
 
     def memory_use(self) -> ModelMemory:
         """What the model's memory holds now."""

@@ -52,12 +52,12 @@ class TalkApi:
     async def try_lesson(self, id: str, learned: bool) -> AsyncIterator[Event]:
         """Ask a lesson's question again, beside the conversation: nothing of it is kept. learned: with all that was
         learned; else the plain model. One at a time: the one before ends."""
-        from app.lesson_trial import LessonTrial  # late, as in app/services.py
+        from app.lesson_trial import LessonTrial  # late, as in app/runtime.py
 
         talk = self._talk
         talk.stop_trial()
         try:
-            trial = talk.trial = LessonTrial(talk.services, talk.new_assistant, talk.model())
+            trial = talk.trial = LessonTrial(talk.runtime, talk.new_assistant, talk.model())
             async with aclosing(trial.ask(id, learned)) as events:  # type: ignore[type-var]
                 async for event in events:
                     yield event

@@ -15,7 +15,7 @@ from app.memory_api import MemoryApi
 from app.page_talk import Opened, PageTalk
 from app.protocol import Event, Route, Stored
 from app.router_factory import RouterParts
-from app.services import Services
+from app.runtime import Runtime
 from app.talk_api import TalkApi
 from app.terminal_chat import _correct
 from app.turn_events import route_event
@@ -164,12 +164,12 @@ async def test_the_page_tells_its_choice_with_a_message_until_the_chat_is_stored
     opened = Opened()
     for each in (opened.memory, opened.routing, opened.learning):
         each.set()
-    api = TalkApi(PageTalk(services, opened, lambda: Assistant(model, max_tokens=4)))
+    api = TalkApi(PageTalk(runtime, opened, lambda: Assistant(model, max_tokens=4)))
     assert (await answered(api.respond(CRASH, choice="planner")))[0] == "planner"
-    (session,) = await memory_of(services).sessions.all()
+    (session,) = await memory_of(runtime).sessions.all()
     assert session.state == {"agent": "planner", CHOICE: "planner"}
     await answered(api.respond(CRASH, choice="coder"))  # sent before the page knew that it is stored
-    assert (await memory_of(services).sessions.get(session.id)).state[CHOICE] == "planner"  # type: ignore[union-attr]
+    assert (await memory_of(runtime).sessions.get(session.id)).state[CHOICE] == "planner"  # type: ignore[union-attr]
 
 
 # ---- corrected routes ----

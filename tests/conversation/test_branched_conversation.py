@@ -87,7 +87,7 @@ async def test_an_edited_message_begins_a_branch_and_the_old_one_can_be_chosen_a
     assert (stored.question, stored.number, stored.turns) == (4, 5, 4)
     assert said(conversation) == ["First", "A story"]
     assert "storry" not in read(conversation)
-    told = await MemoryApi(services).choose(stored.chat, 2)
+    told = await MemoryApi(runtime).choose(stored.chat, 2)
     assert [turn.siblings for turn in told["turns"]] == [(0,), (1,), (2, 4), (3,)]
     assert [turn.number for turn in told["turns"]] == [0, 1, 2, 3]
     shared = conversation.assistant.sequence.stored
@@ -258,14 +258,14 @@ async def test_a_stopped_answer_goes_on_with_the_same_tokens(
     assert events[-3] == Replacement(done.text, "")
     assert done.text.startswith(whole.turns[-1].content.rstrip("\ufffd"))
     assert events[-1] == Stored(first[-1].chat, 2, done.text, request, 0, 1)
-    branches = await MemoryApi(services).conversation(first[-1].chat)
+    branches = await MemoryApi(runtime).conversation(first[-1].chat)
     assert [turn.content for turn in branches["turns"]] == ["Count", done.text]
     (stopped,) = (event for event in first if isinstance(event, Done))
     ended = branches["turns"][1].events[-2]
     assert (ended.reason, ended.new_tokens) == ("length", stopped.new_tokens + 24)
-    assert services.memory is not None
-    await services.memory.background.settled()
-    made = await services.memory.trajectories.get(request)
+    assert runtime.memory is not None
+    await runtime.memory.background.settled()
+    made = await runtime.memory.trajectories.get(request)
     assert made is not None
     assert (made.answered, made.reason) == (done.text, "length")
     assert [turn.number for turn in conversation.turns] == [0, 1]
@@ -385,11 +385,11 @@ async def test_an_agent_is_asked_for_by_its_id_and_its_answer_is_a_variant(
     assert runtime.routing.agents["planner"].system_prompt in read(conversation)
     stored = events[-1]
     assert isinstance(stored, Stored)
-    _, answer = (await MemoryApi(services).conversation(stored.chat))["turns"]
+    _, answer = (await MemoryApi(runtime).conversation(stored.chat))["turns"]
     route = answer.events[0]
     assert (route.agent, route.reason, answer.siblings) == ("planner", "chosen", (1, 2))
-    assert services.memory is not None
-    assert await services.memory.patterns.all() == []  # nothing is learned from it by itself
+    assert runtime.memory is not None
+    assert await runtime.memory.patterns.all() == []  # nothing is learned from it by itself
     told = await all_of(conversation.respond("write a poem", agent="coder"))
     assert [event.agent for event in told if isinstance(event, Route)] == ["coder"]
 

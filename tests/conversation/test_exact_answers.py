@@ -17,7 +17,7 @@ from app.page_talk import Opened, PageTalk
 from app.policy_words import told_policies
 from app.protocol import Computation, Delta, Done, Event, Recall, Route, Stored, Taught
 from app.router_factory import RouterParts
-from app.services import Services
+from app.runtime import Runtime
 from app.talk_api import TalkApi
 from app.turn_events import stored_turns
 from py_core.loading import Model
@@ -157,7 +157,7 @@ async def test_the_page_is_told_of_the_tool(model: Model) -> None:
     opened = Opened()
     for one in (opened.memory, opened.routing, opened.learning):
         one.set()
-    api = TalkApi(PageTalk(Services(NativeCrypto()), opened, lambda: Assistant(model)))
+    api = TalkApi(PageTalk(Runtime(NativeCrypto()), opened, lambda: Assistant(model)))
     events = await all_of(api.respond("5 miles in km"))
     assert [type(event) for event in events] == [Computation, Delta, Done]
     assert events[0].kind == "unit"

@@ -15,7 +15,7 @@ from app.answer_adapters import AnswerAdapters
 from app.assistant import Assistant
 from app.page_session import PageSession
 from app.page_talk import Opened
-from app.services import Services
+from app.runtime import Runtime
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError
 from py_core.loading import Model
@@ -56,7 +56,7 @@ class Pages:
 
     def new(self) -> PageSession:
         page = PageSession(
-            self.services, self.opened, lambda: Assistant(self.model, SamplingParams(), LONG, self.adapters), self
+            self.runtime, self.opened, lambda: Assistant(self.model, SamplingParams(), LONG, self.adapters), self
         )
         self.sessions.append(page)
         return page
@@ -225,7 +225,7 @@ async def test_a_page_that_asks_before_there_is_a_model_is_told_so(runtime: Runt
     opened = Opened()
     for event in (opened.routing, opened.learning):
         event.set()
-    page = PageSession(services, opened, nothing, None)
+    page = PageSession(runtime, opened, nothing, None)
     assert (await ask(page, "Hello"))[-1]["message"] == "The model is not loaded yet."
     await page.close()
 
