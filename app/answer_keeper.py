@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from app.answer_records import Answer
-from app.asked import Asked
+from app.answer import Answer
 from app.assistant import Assistant
-from app.kept_conversation import KeptConversation
+from app.chat_question import ChatQuestion
+from app.conversation_tree import ConversationTree
 from app.protocol import Done, Stored
 from app.routing_service import Routed
 from app.runtime import Runtime
@@ -25,12 +25,12 @@ _OF_ONE_ANSWER = ("adapter", "found", "lesson", "passages", "taught", "card", "t
 class AnswerKeeper:
     """Of one conversation."""
 
-    def __init__(self, assistant: Assistant, runtime: Runtime, kept: KeptConversation) -> None:
+    def __init__(self, assistant: Assistant, runtime: Runtime, kept: ConversationTree) -> None:
         self._assistant, self._runtime, self._kept = assistant, runtime, kept
         self.recorder = TrajectoryRecorder(assistant, runtime)
 
     async def keep(
-        self, answer: Answer, asked: Asked, last: Routed | None, is_gone: Callable[[], bool]
+        self, answer: Answer, asked: ChatQuestion, last: Routed | None, is_gone: Callable[[], bool]
     ) -> Stored | None:
         """None where it is not stored: nothing was said, or the conversation was deleted meanwhile (`is_gone`).
 

@@ -18,7 +18,7 @@ from app.answer_settings import AnswerSettings
 from app.assistant_adapters import WithAdapters
 from app.file_material import Material
 from app.learned_answer import BEYOND, LEARNED_SAMPLING, Head, ids_of_learned, longest_learned
-from app.open_answer import OpenAnswer, begun_again
+from app.partial_answer import PartialAnswer, begun_again
 from app.prompt_window import PromptWindow
 from app.protocol import AnswerEvent, Context, Delta, Done, Reading, Replacement, Thought
 from app.reading_time import ReadingTime
@@ -26,18 +26,18 @@ from app.stop_token import StopToken
 from app.text_stream import TextStream
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError, ContextFullError, TokenSequence
-from py_core.backends.page_table import PAGE
 from py_core.engine.engine import Timings, shared_length
 from py_core.engine.page_keeping import PageShelf
 from py_core.learning.reading import answer_in, fact_of, reading_message
 from py_core.loading import Model
+from py_core.paging.page_table import PAGE
 from py_core.routing.agents import Agent
 from py_core.sampling import SamplingParams
 from py_core.tokenizers.chat_template import Message
 from py_core.tokenizers.thinking import ThoughtSplitter, opens_thought, split_thought
 
 # A model this small puts wrong words close behind right ones: drawing at random, even at temperature 0.2, loses facts
-# that the likeliest token has. The penalty on words used before keeps it out of loops (docs/decisions.md).
+# that the likeliest token has. The penalty on words used before keeps it out of loops (docs/decisions/0005).
 CHAT_SAMPLING = SamplingParams(temperature=0.0, frequency_penalty=0.2)
 
 MAX_TOKENS = 1024
@@ -94,7 +94,7 @@ class Assistant(WithAdapters):
         self._window = PromptWindow(model, SYSTEM_PROMPT, limit)
         self._settings = AnswerSettings()
         self._forgotten = 0
-        self._open: OpenAnswer | None = None
+        self._open: PartialAnswer | None = None
         """The last answer, with which `go_on` goes on."""
         self.context: Context | None = None
         """What the last prompt of the conversation consisted of."""
@@ -180,7 +180,7 @@ class Assistant(WithAdapters):
 
     async def _say(
         self, sequence: TokenSequence, prompt: list[int], messages: list[Message], forgotten: int,
-        sampling: SamplingParams, max_tokens: int, heads: Sequence[Head] = (), known: OpenAnswer | None = None,
+        sampling: SamplingParams, max_tokens: int, heads: Sequence[Head] = (), known: PartialAnswer | None = None,
         taught: str | None = None,
     ) -> AsyncIterator[AnswerEvent]:  # fmt: skip
         """Read a prompt and answer, or go on with the answer that it ends with. taught: as of `respond`."""
@@ -240,7 +240,7 @@ class Assistant(WithAdapters):
             if stream.text or timings.reason == "end":
                 self.messages = [*messages, assistant_message(answer)]
                 self._forgotten = forgotten
-                self._open = OpenAnswer(
+                self._open = PartialAnswer(
                     tuple(sequence.tokens), begins, forgotten, sequence, tuple(messages), answer, thought
                 )
         if timings.reason == "loop" or known is not None:

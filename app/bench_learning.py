@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from app.asking import Asker, head_of_lesson
+from app.asker import Asker, head_of_lesson
 from app.cli_consolidation import run_entry
 from app.cli_model_file import chosen_path
 from app.consolidation_service import ConsolidationService
@@ -23,10 +23,10 @@ from app.fact_reader import FactReader, read_facts
 from app.facts import VAGUE, Fact, Split, facts, generic_prompts, paragraphs, pasted
 from app.facts.templates import template_facts
 from app.learning_service import LearningService
+from app.lesson_match import UnsureMatch
 from app.model_cache import sha256_of_model
 from app.native_runtime import open_embedder
 from app.perplexity import Text, joined, score_texts
-from app.recalled import Unsure
 from app.runtime import problem_of_record
 from app.shipped_gate import shipped_gate
 from py_core.engine.scheduler import Priority
@@ -262,7 +262,7 @@ async def _opened(asker: Asker, learning: LearningService, texts: Iterable[str],
         if considered and considered[0].score > learning.threshold:
             found.opened += 1
             found.which.append((text, considered[0].lesson.question))
-        elif isinstance(unsure := await learning.recall_or_read(text), Unsure):
+        elif isinstance(unsure := await learning.recall_or_read(text), UnsureMatch):
             found.unsure += 1
             if (recalled := await read_facts(asker.assistant, learning.memory, text, unsure)) is not None:
                 found.read += 1

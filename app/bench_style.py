@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from app.asking import Asker
+from app.asker import Asker
 from app.bench_learning import Progress
 from app.facts import generic_prompts, paragraphs
 from app.learning_service import LearningService

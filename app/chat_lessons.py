@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from app.assistant import Assistant
 from app.fact_reader import read_facts
 from app.lesson_imprints import LessonError
-from app.recalled import Recalled, Unsure
+from app.lesson_match import LessonMatch, UnsureMatch
 from app.runtime import Runtime
 from app.stop_token import StopToken
 from py_core.backends.base import BackendError
@@ -20,7 +20,7 @@ def paused(runtime: Runtime) -> AbstractContextManager[None]:
     return runtime.memory.background.paused() if runtime.memory else nullcontext()
 
 
-async def recall(runtime: Runtime, assistant: Assistant, text: str, stop: StopToken) -> Recalled | None:
+async def recall(runtime: Runtime, assistant: Assistant, text: str, stop: StopToken) -> LessonMatch | None:
     """The lesson that answers a message, also where the model has to read some for that. Never fails: the runtime is
     told."""
     learning = runtime.learning
@@ -32,7 +32,7 @@ async def recall(runtime: Runtime, assistant: Assistant, text: str, stop: StopTo
         if learning is None:
             return None
         found = await learning.recall_or_read(text)
-        if not isinstance(found, Unsure):
+        if not isinstance(found, UnsureMatch):
             return found
         with paused(runtime):
             return await read_facts(assistant, learning.memory, text, found, stop)

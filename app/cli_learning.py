@@ -17,7 +17,7 @@ import typer
 from rich.markup import escape
 from rich.progress import Progress, TaskID
 
-from app.asking import Answer, Asker
+from app.asker import Asker, SingleAnswer
 from app.cli_attaching import FileOption, bytes_of, cited_words, unstored_runtime
 from app.cli_home import HomeOption, NoMemoryOption, opened_learning, opened_runtime
 from app.cli_loading import (
@@ -255,7 +255,7 @@ def ask(
     asked = _questions(questions)
     attached = [(path, bytes_of(path)) for path in file or ()]  # before the model is loaded
 
-    async def run() -> list[Answer | str]:
+    async def run() -> list[SingleAnswer | str]:
         loaded = await load(model, backend, precision, autotune, context, draft=draft, max_memory=max_memory)
         try:
             if no_memory:
@@ -275,7 +275,7 @@ def ask(
     given = list(zip(asked, asyncio.run(run()), strict=True))
     if not wants_json(as_json):
         for question, answer in given:
-            if isinstance(answer, Answer):
+            if isinstance(answer, SingleAnswer):
                 _say_answer(answer, question if len(given) > 1 else "", why)
     elif why or as_json:
         entries = [{"error": one} if isinstance(one, str) else one.entry() for _, one in given]
@@ -289,7 +289,7 @@ def ask(
         raise typer.Exit(1)
 
 
-def _say_answer(answer: Answer, question: str, why: bool) -> None:
+def _say_answer(answer: SingleAnswer, question: str, why: bool) -> None:
     """The answer, and where it comes from. question: "" if only one was asked."""
     out = console()
     if question:
@@ -311,7 +311,9 @@ def _say_answer(answer: Answer, question: str, why: bool) -> None:
         out.print(f"[dim]{escape(line)}[/dim]", soft_wrap=True)
 
 
-async def _ask_all(asker: Asker, questions: list[str], attached: Sequence[tuple[Path, bytes]]) -> list[Answer | str]:
+async def _ask_all(
+    asker: Asker, questions: list[str], attached: Sequence[tuple[Path, bytes]]
+) -> list[SingleAnswer | str]:
     if not attached:
         return await _answers(asker, questions)
     runtime = await unstored_runtime()
@@ -327,9 +329,9 @@ async def _ask_all(asker: Asker, questions: list[str], attached: Sequence[tuple[
         await runtime.close()
 
 
-async def _answers(asker: Asker, questions: list[str]) -> list[Answer | str]:
+async def _answers(asker: Asker, questions: list[str]) -> list[SingleAnswer | str]:
     """For each question its answer, or why there is none."""
-    found = list[Answer | str]()
+    found = list[SingleAnswer | str]()
     with progress_bar("Answering") as bar:
         for question in bar.track(questions):
             try:

@@ -22,8 +22,7 @@ from app.model_cache import title_at
 from app.template_renderer import native_renderer
 from app.terminal import console
 from py_core.backends.base import BackendError
-from py_core.backends.numpy import load_numpy
-from py_core.backends.tiers import TierPolicy
+from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.draft_loading import check_draft, load_draft, read_draft
@@ -33,6 +32,7 @@ from py_core.formats.source import open_source
 from py_core.loading import Model, load_model
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
+from py_core.paging.tiers import TierPolicy
 
 notes = console(stderr=True)
 

@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from app.asking import head_of_lesson
+from app.asker import head_of_lesson
 from app.assistant import Assistant
 from app.cli_adapters import AdapterOption, adapter_at
 from app.cli_home import HomeOption, NoMemoryOption, home_memory, notes, opened_runtime

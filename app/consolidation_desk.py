@@ -13,8 +13,8 @@ from app.resident_adapters import ResidentAdapters
 from py_core.adapters.lora import LoraAdapter
 from py_core.learning.known_base import KNOWN
 from py_core.learning.lesson_examples import TaughtAnswer
-from py_core.learning.trainer import StepReport
 from py_core.memory.revisions import WORK
+from py_core.training.trainer import StepReport
 
 SIMILAR = 0.55
 """The least cosine of a question in the model's own words to the one that was taught."""

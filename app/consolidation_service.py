@@ -37,10 +37,10 @@ from py_core.learning.consolidation_job import Job, Outcome, Recipe, Start, Text
 from py_core.learning.instant import lesson_tokens
 from py_core.learning.lesson_examples import TaughtAnswer
 from py_core.learning.self_tuning import tuned
-from py_core.learning.trainer import StepReport
 from py_core.memory import lessons, revisions
 from py_core.memory.lessons import Lesson
 from py_core.memory.revisions import Run, fisher_blob
+from py_core.training.trainer import StepReport
 
 RECIPE = Recipe()
 _KINDS = frozenset({lessons.KIND, revisions.KIND, revisions.WEIGHTS, "policy"})

@@ -17,19 +17,19 @@ from contextlib import aclosing, contextmanager
 from dataclasses import replace
 
 from app.agent_choice import UNROUTED, agent_choice
+from app.answer import Answer
 from app.answer_keeper import AnswerKeeper
-from app.answer_records import Answer
 from app.answer_settings import answer_settings
-from app.asked import Asked, another_answer, new_message, rest_of_answer
 from app.assistant import CHAT_SAMPLING, Assistant
 from app.chat_lessons import paused, recall
+from app.chat_question import ChatQuestion, another_answer, new_message, rest_of_answer
+from app.conversation_tree import ConversationTree
 from app.exact_answers import Computed, computed, computed_from_tables
-from app.file_consulting import consult
+from app.file_lookup import consult
 from app.heard import Heard
-from app.kept_conversation import KeptConversation
+from app.lesson_match import LessonMatch
 from app.memory_talk import OFFERS, Talked, offered, talk
 from app.protocol import AnswerEvent, Changed, Delta, Done, Event, Fact, Offer, Stored
-from app.recalled import Recalled
 from app.routing_service import Routed
 from app.runtime import Runtime
 from app.stop_token import StopToken
@@ -58,7 +58,7 @@ class Conversation:
 
     def __init__(self, assistant: Assistant, runtime: Runtime) -> None:
         self.assistant = assistant
-        self._kept = KeptConversation()
+        self._kept = ConversationTree()
         self._keeper = AnswerKeeper(assistant, runtime, self._kept)
         self._runtime = runtime
         self._titles = TitleMaker(assistant.model, runtime)
@@ -67,7 +67,7 @@ class Conversation:
         self._deleted = False
         self._lessons_forgotten = False
         self._last: Routed | None = None
-        self._recalled: Recalled | None = None  # the lesson that the running answer gives
+        self._recalled: LessonMatch | None = None  # the lesson that the running answer gives
         self._resumed_agent: str | None = None  # who answered last, in a resumed conversation
         self._unlisten = runtime.listen(self._on_change)
 
@@ -124,7 +124,7 @@ class Conversation:
                 async for event in events:
                     yield event
 
-    async def _respond(self, what: Callable[[], Asked], stop: StopToken) -> AsyncIterator[Event]:
+    async def _respond(self, what: Callable[[], ChatQuestion], stop: StopToken) -> AsyncIterator[Event]:
         self._answering = True
         self._titles.stop()
         try:
@@ -388,7 +388,7 @@ class Conversation:
             self._runtime.trouble(error)
             return None
 
-    async def _corrected(self, asked: Asked) -> Routed | None:
+    async def _corrected(self, asked: ChatQuestion) -> Routed | None:
         """The route of another answer, where the user has corrected that of the one that it replaces."""
         routing, details = self._runtime.routing, asked.replaced.details if asked.replaced else {}
         route = details.get("route")
@@ -404,7 +404,7 @@ class Conversation:
             self._runtime.trouble(error)
             return None
 
-    async def _talk(self, asked: Asked, talked: Talked) -> AsyncIterator[Event]:
+    async def _talk(self, asked: ChatQuestion, talked: Talked) -> AsyncIterator[Event]:
         """Say it in place of the model, which does not read this turn: a lesson that is forgotten is gone from its
         context."""
         if talked.card is not None and talked.card.kind == "forgotten":
@@ -424,7 +424,7 @@ class Conversation:
         if stored is not None:
             yield stored
 
-    async def _compute(self, asked: Asked, found: Computed) -> AsyncIterator[Event]:
+    async def _compute(self, asked: ChatQuestion, found: Computed) -> AsyncIterator[Event]:
         yield computation_event(found)
         said = found.exact.words
         async for event in self.assistant.give(asked.text, Done("end", said), asked.before):
@@ -433,7 +433,7 @@ class Conversation:
         if (stored := await self._remember(answer, asked)) is not None:
             yield stored
 
-    async def _recall(self, text: str, stop: StopToken) -> Recalled | None:
+    async def _recall(self, text: str, stop: StopToken) -> LessonMatch | None:
         return await recall(self._runtime, self.assistant, text, stop)
 
     async def _offered(self, text: str) -> Offer | None:
@@ -446,7 +446,7 @@ class Conversation:
             return Offer(self.session_id, facts) if facts else None
         return None
 
-    async def _remember(self, answer: Answer, asked: Asked) -> Stored | None:
+    async def _remember(self, answer: Answer, asked: ChatQuestion) -> Stored | None:
         if not answer.text.strip() or self._deleted:
             return None
         with self._told_trouble():

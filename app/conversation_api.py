@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Literal, NotRequired, TypedDict
 
 from app.agent_choice import AUTOMATIC, CHOICE, agent_choice
-from app.asked import NO_AGENT
+from app.chat_question import NO_AGENT
 from app.conversation_export import as_json, as_markdown
 from app.protocol import StoredTurn
 from app.runtime import RoutingState, Runtime
@@ -22,7 +22,7 @@ from py_core.routing.agents import AgentError
 from py_core.showing import is_blank, whole_end
 
 LEAST_TURN_SIMILARITY = 0.15
-"""A single word, such as "coding", is less similar to a message than requests are to each other (docs/decisions.md)."""
+"""A single word ("coding") is less similar to a message than requests are to each other (docs/decisions/0062)."""
 LEAST_IN_PIECES = 0.3
 """The same of a search in words that the embedder knows only in pieces: "zzzzqq" is near to something by chance."""
 SHORT_PIECE = 2.4  # characters

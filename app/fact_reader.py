@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from app.assistant import Assistant
-from app.recalled import Considered, Recalled, Unsure
+from app.lesson_match import Candidate, LessonMatch, UnsureMatch
 from app.stop_token import StopToken
 from py_core.adapters.files import read_adapter
 from py_core.adapters.lora import AdapterError, LoraAdapter, check_base
@@ -85,14 +85,14 @@ class FactReader:
         self._fetching = None
         self._is_kept = not fetching.cancelled() and fetching.exception() is None
 
-    async def unsure(self, considered: Sequence[Considered], begin: float) -> Unsure | None:
+    async def unsure(self, considered: Sequence[Candidate], begin: float) -> UnsureMatch | None:
         """What the model can read of lessons that were compared with a message, the best first, and of which the gate
         opened for none; None where that is nothing, or the adapter is not there. begin: when the comparison did."""
         short = [one for one in considered if len(one.lesson.question) + len(one.lesson.answer) <= LONGEST_FACT]
         facts = [one for one in short if one.confidence >= WORTH_READING][:MOST_FACTS]
         if not facts or facts[0].confidence < LEAST_CONFIDENCE or (reader := await self._opened()) is None:
             return None
-        return Unsure(tuple(facts), reader, tuple(considered), 1000 * (time.perf_counter() - begin))
+        return UnsureMatch(tuple(facts), reader, tuple(considered), 1000 * (time.perf_counter() - begin))
 
     async def _opened(self) -> LoraAdapter | None:
         if self._adapter is None and self.is_there:
@@ -109,8 +109,8 @@ class FactReader:
 
 
 async def read_facts(
-    assistant: Assistant, memory: Memory, text: str, unsure: Unsure, stop: StopToken | None = None
-) -> Recalled | None:
+    assistant: Assistant, memory: Memory, text: str, unsure: UnsureMatch, stop: StopToken | None = None
+) -> LessonMatch | None:
     """Let the model read the facts, and answer a message from them. None where it gives the answer of none, or that was
     forgotten meanwhile. Raises BackendError, StoreError."""
     try:
@@ -119,6 +119,6 @@ async def read_facts(
         return None
     if found is None:
         return None
-    recalled = unsure.recalled(*found)
+    recalled = unsure.match(*found)
     lesson = await memory.lessons.get(recalled.lesson.id)
     return recalled if lesson is not None and lesson.answers else None

@@ -25,8 +25,7 @@ from app.trajectory_recorder import rated
 from py_core.learning.quality import kept_share
 from py_core.learning.teaching import Told, lesson_of
 from py_core.memory.memory import Memory
-from py_core.memory.trajectories import Feedback as Opinion
-from py_core.memory.trajectories import Trajectory
+from py_core.memory.trajectories import Opinion, Trajectory
 
 STEP = 0.25
 """By how much a judged answer raises or lowers the quality of the lesson that gave it. The quality is 1 and the steps

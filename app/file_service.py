@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 MOST_FILES = 20
 """Of a conversation."""
 MOST_PASSAGES = 8
-"""Of a prompt. More cost a small model more than they give it (docs/decisions.md)."""
+"""Of a prompt. More cost a small model more than they give it (docs/decisions/0066)."""
 NEAR_THE_BEST = 0.7
 """A passage with less of the best one's score is left out."""
 TOGETHER = 8  # passages whose vectors are stored in one transaction

@@ -23,9 +23,9 @@ import numpy as np
 from app.assistant import SYSTEM_PROMPT
 from app.fact_reader import FactReader
 from app.lesson_imprints import AdapterNumber, LessonError, LessonImprints
+from app.lesson_match import Candidate, LessonMatch, UnsureMatch
 from app.lesson_meanings import LessonMeanings
 from app.protocol import Done
-from app.recalled import Considered, Recalled, Unsure
 from py_core.backends.base import BackendError
 from py_core.engine.scheduler import Priority
 from py_core.learning.gate import CANDIDATES, Gate
@@ -140,12 +140,12 @@ class LearningService:
 
     # ---- recalling ----
 
-    async def recall(self, text: str) -> Recalled | None:
+    async def recall(self, text: str) -> LessonMatch | None:
         """The lesson that answers this message, with its imprint on the device. None where no lesson does."""
         begin = time.perf_counter()
         return await self._opened(await self.look(text), begin)
 
-    async def recall_or_read(self, text: str) -> Recalled | Unsure | None:
+    async def recall_or_read(self, text: str) -> LessonMatch | UnsureMatch | None:
         """The same; where it is not sure whether a lesson does, those that the model can read (Assistant.read)."""
         begin = time.perf_counter()
         considered = await self.look(text)
@@ -154,7 +154,7 @@ class LearningService:
             return recalled
         return await self.reader.unsure(considered, begin)
 
-    async def _opened(self, considered: Sequence[Considered], begin: float) -> Recalled | None:
+    async def _opened(self, considered: Sequence[Candidate], begin: float) -> LessonMatch | None:
         if not considered or considered[0].score <= self.threshold:
             return None
         best = considered[0]
@@ -164,9 +164,9 @@ class LearningService:
         heads = () if is_text else await self.imprints.heads(self.memory, best.lesson)
         milliseconds = 1000 * (time.perf_counter() - begin)
         done = Done("end", best.lesson.answer) if is_text else None
-        return Recalled(best.lesson, best.confidence, heads, tuple(considered), milliseconds, done=done)
+        return LessonMatch(best.lesson, best.confidence, heads, tuple(considered), milliseconds, done=done)
 
-    async def look(self, text: str) -> list[Considered]:
+    async def look(self, text: str) -> list[Candidate]:
         """As `consider` of what the person asks in own words (own_question), or of the whole message if that is a
         lesson's question. None where the user has switched lessons off, or nothing is asked."""
         if not self.is_on or not text.strip():
@@ -176,7 +176,7 @@ class LearningService:
             asked = text
         return await self.consider(asked) if asked else []
 
-    async def consider(self, text: str) -> list[Considered]:
+    async def consider(self, text: str) -> list[Candidate]:
         """The lessons that may answer a message, the best first; also those that the gate shuts."""
         await self.refresh()
         if not await self.memory.store.count(KIND):
@@ -189,7 +189,7 @@ class LearningService:
         similar = [max(float(meaning.vector @ each[1].vector) for each in pair) for pair in pairs]
         best = sorted(range(len(near)), key=lambda at: -similar[at])[:CANDIDATES]
         scores = self.gate.scores((text, meaning), [pairs[at] for at in best])
-        found = [Considered(near[at], float(score)) for at, score in zip(best, scores, strict=True)]
+        found = [Candidate(near[at], float(score)) for at, score in zip(best, scores, strict=True)]
         return sorted(found, key=lambda each: -each.score)
 
     async def _is_taught(self, question: str) -> bool:
@@ -206,7 +206,7 @@ class LearningService:
         considered = await self.consider(question)
         return considered[0].lesson if considered and considered[0].score > self.threshold else None
 
-    async def used(self, recalled: Recalled) -> None:
+    async def used(self, recalled: LessonMatch) -> None:
         """A message was answered with it."""
         await self.memory.lessons.use(recalled.lesson.id)
 

@@ -12,7 +12,7 @@ from app.downloads import default_model_path
 from app.fit_check import available_memory, need_of, room_of
 from app.template_renderer import native_renderer
 from py_core.backends.base import BackendError
-from py_core.backends.numpy import load_numpy
+from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.fit import Measured, problem, tokens_per_second

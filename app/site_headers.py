@@ -1,7 +1,7 @@
 """The headers that the site wants with its files: the one place that says them. Standard library only.
 
 `app/server.py` sends them. `python -m app.building.write_headers` writes them into web/sw.js, which adds them where the
-server does not, web/index.html (the page's policy, for the first visit) and docs/deploy.md; a test compares.
+server does not, web/index.html (the page's policy, for the first visit) and docs/guide/deploy.md; a test compares.
 """
 
 from __future__ import annotations

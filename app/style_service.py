@@ -30,7 +30,6 @@ from app.memory_follower import MemoryFollower
 from py_core.adapters.head import HeadAdapter
 from py_core.adapters.lora import AdapterError
 from py_core.adapters.parameters import parameter_layout
-from py_core.backends.training import Training, TrainingState
 from py_core.engine.scheduler import Priority
 from py_core.learning.consolidation_job import Texts
 from py_core.learning.instant import lesson_tokens
@@ -42,6 +41,7 @@ from py_core.memory.styles import Style, packed
 from py_core.memory.trajectories import KEPT_TEXT
 from py_core.tokenizers.chat_template import ChatTemplateError
 from py_core.tokenizers.prompts import encode_text
+from py_core.training.session import Training, TrainingState
 
 STYLE_POLICY = "learning.style"
 """Whether a style is learned and used; the user's switch."""

@@ -2,7 +2,7 @@
 
 Small models write sentences, stories and what was in the examples; what they get right are words of the message. So a
 title is taken only where it is short, ends by itself, and most of its words are in the conversation. Elsewhere the
-first words of the message stay (turn_details.title_of). docs/chats.md has how many are good.
+first words of the message stay (turn_details.title_of). docs/guide/chats.md has how many are good.
 """
 
 from __future__ import annotations

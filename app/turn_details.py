@@ -6,8 +6,8 @@ from typing import Any
 
 from app.file_material import Material
 from app.learning_service import Learned
+from app.lesson_match import LessonMatch
 from app.protocol import Card, Done, to_json
-from app.recalled import Recalled
 from app.routing_service import Routed
 from py_core.memory.branches import Turn
 from py_core.routing.agents import FALLBACK_ID
@@ -33,13 +33,13 @@ def answer_details(
     request: str,
     routed: Routed | None,
     done: Done | None,
-    recalled: Recalled | None = None,
+    recalled: LessonMatch | None = None,
     material: Material | None = None,
 ) -> dict[str, Any]:
     """JSON: `request` (the answer's id: the route's, where the answer is the first of that); `agent` and `route` (what
     the answer's chip says, with the route's id) where it was routed; `reason` and `tokens` as in Done, `thinking`
     ({text, seconds}) where the model thought before it answered, and the name of its `adapter` where it had one.
-    `lesson` (Recalled.details) where one answered: then the agent is the plain assistant. `passages` and `found`
+    `lesson` (LessonMatch.details) where one answered: then the agent is the plain assistant. `passages` and `found`
     (as of Citations) where the model read attached files."""
     details: dict[str, Any] = {"request": request}
     if routed is not None:

@@ -9,6 +9,7 @@ from typing import Any
 from app.exact_answers import Computed
 from app.file_material import Material
 from app.learning_service import Learned
+from app.lesson_match import LessonMatch
 from app.protocol import (
     Card,
     Citation,
@@ -27,7 +28,6 @@ from app.protocol import (
     Taught,
     Thought,
 )  # fmt: skip
-from app.recalled import Recalled
 from app.routing_service import Routed
 from app.turn_details import is_unread
 from py_core.memory.branches import Branches, Turn
@@ -46,7 +46,7 @@ def route_event(routed: Routed) -> Route:
     )  # fmt: skip
 
 
-def recall_event(recalled: Recalled) -> Recall:
+def recall_event(recalled: LessonMatch) -> Recall:
     considered = [ConsideredLesson(one.lesson.id, one.lesson.question, one.confidence) for one in recalled.considered]
     return Recall(
         recalled.lesson.id, recalled.lesson.question, recalled.confidence, lesson_names(recalled.read),

@@ -2,7 +2,7 @@
 
 Messages are embedded in the background (memory/background.py), never while an answer is made: new ones when they
 are stored, older ones when somebody searches. One text is under way at a time, so a new message waits for one at most.
-Only the first 256 tokens of a text count: the rest is found by its words. docs/decisions.md has what that costs.
+Only the first 256 tokens of a text count: the rest is found by its words. docs/decisions/0062 has what that costs.
 """
 
 from __future__ import annotations

@@ -31,8 +31,7 @@ from app.runtime import Runtime
 from app.shipped_gate import shipped_gate
 from py_core.backends.base import BackendError
 from py_core.backends.browser_source import BrowserSource
-from py_core.backends.numpy import load_numpy
-from py_core.backends.tiers import TierPolicy
+from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_browser import BrowserKernelHost
 from py_core.backends.webgpu.backend import load_webgpu
@@ -45,6 +44,7 @@ from py_core.memory.errors import StoreError
 from py_core.memory.indexeddb import IndexedDBRows
 from py_core.memory.memory import Memory
 from py_core.models.names import licence_of, title_of
+from py_core.paging.tiers import TierPolicy
 from py_core.routing.embedder import EmbedderError
 from py_core.routing.embedder_browser import browser_embedder
 from py_core.tokenizers.template_renderer_browser import BrowserTemplateRenderer
@@ -111,7 +111,7 @@ class PageModel:
         tuning: web/storage/tuning_store.js. memory: bytes of this machine, None if unknown; chosen_memory: bytes that
         the user lets the model have in their place, None if nobody chose.
         context: the most tokens of a conversation, None for the usual number; max_tokens: of an answer.
-        tiers: whether keys and values that grow old take fewer bits (py_core/backends/tiers.py). stem: of its file's
+        tiers: whether keys and values that grow old take fewer bits (py_core/paging/tiers.py). stem: of its file's
         name.
 
         Returns, as `answer_of`, {backend, adapter, software, features, model, parameters, contextLength, need, fit,

@@ -1,4 +1,4 @@
-"""Opens a draft (engine/draft.py) beside a model: another model file, which must have the same vocabulary."""
+"""Opens a draft (speculation/draft.py) beside a model: another model file, which must have the same vocabulary."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from py_core.backends.base import Progress
-from py_core.engine.draft import Draft
 from py_core.engine.engine import Engine
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import WeightSource
@@ -14,6 +13,7 @@ from py_core.loading import BackendLoader, read_description
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.showing import shown
+from py_core.speculation.draft import Draft
 from py_core.tokenizers.registry import tokenizer_from_gguf
 
 

@@ -13,9 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from py_core.backends.base import MAX_LOGIT_ROWS, MAX_TAPS, BackendError
-from py_core.backends.numpy import CHUNK
-from py_core.backends.page_table import PAGE, PageTable, head_room, kept_window, most_pages
-from py_core.backends.sequence_slots import SLOTS
+from py_core.backends.numpy.backend import CHUNK
 from py_core.backends.wasm.backend import MAX_ROWS
 from py_core.backends.wasm.host import HEAP_BASE, MAX_WORKERS
 from py_core.backends.wasm.layout import EXTENT, PART, Mode, activation_bytes, head_page_bytes, matrix_bytes
@@ -26,6 +24,8 @@ from py_core.formats.gguf import TensorInfo
 from py_core.formats.quantization import FORMATS, BlockFormat
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Attention, Graph, Linear
+from py_core.paging.page_table import PAGE, PageTable, head_room, kept_window, most_pages
+from py_core.paging.sequence_slots import SLOTS
 
 MOST_WASM_MEMORY = 65535 << 16
 """Bytes that the kernels' memory can have: addresses have 32 bits."""

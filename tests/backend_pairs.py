@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from py_core.backends.base import Backend, TokenSequence
-from py_core.backends.numpy import NumpyBackend, load_weights
+from py_core.backends.numpy.backend import NumpyBackend, load_weights
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu

@@ -34,7 +34,7 @@ from app.native_runtime import native_router_parts
 from app.paths import cache_dir
 from app.template_renderer import native_renderer
 from py_core.backends.base import Backend, Progress
-from py_core.backends.numpy import NumpyBackend, load_numpy, load_weights
+from py_core.backends.numpy.backend import NumpyBackend, load_numpy, load_weights
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu

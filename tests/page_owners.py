@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from py_core.backends.pipelined import PipelinedBackend
-from py_core.backends.sequence_slots import SLOTS
 from py_core.backends.wasm.backend import WasmBackend
+from py_core.paging.sequence_slots import SLOTS
 
 
 def assert_each_page_has_its_owners(backend: PipelinedBackend, slots: int = SLOTS) -> None:

@@ -1,4 +1,4 @@
-// Pages of a layer become pages of a lower tier (py_core/backends/tiers.py): of the keys for each channel over the positions, of
+// Pages of a layer become pages of a lower tier (py_core/paging/tiers.py): of the keys for each channel over the positions, of
 // the values for each position over the channels, offset = min x, scale = (max x - min x) / most, both as halves, and
 // codes = floor((x - offset) / scale + 1/2), within 0 .. most.
 // Bindings: 0 jobs: (1 + MOST) vec2u: how many there are, then of each the page and the new one, as the page table has them;

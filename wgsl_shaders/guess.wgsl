@@ -1,5 +1,5 @@
 // Follows a text that grows on the GPU, and guesses its next tokens: those that came after its end where that was there
-// before (PromptLookup of py_core/backends/speculation.py finds the same). Runs after the samplers: a state of one row has
+// before (PromptLookup of py_core/speculation/guesses.py finds the same). Runs after the samplers: a state of one row has
 // sampled any number of tokens, one of several rows a token behind each row's, of which those count that follow a row
 // whose token was sampled, not only guessed. Then it makes ROWS rows of the first one: the text's last token, and guesses.
 // Bindings: 0 state; 1 history: (slots, RING); 2 text; 3 records: RECORD words for each run since the host set `record` to 0:

@@ -21,7 +21,7 @@ SONATA = "sonata.packed"
 PACKAGES = "pyodide/packages.packed"
 PYTHON_PACKAGES = ("py_core", "app", "wgsl_shaders")
 NATIVE_ONLY = (
-    *("app/adapter_folder.py", "app/agents/more_requests.toml", "app/asking.py"),
+    *("app/adapter_folder.py", "app/agents/more_requests.toml", "app/asker.py"),
     *(
         "app/autotune_cache.py",
         "app/bench_learning.py",

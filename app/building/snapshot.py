@@ -1,4 +1,4 @@
-"""The snapshot of the page's Python, made in Chromium where the machine has one (docs/start.md).
+"""The snapshot of the page's Python, made in Chromium where the machine has one (docs/develop/start.md).
 
 The page works without it. The last one that was made is kept in node_modules/, for as long as what it was made of.
 """

@@ -1,6 +1,6 @@
 """Writes the headers of app/site_headers.py where they must stand as text: python -m app.building.write_headers
 
-Each place has two lines that contain "headers: begin" and "headers: end", in docs/deploy.md with a name after "begin".
+Each place has two lines that contain "headers: begin" and "headers: end", in deploy.md with a name after "begin".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from app.site_headers import HEADERS, META_POLICY, POLICIES, SERVER_HEADERS, hea
 
 SERVICE_WORKER = ROOT / "web" / "sw.js"
 PAGE = ROOT / "web" / "index.html"
-DEPLOY = ROOT / "docs" / "deploy.md"
+DEPLOY = ROOT / "docs" / "guide" / "deploy.md"
 _VARIABLE = "sonata_policy"
 
 

@@ -43,21 +43,21 @@ from app.native_runtime import open_embedder
 from app.template_renderer import native_renderer
 from py_core.adapters.files import read_adapter, write_adapter
 from py_core.adapters.parameters import parameter_layout
-from py_core.backends.training import TrainingState
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.engine.engine import Engine, Timings
 from py_core.formats.source import FileSource
-from py_core.learning.batches import shuffled
-from py_core.learning.checkpoint import Checkpoint
-from py_core.learning.packing import answer_example
 from py_core.learning.reading import fact_of, reading_message
-from py_core.learning.schedule import Schedule
-from py_core.learning.trainer import Settings, StepReport, Trainer, fresh_start
 from py_core.loading import BackendLoader, Model, load_model, read_description
 from py_core.sampling import SamplingParams
 from py_core.tokenizers.base import Tokenizer
 from py_core.tokenizers.registry import tokenizer_from_gguf
+from py_core.training.batches import shuffled
+from py_core.training.checkpoint import Checkpoint
+from py_core.training.packing import answer_example
+from py_core.training.schedule import Schedule
+from py_core.training.session import TrainingState
+from py_core.training.trainer import Settings, StepReport, Trainer, fresh_start
 
 NAME = "reader"
 SCALE = 2.0

@@ -15,14 +15,14 @@ import numpy as np
 from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
-from py_core.backends.lookahead import Drafter
 from py_core.backends.memory_use import MemoryUse
-from py_core.backends.speculation import PromptLookup
 from py_core.formats.gguf import TensorInfo
 from py_core.sampling import SamplingParams
+from py_core.speculation.guesses import PromptLookup
+from py_core.speculation.lookahead import Drafter
 
 if TYPE_CHECKING:
-    from py_core.backends.training import Training
+    from py_core.training.session import Training
 
 Progress = Callable[[int, int], None]
 """Called as progress(bytes_done, bytes_total) while weights load."""
@@ -343,7 +343,8 @@ class Backend(Protocol):
     async def open_training(self, layout: ParameterLayout) -> Training:
         """A session that trains pairs of this layout, which begin as zeros: `Training.restore` brings what they are.
 
-        Raises ValueError for a graph that has no gradient (models/backward.py), BackendError where there is no memory.
+        Raises ValueError for a graph that has no gradient (training/backward.py), BackendError where there is no
+        memory.
         """
         ...
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from py_core.backends.page_table import PageTable
-from py_core.backends.tiers import Tier
+from py_core.paging.page_table import PageTable
+from py_core.paging.tiers import Tier
 
 HOT = Tier.HOT.name.lower()
 """The tier of pages as they are written."""

@@ -34,14 +34,14 @@ from py_core.backends.base import (
     pass_end,
 )
 from py_core.backends.in_flight import Batch, InFlight
-from py_core.backends.lookahead import DRAFT, Lookahead, Plan
-from py_core.backends.page_transfer import PageTransfer
 from py_core.backends.sampling_state import GREEDY, ring_of, state_bytes
-from py_core.backends.speculation import LEAST_MATCH
 from py_core.backends.step_times import Pace, StepTimes, wants_more
-from py_core.backends.training import Training
 from py_core.models.graph import Graph
+from py_core.paging.page_transfer import PageTransfer
 from py_core.sampling import SamplingParams
+from py_core.speculation.guesses import LEAST_MATCH
+from py_core.speculation.lookahead import DRAFT, Lookahead, Plan
+from py_core.training.session import Training
 
 _MOST_LOSSES = 3
 """Devices lost in a row, without a token between them, that are made up for."""

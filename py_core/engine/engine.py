@@ -14,15 +14,15 @@ from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import Backend, BackendError, Capabilities, ContextFullError, TokenSequence, too_long
 from py_core.backends.memory_use import MemoryUse
-from py_core.backends.speculation import PromptLookup
-from py_core.backends.training import Training
 from py_core.backends.webgpu.profiling import KernelProfiler, Limits, OnRound, Profile
-from py_core.engine.draft import Draft
 from py_core.engine.page_keeping import PageKeeping, PageShelf
 from py_core.engine.repetition import LoopDetector
 from py_core.engine.scheduler import Priority, Scheduler
 from py_core.engine.training_turns import TrainingInTurns
 from py_core.sampling import SamplingParams
+from py_core.speculation.draft import Draft
+from py_core.speculation.guesses import PromptLookup
+from py_core.training.session import Training
 
 SCORED_AT_ONCE = 64
 """States: who is more urgent waits no longer for them than for a pass over so many tokens."""

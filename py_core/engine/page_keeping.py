@@ -18,8 +18,8 @@ from typing import Protocol
 
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import AfterPass, Backend, TokenSequence
-from py_core.backends.page_table import PAGE
 from py_core.engine.scheduler import Priority, Scheduler
+from py_core.paging.page_table import PAGE
 
 AT_ONCE = 8
 """Pages that are read from a shelf before they go to the backend: of a small model a few MB."""

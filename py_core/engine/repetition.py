@@ -3,7 +3,7 @@
 An n-gram that was in the answer at least twice before is a repeat. A score counts repeats and falls by `FRESH_COST`
 with each other token, never below 0 (a CUSUM test, Page 1954): it grows only while two thirds of the tokens or more are
 repeats. So text that comes back with small changes, as rows of a table with another number in each, counts like text
-that comes back unchanged. How the numbers were chosen is in docs/decisions.md.
+that comes back unchanged. How the numbers were chosen is in docs/decisions/0005.
 """
 
 from __future__ import annotations

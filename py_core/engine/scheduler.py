@@ -17,10 +17,10 @@ from contextlib import AsyncExitStack, contextmanager
 from typing import TypeVar
 
 from py_core.backends.base import AfterPass, Backend, BackendError, TokenSequence
-from py_core.backends.training import AfterPiece
 from py_core.engine.together import Decoding, Group
 from py_core.engine.turns import Priority, Turn, Turns
 from py_core.sampling import SamplingParams
+from py_core.training.session import AfterPiece
 
 T = TypeVar("T")
 

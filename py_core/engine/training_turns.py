@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from py_core.backends.training import AdamW, AfterPiece, HeadRows, Loss, Pack, StepResult, Training, TrainingState
 from py_core.engine.scheduler import Priority, Scheduler
+from py_core.training.session import AdamW, AfterPiece, HeadRows, Loss, Pack, StepResult, Training, TrainingState
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from py_core.hnsw.index import HnswIndex, HnswSettings
 from py_core.hnsw.index_file import IndexFileError, load, save
 
 SCANNED = HnswSettings.brute_force_below
-"""The measured crossover for up to 16 neighbours: docs/performance.md."""
+"""The measured crossover for up to 16 neighbours: docs/results/routing.md."""
 CANDIDATES = 3
 """Candidates that a search by the graph keeps for each wanted neighbour: so it finds more of the true ones."""
 _LINKED_AT_ONCE = 8

@@ -24,20 +24,20 @@ import numpy as np
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.norms import pair_norm
 from py_core.adapters.parameters import ParameterLayout, parameter_layout
-from py_core.backends.training import Loss, TrainingState
 from py_core.engine.scheduler import Priority
-from py_core.learning.checkpoint import Checkpoint, CheckpointError, Origin, read_checkpoint, write_checkpoint
 from py_core.learning.consolidation_job import Desk, Job, Outcome, Recipe, Stage, Texts, Verdict
 from py_core.learning.known_base import KNOWN, KnownBase
 from py_core.learning.lesson_examples import Kept, TaughtAnswer, examples_of
-from py_core.learning.packing import Example, answer_example
 from py_core.learning.probe import greedy, perplexity, sequence_with
-from py_core.learning.schedule import Schedule
-from py_core.learning.trainer import Settings, StepReport, Trainer, TrainingError, fresh_start
 from py_core.learning.wordings import own_wordings
 from py_core.loading import Model
 from py_core.models.graph import Graph
 from py_core.tokenizers.prompts import encode_text
+from py_core.training.checkpoint import Checkpoint, CheckpointError, Origin, read_checkpoint, write_checkpoint
+from py_core.training.packing import Example, answer_example
+from py_core.training.schedule import Schedule
+from py_core.training.session import Loss, TrainingState
+from py_core.training.trainer import Settings, StepReport, Trainer, TrainingError, fresh_start
 
 NAME = "learned"
 """Of the adapter, while it is tried."""

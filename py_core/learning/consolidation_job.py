@@ -11,7 +11,7 @@ import numpy as np
 
 from py_core.adapters.lora import LoraAdapter
 from py_core.learning.lesson_examples import Portions, TaughtAnswer
-from py_core.learning.trainer import StepReport
+from py_core.training.trainer import StepReport
 
 Verdict = Literal["accepted", "scaled", "refused"]
 
@@ -39,7 +39,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train, and what to accept. docs/decisions.md says how the numbers were found.
+    """How to train, and what to accept. docs/decisions/0045 says how the numbers were found.
 
     rank, scale: of the pairs; scale is alpha / rank. rate, rate_again: of the first training, and of one that goes on.
     text_tokens, answer_tokens: of each kept text and answer, at most. wordings: questions in other words that the model

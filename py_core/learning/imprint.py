@@ -1,7 +1,7 @@
 """What a lesson is for one model: the states from which the model is to give the lesson's answer, and its tokens.
 
 The form is that of nearest neighbours (py_core/adapters/head.py), for it recalled more than a matrix of the answer's
-rank, and needs no steps of a gradient (docs/decisions.md). Two things make it hold for other wordings:
+rank, and needs no steps of a gradient (docs/decisions/0037). Two things make it hold for other wordings:
 
 - The directions that states of any text share are taken out of the stored states. All states lie near one of them,
   whatever they say, so that their cosines hardly differ. With P the projection, h . (P k) = (P h) . (P k): it is enough

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from py_core.learning.augmentation import Asker, Mix
-from py_core.learning.packing import Example
+from py_core.training.packing import Example
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Portions:
-    """How much of what is trained on. docs/decisions.md says how the numbers were found.
+    """How much of what is trained on. docs/decisions/0045 says how the numbers were found.
 
     a_step: lessons in a step, of which `rehearsed` are old ones where there are any. rounds: how often each new one
     comes, rounds_again where there are old ones, in steps of least_steps to most_steps in all. texts, answers: how many

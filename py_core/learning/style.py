@@ -11,7 +11,7 @@ model's own shares on generic states, which is a trust region, too: a step that 
 half-way, and refused where that does not help.
 
 One pair of rank 4 for all that a person likes cannot hold a fact, and is never said to: on 24 facts, one after the
-other, it ruins the model long before it answers any (docs/decisions.md). Facts are lessons (imprint.py).
+other, it ruins the model long before it answers any (docs/decisions/0044). Facts are lessons (imprint.py).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ import numpy as np
 
 from py_core.adapters.head import HeadAdapter
 from py_core.backends.base import TokenSequence
-from py_core.backends.training import HeadRows, Training
 from py_core.engine.engine import Engine
 from py_core.engine.scheduler import Priority
 from py_core.learning.instant import STATES
+from py_core.training.session import HeadRows, Training
 
 MAX_RANK = 4
 NOTHING = "There is nothing to learn a style from, or it is too long for this model."

@@ -22,7 +22,7 @@ from py_core.memory.revisions import RunVerdict
 from py_core.memory.sessions import Titled
 from py_core.memory.strategies import Verdict
 from py_core.memory.styles import StyleVerdict
-from py_core.memory.trajectories import Feedback
+from py_core.memory.trajectories import Opinion
 
 LONGEST_TITLE = 1_000
 MOST_TURNS = 999_999  # of a conversation
@@ -249,7 +249,7 @@ SCHEMAS: Mapping[str, Schema] = {
             "new_tokens": checks.integer(LARGEST_INTEGER),
             "logprob": checks.or_null(checks.number(-1e9, 0)),
             "again": checks.boolean,
-            "feedback": checks.one_of(*get_args(Feedback)),
+            "feedback": checks.one_of(*get_args(Opinion)),
             "kept": checks.or_null(checks.share),
             "parts": checks.parts,
             "quality": checks.or_null(checks.share),

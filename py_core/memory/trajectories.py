@@ -30,7 +30,7 @@ RECENT = 64
 KEPT_TEXT = 2_000
 """Characters of the message and of the answer."""
 
-Feedback = Literal["", "good", "bad", "corrected"]
+Opinion = Literal["", "good", "bad", "corrected"]
 """What the person said of the answer: nothing, or gave a better one."""
 
 
@@ -62,7 +62,7 @@ class Trajectory:
     new_tokens: int = 0
     logprob: float | None = None
     again: bool = False
-    feedback: Feedback = ""
+    feedback: Opinion = ""
     kept: float | None = None
     parts: Mapping[str, float | None] = field(default_factory=dict)
     quality: float | None = None

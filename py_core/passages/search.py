@@ -1,7 +1,7 @@
 """Which passages a question is about: by their meaning, and by the words that both have.
 
 Meaning finds "cut off from the land" where a text says that the boat could not come; it does not know names and
-numbers. Words know nothing else. The sum of both finds what either does: tests/bench/passages.py, docs/decisions.md.
+numbers. Words know nothing else. The sum of both finds what either does: tests/bench/passages.py, docs/decisions/0066.
 """
 
 from __future__ import annotations

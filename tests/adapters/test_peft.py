@@ -11,7 +11,7 @@ import pytest
 
 from py_core.adapters.files import export_peft, read_adapter
 from py_core.adapters.lora import AdapterError, LoraAdapter
-from py_core.backends.numpy import load_numpy
+from py_core.backends.numpy.backend import load_numpy
 from py_core.formats.gguf import read_header
 from py_core.formats.safetensors import read_safetensors, write_safetensors
 from py_core.formats.source import FileSource

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from py_core.backends import page_table
 from py_core.backends.base import NO_SLOT, BackendError, TokenSequence
-from py_core.backends.page_table import PAGE
 from py_core.backends.pipelined import PipelinedBackend
-from py_core.backends.tiers import TierPolicy
 from py_core.engine.engine import Engine, Timings
 from py_core.engine.page_keeping import packed
+from py_core.paging import page_table
+from py_core.paging.page_table import PAGE
+from py_core.paging.tiers import TierPolicy
 from py_core.sampling import SamplingParams
 from tests.backend_pairs import Pair, alone, assert_said_alone, open_pair, prompt
 from tests.backends.test_page_transfer import Shelf

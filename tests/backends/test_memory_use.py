@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from py_core.backends.memory_use import HOT, PageBytes
-from py_core.backends.page_table import PAGE
 from py_core.backends.wasm.backend import WasmBackend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.engine import Engine, Timings
+from py_core.paging.page_table import PAGE
 from tests.backend_pairs import Pair, open_pair, prompt
 from tests.tiny_adapters import drawn
 from tests.tiny_llama import TinyLlama

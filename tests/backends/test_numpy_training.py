@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from py_core.adapters.parameters import ParameterLayout, parameter_layout
-from py_core.backends.numpy import NumpyBackend, load_weights
-from py_core.backends.training import AdamW, Pack, Training, TrainingState, check_pack
+from py_core.backends.numpy.backend import NumpyBackend, load_weights
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
+from py_core.training.session import AdamW, Pack, Training, TrainingState, check_pack
 from tests.architectures.variants import VARIANTS
 
 NAMES = ["llama", "llama-fused-qkv", "qwen2", "qwen3", "gemma2", "gemma3", "phi3"]

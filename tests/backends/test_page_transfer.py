@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.backends.page_table import PAGE
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.engine import Engine, Timings
 from py_core.engine.page_keeping import AT_ONCE, page_names
+from py_core.paging.page_table import PAGE
 from tests.backend_pairs import GREEDY, open_pair, prompt
 from tests.tiny_adapters import drawn
 from tests.tiny_llama import TinyLlama

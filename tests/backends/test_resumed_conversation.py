@@ -17,7 +17,6 @@ from app.native_runtime import open_pages, pages_path, tidy_pages
 from app.protocol import Stored
 from app.runtime import Runtime
 from app.template_renderer import native_renderer
-from py_core.backends.page_table import PAGE
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.engine.engine import Engine, Timings
@@ -28,6 +27,7 @@ from py_core.memory.errors import StoreError
 from py_core.memory.kept_pages import KeptPages
 from py_core.memory.sessions import Place
 from py_core.memory.sqlite import SQLiteRows
+from py_core.paging.page_table import PAGE
 from py_core.sampling import SamplingParams
 from tests.tiny_llama import TinyLlama
 

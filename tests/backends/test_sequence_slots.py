@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.backends import page_table
 from py_core.backends.base import NO_SLOT, BackendError, TokenSequence
-from py_core.backends.page_table import PAGE
 from py_core.backends.pipelined import PipelinedBackend
-from py_core.backends.sequence_slots import SLOTS
 from py_core.backends.wasm.backend import WasmBackend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.wasm.layout import EXTENT
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine import turns
 from py_core.engine.engine import Engine, Timings
+from py_core.paging import page_table
+from py_core.paging.page_table import PAGE
+from py_core.paging.sequence_slots import SLOTS
 from tests.backend_pairs import GREEDY, Pair, alone, assert_said_alone, open_pair, prompt
 from tests.page_owners import assert_each_page_has_its_owners
 from tests.tiny_adapters import drawn

@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.backends import page_table
 from py_core.backends.base import TokenSequence
-from py_core.backends.page_table import PAGE, PageTable, tier_of
 from py_core.backends.pipelined import PipelinedBackend
-from py_core.backends.tiers import MOST_CODE, Tier, TierPolicy, demoted
 from py_core.backends.wasm.backend import WasmBackend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.settings import Settings
 from py_core.engine.engine import Engine, Timings
+from py_core.paging import page_table
+from py_core.paging.page_table import PAGE, PageTable, tier_of
+from py_core.paging.tiers import MOST_CODE, Tier, TierPolicy, demoted
 from tests.backend_pairs import GREEDY, Pair, collect, open_pair, prompt
 from tests.dying_host import DyingOnceHost
 from tests.gpu_shapes import HARDWARE

@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.backends import page_table
 from py_core.backends.base import Backend, TokenSequence
-from py_core.backends.numpy import NumpyBackend, load_weights
+from py_core.backends.numpy.backend import NumpyBackend, load_weights
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu
@@ -22,6 +21,7 @@ from py_core.fit import Need, memory_need
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.models.registry import describe_model
+from py_core.paging import page_table
 from tests.architectures.variants import VARIANTS
 from tests.backend_pairs import collect, cosine
 

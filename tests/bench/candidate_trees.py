@@ -30,13 +30,13 @@ from rich.table import Table
 from app.build_outputs import kernel_path
 from app.downloads import default_model_path
 from app.template_renderer import native_renderer
-from py_core.backends.speculation import LEAST_MATCH, MOST_LOOKED_AT, SIZES, PromptLookup
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.engine.engine import Timings
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
 from py_core.sampling import SamplingParams
+from py_core.speculation.guesses import LEAST_MATCH, MOST_LOOKED_AT, SIZES, PromptLookup
 
 TASKS = Path(__file__).parent / "data" / "speculation.toml"
 GUESSES = SIZES[-1] - 1

@@ -1,4 +1,4 @@
-"""Makes the pictures of README, of the real page and the real model: docs/clip.png (it moves) and docs/page.png.
+"""Makes README's pictures of the real page with the real model: clip.png (it moves) and page.png in docs/pictures.
 
     .venv/bin/python tests/bench/clip.py
 
@@ -21,7 +21,7 @@ from playwright.async_api import Page, async_playwright
 from app.building.common import ROOT
 from app.building.system import CHROMIUM_FLAGS, ensure_chromium
 
-DOCS = ROOT / "docs"
+PICTURES = ROOT / "docs" / "pictures"
 WIDTH, HEIGHT = 960, 600
 PAUSE = 0.3
 """Seconds between two frames."""
@@ -105,11 +105,11 @@ async def take_all(address: str) -> None:
         await page.get_by_role("tab", name="Map").click()
         await page.locator(".map-box canvas").wait_for()
         await page.wait_for_timeout(1500)
-        await page.screenshot(path=DOCS / "page.png")
-        (DOCS / "clip.png").write_bytes(animated(clip.frames))
+        await page.screenshot(path=PICTURES / "page.png")
+        (PICTURES / "clip.png").write_bytes(animated(clip.frames))
         await browser.close()
     for name in ("clip.png", "page.png"):
-        print(f"docs/{name}: {(DOCS / name).stat().st_size / 1000:.0f} kB")
+        print(f"docs/pictures/{name}: {(PICTURES / name).stat().st_size / 1000:.0f} kB")
     print(f"{len(clip.frames)} frames, {sum(seconds for _, seconds in clip.frames):.0f} s")
 
 

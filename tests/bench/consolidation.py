@@ -32,7 +32,7 @@ from consolidation_browser import browser_table, measure_in_browser
 from rich.console import Console
 from rich.table import Table
 
-from app.asking import GREEDY
+from app.asker import GREEDY
 from app.assistant import Assistant
 from app.bench_plots import training_plots, write_plots
 from app.build_outputs import kernel_path

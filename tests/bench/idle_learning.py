@@ -37,19 +37,19 @@ from app.one_learner import FileLock
 from app.protocol import Delta, Done
 from app.template_renderer import native_renderer
 from py_core.adapters.parameters import parameter_layout
-from py_core.backends.training import Loss, Pack
 from py_core.backends.wasm import training_lowering
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.formats.source import FileSource
-from py_core.learning.batches import shuffled
-from py_core.learning.packing import answer_example
-from py_core.learning.schedule import Schedule
-from py_core.learning.trainer import Settings, Trainer, fresh_start
 from py_core.loading import Model, load_model
 from py_core.memory.policies import Policies
 from py_core.memory.store import Store
 from py_core.memory.volatile import VolatileRows
+from py_core.training.batches import shuffled
+from py_core.training.packing import answer_example
+from py_core.training.schedule import Schedule
+from py_core.training.session import Loss, Pack
+from py_core.training.trainer import Settings, Trainer, fresh_start
 
 CASES = ("quiet", "learning", "typed")
 TYPED_SECONDS = 0.2

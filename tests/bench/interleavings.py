@@ -29,8 +29,8 @@ from rich.console import Console
 from rich.table import Table
 
 from app.build_outputs import kernel_path
-from py_core.backends import page_table
-from py_core.backends.page_table import PAGE
+from py_core.paging import page_table
+from py_core.paging.page_table import PAGE
 from tests.architectures.variants import VARIANTS
 from tests.backends.test_interleavings import CONTEXT, NAMES, Step, play
 from tests.backends.test_tiers import POLICY

@@ -31,16 +31,16 @@ from rich.table import Table
 from app.build_outputs import MODEL_BUILDS, kernel_path
 from app.downloads import default_model_path
 from app.template_renderer import native_renderer
-from py_core.backends.numpy import load_numpy
+from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.pipelined import PipelinedBackend
-from py_core.backends.tiers import TierPolicy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader, Model, load_model
+from py_core.paging.tiers import TierPolicy
 from py_core.sampling import SamplingParams
 
-TEXTS = ("docs/decisions.md", "docs/performance.md", "docs/learning.md")
+TEXTS = ("docs/guide/security.md", "docs/results/gpu.md", "docs/results/cpu.md", "docs/guide/learning.md")
 RANDOM_FORMATS = {"smollm2-135m": ("Q4_1", "Q8_0")}
 """Of the layers and the embedding, as in the usual file."""
 POLICIES = {"off": None, "8-bit": TierPolicy(warm=1 << 20), "8- and 4-bit": TierPolicy()}

@@ -18,7 +18,7 @@ from app.assistant import SYSTEM_PROMPT
 from app.downloads import default_model_path
 from app.prompt_window import LEFT_OUT_FOR_LATER, PromptWindow
 from app.template_renderer import native_renderer
-from py_core.backends.numpy import load_numpy
+from py_core.backends.numpy.backend import load_numpy
 from py_core.formats.source import FileSource
 from py_core.loading import Model, load_model
 from py_core.tokenizers.chat_template import Message

@@ -32,11 +32,11 @@ from app.downloads import default_model_path
 from app.template_renderer import native_renderer
 from py_core.backends.base import TokenSequence
 from py_core.backends.memory_use import HOT
-from py_core.backends.page_table import pages_of
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.engine.engine import Engine, Timings
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
+from py_core.paging.page_table import pages_of
 from tests.tiny_llama import TinyLlama
 
 SAID = 8

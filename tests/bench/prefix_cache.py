@@ -23,8 +23,6 @@ from rich.table import Table
 from app.build_outputs import kernel_path
 from app.downloads import default_model_path
 from app.template_renderer import native_renderer
-from py_core.backends.page_table import PAGE
-from py_core.backends.radix_tree import RadixTree
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu
@@ -32,6 +30,8 @@ from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.engine import Engine, Timings
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader, load_model
+from py_core.paging.page_table import PAGE
+from py_core.paging.radix_tree import RadixTree
 from py_core.sampling import SamplingParams
 
 QUESTION = 20

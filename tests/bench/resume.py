@@ -26,7 +26,6 @@ from rich.table import Table
 from app.build_outputs import kernel_path
 from app.downloads import default_model_path
 from app.template_renderer import native_renderer
-from py_core.backends.page_table import PAGE
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu
@@ -38,6 +37,7 @@ from py_core.loading import BackendLoader, load_model
 from py_core.memory.encryption import Lock, NativeCrypto, new_lock
 from py_core.memory.kept_pages import KeptPages
 from py_core.memory.sqlite import SQLiteRows
+from py_core.paging.page_table import PAGE
 from py_core.sampling import SamplingParams
 
 QUESTION = 20

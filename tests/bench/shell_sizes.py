@@ -5,7 +5,7 @@
 Bytes of each file with gzip (level 6, what most static servers do; brotli makes less), or as it is where that is
 smaller. Left out is what no first visit waits for: the modules that were joined (app/building/bundle.py) and their
 source maps, files that are kept only once they are asked for, and the snapshot of Python, which pages that are not on
-this machine use from the second visit on (docs/start.md).
+this machine use from the second visit on (docs/develop/start.md).
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from py_core.adapters.parameters import parameter_layout
-from py_core.backends.training import Pack, TrainingState
 from py_core.backends.webgpu.backend import WebGPUBackend, load_webgpu
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.plan import Launch
@@ -28,6 +27,7 @@ from py_core.backends.webgpu.profiling import measure_lists
 from py_core.backends.webgpu.training import WebGPUTraining
 from py_core.formats.source import FileSource
 from py_core.loading import read_description
+from py_core.training.session import Pack, TrainingState
 
 PARTS = ("forward", "loss", "back")
 

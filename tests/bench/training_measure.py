@@ -13,13 +13,13 @@ import numpy as np
 
 from py_core.adapters.parameters import parameter_layout
 from py_core.backends.base import Backend
-from py_core.backends.numpy import load_numpy
-from py_core.backends.training import AdamW, Pack, TrainingState
+from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.webgpu.backend import load_webgpu
-from py_core.learning.packing import WeightSums, answer_example, base_example, compared_pack, in_groups, packed
 from py_core.loading import BackendLoader, read_description
 from py_core.models.graph import Graph
+from py_core.training.packing import WeightSums, answer_example, base_example, compared_pack, in_groups, packed
+from py_core.training.session import AdamW, Pack, TrainingState
 
 DEFAULTS = {"rounds": 5, "sequences": 4, "tokens": 100, "rank": 8, "divergence": 0}
 """Of the sequences' tokens the second half has a loss; with a divergence it has that of the base as well."""

@@ -25,7 +25,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from app.answer_records import Answer
+from app.answer import Answer
 from app.assistant import Assistant
 from app.building.kernels import kernel_path
 from app.downloads import default_model_path

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 from rich.table import Table
 
-from py_core.backends.page_table import PAGE
 from py_core.backends.wasm.layout import Mode, head_page_bytes
 from py_core.fit import Need
+from py_core.paging.page_table import PAGE
 
 
 @dataclass(frozen=True)

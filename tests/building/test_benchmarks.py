@@ -14,11 +14,17 @@ import pytest
 from app.building.common import ROOT
 
 BENCH = ROOT / "tests" / "bench"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _NAME = re.compile(r"tests[./]bench[./](\w+)")
 NAMED = sorted(
-    {name for page in PAGES for name in _NAME.findall(page.read_text("utf-8")) if not (BENCH / name).is_dir()}
+    {
+        name
+        for page in PAGES
+        for name in _NAME.findall(page.read_text("utf-8"))
+        if not (BENCH / name).is_dir() and (page.parent.name != "decisions" or (BENCH / f"{name}.py").is_file())
+    }
 )
+"""A decision names the command of its day, which may be gone."""
 SIZES = (
     "--shape smollm2-135m --layers {layers} --hidden 64 --heads 2 --kv-heads 1 --ffn 256 --vocabulary 512 --format Q8_0"
 )

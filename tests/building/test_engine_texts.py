@@ -35,14 +35,18 @@ NOT_SAID = (
         "app/perplexity.py",
         "py_core/adapters/merging.py",
     ),
-    *("py_core/backends/numpy.py", "py_core/backends/webgpu/host_wgpu.py", "py_core/backends/wasm/host_wasmtime.py"),
+    *(
+        "py_core/backends/numpy/backend.py",
+        "py_core/backends/webgpu/host_wgpu.py",
+        "py_core/backends/wasm/host_wasmtime.py",
+    ),
     # of a mistake in a program, not in what somebody did
     *("app/page_calls.py", "app/snapshot.py", "py_core/adapters/head.py", "py_core/adapters/parameters.py"),
-    *("py_core/backends/training.py", "py_core/backends/wasm/backend.py", "py_core/hnsw/"),
-    *("py_core/learning/batches.py", "py_core/learning/checkpoint.py", "py_core/learning/gate.py"),
-    *("py_core/learning/imprint.py", "py_core/learning/packing.py", "py_core/memory/records.py"),
+    *("py_core/training/session.py", "py_core/backends/wasm/backend.py", "py_core/hnsw/"),
+    *("py_core/training/batches.py", "py_core/training/checkpoint.py", "py_core/learning/gate.py"),
+    *("py_core/learning/imprint.py", "py_core/training/packing.py", "py_core/memory/records.py"),
     *("py_core/memory/schemas.py", "py_core/memory/store.py", "py_core/memory/trajectories.py"),
-    *("py_core/models/backward.py", "py_core/routing/parameters.py", "py_core/routing/projection.py"),
+    *("py_core/training/backward.py", "py_core/routing/parameters.py", "py_core/routing/projection.py"),
     *("py_core/routing/routing_data.py",),
 )
 """Modules whose sentences are not looked up."""

@@ -1,4 +1,4 @@
-"""What README and docs/terminal.md show works: each command gives the output beside it, and the Python example runs."""
+"""README and docs/guide/terminal.md are true: each command gives the output beside it, and the Python example runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.command_line import sonata
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-TERMINAL = (ROOT / "docs" / "terminal.md").read_text(encoding="utf-8")
+TERMINAL = (ROOT / "docs" / "guide" / "terminal.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str, text: str = README) -> list[str]:
@@ -77,7 +77,10 @@ def test_the_python_example_answers(model_path: Path) -> None:
     (example,) = blocks("python")
     # The same on numpy, and a shorter answer: lavapipe takes a quarter of a minute for this one.
     for shown, run in (
-        ("from py_core.backends.webgpu.backend import load_webgpu", "from py_core.backends.numpy import load_numpy"),
+        (
+            "from py_core.backends.webgpu.backend import load_webgpu",
+            "from py_core.backends.numpy.backend import load_numpy",
+        ),
         ("partial(load_webgpu, WgpuHost())", "load_numpy"),
         ("Assistant(model)", "Assistant(model, max_tokens=24)"),
     ):
@@ -103,7 +106,7 @@ def test_the_first_two_commands_are_those_of_build_py() -> None:
 def test_each_page_that_is_linked_is_there() -> None:
     missing = {
         (page.name, target)
-        for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+        for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
         for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8"))
         if "://" not in target and not (page.parent / target).exists()
     }

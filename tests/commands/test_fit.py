@@ -16,7 +16,7 @@ from app.build_outputs import kernel_path
 from app.fit_check import available_memory
 from app.template_renderer import native_renderer
 from py_core.backends.base import TokenSequence
-from py_core.backends.numpy import load_numpy
+from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.fit import MOST_WASM_MEMORY, DoesNotFitError, Measured, Need, Room, memory_need, problem, tokens_per_second

@@ -19,7 +19,7 @@ from app import quantizing
 from app.completion import last_logits
 from app.quantizing import quantize_file
 from app.template_renderer import native_renderer
-from py_core.backends.numpy import load_numpy
+from py_core.backends.numpy.backend import load_numpy
 from py_core.formats.format_choice import choose_formats
 from py_core.formats.gguf import GGUFHeader, TensorInfo, read_header
 from py_core.formats.quantization import FORMATS, dequantize

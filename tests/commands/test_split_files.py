@@ -11,7 +11,7 @@ import pytest
 
 from app.completion import last_logits
 from app.template_renderer import native_renderer
-from py_core.backends.numpy import load_numpy
+from py_core.backends.numpy.backend import load_numpy
 from py_core.formats.gguf import GGUFError, read_header
 from py_core.formats.source import FileSource, open_source
 from py_core.loading import load_model

@@ -18,11 +18,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from app import cli
-from py_core.backends.training import AdamW, StepResult
 from py_core.backends.wasm.training import WasmTraining
 from py_core.memory.revisions import KIND
 from py_core.memory.rows import Batch
 from py_core.memory.sqlite import SQLiteRows
+from py_core.training.session import AdamW, StepResult
 
 
 def end() -> None:

@@ -19,13 +19,13 @@ from app.shipped_gate import shipped_gate
 from py_core.learning.augmentation import Mix
 from py_core.learning.consolidation_job import Recipe, Texts
 from py_core.learning.lesson_examples import Portions
-from py_core.learning.trainer import StepReport
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.memory import Memory
 from py_core.memory.revisions import Run
 from py_core.memory.sqlite import SQLiteRows
 from py_core.routing.embedder import SentenceEmbedder
+from py_core.training.trainer import StepReport
 
 BASE = "0" * 64
 FACTS = {"Cat?": "Tom.", "Boat?": "Ida."}

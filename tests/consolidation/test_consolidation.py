@@ -29,8 +29,7 @@ from app.native_runtime import open_embedder
 from app.training_settings import policy_name
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.norms import layer_norms
-from py_core.backends.numpy_training import NumpyTraining
-from py_core.backends.training import Loss, Pack
+from py_core.backends.numpy.training import NumpyTraining
 from py_core.learning.consolidation_job import Stage
 from py_core.learning.self_tuning import FACTORS
 from py_core.loading import Model
@@ -39,6 +38,7 @@ from py_core.memory.revisions import WEIGHTS, WORK, Run
 from py_core.memory.rows import BLOB
 from py_core.memory.transfer import export, import_file
 from py_core.routing.embedder import SentenceEmbedder
+from py_core.training.session import Loss, Pack
 
 
 @pytest.fixture(scope="module")

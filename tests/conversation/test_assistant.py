@@ -19,7 +19,7 @@ from app.agent_catalog import current_agents, no_changes, shipped_agents
 from app.assistant import SYSTEM_PROMPT, Assistant, EmptyMessageError, user_message
 from app.protocol import AnswerEvent, Delta, Done, Reading
 from py_core.backends.base import AfterPass, ContextFullError, DeviceLostError, KeepGoing, TokenSequence
-from py_core.backends.numpy import NumpyBackend
+from py_core.backends.numpy.backend import NumpyBackend
 from py_core.engine.engine import Timings
 from py_core.loading import Model
 from py_core.sampling import SamplingParams

@@ -18,7 +18,7 @@ from app.terminal_chat import run_chat
 from app.turn_events import stored_turns
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import KeepGoing, TokenSequence
-from py_core.backends.numpy import NumpyBackend
+from py_core.backends.numpy.backend import NumpyBackend
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.sqlite import SQLiteRows

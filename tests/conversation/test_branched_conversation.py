@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.asked import CannotAnswerError
 from app.assistant import Assistant
+from app.chat_question import CannotAnswerError
 from app.conversation import Conversation
 from app.memory_api import MemoryApi
 from app.protocol import Context, Delta, Done, Event, Replacement, Route, Stored, to_json
@@ -17,7 +17,7 @@ from app.router_factory import RouterParts
 from app.routing_service import RoutingService
 from app.runtime import Runtime
 from py_core.backends.base import ContextFullError, TokenSequence
-from py_core.backends.numpy import NumpyBackend
+from py_core.backends.numpy.backend import NumpyBackend
 from py_core.loading import Model
 from py_core.memory.branches import Turn
 from py_core.memory.encryption import NativeCrypto

@@ -10,7 +10,7 @@ import pytest
 
 from app.assistant import Assistant
 from app.conversation import Conversation
-from app.file_consulting import SHARE, consult
+from app.file_lookup import SHARE, consult
 from app.file_material import Material
 from app.protocol import Citations, Context, Delta, Done, Event, Stored
 from app.runtime import Runtime

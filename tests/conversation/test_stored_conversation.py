@@ -16,7 +16,7 @@ from app.runtime import Runtime
 from app.turn_details import TITLE_LENGTH, answer_details, title_of
 from app.turn_events import stored_turns
 from py_core.backends.base import DeviceLostError, TokenSequence
-from py_core.backends.numpy import NumpyBackend
+from py_core.backends.numpy.backend import NumpyBackend
 from py_core.loading import Model
 from py_core.memory.branches import Branches, Turn
 from py_core.memory.encryption import NativeCrypto

@@ -18,7 +18,7 @@ from app.conversation import Conversation
 from app.protocol import Delta, Stored
 from app.runtime import Runtime
 from app.trajectory_recorder import DEPTHS_POLICY, INSTANT_POLICY
-from py_core.backends.numpy import NumpyBackend
+from py_core.backends.numpy.backend import NumpyBackend
 from py_core.engine.engine import Timings
 from py_core.engine.scheduler import Priority
 from py_core.loading import Model

@@ -20,7 +20,7 @@ from app.converting.convert import convert_folder
 from app.converting.folder import ConvertError
 from app.converting.vocabulary import pre_tokenizer_name
 from app.template_renderer import native_renderer
-from py_core.backends.numpy import load_numpy
+from py_core.backends.numpy.backend import load_numpy
 from py_core.formats.gguf import GGUFHeader, read_header
 from py_core.formats.quantization import dequantize
 from py_core.formats.safetensors import SafetensorsError

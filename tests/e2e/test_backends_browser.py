@@ -13,7 +13,7 @@ from playwright.async_api import Page
 
 from app.template_renderer import native_renderer
 from py_core.adapters.head import NeighbourAdapter
-from py_core.backends.numpy import load_numpy
+from py_core.backends.numpy.backend import load_numpy
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import load_model

@@ -10,7 +10,7 @@ from browser_variants import KernelVariant, kernel_variants
 from chat_page import ChatPage
 
 from app.template_renderer import native_renderer
-from py_core.backends.numpy import load_numpy
+from py_core.backends.numpy.backend import load_numpy
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
 

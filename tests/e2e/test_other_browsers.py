@@ -1,4 +1,4 @@
-"""Firefox and WebKit: a chat on the CPU, and a sentence on what is lost there. docs/browsers.md has the table."""
+"""Firefox and WebKit: a chat on the CPU, and a sentence on what is lost there. docs/guide/browsers.md has the table."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest_asyncio
 from chat_page import ChatPage
 from playwright.async_api import Error, Locator, expect
 
-from py_core.backends.page_table import PAGE
+from py_core.paging.page_table import PAGE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

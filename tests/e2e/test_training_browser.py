@@ -21,11 +21,11 @@ from py_core.backends.browser_source import BrowserSource
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_browser import BrowserKernelHost
 from py_core.engine.engine import Engine
-from py_core.learning.batches import shuffled
-from py_core.learning.checkpoint import Origin, write_checkpoint
-from py_core.learning.packing import answer_example, base_example
-from py_core.learning.schedule import Schedule
-from py_core.learning.trainer import Settings, Trainer, fresh_start
+from py_core.training.batches import shuffled
+from py_core.training.checkpoint import Origin, write_checkpoint
+from py_core.training.packing import answer_example, base_example
+from py_core.training.schedule import Schedule
+from py_core.training.trainer import Settings, Trainer, fresh_start
 from py_core.loading import read_description
 
 async def trained(file, killed):

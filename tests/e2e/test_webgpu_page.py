@@ -13,7 +13,7 @@ from playwright.async_api import Route, expect
 from small_site import MODEL, SmallSite
 
 from app.template_renderer import native_renderer
-from py_core.backends.numpy import load_numpy
+from py_core.backends.numpy.backend import load_numpy
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
 from tests.tiny_llama import TinyLlama

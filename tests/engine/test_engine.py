@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from py_core.backends.base import ContextFullError, KeepGoing, TokenSequence
-from py_core.backends.numpy import CHUNK, NumpyBackend
+from py_core.backends.numpy.backend import CHUNK, NumpyBackend
 from py_core.engine import turns
 from py_core.engine.engine import Engine, Timings
 from py_core.engine.repetition import LOOP_SCORE

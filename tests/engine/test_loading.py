@@ -11,7 +11,7 @@ import pytest
 
 from app.template_renderer import native_renderer
 from py_core.backends.base import BackendError
-from py_core.backends.numpy import load_numpy
+from py_core.backends.numpy.backend import load_numpy
 from py_core.engine.engine import Timings
 from py_core.formats.gguf import GGUFError
 from py_core.formats.quantization import UnsupportedFormatError

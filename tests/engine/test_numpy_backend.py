@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from py_core.backends.base import BackendError, ContextFullError, TokenSequence
-from py_core.backends.numpy import NumpyBackend, glu, load_weights
+from py_core.backends.numpy.backend import NumpyBackend, glu, load_weights
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import Model

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from py_core.backends.numpy import NumpyBackend
+from py_core.backends.numpy.backend import NumpyBackend
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from py_core.backends.base import BackendError
-from py_core.backends.page_table import PAGE, tier_of
-from py_core.backends.tiers import Tier, TierPolicy
 from py_core.backends.webgpu.attention import SHORT
 from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.paging.page_table import PAGE, tier_of
+from py_core.paging.tiers import Tier, TierPolicy
 from tests.backend_pairs import GREEDY, Pair, open_pair, prompt
 from tests.gpu.test_lost_device import FragileHost
 from tests.gpu_shapes import HARDWARE, SHAPES

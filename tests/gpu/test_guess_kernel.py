@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from py_core.backends.sampling_state import RING, STATE_HEADER, ring_of, state_bytes
-from py_core.backends.speculation import MOST_MATCH
 from py_core.sampling import SamplingParams
+from py_core.speculation.guesses import MOST_MATCH
 
 HEADER, RECORD, ROWS, MAX_ROWS, SLOT = 12, 33, 8, 9, 1
 RULES = SamplingParams(temperature=0.5, top_k=7, seed=3)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from py_core.backends.numpy import NumpyBackend, load_weights
+from py_core.backends.numpy.backend import NumpyBackend, load_weights
 from py_core.backends.webgpu.backend import WebGPUBackend, load_webgpu
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.fit import memory_need

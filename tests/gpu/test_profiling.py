@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 
 from app import cli
 from py_core.backends.base import BackendError
-from py_core.backends.sequence_slots import SLOTS
 from py_core.backends.webgpu import host_wgpu
 from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.profiling import KernelCost, Limits, Profile, measure_bandwidth, measure_flops
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
+from py_core.paging.sequence_slots import SLOTS
 from py_core.sampling import SamplingParams
 from tests.backend_pairs import MODELS, collect, open_pair, prompt
 from tests.tiny_llama import TinyLlama

@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from py_core.backends.page_table import PAGE, TIER_SHIFT
-from py_core.backends.tiers import MOST_CODE, Tier, codes, demoted
 from py_core.backends.webgpu.attention import SHORT, SPLIT
+from py_core.paging.page_table import PAGE, TIER_SHIFT
+from py_core.paging.tiers import MOST_CODE, Tier, codes, demoted
 from tests.gpu.test_attention_kernels import HEADS, Sequences, run_splits, sequences, untouched
 from tests.variants import covering, named
 

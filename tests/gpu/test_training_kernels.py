@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from py_core.backends import numpy_gradients as gradients
 from py_core.backends import numpy_rows as reference
 from py_core.backends.sampling_state import ROW_BYTES, state_bytes
-from py_core.backends.training import AdamW, Pack
 from py_core.models.graph import Attention, Value
+from py_core.training.session import AdamW, Pack
 from tests.gpu.test_kernels import SEEDS, few, floats, random_matrix, width
 from tests.variants import covering, named
 

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from py_core.backends import numpy as reference
-from py_core.backends.page_table import PAGE
 from py_core.backends.sampling_state import ROW_BYTES, state_bytes
+from py_core.paging.page_table import PAGE
 from tests.variants import covering, named
 
 MAX_ROWS = 8

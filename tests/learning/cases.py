@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from py_core.adapters.lora import LoraAdapter, LoraPair
-from py_core.backends.training import AdamW, Pack
+from py_core.training.session import AdamW, Pack
 from tests.architectures.variants import VARIANTS, VOCABULARY
 from tests.tiny_models import PERMUTED, Variant, neighbours_rotate, tensors
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 import transformers
 
-from py_core.backends.training import Pack
+from py_core.training.session import Pack
 from tests.learning.cases import CASES, SCALE, STEPS, in_file_order, micro_batches, packs, pairs, rule
 from tests.tiny_models import Variant, weights
 

@@ -13,18 +13,18 @@ import numpy as np
 
 from py_core.adapters.parameters import ParameterLayout, parameter_layout
 from py_core.backends.base import Backend
-from py_core.backends.training import Training, TrainingState
 from py_core.engine.engine import Engine
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
-from py_core.learning.batches import Batches, shuffled
-from py_core.learning.checkpoint import Checkpoint, Origin
-from py_core.learning.packing import Example, answer_example, base_example
-from py_core.learning.schedule import Schedule
-from py_core.learning.trainer import Settings, StepReport, Trainer, fresh_start
 from py_core.loading import BackendLoader
 from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
+from py_core.training.batches import Batches, shuffled
+from py_core.training.checkpoint import Checkpoint, Origin
+from py_core.training.packing import Example, answer_example, base_example
+from py_core.training.schedule import Schedule
+from py_core.training.session import Training, TrainingState
+from py_core.training.trainer import Settings, StepReport, Trainer, fresh_start
 from tests.learning.cases import CASES
 
 SEED = 5

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from py_core.backends.numpy import load_numpy
-from py_core.backends.training import TrainingState
-from py_core.learning.checkpoint import Checkpoint
-from py_core.learning.packing import Example
-from py_core.learning.schedule import Schedule
+from py_core.backends.numpy.backend import load_numpy
+from py_core.training.checkpoint import Checkpoint
+from py_core.training.packing import Example
+from py_core.training.schedule import Schedule
+from py_core.training.session import TrainingState
 from tests.learning.small_training import SETTINGS, SmallTraining, examples, opened
 
 TASK = dataclasses.replace(SETTINGS, schedule=Schedule(rate=0.02, steps=30), divergence=0.0, decay=0.0)

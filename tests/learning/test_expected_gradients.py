@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from py_core.adapters.parameters import ParameterLayout, parameter_layout
-from py_core.backends.training import AdamW, Pack, Training, TrainingState
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader
 from py_core.models.registry import describe_model
+from py_core.training.session import AdamW, Pack, Training, TrainingState
 from tests.learning import cases
 from tests.variants import gated
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.asking import Asker
+from app.asker import Asker
 from app.assistant import Assistant
 from app.build_outputs import kernel_path
 from app.conversation import Conversation
@@ -18,9 +18,9 @@ from app.downloads import model_files
 from app.fact_reader import READERS, FactReader, fetch_natively, read_facts, reader_path
 from app.feedback import Feedback
 from app.learning_service import READING_POLICY, THRESHOLD_POLICY
+from app.lesson_match import UnsureMatch
 from app.native_runtime import open_runtime
 from app.protocol import Delta, Done, Recall, Stored
-from app.recalled import Unsure
 from app.runtime import Runtime
 from app.template_renderer import native_renderer
 from py_core.adapters.files import read_adapter, read_details
@@ -123,7 +123,7 @@ async def test_the_model_reads_what_was_taught_where_the_gate_is_not_sure_and_th
 async def test_an_answer_is_as_without_reading_where_the_model_finds_no_fact_in_what_it_read(
     runtime: Runtime, conversation: Conversation
 ) -> None:
-    assert isinstance(await runtime.learning.recall_or_read(TOPIC), Unsure)
+    assert isinstance(await runtime.learning.recall_or_read(TOPIC), UnsureMatch)
     said, recalled, _ = await ask(conversation, TOPIC)
     alone = conversation.assistant.model.tokenizer.decode(conversation.assistant._alone.tokens)
     assert len(alone.rpartition(TOPIC)[2].split()) < 8, "it ends at the first word that is in no fact"
@@ -140,7 +140,7 @@ async def test_nothing_is_read_that_is_switched_off_or_forgotten_or_where_readin
 ) -> None:
     learning, memory = runtime.learning, runtime.memory
     unsure = await learning.recall_or_read(NITROGEN)
-    assert isinstance(unsure, Unsure)
+    assert isinstance(unsure, UnsureMatch)
     (nitrogen, *_) = (one.lesson for one in unsure.facts)
     for policy in (READING_POLICY, "learning.instant"):
         await memory.policies.set(policy, False, confidence=1.0, source="user")
@@ -196,9 +196,9 @@ async def test_an_answer_comes_without_reading_where_the_reader_cannot_be_fetche
     learning.reader = FactReader(model, BASE, fetch)
     assert await learning.recall_or_read(NITROGEN) is None
     is_offline = False
-    assert isinstance(await learning.recall_or_read(NITROGEN), Unsure)
+    assert isinstance(await learning.recall_or_read(NITROGEN), UnsureMatch)
     before = len(asked)
-    assert isinstance(await learning.recall_or_read(NITROGEN), Unsure)
+    assert isinstance(await learning.recall_or_read(NITROGEN), UnsureMatch)
     assert asked == [reader_path(BASE).name] * before
 
 

@@ -13,8 +13,7 @@ import pytest
 
 from py_core.adapters.parameters import parameter_layout
 from py_core.backends.base import Backend
-from py_core.backends.numpy import load_numpy
-from py_core.backends.training import HeadRows, Training, TrainingState
+from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu
@@ -23,6 +22,7 @@ from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader
 from py_core.models.registry import describe_model
+from py_core.training.session import HeadRows, Training, TrainingState
 from tests.learning.cases import CASES, packs
 from tests.variants import gated
 

@@ -13,13 +13,13 @@ from app import idle_learning
 from app.idle_learning import IdleLearning
 from app.idle_work import IdleStatus, Loop, Progress, Report
 from app.one_learner import FileLock
-from py_core.backends.numpy import load_numpy
-from py_core.learning.checkpoint import Checkpoint
-from py_core.learning.schedule import Schedule
-from py_core.learning.trainer import StepReport, Trainer
+from py_core.backends.numpy.backend import load_numpy
 from py_core.memory.policies import Policies
 from py_core.memory.store import Store
 from py_core.memory.volatile import VolatileRows
+from py_core.training.checkpoint import Checkpoint
+from py_core.training.schedule import Schedule
+from py_core.training.trainer import StepReport, Trainer
 from tests.learning.small_training import SETTINGS, SmallTraining, opened, same
 from tests.learning.test_training_turns import answer
 

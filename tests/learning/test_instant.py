@@ -15,11 +15,11 @@ from app.assistant import Assistant, assistant_message, user_message
 from app.build_outputs import kernel_path
 from app.conversation import Conversation
 from app.lesson_imprints import shipped_path
+from app.lesson_match import LessonMatch
 from app.model_cache import sha256_of_model
 from app.native_runtime import open_runtime
 from app.perplexity import Text, score_texts
 from app.protocol import Delta, Done, Recall, Route
-from app.recalled import Recalled
 from app.runtime import Runtime
 from app.template_renderer import native_renderer
 from py_core.backends.wasm.backend import load_wasm
@@ -41,7 +41,7 @@ STEPS = (
     "First you open the red valve, then you wait for two minutes. After that, you turn the small wheel to the left "
     "until the needle shows forty, and the, the, the lamp is green."
 )
-Said = tuple[str, Done, Recalled | None]
+Said = tuple[str, Done, LessonMatch | None]
 
 
 @pytest.fixture(scope="module")

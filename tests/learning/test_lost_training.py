@@ -9,7 +9,7 @@ from pathlib import Path
 
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.webgpu.backend import load_webgpu
-from py_core.learning.schedule import Schedule
+from py_core.training.schedule import Schedule
 from tests.backend_pairs import NO_PAUSE
 from tests.dying_host import WorkersDie
 from tests.gpu.test_lost_device import FragileHost

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from py_core.backends import numpy_training
-from py_core.backends.numpy import load_numpy
-from py_core.backends.numpy_gradients import (
+from py_core.backends.numpy import training as numpy_training
+from py_core.backends.numpy.backend import load_numpy
+from py_core.backends.numpy.gradients import (
     attention_gradient,
     glu_gradient,
     packed_attention,
@@ -20,9 +20,9 @@ from py_core.backends.numpy_gradients import (
     seen_rows,
     soft_cap_gradient,
 )
-from py_core.backends.numpy_rows import glu, rms_norm, rope, soft_cap
-from py_core.backends.training import Pack
+from py_core.backends.numpy.rows import glu, rms_norm, rope, soft_cap
 from py_core.models.graph import Activation, Attention, Value
+from py_core.training.session import Pack
 from tests.learning.test_expected_gradients import opened
 
 STEP = 1e-5

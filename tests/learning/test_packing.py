@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from py_core.backends.training import check_pack
-from py_core.learning.batches import shuffled
-from py_core.learning.packing import (
+from py_core.training.batches import shuffled
+from py_core.training.packing import (
     Example,
     WeightSums,
     answer_example,
@@ -21,7 +20,8 @@ from py_core.learning.packing import (
     in_groups,
     packed,
 )
-from py_core.learning.schedule import Schedule
+from py_core.training.schedule import Schedule
+from py_core.training.session import check_pack
 
 MOST = 24
 HIDDEN = 3

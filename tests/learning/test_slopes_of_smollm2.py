@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from py_core.adapters.parameters import parameter_layout
-from py_core.backends.numpy import load_numpy
-from py_core.backends.training import TrainingState
+from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
-from py_core.learning.packing import WeightSums, answer_example, base_example, compared_pack, packed
 from py_core.loading import BackendLoader
 from py_core.models.registry import describe_model
+from py_core.training.packing import WeightSums, answer_example, base_example, compared_pack, packed
+from py_core.training.session import TrainingState
 
 pytestmark = pytest.mark.all  # in the gate tiny models have torch's gradients, and numpy's are slopes
 

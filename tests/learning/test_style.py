@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from py_core.adapters.head import HeadAdapter, check_head_adapter
-from py_core.backends.training import HeadRows, Loss
 from py_core.learning.style import StyleError, StyleRecipe, StyleRows, StyleStep, learn_style, pair_gradients, row_nll
+from py_core.training.session import HeadRows, Loss
 
 VOCABULARY = 50
 

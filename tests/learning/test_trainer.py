@@ -16,8 +16,21 @@ from hypothesis import strategies as st
 
 from py_core.adapters.parameters import ParameterLayout, Slot, parameter_layout
 from py_core.backends.base import Progress
-from py_core.backends.numpy import NumpyBackend, load_numpy, load_weights
-from py_core.backends.training import (
+from py_core.backends.numpy.backend import NumpyBackend, load_numpy, load_weights
+from py_core.engine.engine import Timings
+from py_core.engine.scheduler import Priority, Scheduler
+from py_core.engine.training_turns import TrainingInTurns
+from py_core.formats.gguf import GGUFHeader
+from py_core.formats.safetensors import write_safetensors
+from py_core.formats.source import WeightSource
+from py_core.models.config import ModelConfig
+from py_core.models.graph import Graph
+from py_core.sampling import SamplingParams
+from py_core.training.batches import shuffled
+from py_core.training.checkpoint import Checkpoint, CheckpointError, Origin, read_checkpoint, write_checkpoint
+from py_core.training.packing import WeightSums, answer_example, packed
+from py_core.training.schedule import Schedule
+from py_core.training.session import (
     AdamW,
     AfterPiece,
     Loss,
@@ -27,20 +40,7 @@ from py_core.backends.training import (
     TrainingLostError,
     TrainingState,
 )
-from py_core.engine.engine import Timings
-from py_core.engine.scheduler import Priority, Scheduler
-from py_core.engine.training_turns import TrainingInTurns
-from py_core.formats.gguf import GGUFHeader
-from py_core.formats.safetensors import write_safetensors
-from py_core.formats.source import WeightSource
-from py_core.learning.batches import shuffled
-from py_core.learning.checkpoint import Checkpoint, CheckpointError, Origin, read_checkpoint, write_checkpoint
-from py_core.learning.packing import WeightSums, answer_example, packed
-from py_core.learning.schedule import Schedule
-from py_core.learning.trainer import MAX_DROPPED, MAX_LOSSES, TrainingError, fresh_start
-from py_core.models.config import ModelConfig
-from py_core.models.graph import Graph
-from py_core.sampling import SamplingParams
+from py_core.training.trainer import MAX_DROPPED, MAX_LOSSES, TrainingError, fresh_start
 from tests.learning.small_training import SEED, SETTINGS, SmallTraining, cut_short, examples, opened, same
 
 DAMAGED = 101

@@ -10,16 +10,16 @@ from typing import ClassVar
 
 import pytest
 
-from py_core.backends import numpy_training
-from py_core.backends.numpy import load_numpy
-from py_core.backends.numpy_training import NumpyTraining
-from py_core.backends.training import AfterPiece, Loss, Pack
+from py_core.backends.numpy import training as numpy_training
+from py_core.backends.numpy.backend import load_numpy
+from py_core.backends.numpy.training import NumpyTraining
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.engine.engine import Engine, Timings
-from py_core.learning.trainer import Trainer
 from py_core.loading import BackendLoader
 from py_core.sampling import SamplingParams
+from py_core.training.session import AfterPiece, Loss, Pack
+from py_core.training.trainer import Trainer
 from tests.learning.small_training import SETTINGS, cut_short, opened, same
 
 PROMPT = list(range(30, 50))

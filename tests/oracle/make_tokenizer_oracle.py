@@ -25,7 +25,8 @@ from py_core.tokenizers.byte_bpe import BYTE_TO_CHAR
 from py_core.tokenizers.pretokenizers import PRE_TOKENIZERS
 
 TARGET = Path(__file__).with_name("tokenizers.json")
-DOCUMENTS = [TARGET.parents[2] / name for name in ("README.md", "docs/contributing.md", "docs/performance.md")]
+PAGES = ("README.md", "docs/develop/contributing.md", "docs/results/cpu.md")
+DOCUMENTS = [TARGET.parents[2] / name for name in PAGES]
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, _, BYTE = range(1, 7)
 BPE_SPECIAL = {
     "<|begin|>": CONTROL, "<|im_end|>": NORMAL, "<|x|>": CONTROL, "|>y<|x": CONTROL, "<tool>": USER_DEFINED,

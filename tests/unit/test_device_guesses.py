@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from py_core.backends.speculation import SIZES, PromptLookup
 from py_core.backends.webgpu.device_guesses import DeviceGuesses
+from py_core.speculation.guesses import SIZES, PromptLookup
 
 STEP = 1.0
 LONG = list(range(200))

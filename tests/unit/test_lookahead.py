@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from py_core.backends.lookahead import DRAFT, Drafted, Lookahead, kind_of
-from py_core.backends.speculation import SIZES
+from py_core.speculation.guesses import SIZES
+from py_core.speculation.lookahead import DRAFT, Drafted, Lookahead, kind_of
 
 STEP = 1.0
 

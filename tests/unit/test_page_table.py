@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from py_core.backends import page_table
-from py_core.backends.page_table import PAGE, PageTable, layer_groups, most_pages
 from py_core.models.graph import Graph
+from py_core.paging import page_table
+from py_core.paging.page_table import PAGE, PageTable, layer_groups, most_pages
 
 SLOTS, CONTEXT, SLACK = 3, 40 * PAGE, 5 * PAGE
 

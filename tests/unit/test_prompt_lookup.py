@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from py_core.backends.speculation import (
+from py_core.speculation.guesses import (
     LEAST_MATCH,
     MOST_LOOKED_AT,
     MOST_MATCH,

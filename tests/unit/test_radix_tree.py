@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from py_core.backends.page_table import PAGE, pages_of
-from py_core.backends.radix_tree import LEAST_COPIED, RadixTree
+from py_core.paging.page_table import PAGE, pages_of
+from py_core.paging.radix_tree import LEAST_COPIED, RadixTree
 
 PAGES = st.lists(st.integers(0, 1), max_size=4).map(lambda pages: [token for token in pages for _ in range(PAGE)])
 ENDS = st.tuples(st.integers(0, 1), st.integers(0, PAGE // 2), st.integers(0, PAGE // 2 - 1)).map(

@@ -9,9 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from py_core.backends import numpy as reference
-from py_core.backends.page_table import PAGE
 from py_core.backends.sampling_state import state_bytes
-from py_core.backends.tiers import Tier, demoted
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.wasm.layout import (
     EXTENT,
@@ -29,6 +27,8 @@ from py_core.backends.wasm.layout import (
     real_bits,
     tier_pages,
 )  # fmt: skip
+from py_core.paging.page_table import PAGE
+from py_core.paging.tiers import Tier, demoted
 from tests.wasm.kernel_memory import RELATIVE, ROOM, few, put, read, run
 
 EPS = 1e-3

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from py_core.backends.numpy import NumpyBackend, load_weights
+from py_core.backends.numpy.backend import NumpyBackend, load_weights
 from py_core.backends.wasm.backend import WasmBackend, load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.wasm.layout import OP_BYTES, Barrier, OpKind

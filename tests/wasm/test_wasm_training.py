@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from py_core.adapters.parameters import ParameterLayout, parameter_layout
-from py_core.backends.training import AdamW, Training, TrainingLostError, TrainingState
 from py_core.backends.wasm import training_lowering
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.head_programs import HeadPrograms
@@ -19,6 +18,7 @@ from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.models.registry import describe_model
+from py_core.training.session import AdamW, Training, TrainingLostError, TrainingState
 from tests.architectures.variants import VARIANTS
 from tests.backend_pairs import MODELS, Pair, collect, open_pair, prompt
 from tests.backends.test_numpy_training import packed, parameters

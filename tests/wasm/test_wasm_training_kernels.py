@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from py_core.backends.numpy_gradients import (
+from py_core.backends.numpy.gradients import (
     attention_gradient,
     glu_gradient,
     packed_attention,
@@ -15,14 +15,14 @@ from py_core.backends.numpy_gradients import (
     seen_rows,
     soft_cap_gradient,
 )
-from py_core.backends.numpy_rows import soft_cap
+from py_core.backends.numpy.rows import soft_cap
 from py_core.backends.sampling_state import state_bytes
-from py_core.backends.training import Pack
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.wasm.layout import ACTIVATIONS, Arena, Op, real_bits
 from py_core.backends.wasm.training_layout import CHUNK, PACK_BYTES, PART, SCRATCH_BYTES, PackedLayer, TrainKind
 from py_core.formats.quantization import FORMATS, dequantize, quantize
 from py_core.models.graph import Attention, Value
+from py_core.training.session import Pack
 from tests.wasm.kernel_memory import few, put, read, run
 from tests.wasm.test_wasm_kernels import every_format, matrix
 

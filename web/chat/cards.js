@@ -1,6 +1,6 @@
 /**
  * Which cards an empty chat shows. Those in index.html are what the shipped model was measured to do well
- * (docs/decisions.md), in English alone: in another language the cards offer what Sonata computes and learns, without the
+ * (docs/decisions/0063), in English alone: in another language the cards offer what Sonata computes and learns, without the
  * model. A clearly larger model is offered what the shipped one failed at.
  */
 

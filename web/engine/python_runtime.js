@@ -1,7 +1,7 @@
 /**
  * Pyodide with the packages that build.py put beside it and Sonata's own. Runs in the worker.
  *
- * Where the site has a snapshot (docs/start.md) and the browser is of the kind that made it, Python's memory is restored
+ * Where the site has a snapshot (docs/develop/start.md) and the browser is of the kind that made it, Python's memory is restored
  * from it. In every other case, and when that fails for whatever reason, Python starts as usual.
  */
 import { loadPyodide } from '../pyodide/pyodide.mjs';

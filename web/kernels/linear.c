@@ -189,7 +189,7 @@ INLINE u32 groups_of(const u32 kind, const u32 limbs, const u32 lanes) {
 }
 
 // One function for each shape, so that none takes the others' registers. The shapes were chosen by measuring
-// (docs/decisions.md): four groups for one or two rows of x, two for four.
+// (docs/decisions/0016): four groups for one or two rows of x, two for four.
 #define TILES \
   TILE(0, NIBBLES, 1, 1) TILE(1, NIBBLES2, 1, 1) TILE(2, SPLIT, 1, 1) TILE(3, SPLIT2, 1, 1) \
   TILE(4, NIBBLES, 2, 1) TILE(5, NIBBLES2, 2, 1) TILE(6, SPLIT, 2, 1) TILE(7, SPLIT2, 2, 1) \

@@ -1,7 +1,7 @@
 // Products of float32 matrices in tiles that the registers hold: what training is made of.
 #include "training.h"
 
-// Rows of a tile of C. With more of them V8 keeps some sums in memory, at half the speed (docs/decisions.md).
+// Rows of a tile of C. With more of them V8 keeps some sums in memory, at half the speed (docs/decisions/0036).
 enum { TILE_ROWS = 4 };
 
 // A tile of ROWS rows and up to STRIP columns.

@@ -163,7 +163,7 @@ function trendOf(trend) {
   return t(trend.change > 0 ? 'log.slower' : 'log.faster', { share: formatShare(change), count: trend.medians.length });
 }
 
-/** @param {string} stage a key of app/answer_records.py's stages */
+/** @param {string} stage a key of app/answer.py's stages */
 function stageName(stage) {
   return t(`stages.${stage}`);
 }

@@ -1,4 +1,4 @@
-// A step of the optimizer. `Rule` is the host's (AdamW of py_core/backends/training.py; correction1 and correction2 are
+// A step of the optimizer. `Rule` is the host's (AdamW of py_core/training/session.py; correction1 and correction2 are
 // 1 - beta^steps), `Step` what gradient_norm.wgsl found: what the gradient is multiplied by, and 1 where the step is applied.
 struct Rule { rate: f32, beta1: f32, beta2: f32, eps: f32, decay: f32, clip: f32, correction1: f32, correction2: f32 }
 struct Step { norm: f32, factor: f32, applied: u32, unused: u32 }

@@ -1,4 +1,4 @@
-// Keys and values of pages that are hot or were demoted (py_core/backends/tiers.py): value = offset + scale * code.
+// Keys and values of pages that are hot or were demoted (py_core/paging/tiers.py): value = offset + scale * code.
 // The number of a page has its tier from bit TIER_SHIFT on. Below are the place of a hot page in kv, or that of another
 // one in `demoted`, whose places are as large as a cold page; a warm one takes two.
 // A demoted page is [kv head]: the codes of its keys, those of its values, (scale, offset) of each channel of the keys, then of

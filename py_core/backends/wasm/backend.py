@@ -15,7 +15,6 @@ from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import BackendError, Capabilities, Progress, check_formats
 from py_core.backends.memory_use import MemoryUse, page_bytes
-from py_core.backends.page_table import PageTable
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.sampling_state import (
     RING,
@@ -24,9 +23,6 @@ from py_core.backends.sampling_state import (
     rings_span,
     sampled_in,
 )
-from py_core.backends.sequence_slots import SLOTS
-from py_core.backends.tiers import Tier, TierPolicy
-from py_core.backends.training import Training, TrainingLostError
 from py_core.backends.wasm.head_programs import HeadPrograms
 from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
 from py_core.backends.wasm.kv_pages import KVPages
@@ -37,7 +33,11 @@ from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import WeightSource
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
+from py_core.paging.page_table import PageTable
+from py_core.paging.sequence_slots import SLOTS
+from py_core.paging.tiers import Tier, TierPolicy
 from py_core.sampling import SamplingParams
+from py_core.training.session import Training, TrainingLostError
 
 PRECISIONS = {"precise": Mode.PRECISE, "fast": Mode.FAST}
 
@@ -106,7 +106,7 @@ class WasmBackend(PipelinedBackend):
 
     async def open_training(self, layout: ParameterLayout) -> Training:
         from py_core.backends.wasm.training import open_wasm_training  # who only chats does not wait for it
-        from py_core.models.backward import training_plan
+        from py_core.training.backward import training_plan
 
         plan, lowering, pages = training_plan(self._graph, layout), self._lowering, self._pages
         self._losses = 0

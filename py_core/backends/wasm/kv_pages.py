@@ -15,8 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from py_core.backends.base import BackendError
-from py_core.backends.page_table import PAGE, TIER_SHIFT, PageTable, head_room, layer_groups, tier_of
-from py_core.backends.tiers import Tier
 from py_core.backends.wasm.host import KernelHost
 from py_core.backends.wasm.layout import (
     EXTENT,
@@ -31,6 +29,8 @@ from py_core.backends.wasm.layout import (
 )
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
+from py_core.paging.page_table import PAGE, TIER_SHIFT, PageTable, head_room, layer_groups, tier_of
+from py_core.paging.tiers import Tier
 
 
 @dataclass(frozen=True)

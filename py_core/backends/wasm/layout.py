@@ -6,11 +6,11 @@ import struct
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from py_core.backends.page_table import PAGE, head_room
-from py_core.backends.tiers import Tier
 from py_core.backends.wasm.host import HEAP_BASE
 from py_core.formats.quantization import BlockFormat
 from py_core.models.graph import Activation
+from py_core.paging.page_table import PAGE, head_room
+from py_core.paging.tiers import Tier
 
 ABI = 11
 

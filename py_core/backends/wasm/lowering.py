@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from py_core.backends.base import MAX_LOGIT_ROWS, MAX_TAPS, BackendError
 from py_core.backends.fusion import Fused, GatedLinear, Head, QKVAttention, ResidualLinear, fuse, linears_of
-from py_core.backends.page_table import head_room, pages_of
 from py_core.backends.sampling_state import RING, ROW_BYTES, STATE_HEADER
 from py_core.backends.wasm.head import HeadMemory
 from py_core.backends.wasm.kv_pages import KVPages
@@ -40,9 +39,10 @@ from py_core.backends.wasm.weights import PackedWeights, Rows, rows_of
 from py_core.formats.gguf import TensorInfo
 from py_core.models import graph as ops
 from py_core.models.config import ModelConfig
-from py_core.models.gradient_ops import RopeGradient
 from py_core.models.graph import Graph, Linear, RMSNorm, Rope, Value
 from py_core.models.rotation import Rotation
+from py_core.paging.page_table import head_room, pages_of
+from py_core.training.gradient_ops import RopeGradient
 
 
 class ProgramLowering:

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from py_core.backends.sampling_state import state_bytes
-from py_core.backends.training import (
+from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
+from py_core.backends.wasm.kv_pages import KVPages
+from py_core.backends.wasm.lowering import ProgramLowering
+from py_core.backends.wasm.training_layout import PACK_BYTES
+from py_core.backends.wasm.training_lowering import AnchorPlace, TrainingLowering
+from py_core.models.config import ModelConfig
+from py_core.training.backward import TrainingPlan
+from py_core.training.session import (
     AdamW,
     AfterPiece,
     HeadRows,
@@ -19,13 +26,6 @@ from py_core.backends.training import (
     TrainingState,
     check_pack,
 )
-from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
-from py_core.backends.wasm.kv_pages import KVPages
-from py_core.backends.wasm.lowering import ProgramLowering
-from py_core.backends.wasm.training_layout import PACK_BYTES
-from py_core.backends.wasm.training_lowering import AnchorPlace, TrainingLowering
-from py_core.models.backward import TrainingPlan
-from py_core.models.config import ModelConfig
 
 MAX_ROWS = 512
 

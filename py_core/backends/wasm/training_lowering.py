@@ -32,11 +32,11 @@ from py_core.backends.wasm.training_layout import (
     TrainKind,
 )
 from py_core.backends.wasm.weights import Rows
-from py_core.models import gradient_ops as gradients
 from py_core.models import graph as ops
-from py_core.models.backward import TrainingPlan
-from py_core.models.gradient_ops import ForwardOp, GradientOp, values_made, values_read
 from py_core.models.graph import Value
+from py_core.training import gradient_ops as gradients
+from py_core.training.backward import TrainingPlan
+from py_core.training.gradient_ops import ForwardOp, GradientOp, values_made, values_read
 
 PIECE_FLOPS = 4e9
 """Floating-point operations of a piece: some 100 ms of one core."""

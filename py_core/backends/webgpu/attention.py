@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from py_core.backends.base import BackendError
-from py_core.backends.page_table import PAGE
 from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host import AdapterInfo, Binding, Host
 from py_core.backends.webgpu.kv_pages import KVPages
@@ -22,6 +21,7 @@ from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.tuning import FEW_ROWS, KernelShapes
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Attention
+from py_core.paging.page_table import PAGE
 
 SHORT = 1024
 """Tokens that one workgroup attends to alone; a power of two."""

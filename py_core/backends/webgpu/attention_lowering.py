@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from py_core.backends.fusion import QKVAttention
-from py_core.backends.page_table import PAGE, with_room
 from py_core.backends.webgpu.attention import AttentionKernels
 from py_core.backends.webgpu.cost import Cost, linear_cost
 from py_core.backends.webgpu.host import Binding, Host, covering
@@ -22,6 +21,7 @@ from py_core.backends.webgpu.weights import MatrixPart, WeightMatrix
 from py_core.models import graph as ops
 from py_core.models.config import ModelConfig
 from py_core.models.rotation import Rotation
+from py_core.paging.page_table import PAGE, with_room
 
 QKV_BINDINGS = 9
 """Storage buffers of the kernel that makes queries, keys and values; WebGPU promises 8 only."""

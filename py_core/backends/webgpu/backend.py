@@ -26,7 +26,6 @@ from py_core.backends.base import (
 )
 from py_core.backends.in_flight import Batch, InFlight
 from py_core.backends.memory_use import MemoryUse, page_bytes
-from py_core.backends.page_table import PageTable
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.sampling_state import (
     GREEDY,
@@ -39,9 +38,6 @@ from py_core.backends.sampling_state import (
     sampled_in,
     state_bytes,
 )
-from py_core.backends.sequence_slots import SLOTS
-from py_core.backends.tiers import TierPolicy
-from py_core.backends.training import Training
 from py_core.backends.webgpu.adapter_plans import AdapterPlans
 from py_core.backends.webgpu.attention import SHORT, length_class_of
 from py_core.backends.webgpu.autotune import TuningStore, tune
@@ -69,7 +65,11 @@ from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import WeightSource
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
+from py_core.paging.page_table import PageTable
+from py_core.paging.sequence_slots import SLOTS
+from py_core.paging.tiers import TierPolicy
 from py_core.sampling import SamplingParams
+from py_core.training.session import Training
 
 _TRIAL = 0.5
 """Of a batch's usual time, what passes with guesses take before anything is known of an answer."""
@@ -195,7 +195,7 @@ class WebGPUBackend(PipelinedBackend):
 
     async def open_training(self, layout: ParameterLayout) -> Training:
         from py_core.backends.webgpu.training import WebGPUTraining  # who only chats does not wait for it
-        from py_core.models.backward import training_plan
+        from py_core.training.backward import training_plan
 
         if self._config.head_dim % 4:
             raise BackendError(

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from py_core.backends.base import BackendError
-from py_core.backends.page_table import PAGE, TIER_SHIFT
-from py_core.backends.tiers import Tier
 from py_core.backends.webgpu.host import PAGES, Binding, Dispatch, Host
 from py_core.backends.webgpu.settings import Settings
 from py_core.backends.webgpu.shaders import Constant
 from py_core.models.config import ModelConfig
+from py_core.paging.page_table import PAGE, TIER_SHIFT
+from py_core.paging.tiers import Tier
 
 _PLACES = {Tier.WARM: 2, Tier.COLD: 1}
 _WORKGROUP = 256

@@ -13,12 +13,12 @@ import numpy as np
 
 from py_core.backends.base import MAX_LOGIT_ROWS
 from py_core.backends.sampling_state import RING
-from py_core.backends.speculation import MOST_MATCH, MOST_TOKENS, SIZES, PromptLookup, Rehearsal
 from py_core.backends.step_times import MAX_BATCH, StepTimes
 from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.plan import Kernel
+from py_core.speculation.guesses import MOST_MATCH, MOST_TOKENS, SIZES, PromptLookup, Rehearsal
 
 _HEADER = 12
 """Words before the text: `Text` of guess.wgsl."""

@@ -61,7 +61,7 @@ def _subgroup_size(info: Mapping[str, Any]) -> int:
 def _shader_module(device: wgpu.GPUDevice, wgsl: str, label: str) -> wgpu.GPUShaderModule:
     """Like `device.create_shader_module`, but without a counter in every loop, which guards against endless loops.
 
-    Ours end, and counting makes kernels up to four times slower (docs/decisions.md). Reads and writes stay checked.
+    Ours end, and counting makes kernels up to four times slower (docs/decisions/0012). Reads and writes stay checked.
     wgpu-py has no option for this: this is its code for WGSL with wgpu-native's function that has one.
     """
     source = _api.new_struct_p("WGPUShaderSourceWGSL *", code=_api.to_c_string_view(wgsl))

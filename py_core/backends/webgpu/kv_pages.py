@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from py_core.backends.base import BackendError
-from py_core.backends.page_table import PAGE, PageTable, layer_groups, pages_of, tier_of, with_room
-from py_core.backends.tiers import Tier
 from py_core.backends.webgpu.demoted_pages import DemotedPages
 from py_core.backends.webgpu.host import PAGES, Binding, Host
 from py_core.backends.webgpu.settings import DEFAULTS, Settings
 from py_core.backends.webgpu.shaders import Constant
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
+from py_core.paging.page_table import PAGE, PageTable, layer_groups, pages_of, tier_of, with_room
+from py_core.paging.tiers import Tier
 
 
 @dataclass(frozen=True)

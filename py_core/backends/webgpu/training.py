@@ -1,4 +1,4 @@
-"""Training on a GPU: the session of `backends/training.py`, whose passes are lists of dispatches recorded once.
+"""Training on a GPU: the session of `training/session.py`, whose passes are lists of dispatches recorded once.
 
 A pass goes to the GPU in pieces of some milliseconds, a few of them at a time, so that a chat in between is answered.
 Everything that a session has lives in buffers of its own, and goes with the device when that is lost.
@@ -16,7 +16,13 @@ from typing import Protocol
 import numpy as np
 
 from py_core.backends.base import BackendError, DeviceLostError
-from py_core.backends.training import (
+from py_core.backends.webgpu.model_on_device import PACK_ROWS, ModelOnDevice
+from py_core.backends.webgpu.plan import Launch
+from py_core.backends.webgpu.training_device import Section, SessionOnDevice
+from py_core.backends.webgpu.training_loss import SUMS_BYTES, loss_of
+from py_core.backends.webgpu.training_optimizer import STEP_BYTES
+from py_core.training.backward import TrainingPlan
+from py_core.training.session import (
     AdamW,
     AfterPiece,
     HeadRows,
@@ -27,12 +33,6 @@ from py_core.backends.training import (
     TrainingState,
     check_pack,
 )
-from py_core.backends.webgpu.model_on_device import PACK_ROWS, ModelOnDevice
-from py_core.backends.webgpu.plan import Launch
-from py_core.backends.webgpu.training_device import Section, SessionOnDevice
-from py_core.backends.webgpu.training_loss import SUMS_BYTES, loss_of
-from py_core.backends.webgpu.training_optimizer import STEP_BYTES
-from py_core.models.backward import TrainingPlan
 
 _PIECE_SECONDS = 0.004
 _PIECES_AHEAD = 3

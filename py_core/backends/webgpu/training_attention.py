@@ -10,8 +10,8 @@ from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.plan import Grid, Kernel, fixed, per_row
 from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.training_values import TrainingValues
-from py_core.models.gradient_ops import AttentionGradient, PackedAttention
 from py_core.models.graph import Attention, Value
+from py_core.training.gradient_ops import AttentionGradient, PackedAttention
 
 _TILE = 32
 """Rows and keys of a tile."""

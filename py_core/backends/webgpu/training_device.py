@@ -9,7 +9,6 @@ import numpy as np
 
 from py_core.backends.base import BackendError
 from py_core.backends.sampling_state import ROW_BYTES, STATE_HEADER, state_bytes
-from py_core.backends.training import Pack
 from py_core.backends.webgpu.attention import SHORT
 from py_core.backends.webgpu.host import Binding
 from py_core.backends.webgpu.model_on_device import ModelOnDevice
@@ -19,8 +18,9 @@ from py_core.backends.webgpu.training_loss import LossLowering
 from py_core.backends.webgpu.training_lowering import PackBuffers, TrainingLowering
 from py_core.backends.webgpu.training_optimizer import Optimizer, Vectors
 from py_core.backends.webgpu.training_values import TrainingValues, backward_steps, forward_steps
-from py_core.models.backward import TrainingPlan
-from py_core.models.gradient_ops import HeadLoss, LoraDown, LoraUp
+from py_core.training.backward import TrainingPlan
+from py_core.training.gradient_ops import HeadLoss, LoraDown, LoraUp
+from py_core.training.session import Pack
 
 _LIST_FLOPS = 1e9
 """Of a list that is recorded, over the most rows: the least that is submitted at a time."""

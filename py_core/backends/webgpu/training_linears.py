@@ -15,8 +15,8 @@ from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.training_values import TrainingValues
 from py_core.backends.webgpu.vectors import Vectors
 from py_core.backends.webgpu.weights import MatrixPart, WeightArena, WeightMatrix
-from py_core.models.gradient_ops import LinearGradient
 from py_core.models.graph import Graph, Linear
+from py_core.training.gradient_ops import LinearGradient
 
 CHUNK_SNIPPETS = {"state": "chunk_state", "weight_tile": "chunk_weight_tile", "gradient_row": "chunk_gradient_row"}
 """Snippets of kernels whose first row of W is in the state."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from py_core.backends.training import HeadRows, Loss, Pack
 from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host import Binding
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
@@ -19,7 +18,8 @@ from py_core.backends.webgpu.plan import Kernel, fixed, per_row
 from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.training_linears import Factor, TrainingLinears
 from py_core.backends.webgpu.weights import MatrixPart, WeightMatrix
-from py_core.models.gradient_ops import HeadLoss
+from py_core.training.gradient_ops import HeadLoss
+from py_core.training.session import HeadRows, Loss, Pack
 
 CHUNK = 4096
 """Tokens of the vocabulary whose logits are there at a time."""

@@ -17,9 +17,9 @@ from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.training_attention import PackedAttentionLowering
 from py_core.backends.webgpu.training_linears import Factor, TrainingLinears
 from py_core.backends.webgpu.training_values import Step, TrainingValues
-from py_core.models import gradient_ops as gradients
 from py_core.models import graph as ops
 from py_core.models.graph import RMSNorm, Rope, Value
+from py_core.training import gradient_ops as gradients
 
 _NORM_LANES = 64
 _COLUMNS = 8

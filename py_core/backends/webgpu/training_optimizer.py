@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from py_core.backends.training import AdamW
 from py_core.backends.webgpu.host import Binding, Dispatch, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
+from py_core.training.session import AdamW
 
 STEP_BYTES = 16
 _RULE_BYTES = 32

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from py_core.backends.webgpu.host import Binding
-from py_core.models.backward import TrainingPlan
-from py_core.models.gradient_ops import ForwardOp, GradientOp, HeadLoss, LoraUp, values_made, values_read
 from py_core.models.graph import Embedding, Value
+from py_core.training.backward import TrainingPlan
+from py_core.training.gradient_ops import ForwardOp, GradientOp, HeadLoss, LoraUp, values_made, values_read
 
 PassOp = Embedding | ForwardOp | GradientOp | HeadLoss
 Slot = tuple[int, int]

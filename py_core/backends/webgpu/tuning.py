@@ -1,7 +1,7 @@
 """Kernel shapes by class of adapter.
 
 A software adapter runs invocations one after the other on a few cores: one invocation a row and no barriers is
-12 to 50 times faster there than a workgroup a row (docs/decisions.md). A GPU wants neighbouring invocations to read
+12 to 50 times faster there than a workgroup a row (docs/decisions/0006). A GPU wants neighbouring invocations to read
 neighbouring words.
 """
 

@@ -1,0 +1,399 @@
+"""The reference backend: runs a model's graph with numpy, one operation after the other, in float32.
+
+Every kernel is tested against it, and it is the fallback in a page without WebGPU. Weights are dequantized once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+
+import numpy as np
+
+from py_core.adapters.head import AnyHeadAdapter, HeadAdapter, NeighbourAdapter, logsumexp
+from py_core.adapters.lora import LoraAdapter
+from py_core.adapters.parameters import ParameterLayout
+from py_core.backends.adapter_use import AdapterUse
+from py_core.backends.base import (
+    MAX_LOGIT_ROWS,
+    AfterPass,
+    BackendError,
+    Capabilities,
+    KeepGoing,
+    Progress,
+    TokenSequence,
+    check_hidden,
+    check_last_rows,
+    check_not_empty,
+    check_prefill,
+    check_scored,
+    check_scored_states,
+    check_together,
+    pass_end,
+)
+from py_core.backends.memory_use import HOT, MemoryUse, PageBytes
+from py_core.backends.numpy.rows import attention, glu, rms_norm, rope, soft_cap
+from py_core.formats.gguf import GGUFHeader
+from py_core.formats.quantization import dequantize
+from py_core.formats.source import WeightSource
+from py_core.models import graph as ops
+from py_core.models.config import ModelConfig
+from py_core.models.graph import Graph, Value
+from py_core.paging.page_table import PAGE, first_kept, kept_window, most_pages
+from py_core.paging.tiers import Tier, TierPolicy, demoted
+from py_core.sampling import SamplingParams, sample
+from py_core.training.session import Training
+
+# Tokens in one pass. In the browser there is no BLAS: small passes let messages (Stop) in between.
+CHUNK = 8 if sys.platform == "emscripten" else 64
+
+
+async def load_weights(
+    source: WeightSource, header: GGUFHeader, graph: Graph, progress: Progress | None = None
+) -> dict[str, np.ndarray]:
+    """The graph's weights as float32 arrays, read in the file's order."""
+    infos = sorted((header.tensors[name] for name in graph.weights), key=lambda info: info.offset)
+    weights = {}
+    for info in infos:
+        data = await source.read(info.offset, info.nbytes)
+        weights[info.name] = dequantize(data, info.format, info.shape)
+        if progress:
+            progress(info.offset + info.nbytes, header.end_offset)
+        await asyncio.sleep(0)
+    return weights
+
+
+async def load_numpy(
+    source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph, progress: Progress | None = None,
+    tiers: TierPolicy | None = None,
+) -> NumpyBackend:  # fmt: skip
+    """Dequantize the weights and open the backend. tiers: None keeps all pages hot. Raises GGUFError, EOFError."""
+    return NumpyBackend(config, graph, await load_weights(source, header, graph, progress), tiers)
+
+
+class NumpyBackend(AdapterUse):
+    """See `Backend` for the contract of each method."""
+
+    def __init__(
+        self, config: ModelConfig, graph: Graph, weights: dict[str, np.ndarray], tiers: TierPolicy | None = None
+    ) -> None:
+        super().__init__(graph)
+        self.capabilities = Capabilities(backend="numpy", adapter=f"numpy {np.__version__}", software=True)
+        self.context_length = config.context_length
+        self._config, self._graph, self._weights = config, graph, weights
+        rotations = {op.rotation for op in graph.ops if isinstance(op, ops.Rope)}
+        self._rotations = {rotation: rotation.table(self.context_length) for rotation in rotations}
+        layers = [op for op in graph.ops if isinstance(op, ops.Attention)]
+        self._windows = {op.layer: kept_window(op.window, self.context_length) for op in layers}
+        self._states: dict[int, _State] = {}
+        self._numbered = 0
+        # As on the other backends: layers with windows keep few pages, and those as they are.
+        self._tiers = tiers if not any(self._windows.values()) else None
+
+    async def limit_memory(self, nbytes: int | None) -> None:
+        pass
+
+    def memory(self) -> MemoryUse:
+        weights = sum(weight.nbytes for weight in self._weights.values())
+        adapters = sum(pair.a.nbytes + pair.b.nbytes for one in self._adapters.values() for pair in one.pairs.values())
+        logits = sum(state.logits.nbytes for state in self._states.values())
+        pages = sum(cache.kv.nbytes for state in self._states.values() for cache in state.caches.values())
+        return MemoryUse(weights, adapters, logits, {HOT: PageBytes(pages, 0, 0)})
+
+    def new_sequence(self) -> TokenSequence:
+        self._numbered += 1
+        self._states[self._numbered] = _State(self._config, self._windows)
+        self._sequences[self._numbered] = TokenSequence(self._numbered)
+        return self._sequences[self._numbered]
+
+    def append(self, sequence: TokenSequence, tokens: Sequence[int]) -> None:
+        check_prefill(sequence, tokens, self._config.vocab_size, self.context_length)
+        sequence.tokens.extend(tokens)
+
+    async def prefill(
+        self, sequence: TokenSequence, tokens: Sequence[int], after_pass: AfterPass | None = None
+    ) -> None:
+        self.append(sequence, tokens)
+        await self._run_pending(sequence, after_pass=after_pass)
+
+    async def decode(
+        self, sequence: TokenSequence, n: int, sampling: SamplingParams, keep_going: KeepGoing = lambda: True
+    ) -> AsyncIterator[list[int]]:
+        async with aclosing(self.decode_together([sequence], n, [sampling], keep_going)) as steps:
+            async for (ids,) in steps:
+                yield ids
+
+    def rows_that_pay(self, count: int) -> int:
+        return min(count, MAX_LOGIT_ROWS)
+
+    async def decode_together(
+        self, sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams],
+        keep_going: KeepGoing = lambda: True,
+    ) -> AsyncGenerator[list[list[int]], None]:  # fmt: skip
+        for _ in range(check_together(sequences, n, sampling, self.context_length)):
+            if not keep_going():
+                return
+            for sequence in sequences:
+                await self._run_pending(sequence)
+            found = [
+                [sample(self._state(sequence).logits[-1], sequence.tokens, sequence.length, rules)]
+                for sequence, rules in zip(sequences, sampling, strict=True)
+            ]
+            for sequence, ids in zip(sequences, found, strict=True):
+                sequence.tokens.extend(ids)
+            yield found
+
+    async def logits(self, sequence: TokenSequence) -> np.ndarray:
+        check_not_empty(sequence)
+        await self._run_pending(sequence)
+        return self._state(sequence).logits[-1].copy()
+
+    async def last_logits(self, sequence: TokenSequence, rows: int) -> np.ndarray:
+        check_last_rows(sequence, rows)
+        self._rewind(sequence, sequence.length - rows)
+        await self._run_pending(sequence, rows)
+        return self._state(sequence).logits.copy()
+
+    async def hidden(
+        self, sequence: TokenSequence, names: Sequence[str], start: int = 0, after_pass: AfterPass | None = None,
+        end: int | None = None,
+    ) -> dict[str, np.ndarray]:  # fmt: skip
+        check_hidden(sequence, names, start, end, self._graph.taps)
+        found: dict[str, list[np.ndarray]] = {name: [] for name in names}
+        tapped = {self._graph.taps[name] for name in names}
+        async for _, values in self._read(sequence, start, end or sequence.length, after_pass):
+            self._run_rows([op for op in self._graph.head if op.out in tapped], values)
+            for name in names:
+                found[name].append(values[self._graph.taps[name]])
+        # No logits were made: the last token runs again when they are asked for.
+        sequence.stored = min(sequence.stored, sequence.length - 1)
+        return {name: np.concatenate(rows) for name, rows in found.items()}
+
+    async def token_logprobs(
+        self, sequence: TokenSequence, start: int, after_pass: AfterPass | None = None
+    ) -> np.ndarray:
+        check_scored(sequence, start)
+        found: list[np.ndarray] = []
+        async for first, values in self._read(sequence, start - 1, sequence.length - 1, after_pass):
+            logits = self._run_head(sequence, values)
+            targets = sequence.tokens[first + 1 : first + 1 + len(logits)]
+            found.append(logits[np.arange(len(logits)), targets] - logsumexp(logits))
+        return np.concatenate(found).astype(np.float32)
+
+    async def score_states(self, sequence: TokenSequence, states: np.ndarray, tokens: Sequence[int]) -> np.ndarray:
+        residual = self._graph.head_residual
+        check_scored_states(states, tokens, residual.width, self._config.vocab_size)
+        logits = self._run_head(sequence, {residual: states})
+        return (logits[np.arange(len(logits)), tokens] - logsumexp(logits)).astype(np.float32)
+
+    async def _read(
+        self, sequence: TokenSequence, start: int, end: int, after_pass: AfterPass | None
+    ) -> AsyncIterator[tuple[int, dict[Value, np.ndarray]]]:
+        """Run the tokens from `start` to `end` again: of each pass the first one's place, and what the body made."""
+        self._rewind(sequence, start)
+        while sequence.stored < end:
+            first = sequence.stored
+            values = await self._run_body(sequence, min(first + CHUNK, start if first < start else end))
+            if first >= start:
+                yield first, values
+            if after_pass:
+                await after_pass(sequence.stored)
+
+    async def add_adapter(self, adapter: LoraAdapter) -> int:
+        number = self._numbers.add(adapter)
+        self._adapters[number] = adapter
+        return number
+
+    async def put_head_adapter(self, adapter: AnyHeadAdapter) -> int:
+        return self._head_slots.put(adapter)
+
+    async def open_training(self, layout: ParameterLayout) -> Training:
+        from py_core.backends.numpy.training import NumpyTraining  # who only chats does not wait for it
+        from py_core.training.backward import training_plan
+
+        return NumpyTraining(self._config, training_plan(self._graph, layout), self._weights, self._rotations)
+
+    def begin_with(self, sequence: TokenSequence, tokens: Sequence[int]) -> int:
+        return sequence.length
+
+    page_format = ""
+    """It is what the others are compared with: it keeps no pages for anybody."""
+
+    def offer_pages(self, sequence: TokenSequence) -> None:
+        """Do nothing."""
+
+    async def export_page(self, adapter: int, tokens: Sequence[int]) -> bytes | None:
+        return None
+
+    async def import_pages(self, sequence: TokenSequence, tokens: Sequence[int], pages: Sequence[bytes]) -> bool:
+        return False
+
+    def truncate(self, sequence: TokenSequence, length: int) -> None:
+        del sequence.tokens[length:]
+        # The last token runs again: its logits are gone.
+        self._rewind(sequence, max(length - 1, 0))
+
+    def free(self, sequence: TokenSequence) -> None:
+        self._states.pop(sequence.number, None)
+        self._sequences.pop(sequence.number, None)
+
+    def close(self) -> None:
+        self._states.clear()
+        self._sequences.clear()
+        self._adapters.clear()
+        self._head_slots.adapters.clear()
+        self._weights = {}
+
+    def _state(self, sequence: TokenSequence) -> _State:
+        if sequence.number not in self._states:
+            raise BackendError("This conversation was closed. Start a new one.")
+        return self._states[sequence.number]
+
+    def _rewind(self, sequence: TokenSequence, stored: int) -> None:
+        stored = min(sequence.stored, stored)
+        state = self._states.get(sequence.number)
+        sequence.stored = stored if state and all(cache.sees(stored) for cache in state.caches.values()) else 0
+        if state and sequence.stored // PAGE < len(state.tiers):
+            sequence.stored = sequence.stored // PAGE * PAGE  # a demoted page is not written
+            del state.tiers[sequence.stored // PAGE :]
+
+    async def _run_pending(
+        self, sequence: TokenSequence, logit_rows: int = 1, after_pass: AfterPass | None = None
+    ) -> None:
+        """Run the tokens whose keys and values are not stored yet, and the head for the last `logit_rows` of them."""
+        while sequence.stored < sequence.length:
+            values = await self._run_body(sequence, pass_end(sequence.stored, sequence.length, CHUNK, logit_rows))
+            if sequence.stored == sequence.length:
+                values = {value: rows[-logit_rows:] for value, rows in values.items()}
+                self._state(sequence).logits = self._run_head(sequence, values)
+            if after_pass:
+                await after_pass(sequence.stored)
+
+    async def _run_body(self, sequence: TokenSequence, stop: int) -> dict[Value, np.ndarray]:
+        """Run the graph's body over the tokens that are not stored yet, up to `stop`; what it made of them."""
+        state, start = self._state(sequence), sequence.stored
+        if self._tiers:
+            state.demote(self._tiers.tiers(start // PAGE))
+        tokens, positions = np.array(sequence.tokens[start:stop]), np.arange(start, stop)
+        values: dict[Value, np.ndarray] = {}
+        for op in self._graph.body:
+            match op:
+                case ops.Embedding():
+                    values[op.out] = self._weights[op.weight][tokens] * np.float32(op.scale)
+                case ops.Rope():
+                    values[op.out] = rope(
+                        values[op.x], self._rotations[op.rotation][positions], op.num_heads, op.interleaved
+                    )
+                case ops.Attention():
+                    first, keys, kept_values = state.caches[op.layer].append(start, values[op.k], values[op.v])
+                    values[op.out] = attention(
+                        values[op.q],
+                        keys,
+                        kept_values,
+                        positions - first,
+                        op.num_attention_heads,
+                        op.scale,
+                        op.softcap,
+                        op.window,
+                    )
+                    await asyncio.sleep(0)
+                case _:
+                    self._run_rows([op], values, self._adapters.get(sequence.adapter))
+        sequence.stored = stop
+        return values
+
+    def _run_head(self, sequence: TokenSequence, values: dict[Value, np.ndarray]) -> np.ndarray:
+        """The logits of rows, with the adapter at the head's input that the sequence has: (rows, vocab_size)."""
+        head, x = self._graph.head, self._graph.head_input
+        first = [getattr(op, "x", None) for op in head].index(x)
+        self._run_rows(head[:first], values)
+        adapter = self._head_slots.adapters.get(sequence.head_adapter)
+        h = values[x]
+        if isinstance(adapter, HeadAdapter):
+            values[x] = adapter.changed(h)
+        self._run_rows(head[first:], values)
+        logits = values[self._graph.output]
+        return adapter.changed(h, logits) if isinstance(adapter, NeighbourAdapter) else logits
+
+    def _run_rows(
+        self, operations: Sequence[ops.Op], values: dict[Value, np.ndarray], adapter: LoraAdapter | None = None
+    ) -> None:
+        """Run operations that see one row at a time, wherever in a sequence it is."""
+        for op in operations:
+            match op:
+                case ops.RMSNorm():
+                    values[op.out] = rms_norm(values[op.x], self._weights[op.weight], op.eps)
+                case ops.Linear():
+                    rows = slice(op.first_row, op.first_row + op.out.width)
+                    values[op.out] = values[op.x] @ self._weights[op.weight][rows].T
+                    if op.bias:
+                        values[op.out] += self._weights[op.bias][rows]
+                    if adapter and (pair := adapter.pairs.get(op.weight)):
+                        values[op.out] += np.float32(pair.scale) * (values[op.x] @ pair.a.T @ pair.b[rows].T)
+                case ops.GLU():
+                    values[op.out] = glu(values[op.gate], values[op.up], op.activation)
+                case ops.SoftCap():
+                    values[op.out] = soft_cap(values[op.x], op.cap)
+                case ops.Add():
+                    values[op.out] = values[op.a] + values[op.b]
+
+
+class _State:
+    """One sequence: the logits of its last tokens, and its keys and values, a cache for each layer."""
+
+    def __init__(self, config: ModelConfig, windows: dict[int, int]) -> None:
+        self.logits = np.zeros((1, config.vocab_size), np.float32)
+        self.caches = {layer: _Cache(config, window) for layer, window in windows.items()}
+        self.tiers: list[Tier] = []
+        """Of the pages that were demoted."""
+
+    def demote(self, wanted: list[Tier]) -> None:
+        """Bring the whole pages to the tiers that are wanted, but none to a higher one."""
+        for place, tier in enumerate(wanted):
+            if tier > (self.tiers[place] if place < len(self.tiers) else Tier.HOT):
+                for cache in self.caches.values():
+                    page = cache.kv[:, place * PAGE : (place + 1) * PAGE]
+                    page[:] = demoted(page[0], page[1], tier)
+                self.tiers[place:] = [tier, *self.tiers[place + 1 :]]
+
+
+class _Cache:
+    """A layer's keys and values from position `first` on: float32 (2, capacity, kv_heads, head_dim).
+
+    The capacity doubles, but no further than to what a sequence keeps at most. A `window` of 0 keeps everything.
+    """
+
+    def __init__(self, config: ModelConfig, window: int) -> None:
+        self.first = 0
+        self._window, self._most = window, PAGE * most_pages(window, config.context_length)
+        self.kv = np.zeros((2, 0, config.num_key_value_heads, config.head_dim), np.float32)
+
+    def sees(self, position: int) -> bool:
+        """Whether all is there that a row at `position` sees."""
+        return not self._window or self.first <= max(0, position + 1 - self._window)
+
+    def append(self, start: int, k: np.ndarray, v: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
+        """Store k and v (M, kv_heads * head_dim) at position `start`.
+
+        The first position that is kept comes back, and all keys and values from there up to these.
+        """
+        self.first, end = min(self.first, start), start + len(k)
+        if end - self.first > self.kv.shape[1]:
+            self._make_room(start, end)
+        at, stop = start - self.first, end - self.first
+        self.kv[0, at:stop] = k.reshape(-1, *self.kv.shape[2:])
+        self.kv[1, at:stop] = v.reshape(-1, *self.kv.shape[2:])
+        return self.first, self.kv[0, :stop], self.kv[1, :stop]
+
+    def _make_room(self, start: int, end: int) -> None:
+        """Drop what no position from `start` on sees, but for some slack, and grow where that is not enough."""
+        first = max(self.first, first_kept(self._window, start, end))
+        kept = self.kv[:, first - self.first : start - self.first]
+        capacity = self.kv.shape[1]
+        if end - first > capacity:
+            capacity = max(end - first, min(max(PAGE, 2 * end), self._most))
+        self.kv = np.zeros((2, capacity, *kept.shape[2:]), np.float32)
+        self.kv[:, : kept.shape[1]] = kept
+        self.first = first
