@@ -186,8 +186,8 @@ class PageModel:
 
     async def open_learning(self, base_sha256: str, idle_seconds: float) -> None:
         """Let the model that runs be taught: base_sha256 is of its file, to which what it learns belongs; "" if that is
-        not known. Comes after `start`, and waits for the memory and the routing. Never fails: the runtime tells. It opens
-        once: pages that ask again wait for the first.
+        not known. Comes after `start`, and waits for the memory and the routing. Never fails: the runtime tells. It
+        opens once: pages that ask again wait for the first.
 
         idle_seconds: after so many in which nobody did anything it may learn (app/idle_learning.py).
         """
