@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -15,12 +15,18 @@ _LEAST_TOKENS = 4
 """Of an answer whose speed says something."""
 
 
-def speed_groups(entries: Sequence[WitnessEntry]) -> list[dict[str, Any]]:
-    """At most MOST_GROUPS groups of answers of a model in their order, each {created, count, tokS, first}.
+class SpeedGroup(TypedDict):
+    """Answers in a row. created: of the last one. tokS: the median of tokens a second, None if no answer was long
+    enough. first: milliseconds until the first token, by percentile."""
 
-    entries: the newest first. created: of the last one, seconds since 1970. tokS: the median of tokens a second, None
-    where no answer was long enough. first: milliseconds until the first token, by percentile.
-    """
+    created: float
+    count: int
+    tokS: float | None
+    first: dict[str, float]
+
+
+def speed_groups(entries: Sequence[WitnessEntry]) -> list[SpeedGroup]:
+    """At most MOST_GROUPS, in their order. entries: the newest first."""
     answered = [entry for entry in reversed(entries) if entry.routing.get("tokens", 0) > 0 and entry.error is None]
     if not answered:
         return []
@@ -28,7 +34,7 @@ def speed_groups(entries: Sequence[WitnessEntry]) -> list[dict[str, Any]]:
     return [_group(answered[at : at + size]) for at in range(0, len(answered), size)]
 
 
-def _group(entries: Sequence[WitnessEntry]) -> dict[str, Any]:
+def _group(entries: Sequence[WitnessEntry]) -> SpeedGroup:
     rates = [
         1000 * entry.routing["tokens"] / entry.stages["decode"]
         for entry in entries

@@ -5,15 +5,14 @@ web/memory/client.js calls its methods with JSON. Times are seconds since 1970.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 import numpy as np
 
 from app import agent_catalog
 from app.answer_settings import check_setting
-from app.answer_speeds import speed_groups
+from app.answer_speeds import SpeedGroup, speed_groups
 from app.conversation_api import AgentName, ConversationApi
 from app.page_store import BUDGET
 from app.routing_service import RoutingService
@@ -80,6 +79,38 @@ class PatternMap(TypedDict):
 
     agents: list[str]
     points: Sequence[tuple[float, float, int, str, str, str]]
+
+
+class StageTrend(TypedDict):
+    """As py_core.memory.witness_questions.Trend."""
+
+    medians: Sequence[tuple[float, float]]
+    change: float
+
+
+class Statistics(TypedDict):
+    """percentiles: milliseconds of each stage, by percentile. trends: by stage. agents: how many answers each gave."""
+
+    percentiles: Mapping[str, Mapping[int, float]]
+    trends: Mapping[str, StageTrend]
+    agents: list[tuple[str, int]]
+    speeds: list[SpeedGroup]
+
+
+class ImportedItems(TypedDict):
+    """leftOut: could not be read."""
+
+    written: int
+    leftOut: int
+
+
+class ImportedChatFile(TypedDict):
+    """As app.chat_files.ImportedChats."""
+
+    chats: int
+    messages: int
+    leftOut: int
+    unread: int
 
 
 class MemoryApi(ConversationApi):
@@ -177,7 +208,7 @@ class MemoryApi(ConversationApi):
         await self._memory.writer.flush()
         await self._memory.store.delete(witness.KIND, *ids)
 
-    async def statistics(self) -> dict[str, Any]:
+    async def statistics(self) -> Statistics:
         trends = await self._memory.questions.trends()
         answered: dict[str, int] = {}
         entries = await self._memory.witness.entries()
@@ -259,15 +290,16 @@ class MemoryApi(ConversationApi):
 
     async def import_file(
         self, data: bytes, mode: Literal["merge", "replace"], passphrase: str | None = None
-    ) -> dict[str, int]:
-        """{written, leftOut}, as Imported; of a file of chats {chats, messages, leftOut, unread}, as ImportedChats."""
+    ) -> ImportedItems | ImportedChatFile:
         from app.chat_files import import_chats  # late, as in app/runtime.py
 
         self._refuse_locked()
         await self._memory.writer.flush()
         chats = await import_chats(self._memory.sessions, data, mode)
         if chats is not None:
-            return {"leftOut" if name == "left_out" else name: value for name, value in asdict(chats).items()}
+            return {
+                "chats": chats.chats, "messages": chats.messages, "leftOut": chats.left_out, "unread": chats.unread,
+            }  # fmt: skip
         imported = await import_file(self._memory.store, data, mode, passphrase or None)
         await self._read_again()
         return {"written": imported.written, "leftOut": imported.left_out}

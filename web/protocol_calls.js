@@ -90,6 +90,31 @@
  */
 
 /**
+ * percentiles: milliseconds of each stage, by percentile. trends: by stage. agents: how many answers each gave.
+ * @typedef {object} Statistics
+ * @property {Record<string, Record<string, number>>} percentiles
+ * @property {Record<string, StageTrend>} trends
+ * @property {[string, number][]} agents
+ * @property {SpeedGroup[]} speeds
+ */
+
+/**
+ * leftOut: could not be read.
+ * @typedef {object} ImportedItems
+ * @property {number} written
+ * @property {number} leftOut
+ */
+
+/**
+ * As app.chat_files.ImportedChats.
+ * @typedef {object} ImportedChatFile
+ * @property {number} chats
+ * @property {number} messages
+ * @property {number} leftOut
+ * @property {number} unread
+ */
+
+/**
  * off: whether the lesson that gave the answer was switched off by this.
  * @typedef {object} Judged
  * @property {boolean} off
@@ -242,6 +267,23 @@
  * @typedef {object} AgentName
  * @property {string} id
  * @property {string} title
+ */
+
+/**
+ * As py_core.memory.witness_questions.Trend.
+ * @typedef {object} StageTrend
+ * @property {[number, number][]} medians
+ * @property {number} change
+ */
+
+/**
+ * Answers in a row. created: of the last one. tokS: the median of tokens a second, None if no answer was long enough.
+ * first: milliseconds until the first token, by percentile.
+ * @typedef {object} SpeedGroup
+ * @property {number} created
+ * @property {number} count
+ * @property {number|null} tokS
+ * @property {Record<string, number>} first
  */
 
 /**
@@ -455,7 +497,7 @@ export class MemoryCalls extends Calls {
   /** @param {{ids: string[]}} given @returns {Promise<void>} */
   removeLog(given) { return this.to.call('memory', 'removeLog', given); }
 
-  /** @returns {Promise<Record<string, any>>} */
+  /** @returns {Promise<Statistics>} */
   statistics() { return this.to.call('memory', 'statistics', {}); }
 
   /** @returns {Promise<Record<string, any>[]>} */
@@ -485,10 +527,10 @@ export class MemoryCalls extends Calls {
   /** @param {{id: string}} given @returns {Promise<void>} */
   resetAgent(given) { return this.to.call('memory', 'resetAgent', given); }
 
-  /** @param {{passphrase?: string|null}} [given] @returns {Promise<Uint8Array>} */
+  /** @param {{passphrase?: string|null}} [given] @returns {Promise<Uint8Array<ArrayBuffer>>} */
   exportFile(given = {}) { return this.to.call('memory', 'exportFile', given); }
 
-  /** @param {{data: Uint8Array, mode: 'merge'|'replace', passphrase?: string|null}} given @returns {Promise<Record<string, number>>} */
+  /** @param {{data: Uint8Array<ArrayBuffer>, mode: 'merge'|'replace', passphrase?: string|null}} given @returns {Promise<ImportedItems|ImportedChatFile>} */
   importFile(given) { return this.to.call('memory', 'importFile', given); }
 
   /** @returns {Promise<number>} */
@@ -584,7 +626,7 @@ export class LearningCalls extends Calls {
 
 /** app/files_api.py says what each call does. */
 export class FilesCalls extends Calls {
-  /** @param {{data: Uint8Array, chat: string|null, name: string, type: string, size: number}} given @returns {Promise<Attached>} */
+  /** @param {{data: Uint8Array<ArrayBuffer>, chat: string|null, name: string, type: string, size: number}} given @returns {Promise<Attached>} */
   attach(given) { return this.to.call('files', 'attach', given); }
 
   /** @param {{chat: string}} given @returns {Promise<AttachedFile[]>} */
@@ -620,7 +662,7 @@ export class DeveloperCalls extends Calls {
   /** @param {{prompt: string, raw?: boolean, maxTokens?: number, temperature?: number, seed?: number}} given @returns {Promise<Completion>} */
   generate(given) { return this.to.call('developer', 'generate', given); }
 
-  /** @param {{prompt: string, raw?: boolean}} given @returns {Promise<Uint8Array>} */
+  /** @param {{prompt: string, raw?: boolean}} given @returns {Promise<Uint8Array<ArrayBuffer>>} */
   logits(given) { return this.to.call('developer', 'logits', given); }
 
   /** @returns {Promise<AsyncIterableIterator<Measured>>} */

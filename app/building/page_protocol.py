@@ -22,7 +22,8 @@ from app.page_calls import calls_of
 from app.page_session import Apis
 
 _SIMPLE = {
-    str: "string", int: "number", float: "number", bool: "boolean", bytes: "Uint8Array", NoneType: "null", Any: "any",
+    str: "string", int: "number", float: "number", bool: "boolean", bytes: "Uint8Array<ArrayBuffer>",
+    NoneType: "null", Any: "any",
 }  # fmt: skip
 _WIDTH = 117
 _REMOTE = """/**

@@ -15,7 +15,7 @@ export class AgentChoice {
   #root;
   #select;
   #parts;
-  #engine;
+  /** @type {() => import('../engine/engine.js').Engine} */ #engine;
   #unstored = /** @type {string|null} */ (null); // what was chosen in a chat that is not stored yet
   #opening = 0; // of the chat that it is for
   #looks = 0;

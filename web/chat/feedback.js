@@ -16,7 +16,7 @@ export class Feedback {
   #request;
   #question;
   #answer;
-  #learning;
+  /** @type {import('../learning/client.js').Learning} */ #learning;
   #onAsk;
   #onChange;
   #opinion = /** @type {'good'|'bad'|null} */ (null);

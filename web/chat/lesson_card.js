@@ -31,7 +31,7 @@ export function lessonCard({ kind, lessons, new: isNew }, learning, onChange) {
 class LessonRow {
   element = element('li', 'lesson-row');
   #id;
-  #learning;
+  /** @type {import('../learning/client.js').Learning} */ #learning;
   #onChange;
   #answer = element('span', 'lesson-row-answer');
   #action = element('span');

@@ -14,7 +14,7 @@ const LONGEST_QUESTION = 80; // characters that the chip shows of it
 export class LessonChip {
   element = element('div', 'lesson');
   #lesson;
-  #learning;
+  /** @type {import('../learning/client.js').Learning} */ #learning;
   #onWrong;
   #details = element('details', 'lesson-details');
   #chip = element('summary', 'lesson-chip');

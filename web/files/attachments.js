@@ -26,7 +26,7 @@ function sentence(error) {
 export class Attachments {
   #root;
   #parts;
-  #page;
+  /** @type {{engine: () => import('../engine/engine.js').Engine, isReady: () => boolean, onChange: () => void}} */ #page;
   #coming = /** @type {Coming[]} */ ([]);
   #files = /** @type {import('../protocol_calls.js').AttachedFile[]} */ ([]);
   #chat = /** @type {string|null} */ (null); // whose files are shown

@@ -10,7 +10,7 @@ import { strengthPlot } from './progress_plots.js';
 
 export class AdaptersSection {
   element = element('section', 'loop');
-  #learning;
+  /** @type {import('../learning/client.js').Learning} */ #learning;
   #figures = /** @type {PlotFigure[]} */ ([]);
   #shown = '';
   #states = /** @type {((on: boolean) => void)[]} */ ([]); // say whether each is in use

@@ -16,7 +16,7 @@ const SWITCHES = 'settings/loops';
 const OF_TRAININGS = ['loss', 'probe', 'norm']; // plots for developers
 
 export class LearningPanel {
-  #learning;
+  /** @type {import('../learning/client.js').Learning} */ #learning;
   #run = 0; // of which loading there is news
   #unwatchTheme = () => {};
   #onTheme = () => [...this.#figures.values(), this.#timeline, this.#adapters].forEach((one) => one?.draw());

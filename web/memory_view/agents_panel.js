@@ -9,7 +9,7 @@ import { askingButton } from '../page/ask.js';
 import { actions, facts } from './record_row.js';
 
 export class AgentsPanel {
-  #memory;
+  /** @type {import('../memory/client.js').Memory} */ #memory;
   #run = 0; // of which loading there is news
   #agents = '[]'; // those that are listed, as JSON
   #form = /** @type {AgentForm|null} */ (null);

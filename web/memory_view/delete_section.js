@@ -8,7 +8,7 @@ import { removeAdapters, storedAdapters } from '../storage/adapter_store.js';
 
 export class DeleteSection {
   element = element('div');
-  #memory;
+  /** @type {import('../memory/client.js').Memory} */ #memory;
   #outcome = element('p', 'outcome');
   #problem = new ProblemLine();
 

@@ -10,7 +10,7 @@ import { SectionForm } from '../page/section_form.js';
 
 export class ExportSection {
   element;
-  #memory;
+  /** @type {import('../memory/client.js').Memory} */ #memory;
   #form;
   #passphrase = passphraseInput('new-password');
   #hint = element('p', 'panel-lead');
@@ -41,7 +41,7 @@ export class ExportSection {
 
 export class ImportSection {
   element;
-  #memory;
+  /** @type {import('../memory/client.js').Memory} */ #memory;
   #form;
   #file = element('input');
   #mode = element('select');
@@ -70,7 +70,7 @@ export class ImportSection {
 
   async #import() {
     const [file] = this.#file.files ?? [];
-    const mode = this.#mode.value;
+    const mode = /** @type {'merge'|'replace'} */ (this.#mode.value);
     const sure = mode === 'merge' || (await ask({
       title: t('stored.replaceTitle'),
       paragraphs: [t('stored.replaceAbout')],

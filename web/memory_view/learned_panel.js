@@ -11,8 +11,8 @@ import { actions, facts } from './record_row.js';
 const FILTERS = { now: 'facts.current', off: 'facts.off', history: 'facts.history' };
 
 export class LearnedPanel {
-  #learning;
-  #engine;
+  /** @type {import('../learning/client.js').Learning} */ #learning;
+  /** @type {import('../engine/engine.js').Engine} */ #engine;
   #list;
   #teach = button(t('facts.teachSomething'), 'primary', () => this.#openForm());
   #note = /** @type {LearnedNote|null} */ (null); // of what was taught last

@@ -15,8 +15,8 @@ const BEFORE_UNKNOWN = { taught: 'story.beforeTaught', corrected: 'story.beforeG
 export class LessonStory {
   element = element('details', 'story');
   #id;
-  #learning;
-  #engine;
+  /** @type {import('../learning/client.js').Learning} */ #learning;
+  /** @type {import('../engine/engine.js').Engine} */ #engine;
   #body = element('div', 'story-body');
   #problem = new ProblemLine();
 

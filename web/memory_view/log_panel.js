@@ -12,7 +12,7 @@ const COLOURS = 6; // of stages, in panel.css
 const TOTAL = 'total';
 
 export class LogPanel {
-  #memory;
+  /** @type {import('../memory/client.js').Memory} */ #memory;
   #list;
   #titles = new Map(); // agent's id -> what people read
   #colours = new Map(); // stage -> which of the colours

@@ -7,7 +7,7 @@ import { onThemeChange } from '../page/theme.js';
 import { MapChart } from './map_chart.js';
 
 export class MapPanel {
-  #memory;
+  /** @type {import('../memory/client.js').Memory} */ #memory;
   #run = 0; // of which loading there is news
   #map = /** @type {any[]|null} */ (null); // [{id, title, index, points: [{x, y, source, text}]}]: agents that have any
   #chart = /** @type {MapChart|null} */ (null);

@@ -6,7 +6,7 @@ import { editForm, labelled, passphraseInput } from '../page/edit_form.js';
 
 export class PassphraseSection {
   element = element('div');
-  #memory;
+  /** @type {import('../memory/client.js').Memory} */ #memory;
   #lock;
   #encrypted = null; // what is shown is for this
   #buttons = element('div', 'record-actions');

@@ -10,7 +10,7 @@ import { actions, facts } from './record_row.js';
 const FITS = 100; // characters of a value that is surely seen whole
 
 export class PoliciesSection {
-  #memory;
+  /** @type {import('../memory/client.js').Memory} */ #memory;
   #list;
 
   /** @param {import('../memory/client.js').Memory} memory */

@@ -9,7 +9,7 @@ import { actions, facts } from './record_row.js';
 const SHIPPED = 'example';
 
 export class RoutingPanel {
-  #memory;
+  /** @type {import('../memory/client.js').Memory} */ #memory;
   #list;
   #agents = [];
 

@@ -13,7 +13,7 @@ import { PassphraseSection } from './passphrase_section.js';
 const SEE_HERE = ' See Settings, Storage.';
 
 export class StoragePanel {
-  #memory;
+  /** @type {import('../memory/client.js').Memory} */ #memory;
   #place = element('p');
   #counts = element('dl', 'counts');
   #sizes = element('p', 'panel-lead');

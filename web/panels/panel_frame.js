@@ -21,7 +21,7 @@ export class PanelFrame {
   #current = '';
   #shown = /** @type {any} */ (null); // the part that is seen
   #run = 0; // of which choosing there is news
-  #engine = /** @type {any} */ (null);
+  #engine = /** @type {import('../engine/engine.js').Engine} */ (/** @type {unknown} */ (null));
   #unwatch = () => {};
   #timer = 0;
   #onResume;

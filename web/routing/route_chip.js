@@ -18,7 +18,7 @@ const WHOSE = ['user', 'agent']; // sources of patterns that are worth a word
 export class RouteChip {
   element = element('div', 'route');
   #route;
-  #memory;
+  /** @type {import('../memory/client.js').Memory} */ #memory;
   #titles = new Map(); // agent's id -> what people read; filled when the chip is opened
   #correction = /** @type {{pattern: string, agent: string}|null} */ (null); // {pattern, agent} that a click has taught
   #earlier; // what the user had said of these very words before, if anything
