@@ -105,7 +105,6 @@ export const sentences = [
   ['The text is {length} tokens long, but the model reads at most {most}. Shorten it.', 'Der Text ist {length} Token lang, das Modell liest aber höchstens {most}. Kürze ihn.'],
   ['The conversations have no more memory. Close one, or start a new chat.', 'Für die Gespräche ist kein Speicher mehr frei. Schließe eines oder beginne ein neues.'],
   ['The model works for {most} conversations already, the most at a time. Wait until one of them has its answer, then send the message again.', 'Das Modell arbeitet schon für {most} Gespräche, für mehr nicht zugleich. Warte, bis eines davon seine Antwort hat, und sende die Nachricht dann noch einmal.'],
-  ['The measurement was stopped.', 'Die Messung wurde angehalten.'],
   ['The conversation goes on.', 'Das Gespräch geht weiter.'],
 
   // files in a conversation
