@@ -17,8 +17,8 @@ from py_core.adapters.head import (
     NeighbourAdapter,
     logsumexp,
 )
-from py_core.backends import numpy as reference
 from py_core.backends.head_slots import slot_bytes, slot_data
+from py_core.backends.numpy import rows as reference
 from py_core.backends.sampling_state import ROW_BYTES, state_bytes
 from tests.head_adapters import changed_rows, drawn_adapters
 

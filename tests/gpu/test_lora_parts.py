@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 
-from py_core.backends import numpy as reference
+from py_core.backends.numpy import rows as reference
 from tests.gpu.test_integer_matmul import limbs_of
 from tests.gpu.test_kernels import MAX_ROWS, PLAIN, SEEDS, few, floats, random_matrix, state
 from tests.variants import covering, named

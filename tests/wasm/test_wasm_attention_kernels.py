@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from py_core.backends import numpy as reference
+from py_core.backends.numpy import rows as reference
 from py_core.backends.sampling_state import state_bytes
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.wasm.layout import (

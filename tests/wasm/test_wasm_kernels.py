@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from py_core.backends import numpy as reference
+from py_core.backends.numpy import rows as reference
 from py_core.backends.sampling_state import RING, ROW_BYTES, STATE_HEADER, state_bytes
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.wasm.layout import (

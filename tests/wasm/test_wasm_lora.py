@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from py_core.adapters.lora import LoraAdapter, LoraPair
-from py_core.backends import numpy as reference
 from py_core.backends.base import BackendError, TokenSequence
+from py_core.backends.numpy import rows as reference
 from py_core.backends.sampling_state import state_bytes
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.wasm.layout import (
