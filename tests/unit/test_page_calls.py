@@ -78,9 +78,14 @@ async def test_a_missing_and_a_surplus_argument_are_named_with_their_call(given:
 
 
 async def test_a_stream_is_told_until_its_end_or_until_nobody_listens() -> None:
-    told: list[str] = []
-    assert await CALLS.stream("numbers", "count", '{"toNumber": 3}', lambda one: told.append(one) is None)
-    assert told == ["0", "1", "2"]
-    api = Api()
-    await PageCalls({"numbers": api}).stream("numbers", "count", '{"toNumber": 3}', lambda one: False)
-    assert api.ended
+    async def told_to(listens: bool, api: Api) -> list[str]:
+        told: list[str] = []
+        calls = PageCalls({"numbers": api})
+        end = await calls.stream("numbers", "count", '{"toNumber": 3}', lambda one: told.append(one) or listens)
+        assert end == '{"value": null}'
+        return told
+
+    assert await told_to(True, Api()) == ["0", "1", "2"]
+    left = Api()
+    assert await told_to(False, left) == ["0"]
+    assert left.ended
