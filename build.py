@@ -55,7 +55,7 @@ def prepare(groups: tuple[str, ...] = ("runtime",), meanwhile: Callable[[], obje
 
 def serve(options: argparse.Namespace) -> int:
     prepare()
-    arguments = ["-m", "app.server", "--host", options.host, "--port", str(options.port)]
+    arguments = ["-m", "app.server.site", "--host", options.host, "--port", str(options.port)]
     arguments += [word for name in options.allow_name for word in ("--allow-name", name)]
     return _continue_with([*arguments, "--no-open"] if options.no_open else arguments)
 

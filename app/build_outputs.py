@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.checksums import sha256_of, short_digest
-from app.downloads import downloads
+from app.models.downloads import downloads
 from app.paths import ROOT, cache_dir
 
 BUILDING = ROOT / "app" / "building"
@@ -131,7 +131,7 @@ def _compiled(module: KernelModule, name: str) -> Path:
 
 # ---- the sentence embedder ----
 
-EMBEDDER_ADAPTER = ROOT / "app" / "embedder_adapter.safetensors"
+EMBEDDER_ADAPTER = BUILDING / "embedder_adapter.safetensors"
 EMBEDDER_MODEL = "all-MiniLM-L6-v2.int8.onnx"
 EMBEDDER_TOKENIZER = "all-MiniLM-L6-v2.tokenizer.json"
 EMBEDDER_REVISION = 1
@@ -170,9 +170,9 @@ def embedder_files(cache: Path, adapter: Path = EMBEDDER_ADAPTER) -> EmbedderFil
 # ---- the router's data ----
 
 ROUTING_DATA = "routing.safetensors"
-_AGENTS = ROOT / "app" / "agents"
+_AGENTS = ROOT / "app" / "routing" / "agents"
 _ROUTING_SOURCES = (
-    *("app/agents/more_requests.toml", "app/building/routing_export.py"),
+    *("app/routing/agents/more_requests.toml", "app/building/routing_export.py"),
     *("py_core/routing/head.py", "py_core/routing/routing_data.py"),
 )
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from app.build_outputs import embedder_files, hnsw_kernel_path, routing_file
-from app.fact_reader import FactReader
-from app.learning_service import LearningService
-from app.page_store import BUDGET
+from app.chat.page_store import BUDGET
+from app.lessons.reader import FactReader
+from app.lessons.service import LearningService
+from app.lessons.shipped_gate import shipped_gate
 from app.paths import cache_dir
-from app.router_factory import RouterParts, build_router
-from app.routing_service import RoutingService
+from app.routing.factory import RouterParts, build_router
+from app.routing.service import RoutingService
 from app.runtime import Runtime
-from app.shipped_gate import shipped_gate
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 from py_core.loading import Model

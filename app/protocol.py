@@ -2,7 +2,7 @@
 
 An event is something that happens to a turn: a frozen dataclass. `to_json` turns it into plain data, with names in
 camelCase and its `type`, the name of its class in kebab-case. Fields that are marked INTERNAL stay in Python. A stored
-turn is told as the same events as one that streams (app/turn_events.py).
+turn is told as the same events as one that streams (app/chat/turn_events.py).
 """
 
 from __future__ import annotations

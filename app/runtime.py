@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Literal
 
-from app.file_service import FileService
-from app.idle_learning import IDLE_SECONDS, IdleLearning
-from app.idle_work import Loop, OnlyOne
-from app.learning_service import LearningService
-from app.page_store import PageStore
-from app.resident_adapters import ResidentAdapters
-from app.routing_service import RoutingService
-from app.turn_indexer import TurnIndexer
+from app.chat.page_store import PageStore
+from app.chat.turn_indexer import TurnIndexer
+from app.consolidation.idle_learning import IDLE_SECONDS, IdleLearning
+from app.consolidation.idle_work import Loop, OnlyOne
+from app.files.service import FileService
+from app.generation.resident_adapters import ResidentAdapters
+from app.lessons.service import LearningService
+from app.routing.service import RoutingService
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.memory.encryption import Crypto
 from py_core.memory.errors import SENTENCES, StoreError
@@ -32,8 +32,8 @@ from py_core.memory.volatile import VolatileRows
 from py_core.routing.embedder import DIMENSIONS
 
 if TYPE_CHECKING:  # what trains is imported when it is opened: the first answer does not wait for it
-    from app.consolidation_service import AnswerWith, ConsolidationService
-    from app.style_service import StyleService
+    from app.consolidation.service import AnswerWith, ConsolidationService
+    from app.consolidation.style_service import StyleService
 
 MemoryState = Literal["opening", "ready", "locked"]
 RoutingState = Literal["opening", "ready", "failed", "off"]
@@ -189,7 +189,7 @@ class Runtime:
             self.consolidation = None
         if self.learning is None:
             return
-        from app.consolidation_service import ConsolidationService
+        from app.consolidation.service import ConsolidationService
 
         try:
             self.consolidation = await ConsolidationService.open(self.learning, adapters, answer_with)
@@ -202,7 +202,7 @@ class Runtime:
         self._leave_style()
         if self.learning is None:
             return
-        from app.style_service import StyleService
+        from app.consolidation.style_service import StyleService
 
         try:
             self.style = await StyleService.open(self.learning, answer_with)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from app import cli
+from app.cli import main as cli
 
 SONATA = Path(sys.executable).with_name("sonata")
 

@@ -29,10 +29,10 @@ from app.building import embedder, kernels, python_env, routing, site
 from app.building.common import BuildError, one_build_at_a_time
 from app.building.download import Downloader
 from app.building.system import find_chromium
-from app.downloads import default_model_path
+from app.models.downloads import default_model_path
+from app.models.template_renderer import native_renderer
 from app.native_runtime import native_router_parts
 from app.paths import cache_dir
-from app.template_renderer import native_renderer
 from py_core.backends.base import Backend, Progress
 from py_core.backends.numpy.backend import NumpyBackend, load_numpy, load_weights
 from py_core.backends.wasm.backend import load_wasm
@@ -227,7 +227,7 @@ def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[..., Path
 
 
 def _start_server(dist: Path) -> tuple[subprocess.Popen[str], str]:
-    command = [sys.executable, "-m", "app.server", "--no-open", "--port", "0", "--dist", str(dist)]
+    command = [sys.executable, "-m", "app.server.site", "--no-open", "--port", "0", "--dist", str(dist)]
     server = subprocess.Popen(command, cwd=site.ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert server.stdout is not None
     words = server.stdout.readline().split()

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from app import native_runtime, router_factory
-from app.agent_catalog import shipped_examples
-from app.router_factory import RouterParts
+from app import native_runtime
+from app.routing import factory as router_factory
+from app.routing.agent_catalog import shipped_examples
+from app.routing.factory import RouterParts
 from py_core.routing.agents import Example
 from py_core.routing.routing_data import RoutingData, examples_digest, read_routing_data, write_routing_data
 

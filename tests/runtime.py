@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.assistant import Assistant
-from app.conversation import Conversation
-from app.learning_service import LearningService
-from app.router_factory import RouterParts
-from app.routing_service import RoutingService
+from app.chat.conversation import Conversation
+from app.generation.assistant import Assistant
+from app.lessons.service import LearningService
+from app.lessons.shipped_gate import shipped_gate
+from app.routing.factory import RouterParts
+from app.routing.service import RoutingService
 from app.runtime import Runtime
-from app.shipped_gate import shipped_gate
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.memory import Memory

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from app.template_renderer import native_renderer
+from app.models.template_renderer import native_renderer
 from py_core.tokenizers import chat_template
 from py_core.tokenizers.base import Tokenizer
 from py_core.tokenizers.chat_template import ChatTemplate, Message

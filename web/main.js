@@ -5,8 +5,8 @@
  * typed in, and every problem is a banner with a way out. A message that is sent while the model loads waits in a queue.
  */
 import { actionsOf, Asking } from './chat/asking.js';
-import { Announcer } from './page/announcer.js';
-import { Banner } from './page/banner.js';
+import { Announcer } from './shell/announcer.js';
+import { Banner } from './shell/banner.js';
 import { AgentChoice } from './chat/agent_choice.js';
 import { ChatView } from './chat/chat_view.js';
 import { Welcome } from './chat/welcome.js';
@@ -17,34 +17,34 @@ import { Navigation } from './chat/navigation.js';
 import { StoredChat } from './chat/stored_chat.js';
 import { Engine } from './engine/engine.js';
 import { ModelTabs } from './engine/model_tabs.js';
-import { keepFocus, listenForEscape } from './page/keyboard.js';
-import { Models } from './models_view/models.js';
-import { ModelMenu } from './models_view/model_menu.js';
+import { keepFocus, listenForEscape } from './shell/keyboard.js';
+import { Models } from './panels/models/models.js';
+import { ModelMenu } from './panels/models/model_menu.js';
 import { removeModel, storedModels } from './storage/model_store.js';
 import { NAME as MEMORY_NAME, MemoryLock } from './sidebar/memory_lock.js';
-import { describeLost, lostStorage } from './page/lost_storage.js';
-import { LoadingView } from './page/loading_view.js';
-import { Notices } from './page/notices.js';
-import { reloadToIsolate, tellOfVersions } from './page/offline.js';
-import { loadStyles } from './page/load_file.js';
+import { describeLost, lostStorage } from './shell/lost_storage.js';
+import { LoadingView } from './shell/loading_view.js';
+import { Notices } from './shell/notices.js';
+import { reloadToIsolate, tellOfVersions } from './shell/offline.js';
+import { loadStyles } from './common/load_file.js';
 import { phase } from './common/phase.js';
-import { byId } from './page/dom.js';
+import { byId } from './common/dom.js';
 import { ChatTitle } from './chat/chat_title.js';
-import { Shortcuts } from './page/shortcuts.js';
-import { RunSettings } from './settings/run_settings.js';
-import { engineKey, readOptions } from './page/options.js';
-import { describe, fromError, sentence } from './page/problems.js';
+import { Shortcuts } from './shell/shortcuts.js';
+import { RunSettings } from './panels/settings/run_settings.js';
+import { engineKey, readOptions } from './shell/options.js';
+import { describe, fromError, sentence } from './shell/problems.js';
 import { Presence } from './learning/presence.js';
-import { StatusView } from './page/status_view.js';
-import { Watchdog } from './page/watchdog.js';
+import { StatusView } from './shell/status_view.js';
+import { Watchdog } from './shell/watchdog.js';
 import { Chats } from './sidebar/chats.js';
 import { Drawer } from './sidebar/drawer.js';
 import { isNoted } from './memory/lock_note.js';
 import { session } from './common/web_storage.js';
 import { cut } from './common/cut.js';
-import { InstallButton } from './pwa/install.js';
-import { takeShared } from './pwa/shared.js';
-import { WorksOffline } from './pwa/works_offline.js';
+import { InstallButton } from './shell/install.js';
+import { takeShared } from './shell/shared.js';
+import { WorksOffline } from './shell/works_offline.js';
 import { PanelOpener } from './panels/panel_opener.js';
 import { told } from './i18n/engine_texts.js';
 import { loadLanguage, t, translatePage } from './i18n/i18n.js';
@@ -110,7 +110,7 @@ new InstallButton(byId('install', HTMLButtonElement));
 
 let state = /** @type {'loading'|'ready'|'answering'|'failed'} */ ('loading');
 let engine = /** @type {Engine} */ (/** @type {unknown} */ (null)); // there from the first `load` on
-let lost = /** @type {import('./page/lost_storage.js').Lost[]} */ ([]);
+let lost = /** @type {import('./shell/lost_storage.js').Lost[]} */ ([]);
 const keeps = /** @type {Record<string, boolean>} */ ({ chats: true, model: true }); // until they are known not to be kept
 let isUncaughtSaid = false;
 let runner = /** @type {any} */ (null); // what the status line says of the engine, as StatusView.showInfo takes it

@@ -30,7 +30,7 @@ const SCOPE = worker.registration.scope;
 const SHARE = `${SCOPE}share`; // where the manifest has other apps send what is shared (share_target)
 const MOST_SHARED = 64e6; // bytes
 const SHARED_MS = 60_000; // for the page to start and ask for it
-// Headers of the site's files, from app/site_headers.py (python -m app.building.write_headers).
+// Headers of the site's files, from app/server/headers.py (python -m app.building.write_headers).
 // headers: begin
 const HEADERS = {
   'Cross-Origin-Opener-Policy': 'same-origin',
@@ -41,8 +41,8 @@ const HEADERS = {
   'X-Content-Type-Options': 'nosniff',
 };
 const POLICIES = [ // by how a path ends: the first that fits
-  ['storage/model_worker.js', "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self' https: http://localhost:* http://127.0.0.1:*; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'none'"],
-  ['storage/elsewhere_worker.js', "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self' https: http://localhost:* http://127.0.0.1:*; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'none'"],
+  ['downloads/model_worker.js', "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self' https: http://localhost:* http://127.0.0.1:*; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'none'"],
+  ['downloads/elsewhere_worker.js', "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self' https: http://localhost:* http://127.0.0.1:*; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'none'"],
   ['tokenizers/template_worker.js', "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'none'"],
   ['engine/broker_worker.js', "default-src 'none'; script-src 'self'; connect-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'none'"],
   ['worker.js', "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'self' blob:"],
@@ -239,7 +239,7 @@ async function inspection() {
 
 /**
  * Hold the form that another app sends, in place of the one before, and open the page, which asks its user about it
- * (web/pwa/shared.js): also offline. Any site can send such a form, so nothing of it is stored.
+ * (web/shell/shared.js): also offline. Any site can send such a form, so nothing of it is stored.
  */
 async function takeShared(request) {
   shared = null;

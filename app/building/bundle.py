@@ -23,8 +23,8 @@ MODULES = f"{FOLDER}modules.json"
 """The modules that were joined: no page asks for them."""
 PAGES = ("main.js",)
 WORKERS = (
-    "engine/worker.js", "storage/model_worker.js", "storage/elsewhere_worker.js", "routing/embedder_worker.js",
-    "chat/highlight_worker.js",
+    "engine/worker.js", "downloads/model_worker.js", "downloads/elsewhere_worker.js", "routing/embedder_worker.js",
+    "markdown/highlight_worker.js",
 )  # fmt: skip
 """Those that import anything."""
 APART = ("pyodide/", "vendor/ort", "vendor/highlight/", "vendor/katex/", "vendor/pdf/")

@@ -1,4 +1,4 @@
-"""Runs in Pyodide (bytecode.py): compiles what app.worker imports, and all of Sonata's own modules.
+"""Runs in Pyodide (bytecode.py): compiles what app.page.worker imports, and all of Sonata's own modules.
 
 /work/archives has the archives that the page unpacks. /work/compiled.zip gets ARCHIVE/MODULE.pyc for each module.
 """
@@ -30,7 +30,7 @@ def main() -> None:
         folder = UNPACKED / archive.name
         zipfile.ZipFile(archive).extractall(folder)
         sys.path.insert(0, str(folder))
-    importlib.import_module("app.worker")
+    importlib.import_module("app.page.worker")
     files("wgsl_shaders").joinpath("add.wgsl").read_bytes()  # imports more
     specs = [spec for module in list(sys.modules.values()) if (spec := getattr(module, "__spec__", None))]
     sources = {spec.origin: spec.loader.get_data(spec.origin) for spec in specs if (spec.origin or "").endswith(".py")}

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
-from app import http_range as http
 from app.building.common import DISK_FULL, BuildError, disk_full, write_atomically
 from app.building.progress import Progress
 from app.building.remote_zip import Span, find_member
 from app.checksums import sha256_of
+from app.models import http_range as http
 
 PATIENCE = 4
 """Broken connections in a row, without a new byte, after which a source is given up."""

@@ -15,37 +15,37 @@ from app.building.common import write_atomically
 from app.building.node import NODE_MODULES
 from app.building.zips import Members, members_of, zip_bytes
 from app.checksums import sha256_of
-from app.downloads import downloads
+from app.models.downloads import downloads
 
 SONATA = "sonata.packed"
 PACKAGES = "pyodide/packages.packed"
 PYTHON_PACKAGES = ("py_core", "app", "wgsl_shaders")
 NATIVE_ONLY = (
-    *("app/adapter_folder.py", "app/agents/more_requests.toml", "app/asker.py"),
+    *("app/bench/", "app/build_outputs.py", "app/building/", "app/checksums.py", "app/chat/asker.py", "app/cli/"),
+    *("app/consolidation/style/", "app/lessons/facts/", "app/lessons/readers/", "app/lessons/rows.py"),
+    *("app/models/adapter_folder.py", "app/models/autotune_cache.py", "app/models/cache.py", "app/models/catalog.py"),
+    *("app/models/converting/", "app/models/downloads", "app/models/hosts.py", "app/models/http_range.py"),
+    *("app/models/models.toml", "app/models/pull.py", "app/models/quantizing.py", "app/models/template_renderer.py"),
+    *("app/native_runtime.py", "app/paths.py", "app/routing/agents/more_requests.toml", "app/server/"),
     *(
-        "app/autotune_cache.py",
-        "app/bench_learning.py",
-        "app/bench_memory.py",
-        "app/bench_routing",
-        "app/bench_style.py",
+        "app/training/",
+        "py_core/adapters/merging.py",
+        "py_core/backends/wasm/host_wasmtime.py",
+        "py_core/backends/webgpu/host_wgpu.py",
+        "py_core/draft_loading.py",
+        "py_core/formats/format_choice.py",
+        "py_core/hnsw/wasmtime_kernel.py",
+        "py_core/memory/sqlite.py",
+        "py_core/routing/embedder_onnx.py",
+        "py_core/tokenizers/template_renderer_wasmtime.py",
     ),
-    "app/build_outputs.py",
-    *("app/building/", "app/checksums.py", "app/cli", "app/converting/", "app/downloads", "app/embedder_adapter"),
-    *("app/facts/", "app/http_range.py", "app/keyword_router.py", "app/lesson_rows.py", "app/model_"),
-    *("app/native_runtime.py", "app/paths.py", "app/plots.py", "app/quantizing.py", "app/readers/", "app/server"),
-    *("app/site_headers.py", "app/style/", "app/terminal", "app/training/", "app/waiting_line.py"),
-    *("app/bench_patterns.py", "app/bench_plots.py", "app/logits_job.py", "app/perplexity.py"),
-    *("app/models.toml", "app/template_renderer.py"),
-    *("py_core/adapters/merging.py", "py_core/backends/wasm/host_wasmtime.py"),
-    *("py_core/backends/webgpu/host_wgpu.py", "py_core/draft_loading.py", "py_core/formats/format_choice.py"),
-    *("py_core/hnsw/wasmtime_kernel.py", "py_core/memory/sqlite.py", "py_core/routing/embedder_onnx.py"),
-    "py_core/tokenizers/template_renderer_wasmtime.py",
 )
 """Parts of the sources that the page never runs."""
 UNCOMPILED = (
     "py_core/tools/__pycache__/",
-    *(f"app/__pycache__/{name}." for name in ("adapter_views", "chat_files", "learning_history", "lesson_story")),
-    "app/__pycache__/policy_words.",
+    *("app/models/__pycache__/adapter_views.", "app/chat/history/__pycache__/files."),
+    *("app/consolidation/__pycache__/history.", "app/lessons/__pycache__/story."),
+    "app/memory/__pycache__/policy_words.",
 )
 """The exact tools, which the page imports for a message that is for one, and what it imports when a panel asks for it
 come without bytecode: it is 2.5 times their size, and to compile the tools takes the page 0.3 s once."""
@@ -54,8 +54,8 @@ COMPILED = "py_core/tools/__pycache__/first_look."
 SOURCE_SUFFIXES = {".py", ".wgsl", ".toml", ".json", ".txt", ".jinja", ".safetensors"}
 NOT_RUN = (".a", ".c", ".h", ".md", ".pxd", ".pyi", ".pyx", ".rst", "/RECORD")
 """Files of a wheel that the page has no use for."""
-STAMP = "app/stamp.txt"
-"""In the archive of our own packages: what tells it from others (app/snapshot.py)."""
+STAMP = "app/page/stamp.txt"
+"""In the archive of our own packages: what tells it from others (app/page/snapshot.py)."""
 NUMPY_NOT_RUN = (
     "numpy/f2py/", "numpy/ma/mrecords", "numpy/ma/testutils", "numpy/polynomial/", "numpy/testing/", "numpy/typing/",
 )  # fmt: skip
@@ -74,7 +74,7 @@ STDLIB_NOT_RUN = (
     "encodings/tis_620",
 )
 """What needs a terminal, a display, a disk, a socket or another process, what has a twin in C, what developers look at
-code with, and encodings that app/text_encoding.py does not try."""
+code with, and encodings that app/files/encoding.py does not try."""
 _KEPT = NODE_MODULES / ".sonata.python.zip"
 
 

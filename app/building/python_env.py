@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from app.building.common import ROOT, VENV, VENV_BIN, VENV_PYTHON, BuildError, NoNetwork, heading, run_logged
 from app.building.download import Download, Downloader, Source
 from app.building.system import apt_install, is_debian, is_root
-from app.http_range import SourceError, Unreachable
+from app.models.http_range import SourceError, Unreachable
 
 LOCKS = ROOT / "requirements"
 _INSTALLING = VENV / ".installing"

@@ -6,9 +6,9 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from app.agent_catalog import shipped_examples
 from app.native_runtime import open_embedder
-from app.router_factory import more_requests, router_parameters
+from app.routing.agent_catalog import shipped_examples
+from app.routing.factory import more_requests, router_parameters
 from py_core.routing.embedder import Embedder
 from py_core.routing.head import fit_head
 from py_core.routing.parameters import RouterParameters

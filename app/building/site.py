@@ -23,8 +23,8 @@ from app.building.python_archives import SONATA, python_archives
 from app.building.snapshot import SNAPSHOT, python_snapshot
 from app.building.write_headers import headers_file
 from app.checksums import sha256_of
-from app.downloads import ModelFile, downloads, model_files
-from app.model_catalog import MODELS
+from app.models.catalog import MODELS
+from app.models.downloads import ModelFile, downloads, model_files
 from app.paths import cache_dir
 
 DIST = ROOT / "dist"
@@ -66,7 +66,7 @@ Content = Path | bytes
 
 
 def fetch_files(cache: Path, downloader: Downloader) -> dict[str, Path]:
-    """Download what is missing of app/downloads.toml: file name -> path in the cache."""
+    """Download what is missing of app/models/downloads.toml: file name -> path in the cache."""
     files = {}
     for folder in ("wheels", "models", "embedder"):
         for entry in downloads()[folder]:
@@ -115,7 +115,9 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
     site["model_catalog.json"] = (json.dumps(tomllib.loads(MODELS.read_text(encoding="utf-8")), indent=1)).encode()
     site.update(embedder.site_files(files, embedder_files(cache_dir())))
     site[ROUTING_DATA] = files[ROUTING_DATA]
-    site.update({f"readers/{path.name}": path for path in sorted((root / "app" / "readers").glob("*.safetensors"))})
+    site.update(
+        {f"readers/{path.name}": path for path in sorted((root / "app" / "lessons" / "readers").glob("*.safetensors"))}
+    )
     site["sizes.json"] = sizes_json(site)
     site["THIRD_PARTY.txt"] = notices.third_party_text(root, NODE_MODULES, files)
     site["_headers"] = headers_file(root).encode()
@@ -126,7 +128,7 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
 
 def _answer_libraries(root: Path) -> dict[str, Path]:
     """What answers with code or formulas load: highlight.js for the languages that the page names, KaTeX, its fonts."""
-    listed = (root / "web" / "chat" / "code_languages.js").read_text(encoding="utf-8")
+    listed = (root / "web" / "markdown" / "code_languages.js").read_text(encoding="utf-8")
     languages = re.findall(r"^  \['(\w+)', '", listed, re.MULTILINE)
     grammars = {f"vendor/highlight/{name}.min.js": f"{HIGHLIGHT}/languages/{name}.min.js" for name in languages}
     styles = {f"vendor/katex/{name}": f"{KATEX}/{name}" for name in ("katex.min.js", "katex.min.css")}

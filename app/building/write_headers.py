@@ -1,4 +1,4 @@
-"""Writes the headers of app/site_headers.py where they must stand as text: python -m app.building.write_headers
+"""Writes the headers of app/server/headers.py where they must stand as text: python -m app.building.write_headers
 
 Each place has two lines that contain "headers: begin" and "headers: end", in deploy.md with a name after "begin".
 """
@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from app.building.common import ROOT
-from app.site_headers import HEADERS, META_POLICY, POLICIES, SERVER_HEADERS, headers_of
+from app.server.headers import HEADERS, META_POLICY, POLICIES, SERVER_HEADERS, headers_of
 
 SERVICE_WORKER = ROOT / "web" / "sw.js"
 PAGE = ROOT / "web" / "index.html"

@@ -1,10 +1,11 @@
 """Trains the low-rank adapter that lets MiniLM see what is asked for, not the topic.
 
-    python -m app.training.embedder_adapter [--examples app/agents/examples] [--validate] [--help]
+    python -m app.training.embedder_adapter [--examples app/routing/agents/examples] [--validate] [--help]
 
 Needs the extra `train` and the model's files, which `python build.py site` downloads.
-Writes app/embedder_adapter.safetensors, and beside it a JSON file of how it was made. With --validate nothing is
-written: the examples are split in five parts by meaning, and each part is routed by an embedder that has not seen it.
+Writes app/building/embedder_adapter.safetensors, and beside it a JSON file of how it was made. With --validate nothing
+is written: the examples are split in five parts by meaning, and each part is routed by an embedder that has not seen
+it.
 --fold-vectors FILE.npy writes what `app.training.fit_router --vectors` reads; what an interrupted run made stays.
 
 Notable here:
@@ -38,7 +39,7 @@ from app.build_outputs import EMBEDDER_ADAPTER, EMBEDDER_TOKENIZER
 from app.building.embedder import WEIGHTS
 from app.building.minilm import merge_adapter, sentence_vector, whitened, whitening
 from app.paths import ROOT, cache_dir
-from app.router_factory import more_requests
+from app.routing.factory import more_requests
 from app.training.general import GeneralSentences, graded_pairs, spearman
 from app.training.minilm_torch import AdaptedMiniLM
 from app.training.requests import Request, Templates, changed, folds, read_requests
@@ -298,7 +299,7 @@ def check_export(trainer: Trainer, weights: dict[str, np.ndarray], tokenizer: Wo
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--examples", type=Path, default=ROOT / "app" / "agents" / "examples")
+    parser.add_argument("--examples", type=Path, default=ROOT / "app" / "routing" / "agents" / "examples")
     parser.add_argument("--output", type=Path, default=EMBEDDER_ADAPTER)
     parser.add_argument("--validate", action="store_true", help="measure instead of writing")
     parser.add_argument("--only", type=int, default=0, help="with --validate or --fold-vectors: only so many parts")

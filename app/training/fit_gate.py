@@ -1,4 +1,4 @@
-"""Trains the gate of lessons on app/facts and writes app/gate.safetensors: 3 networks, in numpy.
+"""Trains the gate of lessons on app/lessons/facts and writes app/lessons/gate.safetensors: 3 networks, in numpy.
 
     python -m app.training.fit_gate [--dry-run]
 
@@ -16,9 +16,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from app.facts import Fact, FactSplit
+from app.lessons.facts import Fact, FactSplit
+from app.lessons.shipped_gate import GATE
 from app.native_runtime import open_embedder
-from app.shipped_gate import GATE
 from app.training.gate_worlds import NOTHING, Compared, Decisions, MeaningEmbedder, Prompt, open_world, split_of
 from py_core.formats.safetensors import write_safetensors
 from py_core.learning.gate import SHUT, Gate

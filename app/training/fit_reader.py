@@ -1,4 +1,4 @@
-"""Trains the adapter that reads facts in the prompt (py_core/learning/reading.py), on invented facts (app/facts).
+"""Trains the adapter that reads facts in the prompt (py_core/learning/reading.py), on invented facts (lessons/facts).
 
     python -m app.training.fit_reader prepare EXAMPLES.json [--hard]        token ids of `train`, in some 20 (5) minutes
     python -m app.training.fit_reader train EXAMPLES.json OUT.safetensors [--start ADAPTER.safetensors] [--steps N ...]
@@ -33,14 +33,14 @@ from pathlib import Path
 
 import numpy as np
 
-from app.assistant import SYSTEM_PROMPT
 from app.build_outputs import kernel_path
 from app.checksums import sha256_of
-from app.downloads import default_model_path
-from app.fact_reader import reader_path
-from app.facts import VAGUE, Fact, Split, facts, generic_prompts
+from app.generation.assistant import SYSTEM_PROMPT
+from app.lessons.facts import VAGUE, Fact, Split, facts, generic_prompts
+from app.lessons.reader import reader_path
+from app.models.downloads import default_model_path
+from app.models.template_renderer import native_renderer
 from app.native_runtime import open_embedder
-from app.template_renderer import native_renderer
 from py_core.adapters.files import read_adapter, write_adapter
 from py_core.adapters.parameters import parameter_layout
 from py_core.backends.wasm.backend import load_wasm

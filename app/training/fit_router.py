@@ -1,9 +1,9 @@
-"""Fits the router's parameters on the examples and writes app/agents/router.toml.
+"""Fits the router's parameters on the examples and writes app/routing/agents/router.toml.
 
     python -m app.training.fit_router [--vectors FILE.npy] [--dry-run]
 
 The examples are split in five parts by meaning (their groups): each part is routed by a router that has not seen it.
-Its answers decide everything here but the threshold, which half of the everyday requests (app/bench_routing_data)
+Its answers decide everything here but the threshold, which half of the everyday requests (app/bench/routing_data)
 decides. The other half and the test set are not read.
 
 An adapter of the embedder that was trained on all examples would make them look easier than requests are that nobody
@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from app.agent_catalog import shipped_examples
-from app.bench_routing import calibration_error, read_everyday
+from app.bench.routing import calibration_error, read_everyday
 from app.building.routing_export import routing_data
 from app.native_runtime import open_embedder
-from app.router_factory import PARAMETERS, more_requests
+from app.routing.agent_catalog import shipped_examples
+from app.routing.factory import PARAMETERS, more_requests
 from app.training.requests import Request, folds
 from py_core.routing.agents import FALLBACK_ID, Example
 from py_core.routing.embedder import Meaning

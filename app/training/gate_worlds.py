@@ -8,9 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
-from app.facts import VAGUE, Fact, FactSplit, GenericPrompt, Split, facts, generic_prompts, paragraphs
-from app.facts.templates import template_facts
-from app.learning_service import NEAR
+from app.lessons.facts import VAGUE, Fact, FactSplit, GenericPrompt, Split, facts, generic_prompts, paragraphs
+from app.lessons.facts.templates import template_facts
+from app.lessons.service import NEAR
 from py_core.learning.gate import CANDIDATES
 from py_core.learning.gate_features import FEATURES, Taught, has_words, pair_features
 from py_core.routing.embedder import Meaning

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from app.assistant import SYSTEM_PROMPT
 from app.build_outputs import kernel_path
-from app.downloads import default_model_path
-from app.lesson_imprints import GENERIC_TEXTS, shipped_path
-from app.model_cache import sha256_of_model
-from app.template_renderer import native_renderer
+from app.generation.assistant import SYSTEM_PROMPT
+from app.lessons.imprints import GENERIC_TEXTS, shipped_path
+from app.models.cache import sha256_of_model
+from app.models.downloads import default_model_path
+from app.models.template_renderer import native_renderer
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.formats.safetensors import write_safetensors

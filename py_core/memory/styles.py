@@ -34,8 +34,8 @@ StyleVerdict = Literal["accepted", "refused"]
 class Style:
     """base_sha256, revision: of the model and its learned adapter that it belongs to. sources, held: "KIND:ID" of the
     answers that it was learned from, and of those that were only measured; made_of: a digest of all their texts.
-    figures: by name ("nll_before", "nll_after", ...), see app/style_service.py. steps: by name a number a step.
-    weights: its matrices, "" where it was refused. Times are seconds since 1970.
+    figures: by name ("nll_before", "nll_after", ...), see app/consolidation/style_service.py. steps: by name a number a
+    step. weights: its matrices, "" where it was refused. Times are seconds since 1970.
     """
 
     base_sha256: str

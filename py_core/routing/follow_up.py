@@ -1,7 +1,7 @@
 """Whether a message goes on with what the conversation's agent does: it is short, and no other agent is clearly meant.
 
 "Now make day 2 rainy." names no agent by itself. The limits are measured on half of
-app/bench_routing_data/follow_ups.toml, and `sonata bench routing` prints what they do to both halves. A limit of
+app/bench/routing_data/follow_ups.toml, and `sonata bench routing` prints what they do to both halves. A limit of
 confidence is the middle between the surest follow-up that seems to mean another agent and the least sure change of
 topic.
 """

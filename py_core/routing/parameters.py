@@ -1,4 +1,5 @@
-"""What the router's arithmetic depends on: fitted by app/training/fit_router.py, kept in app/agents/router.toml."""
+"""What the router's arithmetic depends on: fitted by app/training/fit_router.py, kept in
+app/routing/agents/router.toml."""
 
 from __future__ import annotations
 

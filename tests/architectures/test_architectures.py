@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from _pytest.mark import ParameterSet
 
-from app.template_renderer import native_renderer
+from app.models.template_renderer import native_renderer
 from py_core.backends.base import MAX_LOGIT_ROWS, Backend
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader, load_model

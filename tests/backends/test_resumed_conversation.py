@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from app.assistant import Assistant
-from app.conversation import Conversation
-from app.memory_api import MemoryApi
+from app.chat.conversation import Conversation
+from app.generation.assistant import Assistant
+from app.memory.api import MemoryApi
+from app.models.template_renderer import native_renderer
 from app.native_runtime import open_pages, pages_path, tidy_pages
 from app.protocol import Stored
 from app.runtime import Runtime
-from app.template_renderer import native_renderer
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.engine.engine import Engine, Timings

@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from app.building.kernels import kernel_path
-from app.downloads import default_model_path, model_files
+from app.models.downloads import default_model_path, model_files
 from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost

@@ -27,18 +27,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from app.agent_catalog import current_agents, no_changes, shipped_agents  # noqa: E402
 from app.build_outputs import kernel_path  # noqa: E402
-from app.downloads import default_model_path  # noqa: E402
+from app.models.downloads import default_model_path  # noqa: E402
+from app.models.template_renderer import native_renderer  # noqa: E402
 from app.native_runtime import open_embedder  # noqa: E402
-from app.template_renderer import native_renderer  # noqa: E402
+from app.routing.agent_catalog import current_agents, no_changes, shipped_agents  # noqa: E402
 from py_core.backends.wasm.backend import load_wasm  # noqa: E402
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost  # noqa: E402
 from py_core.engine.engine import Timings  # noqa: E402
 from py_core.formats.source import FileSource  # noqa: E402
 from py_core.loading import load_model  # noqa: E402
 
-REQUESTS = ROOT / "app" / "bench_routing_data" / "routing_test.toml"
+REQUESTS = ROOT / "app" / "bench" / "routing_data" / "routing_test.toml"
 AGENTS = {agent.id: agent for agent in current_agents(shipped_agents(), no_changes())}
 PLAIN = AGENTS["assistant"]
 BEFORE = [

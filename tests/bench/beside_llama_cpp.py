@@ -52,8 +52,8 @@ from rich.console import Console
 from rich.table import Table
 from speculation import TASKS as QUESTIONS
 
-from app.downloads import default_model_path
-from app.template_renderer import native_renderer
+from app.models.downloads import default_model_path
+from app.models.template_renderer import native_renderer
 from py_core.backends.base import TokenSequence
 from py_core.engine.engine import Timings, shared_length
 from py_core.formats.source import FileSource

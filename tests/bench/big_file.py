@@ -36,8 +36,8 @@ READER = """
 import { ModelSource } from '/storage/model_source.js';
 import { broughtModels, findModel } from '/storage/model_store.js';
 import { WeightStream } from '/backends/weight_stream.js';
-import { Sha256 } from '/storage/sha256.js';
-import { Xxh64 } from '/storage/xxh64.js';
+import { Sha256 } from '/downloads/sha256.js';
+import { Xxh64 } from '/downloads/xxh64.js';
 
 const PIECE = 4 << 20;
 

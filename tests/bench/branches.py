@@ -19,8 +19,8 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
+from app.chat.turn_events import stored_turns
 from app.runtime import problem_of_record
-from app.turn_events import stored_turns
 from py_core.memory.sessions import TURN, Sessions, Turn
 from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.store import Store

@@ -37,7 +37,7 @@ from playwright.sync_api import Browser
 from rich.console import Console
 from rich.table import Table
 
-from app.downloads import model_files
+from app.models.downloads import model_files
 
 PEERS = ["wllama-1", "wllama-2"]
 SONATA = ["sonata-precise-1", "sonata-precise-2", "sonata-fast-1", "sonata-fast-2"]

@@ -25,8 +25,8 @@ from playwright.async_api import async_playwright
 
 from app.building.site import DIST
 from app.building.system import CHROMIUM_FLAGS, find_chromium
-from app.downloads import default_model_path
-from app.template_renderer import native_renderer
+from app.models.downloads import default_model_path
+from app.models.template_renderer import native_renderer
 from py_core.formats.gguf import parse_header
 from py_core.tokenizers.chat_template import ChatTemplate, encode_chat
 from py_core.tokenizers.registry import tokenizer_from_gguf

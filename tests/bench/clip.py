@@ -114,7 +114,7 @@ async def take_all(address: str) -> None:
 
 
 def main() -> None:
-    command = [sys.executable, "-m", "app.server", "--no-open", "--port", "0"]
+    command = [sys.executable, "-m", "app.server.site", "--no-open", "--port", "0"]
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     address = next(word for word in server.stdout.readline().split() if word.startswith("http://"))

@@ -32,21 +32,21 @@ from consolidation_browser import browser_table, measure_in_browser
 from rich.console import Console
 from rich.table import Table
 
-from app.asker import GREEDY
-from app.assistant import Assistant
-from app.bench_plots import training_plots, write_plots
+from app.bench.learning_plots import training_plots, write_plots
+from app.bench.perplexity import Text, joined, score_texts
 from app.build_outputs import kernel_path
-from app.consolidation_desk import WorkDesk
-from app.consolidation_service import RECIPE, ConsolidationService
-from app.downloads import default_model_path
-from app.facts import Fact, facts, paragraphs
-from app.learning_service import LearningService
+from app.chat.asker import GREEDY
+from app.consolidation.desk import WorkDesk
+from app.consolidation.service import RECIPE, ConsolidationService
+from app.generation.assistant import Assistant
+from app.lessons.facts import Fact, facts, paragraphs
+from app.lessons.service import LearningService
+from app.lessons.shipped_gate import shipped_gate
+from app.models.downloads import default_model_path
+from app.models.template_renderer import native_renderer
 from app.native_runtime import open_embedder
-from app.perplexity import Text, joined, score_texts
 from app.protocol import Done
 from app.runtime import Runtime
-from app.shipped_gate import shipped_gate
-from app.template_renderer import native_renderer
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu

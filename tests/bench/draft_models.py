@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from app.downloads import default_model_path
+from app.models.downloads import default_model_path
 from py_core.formats.format_choice import fitting, is_quantized
 from py_core.formats.gguf import read_header
 from py_core.formats.gguf_writer import StoredTensor, write_gguf

@@ -26,10 +26,10 @@ from playwright.sync_api import Error, Locator, Page, sync_playwright
 from rich.console import Console
 from rich.table import Table
 
+from app.bench.plots import Line, Plot, svg_of
 from app.building.common import ROOT
 from app.building.site import DIST
 from app.building.system import CHROMIUM_FLAGS, find_chromium
-from app.plots import Line, Plot, svg_of
 
 sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT)]
 from page_memory import PageMemory, put_hook  # noqa: E402

@@ -25,9 +25,9 @@ from playwright.sync_api import Page
 from rich.console import Console
 from rich.table import Table
 
-from app.bench_routing import TEST_SET, read_test_set
+from app.bench.routing import TEST_SET, read_test_set
 from app.native_runtime import open_embedder
-from app.site_headers import HEADERS
+from app.server.headers import HEADERS
 from py_core.routing.embedder import SentenceEmbedder
 
 TEXTS = {
@@ -74,7 +74,7 @@ async def measure(embedder, texts, rounds):
 
 async def measure_routes(embedder, exports, data, requests, corrections):
     import numpy as np
-    from app.router_factory import build_router
+    from app.routing.factory import build_router
     from py_core.hnsw.wasm_kernel import PyodideHnswKernel
     from py_core.memory.patterns import Pattern
 

@@ -2,9 +2,9 @@
 
     python -m tests.bench.exact_tools [--json FILE]
 
-Prints microseconds a message over the repository's general messages (app/generic_texts.txt, app/facts, app/agents), how
-many of them get a second look and how many are computed, and how long the tools take to import, which the first message
-that gets a second look waits for.
+Prints microseconds a message over the repository's general messages (app/lessons/generic_texts.txt, app/lessons/facts,
+app/routing/agents), how many of them get a second look and how many are computed, and how long the tools take to
+import, which the first message that gets a second look waits for.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from random_gguf import SHAPES, write
 from rich.console import Console
 from rich.table import Table
 
-from app.template_renderer import native_renderer
+from app.models.template_renderer import native_renderer
 from py_core.backends.base import MAX_LOGIT_ROWS, Backend, TokenSequence
 from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.formats.source import FileSource
@@ -38,7 +38,7 @@ SMALL = "smollm2-135m"
 
 def loader_of(backend: str, precision: str) -> BackendLoader:
     if backend == "webgpu":
-        from app.autotune_cache import AutotuneCache
+        from app.models.autotune_cache import AutotuneCache
         from py_core.backends.webgpu.backend import load_webgpu
         from py_core.backends.webgpu.host_wgpu import WgpuHost
 
@@ -152,7 +152,7 @@ def main() -> None:
             forms = ("Q4_1", "Q8_0") if options.shape == SMALL else ("Q4_K_M", "")
             write(path, SHAPES[options.shape], *forms)
         if not path:
-            from app.downloads import default_model_path
+            from app.models.downloads import default_model_path
 
             path = default_model_path()
         found = asyncio.run(measure(path, options))

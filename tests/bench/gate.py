@@ -1,4 +1,4 @@
-"""How the gate of lessons decides: on invented facts (app/facts) with few and with many lessons stored.
+"""How the gate of lessons decides: on invented facts (app/lessons/facts) with few and with many lessons stored.
 
     python tests/bench/gate.py [--splits dev common_dev held] [--stored 24 1000] [--threshold T] [--json FILE]
 
@@ -25,8 +25,8 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from app.lessons.shipped_gate import shipped_gate
 from app.native_runtime import open_embedder
-from app.shipped_gate import shipped_gate
 from app.training.gate_worlds import Compared, Decisions, World, open_world, split_of
 from py_core.learning.gate import SHUT, Gate
 

@@ -37,7 +37,7 @@ from speculation import table_of as guesses_table
 
 from app.building.common import ROOT
 from app.building.site import DIST
-from app.downloads import model_files
+from app.models.downloads import model_files
 
 WAIT = """async () => {
     while (!globalThis.result) await new Promise((resolve) => setTimeout(resolve, 200));

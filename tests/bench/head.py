@@ -23,8 +23,8 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from app.building.kernels import kernel_path
-from app.downloads import default_model_path
-from app.template_renderer import native_renderer
+from app.models.downloads import default_model_path
+from app.models.template_renderer import native_renderer
 from py_core.adapters.head import MAX_HEAD_RANK, MAX_NEIGHBOURS, HeadAdapter, NeighbourAdapter
 from py_core.backends.base import Backend, TokenSequence
 from py_core.backends.wasm.backend import load_wasm

@@ -28,14 +28,14 @@ from in_browser import SonataTab, chromium, evaluate, local_server, machine
 from rich.console import Console
 from rich.table import Table
 
-from app.assistant import Assistant
 from app.building.kernels import kernel_path
-from app.downloads import default_model_path
-from app.idle_learning import IdleLearning
-from app.idle_work import Loop, Report
-from app.one_learner import FileLock
+from app.consolidation.idle_learning import IdleLearning
+from app.consolidation.idle_work import Loop, Report
+from app.consolidation.one_learner import FileLock
+from app.generation.assistant import Assistant
+from app.models.downloads import default_model_path
+from app.models.template_renderer import native_renderer
 from app.protocol import Delta, Done
-from app.template_renderer import native_renderer
 from py_core.adapters.parameters import parameter_layout
 from py_core.backends.wasm import training_lowering
 from py_core.backends.wasm.backend import load_wasm

@@ -28,7 +28,7 @@ from app.building.site import DIST
 from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG, find_chromium
 from app.checksums import sha256_of
 from app.paths import cache_dir
-from app.server import create_app, listen, server_config
+from app.server.site import create_app, listen, server_config
 
 PEERS = Path(__file__).parent / "peers"
 LIMIT_MS = 900_000

@@ -27,18 +27,18 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from app.assistant import SYSTEM_PROMPT, Assistant
-from app.downloads import default_model_path
-from app.facts import Fact, facts, paragraphs
-from app.facts.templates import template_facts
-from app.learning_service import LearningService
-from app.model_cache import sha256_of_model
+from app.bench.perplexity import Text, joined, score_texts
+from app.generation.assistant import SYSTEM_PROMPT, Assistant
+from app.lessons.facts import Fact, facts, paragraphs
+from app.lessons.facts.templates import template_facts
+from app.lessons.service import LearningService
+from app.lessons.shipped_gate import shipped_gate
+from app.models.cache import sha256_of_model
+from app.models.downloads import default_model_path
+from app.models.template_renderer import native_renderer
 from app.native_runtime import native_router_parts
-from app.perplexity import Text, joined, score_texts
 from app.protocol import Done
-from app.router_factory import RouterParts
-from app.shipped_gate import shipped_gate
-from app.template_renderer import native_renderer
+from app.routing.factory import RouterParts
 from py_core.engine.engine import Engine
 from py_core.formats.source import FileSource
 from py_core.learning.imprint import Imprint

@@ -2,7 +2,7 @@
 
     python tests/bench/instant_page.py [--facts N] [--workers N] [--json FILE]
 
-Each fact of app/facts (held) is taught, then asked for in other words. Milliseconds are medians, with the
+Each fact of app/lessons/facts (held) is taught, then asked for in other words. Milliseconds are medians, with the
 least beside them: other programs may run beside it.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from app.facts import facts
+from app.lessons.facts import facts
 from tests.bench.in_browser import LIMIT_MS, SonataTab, chromium, evaluate, local_server
 
 TEACH = """async ([question, answer]) => {

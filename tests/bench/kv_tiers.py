@@ -29,8 +29,8 @@ from rich.console import Console
 from rich.table import Table
 
 from app.build_outputs import MODEL_BUILDS, kernel_path
-from app.downloads import default_model_path
-from app.template_renderer import native_renderer
+from app.models.downloads import default_model_path
+from app.models.template_renderer import native_renderer
 from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.wasm.backend import load_wasm
@@ -50,7 +50,7 @@ def loader(options: argparse.Namespace, policy: TierPolicy | None) -> BackendLoa
     if options.backend == "numpy":
         return partial(load_numpy, tiers=policy)
     if options.backend == "webgpu":
-        from app.autotune_cache import AutotuneCache
+        from app.models.autotune_cache import AutotuneCache
         from py_core.backends.webgpu.backend import load_webgpu
         from py_core.backends.webgpu.host_wgpu import WgpuHost
 

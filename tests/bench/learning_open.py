@@ -22,15 +22,15 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from app.assistant import Assistant
 from app.build_outputs import kernel_path
-from app.conversation import Conversation
-from app.downloads import default_model_path
-from app.facts import facts
-from app.model_cache import sha256_of_model
+from app.chat.conversation import Conversation
+from app.generation.assistant import Assistant
+from app.lessons.facts import facts
+from app.models.cache import sha256_of_model
+from app.models.downloads import default_model_path
+from app.models.template_renderer import native_renderer
 from app.native_runtime import open_runtime
 from app.protocol import Delta, Done
-from app.template_renderer import native_renderer
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.formats.source import FileSource

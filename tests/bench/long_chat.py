@@ -14,10 +14,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from app.assistant import SYSTEM_PROMPT
-from app.downloads import default_model_path
-from app.prompt_window import LEFT_OUT_FOR_LATER, PromptWindow
-from app.template_renderer import native_renderer
+from app.generation.assistant import SYSTEM_PROMPT
+from app.generation.prompt_window import LEFT_OUT_FOR_LATER, PromptWindow
+from app.models.downloads import default_model_path
+from app.models.template_renderer import native_renderer
 from py_core.backends.numpy.backend import load_numpy
 from py_core.formats.source import FileSource
 from py_core.loading import Model, load_model

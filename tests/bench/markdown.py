@@ -49,7 +49,7 @@ REPEATED = {
 }
 BEFORE = {"code": "```\n", "long table": "| a | b |\n|---|---|\n"}
 MEASURE = """async ([text, streamed]) => {
-  const { AnswerView } = await import('./chat/answer_view.js');
+  const { AnswerView } = await import('./turn/answer_view.js');
   const tasks = [0];
   const observer = new PerformanceObserver((list) => tasks.push(...list.getEntries().map(({ duration }) => duration)));
   observer.observe({ type: 'longtask' });
@@ -115,7 +115,7 @@ def main() -> None:
               for (const href of styles) add(document.head, 'link', { rel: 'stylesheet', href });
               add(document.body, 'article', { className: 'message answer' });
             }""",
-            ["page/style.css", "chat/markdown.css"],
+            ["shell/style.css", "markdown/markdown.css"],
         )
         for name in options.only:
             repeated = REPEATED[name]

@@ -28,8 +28,8 @@ from parallel_sequences import GREEDY, drawn, loader_of
 from rich.console import Console
 from rich.table import Table
 
-from app.downloads import default_model_path
-from app.template_renderer import native_renderer
+from app.models.downloads import default_model_path
+from app.models.template_renderer import native_renderer
 from py_core.backends.base import TokenSequence
 from py_core.backends.memory_use import HOT
 from py_core.backends.pipelined import PipelinedBackend

@@ -37,7 +37,7 @@ SERVERS = ("isolating", "plain")
 
 def start_server(kind: str, dist: Path) -> tuple[subprocess.Popen[str], str]:
     if kind == "isolating":
-        command = [sys.executable, "-u", "-m", "app.server", "--no-open", "--port", "0", "--dist", str(dist)]
+        command = [sys.executable, "-u", "-m", "app.server.site", "--no-open", "--port", "0", "--dist", str(dist)]
     else:
         command = [*PLAIN, "--directory", str(dist), "0"]
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)

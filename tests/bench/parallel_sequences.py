@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from app.build_outputs import kernel_path
-from app.downloads import default_model_path
-from app.template_renderer import native_renderer
+from app.models.downloads import default_model_path
+from app.models.template_renderer import native_renderer
 from py_core.backends.base import TokenSequence
 from py_core.engine.engine import Engine, Timings
 from py_core.formats.source import FileSource
@@ -36,7 +36,7 @@ GREEDY = SamplingParams()
 
 def loader_of(backend: str, precision: str) -> BackendLoader:
     if backend == "webgpu":
-        from app.autotune_cache import AutotuneCache
+        from app.models.autotune_cache import AutotuneCache
         from py_core.backends.webgpu.backend import load_webgpu
         from py_core.backends.webgpu.host_wgpu import WgpuHost
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from app.cli.terminal import say
 from app.native_runtime import open_embedder
-from app.terminal import say
 from tests.passages.asked import open_case
 
 WAYS, PLACES = ("meaning", "words", "both"), (1, 3, 5)

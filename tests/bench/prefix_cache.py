@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 from app.build_outputs import kernel_path
-from app.downloads import default_model_path
-from app.template_renderer import native_renderer
+from app.models.downloads import default_model_path
+from app.models.template_renderer import native_renderer
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu

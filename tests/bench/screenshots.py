@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=160, help="of an answer at most")
     options = parser.parse_args()
     options.out.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "app.server", "--no-open", "--port", "0"]
+    command = [sys.executable, "-m", "app.server.site", "--no-open", "--port", "0"]
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     address = next(word for word in server.stdout.readline().split() if word.startswith("http://"))

@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 from speculation_draft import draft_table, measure_draft, open_both
 
-from app.downloads import default_model_path
+from app.models.downloads import default_model_path
 from py_core.sampling import SamplingParams
 
 TASKS = Path(__file__).parent / "data" / "speculation.toml"

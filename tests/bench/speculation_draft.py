@@ -13,7 +13,7 @@ from statistics import median
 from rich.table import Table
 
 from app.build_outputs import kernel_path
-from app.template_renderer import native_renderer
+from app.models.template_renderer import native_renderer
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.draft_loading import check_draft, load_draft, read_draft
@@ -41,7 +41,7 @@ class Answer:
 
 def _loader(backend: str, precision: str) -> BackendLoader:
     if backend == "webgpu":
-        from app.autotune_cache import AutotuneCache
+        from app.models.autotune_cache import AutotuneCache
         from py_core.backends.webgpu.backend import load_webgpu
         from py_core.backends.webgpu.host_wgpu import WgpuHost
 

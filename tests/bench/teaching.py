@@ -21,12 +21,12 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from app.lessons.shipped_gate import shipped_gate
 from app.native_runtime import open_embedder
-from app.shipped_gate import shipped_gate
 from py_core.learning.gate import CANDIDATES
 from py_core.learning.teaching import flipped, lesson_of
 
-FACTS = Path(__file__).resolve().parents[2] / "app" / "facts"
+FACTS = Path(__file__).resolve().parents[2] / "app" / "lessons" / "facts"
 
 
 async def main() -> None:

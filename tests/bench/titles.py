@@ -1,4 +1,4 @@
-"""The titles that a model makes of conversations' first messages (app/titles.py), and how long one takes.
+"""The titles that a model makes of conversations' first messages (app/chat/titles.py), and how long one takes.
 
     python tests/bench/titles.py [--model FILE] [--json FILE]
 
@@ -22,9 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from app.build_outputs import kernel_path  # noqa: E402
-from app.downloads import default_model_path  # noqa: E402
-from app.template_renderer import native_renderer  # noqa: E402
-from app.titles import make_title  # noqa: E402
+from app.chat.titles import make_title  # noqa: E402
+from app.models.downloads import default_model_path  # noqa: E402
+from app.models.template_renderer import native_renderer  # noqa: E402
 from py_core.backends.wasm.backend import load_wasm  # noqa: E402
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost  # noqa: E402
 from py_core.formats.source import FileSource  # noqa: E402

@@ -38,7 +38,7 @@ from training_measure import DEFAULTS, load_and_measure
 from app.building.common import ROOT
 from app.building.kernels import kernel_path
 from app.building.site import DIST
-from app.downloads import default_model_path, model_files
+from app.models.downloads import default_model_path, model_files
 from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost

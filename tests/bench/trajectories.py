@@ -25,14 +25,14 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from app.answer import Answer
-from app.assistant import Assistant
 from app.building.kernels import kernel_path
-from app.downloads import default_model_path
+from app.chat.answer import Answer
+from app.chat.trajectory_recorder import TrajectoryRecorder
+from app.generation.assistant import Assistant
+from app.models.downloads import default_model_path
+from app.models.template_renderer import native_renderer
 from app.protocol import Done
 from app.runtime import Runtime
-from app.template_renderer import native_renderer
-from app.trajectory_recorder import TrajectoryRecorder
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.engine.engine import Timings
@@ -94,7 +94,7 @@ async def at_the_answer(
     done = Done("end", "word " * tokens, prompt, tokens, prefill_seconds=1.0, decode_seconds=2.0)
     times = []
     for number in range(answers):
-        answer = Answer(f"a{number}", "What is the boat called? " * 4, None, done.text, done)
+        answer = Answer("What is the boat called? " * 4, assistant.give("", done), said=done.text, done=done)
         begin = time.perf_counter()
         recorder.answered(memory, answer.trajectory("session", "model", {}), None)
         times.append(1000 * (time.perf_counter() - begin))

@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the figures here")
     options = parser.parse_args()
     server = subprocess.Popen(
-        [sys.executable, "-m", "app.server", "--no-open", "--port", "0"], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "app.server.site", "--no-open", "--port", "0"], stdout=subprocess.PIPE, text=True
     )
     try:
         assert server.stdout is not None

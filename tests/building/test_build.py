@@ -26,8 +26,8 @@ from app.building.common import ROOT, BuildError, make_in_venv, one_build_at_a_t
 from app.building.python_archives import COMPILED, UNCOMPILED
 from app.building.zips import members_of, zip_bytes
 from app.checksums import sha256_of
-from app.downloads import default_model_path, model_files
-from app.text_encoding import CODECS
+from app.files.encoding import CODECS
+from app.models.downloads import default_model_path, model_files
 from tests.bench.shell_sizes import first_load
 
 VIEWS = ("wide", "narrow")
@@ -104,7 +104,7 @@ def test_the_site_holds_what_the_page_asks_for_and_nothing_native(dist):
 
 def test_the_list_for_the_service_worker_has_each_file_but_the_models_with_its_checksum(dist):
     lists = read_json(dist / "precache.json")
-    readers = {f"readers/{path.name}" for path in (ROOT / "app" / "readers").iterdir()}
+    readers = {f"readers/{path.name}" for path in (ROOT / "app" / "lessons" / "readers").iterdir()}
     libraries = {
         name for name in lists["later"] if name.startswith(("vendor/highlight/", "vendor/katex/", "vendor/pdf/"))
     }
@@ -122,7 +122,7 @@ def test_the_list_for_the_service_worker_has_each_file_but_the_models_with_its_c
     never = {f"models/{model.file}" for model in model_files()} | {f"screenshots/{view}.jpg" for view in VIEWS}
     modules = set(read_json(dist / "bundle/modules.json"))
     maps = {name for name in names if name.endswith(".js.map")}
-    assert {"main.js", "chat/turn_view.js", "vendor/comlink.mjs"} <= modules
+    assert {"main.js", "turn/turn_view.js", "vendor/comlink.mjs"} <= modules
     others = {"sw.js", "precache.json", "_headers", "bundle/modules.json"}
     assert names - set(files) == others | modules | maps | never
     assert files == {name: sha256_of(dist / name) for name in files}
@@ -214,7 +214,7 @@ def test_third_party_names_every_version_that_is_shipped():
     versions = {row[0].split(" (")[0].lower(): row[1] for row in rows}
     for name, version in read_json(ROOT / "package.json")["dependencies"].items():
         assert versions[name] == version
-    for wheel in tomllib.loads((ROOT / "app/downloads.toml").read_text())["wheels"]:
+    for wheel in tomllib.loads((ROOT / "app/models/downloads.toml").read_text())["wheels"]:
         assert versions[wheel["name"].lower()] == wheel["version"]
     for model in model_files():
         assert model.file in page

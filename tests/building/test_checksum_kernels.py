@@ -29,7 +29,7 @@ SIZES = [
     *(MIB + more for more in (-129, -120, -73, -72, -64, -9, -1, 0, 1, 55, 56)),
 ]
 IN_PARTS = """
-const { Sha256 } = await import('./storage/sha256.js');
+const { Sha256 } = await import('./downloads/sha256.js');
 const sums = [];
 for (const size of given) {
   const bytes = new Uint8Array(size).map((_, at) => at * 31 + (at >> 7)), sum = await Sha256.create();
@@ -39,7 +39,7 @@ for (const size of given) {
 answer(sums);
 """
 WHOLE = """
-const { Xxh64 } = await import('./storage/xxh64.js');
+const { Xxh64 } = await import('./downloads/xxh64.js');
 const xxh64 = await Xxh64.create(Math.max(...given.map((text) => text.length)));
 answer(given.map((text) => xxh64.sum(Buffer.from(text, 'latin1')).toString(16)));
 """
@@ -57,8 +57,8 @@ _P1, _P2, _P3, _P4, _P5 = (
 def in_node(tmp_path: Path):
     """Runs a script over `given`; gives what it answers."""
     for name in ("sha256", "xxh64", "checksum_kernels"):
-        (tmp_path / "storage").mkdir(exist_ok=True)
-        shutil.copyfile(ROOT / "web" / "storage" / f"{name}.js", tmp_path / "storage" / f"{name}.js")
+        (tmp_path / "downloads").mkdir(exist_ok=True)
+        shutil.copyfile(ROOT / "web" / "downloads" / f"{name}.js", tmp_path / "downloads" / f"{name}.js")
     shutil.copytree(ROOT / "web" / "common", tmp_path / "common")
     (tmp_path / "kernels").mkdir()
     shutil.copyfile(checksum_kernel_path(), tmp_path / "kernels" / "checksums.wasm")

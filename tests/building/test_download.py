@@ -20,11 +20,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from app import http_range
 from app.building.common import ROOT, BuildError
 from app.building.download import Download, Downloader, Source
 from app.building.progress import Progress
 from app.building.remote_zip import find_member
+from app.models import http_range
 
 CONTENT = bytes(range(256)) * 8192  # 2 MiB
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

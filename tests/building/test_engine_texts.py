@@ -14,25 +14,25 @@ from pathlib import Path
 import pytest
 from test_texts import ALLOWED, texts_in_code
 
-from app import policy_words
-from app.agent_catalog import shipped_agents
 from app.building.common import ROOT
 from app.building.node import node_path
 from app.building.python_archives import NATIVE_ONLY
+from app.memory import policy_words
+from app.routing.agent_catalog import shipped_agents
 
 NOT_SAID = (
     # said in both languages, patterns, and what the model reads
     *("py_core/tools/", "py_core/learning/augmentation.py", "py_core/learning/question_rules.py"),
-    *("py_core/learning/teaching.py", "app/titles.py", "app/file_material.py", "app/help_answers.py"),
-    *("app/memory_talk.py", "py_core/learning/german_statements.py", "py_core/learning/memory_talk.py"),
+    *("py_core/learning/teaching.py", "app/chat/titles.py", "app/files/material.py", "app/chat/help_answers.py"),
+    *("app/lessons/talk.py", "py_core/learning/german_statements.py", "py_core/learning/memory_talk.py"),
     "py_core/learning/worth_remembering.py",
     # for the terminal
     *(
-        "app/bench.py",
-        "app/bench_memory.py",
+        "app/generation/speed.py",
+        "app/bench/memory.py",
         "app/building/",
-        "app/logits_job.py",
-        "app/perplexity.py",
+        "app/bench/logits.py",
+        "app/bench/perplexity.py",
         "py_core/adapters/merging.py",
     ),
     *(
@@ -41,7 +41,7 @@ NOT_SAID = (
         "py_core/backends/wasm/host_wasmtime.py",
     ),
     # of a mistake in a program, not in what somebody did
-    *("app/page_calls.py", "app/snapshot.py", "py_core/adapters/head.py", "py_core/adapters/parameters.py"),
+    *("app/page/calls.py", "app/page/snapshot.py", "py_core/adapters/head.py", "py_core/adapters/parameters.py"),
     *("py_core/training/session.py", "py_core/backends/wasm/backend.py", "py_core/hnsw/"),
     *("py_core/training/batches.py", "py_core/training/checkpoint.py", "py_core/learning/gate.py"),
     *("py_core/learning/imprint.py", "py_core/training/packing.py", "py_core/memory/records.py"),
@@ -108,12 +108,13 @@ def said_in_the_page() -> dict[str, str]:
             for text in said(ast.parse(path.read_text("utf-8"))):
                 found |= dict.fromkeys(PARTS.get(text, [text]), name)
     for agent in shipped_agents():
-        found |= dict.fromkeys([agent["title"], agent["definition"]], "app/agents/agents.toml")
+        found |= dict.fromkeys([agent["title"], agent["definition"]], "app/routing/agents/agents.toml")
     for known in policy_words._KNOWN.values():
-        found[known.title] = "app/policy_words.py"
+        found[known.title] = "app/memory/policy_words.py"
     for title, _ in policy_words._FACTORS.values():
-        found[f"{title}: {{}}"] = "app/policy_words.py"
-    found |= dict.fromkeys([*policy_words._SOURCES.values(), "Reset", "Delete", "on", "off"], "app/policy_words.py")
+        found[f"{title}: {{}}"] = "app/memory/policy_words.py"
+    words = [*policy_words._SOURCES.values(), "Reset", "Delete", "on", "off"]
+    found |= dict.fromkeys(words, "app/memory/policy_words.py")
     return found
 
 

@@ -147,7 +147,7 @@ def test_the_kernel_of_checksums_takes_one_page_of_a_memory() -> None:
     (memory,) = module(kernels.checksum_kernel_path()).imports
     assert (memory.module, memory.name) == ("env", "memory")
     assert isinstance(memory.type, MemoryType)
-    assert memory.type.limits.min == 1  # web/storage/sha256.js puts its bytes behind it
+    assert memory.type.limits.min == 1  # web/downloads/sha256.js puts its bytes behind it
 
 
 def test_the_renderer_of_templates_has_little_memory_and_asks_its_host_for_letters_and_numbers_only() -> None:

@@ -24,7 +24,7 @@ def imported_by(path: Path) -> set[str]:
 
 @pytest.mark.parametrize(
     ("files", "forbidden"),
-    [("app/*.py", ("app.building", "app.training")), ("py_core/**/*.py", ("app",))],
+    [("app/[!bt]*/**/*.py", ("app.building", "app.training")), ("py_core/**/*.py", ("app",))],
     ids=["the runtime imports neither building nor training", "the core does not import the application"],
 )
 def test_layers(files: str, forbidden: tuple[str, ...]) -> None:
@@ -40,7 +40,7 @@ def test_layers(files: str, forbidden: tuple[str, ...]) -> None:
 
 
 def test_the_application_reaches_the_backend_through_the_engine_alone() -> None:
-    for path in sorted(ROOT.glob("app/*.py")):
+    for path in sorted(ROOT.glob("app/**/*.py")):
         reached = re.findall(r"\b(?:model|engine|loaded)\.backend\b", path.read_text(encoding="utf-8"))
         assert not reached, f"{path.relative_to(ROOT)} reaches past the engine"
 

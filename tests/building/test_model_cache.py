@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from local_hub import LocalHub, running_hub
 
-from app.model_cache import CacheError, ModelCache
-from app.model_catalog import Catalog, Entry, GoneError, HubError, HubFile, read_catalog
-from app.model_hosts import HostError, Hosts
-from app.model_pull import PullError, pull, wanted_model
+from app.models.cache import CacheError, ModelCache
+from app.models.catalog import Catalog, Entry, GoneError, HubError, HubFile, read_catalog
+from app.models.hosts import HostError, Hosts
+from app.models.pull import PullError, pull, wanted_model
 from py_core.formats.gguf import GGUFError
 
 REPOSITORY = "someone/Tiny-GGUF"

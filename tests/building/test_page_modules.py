@@ -85,7 +85,7 @@ def test_a_number_in_the_address_is_within_its_bounds_or_left_out_and_named() ->
         *("workers=17", "context=1048577", "context=-1", "context=0x10", "max_tokens=Infinity", "memory=NaN"),
         *("patience=86401", "patience=1e9", "patience=-3", "idle=0", "idle=0.0001", "workers=%D9%A3", "workers=4 "),
     ]
-    found = called("page/options.js", "readOptions", [[f"?{query}"] for query in (*right, *wrong)])
+    found = called("shell/options.js", "readOptions", [[f"?{query}"] for query in (*right, *wrong)])
     first, *others = found
     assert (first["workers"], first["context"], first["memory"], first["maxTokens"]) == (4, 4096, 900, 8)
     assert (first["patience"], first["idle"]) == (0.5, 0.1)
@@ -152,7 +152,7 @@ def test_web_storage_that_the_browser_forbids_lasts_as_long_as_the_page_and_secr
 
 
 def test_every_part_of_the_page_reaches_web_storage_in_one_way() -> None:
-    allowed = {"common/web_storage.js", "page/early.js"}
+    allowed = {"common/web_storage.js", "shell/early.js"}
     reached = {
         path.relative_to(ROOT / "web").as_posix()
         for path in (ROOT / "web").rglob("*.js")

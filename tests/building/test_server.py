@@ -22,9 +22,9 @@ from starlette.testclient import TestClient
 
 from app.building import write_headers
 from app.building.common import ROOT
-from app.server import ServerError, create_app, listen, server_config
-from app.server_guard import Limits
-from app.site_headers import POLICIES
+from app.server.guard import Limits
+from app.server.headers import POLICIES
+from app.server.site import ServerError, create_app, listen, server_config
 
 MODEL = bytes(range(256)) * 1000
 
@@ -93,7 +93,7 @@ def test_every_answer_isolates_the_page(port, path, headers, status):
         ("/sw.js", "sw.js"),
         ("/engine/worker.js", "worker.js"),
         ("/routing/embedder_worker.js", "worker.js"),
-        ("/storage/model_worker.js", "storage/model_worker.js"),
+        ("/downloads/model_worker.js", "downloads/model_worker.js"),
     ],
 )
 def test_every_answer_says_what_its_scripts_may_do(port, path, end):
@@ -385,7 +385,7 @@ def test_other_routes_come_before_the_files(small_site):
 
 
 def run_server(*options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "app.server", "--no-open", *options]
+    command = [sys.executable, "-m", "app.server.site", "--no-open", *options]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20)
 
 

@@ -26,13 +26,14 @@ ALLOWED = {
     "routing/hnsw_kernel.js": "said in workers",
     "common/fetch_file.js": "said in workers",
     "tokenizers/": "said in workers",
+    "downloads/": "said in workers",
     "storage/": "said in workers",
     "memory/encryption.js": "said in workers",
     "memory/moving.js": "said to Python",
     "common/own_script.js": "a mistake in a program",
     "sw.js": "an error that nobody is told",
-    "chat/turn_view.js": "an opinion, for code",
-    "memory_view/storage_panel.js": "what is cut from a sentence of Python",
+    "turn/turn_view.js": "an opinion, for code",
+    "panels/storage/storage_panel.js": "what is cut from a sentence of Python",
 }
 
 Catalogue = dict[str, dict[str, str | dict[str, str]]]
@@ -126,7 +127,7 @@ def test_each_text_of_the_code_is_in_the_catalogue() -> None:
 
 
 def test_numbers_and_dates_are_written_by_the_page_s_format() -> None:
-    own = ("i18n/", "page/format.js", *ALLOWED)
+    own = ("i18n/", "common/format.js", *ALLOWED)
     by_hand = re.compile(r"\.toFixed\(|\.toLocale\w*String\(|\.to(Date|Time)String\(\)\}|Intl\.(Number|DateTime)Format")
     found = {
         name
@@ -134,7 +135,7 @@ def test_numbers_and_dates_are_written_by_the_page_s_format() -> None:
         if not (name := path.relative_to(WEB).as_posix()).startswith(own)
         and by_hand.search(path.read_text(encoding="utf-8"))
     }
-    assert found == {"sidebar/groups.js"}, "use page/format.js; groups.js names months"
+    assert found == {"sidebar/groups.js"}, "use common/format.js; groups.js names months"
 
 
 class Markup(HTMLParser):

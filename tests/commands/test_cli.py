@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app import cli
+from app.cli import main as cli
 from py_core.formats.gguf_writer import write_gguf
 from py_core.showing import plain
 from tests.command_line import SONATA, assert_sentence, printed, sonata, sonata_process

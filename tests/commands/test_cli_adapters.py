@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app import adapter_folder, cli_adapters
-from app.adapter_folder import AdapterFolder, files_at
-from app.adapter_import import BaseModel, adapter_of_files
+from app.cli import adapters as cli_adapters
+from app.models import adapter_folder
+from app.models.adapter_folder import AdapterFolder, files_at
+from app.models.adapter_import import BaseModel, adapter_of_files
 from py_core.adapters.files import export_peft, write_adapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.merging import merge

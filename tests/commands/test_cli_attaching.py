@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.file_text import MOST_BYTES
+from app.files.text import MOST_BYTES
 from tests.command_line import assert_sentence, printed, sonata
 
 pytestmark = pytest.mark.usefixtures("fast_routing")

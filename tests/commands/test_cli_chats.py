@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.cli_home import PASSPHRASE, opened_memory
-from app.conversation_api import ConversationApi
+from app.chat.history.api import ConversationApi
+from app.cli.home import PASSPHRASE, opened_memory
 from app.runtime import Runtime
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.passphrase import set_passphrase

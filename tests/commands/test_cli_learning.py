@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from app.cli_home import PASSPHRASE, opened_memory
-from app.facts import facts
-from app.shipped_gate import shipped_gate
+from app.cli.home import PASSPHRASE, opened_memory
+from app.lessons.facts import facts
+from app.lessons.shipped_gate import shipped_gate
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.rows import BLOB
 from tests.command_line import Result, assert_sentence, printed, sonata

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli_home import PASSPHRASE, opened_memory
-from app.stored_kinds import NOUNS
+from app.cli.home import PASSPHRASE, opened_memory
+from app.memory.stored_kinds import NOUNS
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
 from py_core.memory.passphrase import set_passphrase

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from local_hub import LocalHub, running_hub
 
-from app.model_cache import ModelCache
-from app.model_catalog import read_catalog
+from app.models.cache import ModelCache
+from app.models.catalog import read_catalog
 from tests.command_line import SONATA, assert_sentence, printed, sonata
 from tests.split_gguf import split_gguf
 

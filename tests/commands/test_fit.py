@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from app import fit_check
 from app.build_outputs import kernel_path
-from app.fit_check import available_memory
-from app.template_renderer import native_renderer
+from app.models import fit_check
+from app.models.fit_check import available_memory
+from app.models.template_renderer import native_renderer
 from py_core.backends.base import TokenSequence
 from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.wasm.backend import load_wasm
@@ -153,7 +153,7 @@ async def test_what_the_user_chose_comes_before_what_the_machine_has(real: Need)
 def test_a_model_beyond_4_gb_is_refused_by_its_header_and_told_what_would_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, layers: int, advice: str
 ) -> None:
-    monkeypatch.setattr("app.cli_loading.available_memory", lambda: 64 * GB)
+    monkeypatch.setattr("app.cli.loading.available_memory", lambda: 64 * GB)
     path = write_large(tmp_path / "large.gguf", form, layers)
     refused = sonata("generate", "Hello", "--model", path, "--backend", "wasm")
     assert_sentence(refused, "large needs", "The kernels on the CPU reach 4.29 GB of memory, whatever the machine has.")
@@ -225,7 +225,7 @@ def test_a_context_that_is_asked_for_is_told_in_memory(tiny_path: Path) -> None:
 def test_a_context_that_does_not_fit_is_a_sentence_before_loading(
     tiny_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.cli_loading.available_memory", lambda: 3_000_000)
+    monkeypatch.setattr("app.cli.loading.available_memory", lambda: 3_000_000)
     command = ("generate", "x", "--model", tiny_path, "--backend", "numpy", "--max-tokens", "2")
     printed(sonata(*command, "--context", "100"))
     assert_sentence(sonata(*command, "--context", "30000"), "for 30000 tokens", "A context of")

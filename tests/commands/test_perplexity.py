@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.perplexity import Text, read_texts, score_texts, windows_of
+from app.bench.perplexity import Text, read_texts, score_texts, windows_of
 from py_core.backends.base import BackendError
 from py_core.loading import Model
 from tests.command_line import assert_sentence, printed, sonata

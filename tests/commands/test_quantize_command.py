@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from gguf import quants
 
-from app import quantizing
-from app.completion import last_logits
-from app.quantizing import quantize_file
-from app.template_renderer import native_renderer
+from app.generation.completion import last_logits
+from app.models import quantizing
+from app.models.quantizing import quantize_file
+from app.models.template_renderer import native_renderer
 from py_core.backends.numpy.backend import load_numpy
 from py_core.formats.format_choice import choose_formats
 from py_core.formats.gguf import GGUFHeader, TensorInfo, read_header

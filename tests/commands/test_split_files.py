@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.completion import last_logits
-from app.template_renderer import native_renderer
+from app.generation.completion import last_logits
+from app.models.template_renderer import native_renderer
 from py_core.backends.numpy.backend import load_numpy
 from py_core.formats.gguf import GGUFError, read_header
 from py_core.formats.source import FileSource, open_source

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app import terminal
+from app.cli import terminal
 from py_core.showing import one_line, plain, shown
 from tests.command_line import Result, sonata
 from tests.tiny_llama import TinyLlama
@@ -93,8 +93,8 @@ def test_rich_keeps_its_own_styles(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 
 def test_every_command_writes_through_this_module() -> None:
-    """print() is for JSON only, and only app/terminal.py makes a console of rich."""
-    for path in [*APP.glob("cli*.py"), APP / "terminal_chat.py"]:
+    """print() is for JSON only, and only app/cli/terminal.py makes a console of rich."""
+    for path in (APP / "cli").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 called = ast.unparse(node)

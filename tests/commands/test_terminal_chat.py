@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli_adapters import base_at
-from app.cli_home import opened_memory
+from app.cli.adapters import base_at
+from app.cli.home import opened_memory
 from py_core.adapters.files import write_adapter
 from py_core.memory.passphrase import set_passphrase
 from tests.command_line import SONATA, sonata

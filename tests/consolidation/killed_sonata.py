@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from app import cli
+from app.cli import main as cli
 from py_core.backends.wasm.training import WasmTraining
 from py_core.memory.revisions import KIND
 from py_core.memory.rows import Batch

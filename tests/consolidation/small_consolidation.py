@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from app import lesson_imprints
-from app.consolidation_service import ConsolidationService
-from app.learning_service import LearningService
-from app.resident_adapters import ResidentAdapters
+from app.consolidation.service import ConsolidationService
+from app.generation.resident_adapters import ResidentAdapters
+from app.lessons import imprints as lesson_imprints
+from app.lessons.service import LearningService
+from app.lessons.shipped_gate import shipped_gate
 from app.runtime import Runtime
-from app.shipped_gate import shipped_gate
 from py_core.learning.augmentation import Mix
 from py_core.learning.consolidation_job import Recipe, Texts
 from py_core.learning.lesson_examples import Portions

@@ -23,10 +23,10 @@ from small_consolidation import (
     taught,
 )
 
-from app.consolidation_desk import BRINGING, KNOWING
-from app.consolidation_service import TRIES, ConsolidationService, RefusedBeforeError
+from app.consolidation.desk import BRINGING, KNOWING
+from app.consolidation.service import TRIES, ConsolidationService, RefusedBeforeError
+from app.consolidation.training_settings import policy_name
 from app.native_runtime import open_embedder
-from app.training_settings import policy_name
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.norms import layer_norms
 from py_core.backends.numpy.training import NumpyTraining

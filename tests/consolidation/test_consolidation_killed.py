@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from app.consolidation_service import RECIPE
+from app.consolidation.service import RECIPE
 from tests.command_line import printed, sonata
 
 PROGRAM = Path(__file__).with_name("killed_sonata.py")

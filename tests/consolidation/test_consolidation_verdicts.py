@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from small_consolidation import BASE, RECIPE, TEXTS, Opened, memories, memory_of, taught
 
-from app.consolidation_service import ConsolidationService
-from app.consolidation_texts import shipped_texts
+from app.consolidation.service import ConsolidationService
+from app.consolidation.texts import shipped_texts
 from app.native_runtime import open_embedder
 from py_core.engine.scheduler import Priority
 from py_core.formats.safetensors import read_safetensors

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from app import native_runtime
-from app.deep_loop import DeepLoop, last_report
-from app.feedback import Feedback
-from app.learning_service import THRESHOLD_POLICY, LearningService
-from app.router_factory import RouterParts
-from app.routing_service import RoutingService
+from app.consolidation.deep_loop import DeepLoop, last_report
+from app.lessons.feedback import Feedback
+from app.lessons.service import THRESHOLD_POLICY, LearningService
+from app.lessons.shipped_gate import shipped_gate
+from app.routing.factory import RouterParts
+from app.routing.service import RoutingService
 from app.runtime import Runtime
-from app.shipped_gate import shipped_gate
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.memory import Memory

@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app import style_service
-from app.assistant import Assistant
-from app.idle_loops import idle_loops
-from app.learned_answer import Head
-from app.learning_api import LearningApi
-from app.learning_service import LearningService
+from app.consolidation import style_service
+from app.consolidation.api import LearningApi
+from app.consolidation.idle_loops import idle_loops
+from app.consolidation.style_service import ENOUGH, EVERY, STYLE_POLICY, StyleService
+from app.generation.assistant import Assistant
+from app.generation.learned_answer import Head
+from app.lessons.service import LearningService
+from app.lessons.shipped_gate import shipped_gate
 from app.native_runtime import open_embedder
 from app.protocol import Done
 from app.runtime import Runtime
-from app.shipped_gate import shipped_gate
-from app.style_service import ENOUGH, EVERY, STYLE_POLICY, StyleService
 from py_core.adapters.head import HeadAdapter
 from py_core.adapters.parameters import parameter_layout
 from py_core.engine.scheduler import Priority

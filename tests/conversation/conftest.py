@@ -12,7 +12,7 @@ import pytest
 
 from app import native_runtime
 from app.native_runtime import open_embedder
-from app.router_factory import RouterParts
+from app.routing.factory import RouterParts
 from app.runtime import Runtime
 from py_core.loading import Model
 from py_core.routing.embedder import SentenceEmbedder

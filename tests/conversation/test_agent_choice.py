@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from app.cli.main.terminal_chat import _correct
 
 from app.agent_choice import AUTOMATIC, CHOICE, ROUTING_POLICY
 from app.assistant import Assistant
@@ -14,7 +15,8 @@ from app.feedback import Feedback
 from app.memory_api import MemoryApi
 from app.page_talk import Opened, PageTalk
 from app.protocol import Event, Route, Stored
-from app.router_factory import RouterParts
+from app.routing.agent_choice import AUTOMATIC, CHOICE, ROUTING_POLICY
+from app.routing.factory import RouterParts
 from app.runtime import Runtime
 from app.talk_api import TalkApi
 from app.terminal_chat import _correct
@@ -135,8 +137,8 @@ async def test_where_messages_are_not_routed_the_plain_assistant_answers_unless_
     assert (await api.agent_choice(None))["agent"] == FALLBACK_ID
     *told, id = await answered(talk.respond(CRASH))
     assert told == [FALLBACK_ID, "off"]
-    assert talk._last is not None
-    assert "nothing to correct" in await _correct(runtime, [route_event(talk._last)], "tester")  # in the terminal
+    assert (last := talk._routes.last_of(CRASH)) is not None
+    assert "nothing to correct" in await _correct(runtime, [route_event(last)], "tester")  # in the terminal
     await api.choose_agent(id, AUTOMATIC)
     assert (await answered(talk.respond(CRASH)))[0] == "debugger"
     await memory_of(runtime).policies.edit(ROUTING_POLICY, True)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.answer_settings import PRESETS, AnswerSettings, answer_settings, sampling_of
-from app.assistant import Assistant
-from app.conversation import Conversation
-from app.memory_api import MemoryApi
+from app.chat.conversation import Conversation
+from app.generation.answer_settings import PRESETS, AnswerSettings, answer_settings, sampling_of
+from app.generation.assistant import Assistant
+from app.memory.api import MemoryApi
 from app.protocol import Done
 from app.runtime import Runtime
 from py_core.loading import Model

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.agent_catalog import current_agents, no_changes, shipped_agents
-from app.assistant import SYSTEM_PROMPT, Assistant, EmptyMessageError, user_message
+from app.generation.assistant import SYSTEM_PROMPT, Assistant, EmptyMessageError, user_message
 from app.protocol import AnswerEvent, Delta, Done, Reading
+from app.routing.agent_catalog import current_agents, no_changes, shipped_agents
 from py_core.backends.base import AfterPass, ContextFullError, DeviceLostError, KeepGoing, TokenSequence
 from py_core.backends.numpy.backend import NumpyBackend
 from py_core.engine.engine import Timings

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from app.cli.main.terminal_chat import run_chat
 
-from app.assistant import Assistant
-from app.conversation import Conversation
+from app.chat.conversation import Conversation
+from app.chat.turn_events import stored_turns
+from app.generation.assistant import Assistant
 from app.protocol import AnswerEvent, Delta, Done, Stored, Thought
 from app.runtime import Runtime
-from app.terminal_chat import run_chat
-from app.turn_events import stored_turns
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import KeepGoing, TokenSequence
 from py_core.backends.numpy.backend import NumpyBackend

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from app.assistant import Assistant
-from app.chat_question import CannotAnswerError
-from app.conversation import Conversation
-from app.memory_api import MemoryApi
+from app.chat.chat_question import CannotAnswerError
+from app.chat.conversation import Conversation
+from app.generation.assistant import Assistant
+from app.memory.api import MemoryApi
 from app.protocol import Context, Delta, Done, Event, Replacement, Route, Stored, to_json
-from app.router_factory import RouterParts
-from app.routing_service import RoutingService
+from app.routing.factory import RouterParts
+from app.routing.service import RoutingService
 from app.runtime import Runtime
 from py_core.backends.base import ContextFullError, TokenSequence
 from py_core.backends.numpy.backend import NumpyBackend

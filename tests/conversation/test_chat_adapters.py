@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from app.assistant import Assistant
-from app.conversation import Conversation
-from app.memory_api import MemoryApi
+from app.chat.conversation import Conversation
+from app.generation.assistant import Assistant
+from app.memory.api import MemoryApi
 from app.protocol import Delta, Done
 from app.runtime import Runtime
 from py_core.adapters.lora import AdapterError, LoraAdapter

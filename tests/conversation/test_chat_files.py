@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.chat_files import ImportedChats, import_chats, read_chats
-from app.conversation_export import as_json, as_markdown
+from app.chat.history.export import as_json, as_markdown
+from app.chat.history.files import ImportedChats, import_chats, read_chats
 from py_core.memory.branches import Branches, Turn
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
@@ -242,7 +242,7 @@ async def test_what_is_no_file_of_chats_is_left_to_others(data: bytes) -> None:
 async def test_a_file_that_cannot_come_in_changes_nothing_and_says_why(
     data: bytes, mode: Any, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.chat_files.MAX_CHATS_BYTES", 200_000)
+    monkeypatch.setattr("app.chat.history.files.MAX_CHATS_BYTES", 200_000)
     memory = await empty()
     await memory.sessions.start("Mine")
     with pytest.raises(StoreError) as raised:

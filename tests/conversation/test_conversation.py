@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.agent_catalog import add_agent, remove_agent
-from app.assistant import Assistant
-from app.conversation import Conversation
-from app.memory_api import MemoryApi
+from app.chat.conversation import Conversation
+from app.generation.assistant import Assistant
+from app.memory.api import MemoryApi
 from app.protocol import Delta, Done, Route, Stored
-from app.router_factory import RouterParts
-from app.routing_service import Routed, RoutingService
+from app.routing.agent_catalog import add_agent, remove_agent
+from app.routing.factory import RouterParts
+from app.routing.service import Routed, RoutingService
 from app.runtime import Runtime
 from py_core.backends.base import ContextFullError
 from py_core.loading import Model

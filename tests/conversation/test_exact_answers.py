@@ -108,17 +108,6 @@ async def test_an_edited_message_is_computed_in_its_place(conversation: Conversa
     assert SUM not in model.tokenizer.decode(conversation.assistant.sequence.tokens)
 
 
-async def test_what_was_taught_comes_before_what_is_computed(conversation: Conversation) -> None:
-    taught = await all_of(conversation.respond("remember: the answer to what is 17 * 23 is a secret"))
-    assert isinstance(taught[0], Taught)
-    for chosen in (None, "planner"):  # whoever answers in the chat
-        conversation.reset()
-        conversation.choose_agent(chosen)
-        events = await all_of(conversation.respond(SUM))
-        assert any(isinstance(event, Recall) for event in events)
-        assert not any(isinstance(event, Computation) for event in events)
-
-
 async def test_a_switch_turns_the_tools_off(conversation: Conversation, runtime: Runtime) -> None:
     await memory_of(runtime).policies.edit(EXACT_POLICY, False)
     events = await all_of(conversation.respond(SUM))
@@ -145,14 +134,6 @@ async def test_a_table_is_computed_as_soon_as_it_is_attached(conversation: Conve
     assert not any(isinstance(event, Computation) for event in await all_of(conversation.respond("total of East")))
 
 
-async def test_a_message_for_a_chosen_agent_is_not_computed(conversation: Conversation) -> None:
-    events = await all_of(conversation.respond(SUM, agent="coder"))
-    assert not any(isinstance(event, Computation) for event in events)
-    conversation.reset()
-    conversation.choose_agent("coder")  # for a chat, whose sums are computed
-    assert isinstance((await all_of(conversation.respond(SUM)))[0], Computation)
-
-
 async def test_the_page_is_told_of_the_tool(model: Model) -> None:
     opened = Opened()
     for one in (opened.memory, opened.routing, opened.learning):
@@ -165,12 +146,13 @@ async def test_the_page_is_told_of_the_tool(model: Model) -> None:
 
 def test_the_tools_are_not_imported_before_a_message_needs_them() -> None:
     code = (
-        "import sys, app.conversation, app.page_session; from app.exact_answers import computed; from app.runtime "
-        "import Runtime; from py_core.memory.encryption import NativeCrypto; s = Runtime(NativeCrypto()); "
+        "import sys, app.chat.conversation, app.page.session; from app.generation.exact_answers import exact_answer; "
+        "from app.runtime import Runtime; from py_core.memory.encryption import NativeCrypto; "
+        "s = Runtime(NativeCrypto()); "
         "before = [m for m in sys.modules if m.startswith('py_core.tools')]; "
-        "computed(s, 'tell me about owls'); "
+        "exact_answer(s, 'tell me about owls'); "
         "assert before == [], before; assert 'py_core.tools.answering' not in sys.modules; "
-        "assert computed(s, '6*7').exact.value == '42'"
+        "assert exact_answer(s, '6*7').value == '42'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from app.assistant import Assistant
-from app.conversation import Conversation
-from app.feedback import NOTHING_TOLD, Feedback, FeedbackError
-from app.lesson_imprints import LessonError
+from app.chat.conversation import Conversation
+from app.chat.turn_events import stored_turns
+from app.generation.assistant import Assistant
+from app.lessons.feedback import NOTHING_TOLD, Feedback, FeedbackError
+from app.lessons.imprints import LessonError
 from app.protocol import Delta, Event, Stored, Taught
-from app.router_factory import RouterParts
+from app.routing.factory import RouterParts
 from app.runtime import Runtime
-from app.turn_events import stored_turns
 from py_core.loading import Model
 from py_core.memory.branches import Branches
 from py_core.memory.lessons import Lesson

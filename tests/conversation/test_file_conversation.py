@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from app.assistant import Assistant
-from app.conversation import Conversation
-from app.file_lookup import SHARE, consult
-from app.file_material import Material
+from app.chat.conversation import Conversation
+from app.chat.file_lookup import SHARE, consult
+from app.chat.turn_events import stored_turns
+from app.files.material import Material
+from app.generation.assistant import Assistant
 from app.protocol import Citations, Context, Delta, Done, Event, Stored
 from app.runtime import Runtime
-from app.turn_events import stored_turns
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
 from tests.runtime import memory_of
@@ -150,7 +150,7 @@ async def test_a_stop_while_files_are_looked_through_ends_the_answer(
         conversation.stop()
         return found
 
-    monkeypatch.setattr("app.conversation.consult", stopped_meanwhile)
+    monkeypatch.setattr("app.chat.answerers.consult", stopped_meanwhile)
     for events in (await ask(conversation, "And now?"), [event async for event in conversation.continue_answer()]):
         assert [event.reason for event in events if isinstance(event, Done)] == ["stopped"]
         assert not any(isinstance(event, Delta) for event in events)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from app import file_service
-from app.file_material import Material
-from app.file_service import MOST_FILES, MOST_PASSAGES, FileService
-from app.file_text import PDF, FileError
+from app.files import service as file_service
+from app.files.material import Material
+from app.files.service import MOST_FILES, MOST_PASSAGES, FileService
+from app.files.text import PDF, FileError
 from app.protocol import Citation
 from app.runtime import Runtime
 from py_core.memory.errors import StoreError

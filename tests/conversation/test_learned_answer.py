@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.assistant import Assistant
-from app.learned_answer import BEYOND, Head, ids_of_learned, longest_learned
+from app.generation.assistant import Assistant
+from app.generation.learned_answer import BEYOND, Head, ids_of_learned, longest_learned
 from app.protocol import Done
 from py_core.adapters.head import NeighbourAdapter
 from py_core.engine.engine import Engine, Timings

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from app.assistant import Assistant
-from app.idle_loops import idle_loops
-from app.learning_api import LearningApi
-from app.lesson_imprints import LessonError
-from app.one_learner import FileLock
+from app.consolidation.api import LearningApi
+from app.consolidation.idle_loops import idle_loops
+from app.consolidation.one_learner import FileLock
+from app.generation.assistant import Assistant
+from app.lessons.imprints import LessonError
 from app.runtime import Runtime
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto

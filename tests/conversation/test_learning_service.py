@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app import lesson_imprints
-from app.learning_service import LearningService, LessonError
+from app.lessons import imprints as lesson_imprints
+from app.lessons.service import LearningService, LessonError
+from app.lessons.shipped_gate import shipped_gate
 from app.runtime import Runtime
-from app.shipped_gate import shipped_gate
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.lessons import KIND, Lesson

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from app.memory_api import MemoryApi
-from app.router_factory import RouterParts
-from app.routing_service import RoutingService
+from app.memory.api import MemoryApi
+from app.routing.factory import RouterParts
+from app.routing.service import RoutingService
 from app.runtime import Runtime
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from texts import any_text
 
-from app.assistant import SYSTEM_PROMPT, Assistant
-from app.completion import complete, last_logits
-from app.prompt_window import LEFT_OUT_FOR_LATER, PromptWindow
+from app.generation.assistant import SYSTEM_PROMPT, Assistant
+from app.generation.completion import complete, last_logits
+from app.generation.prompt_window import LEFT_OUT_FOR_LATER, PromptWindow
 from app.protocol import Done
 from py_core.backends.base import ContextFullError
 from py_core.loading import Model

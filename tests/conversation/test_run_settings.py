@@ -22,7 +22,7 @@ globalThis.localStorage = {
 };
 globalThis.location = new URL('http://localhost/%s');
 globalThis.history = { replaceState: (state, title, url) => { globalThis.location = new URL(url); } };
-const { RunSettings } = await import('./settings/run_settings.js');
+const { RunSettings } = await import('./panels/settings/run_settings.js');
 let loads = 0;
 const number = (name) => Number(location.searchParams.get(name)) || null;
 const run = new RunSettings({
@@ -40,7 +40,7 @@ USUAL = {"backend": "auto", "precision": "precise", "context": None, "memory": N
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name in ("settings/run_settings.js", "chat/address.js", "common/web_storage.js"):
+    for name in ("panels/settings/run_settings.js", "chat/address.js", "common/web_storage.js"):
         (tmp_path / name).parent.mkdir()
         shutil.copy(ROOT / "web" / name, tmp_path / name)
     (tmp_path / "package.json").write_text('{"type": "module"}', "utf-8")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from app.assistant import Assistant
-from app.conversation import Conversation
-from app.memory_api import MemoryApi
+from app.chat.conversation import Conversation
+from app.chat.turn_details import TITLE_LENGTH, title_of
+from app.chat.turn_events import stored_turns
+from app.generation.assistant import Assistant
+from app.memory.api import MemoryApi
 from app.protocol import Changed, Delta, Done, Event, Route, Stored
 from app.runtime import Runtime
-from app.turn_details import TITLE_LENGTH, answer_details, title_of
-from app.turn_events import stored_turns
 from py_core.backends.base import DeviceLostError, TokenSequence
 from py_core.backends.numpy.backend import NumpyBackend
 from py_core.loading import Model
@@ -229,8 +228,8 @@ async def test_another_try_does_not_replace_what_others_said(model: Model, open_
             await ask(there, "Meanwhile")
     await ask(there, "Later")
     assert said(there) == ["One", "Later"]
-    assert there._kept.branches.siblings(1) == [1, 4]
-    assert [turn.content for turn in there._kept.branches.path(3)][2] == "Meanwhile"
+    assert there._tree.branches.siblings(1) == [1, 4]
+    assert [turn.content for turn in there._tree.branches.path(3)][2] == "Meanwhile"
 
 
 async def test_without_an_answer_there_is_nothing_to_try_again(model: Model, open_runtime: OpenRuntime) -> None:
@@ -283,8 +282,6 @@ def test_an_answers_chip_is_stored_with_it() -> None:
     assert (answer.number, answer.after, answer.siblings) == (1, 0, (1,))
     old = Turn("assistant", "Yes", details={"agent": "coder", "request": "r1", "lesson": "damaged"}, number=0)
     assert [type(event) for event in stored_turns("c", Branches([old]))[0].events] == [Delta, Done, Stored]
-    told = answer_details("r2", None, replace(Done("end"), new_tokens=3))
-    assert told == {"request": "r2", "reason": "end", "tokens": 3}
     own = {**details, "request": "r3", "route": {**route, "id": "r1"}}
     (again,) = stored_turns("c", Branches([Turn("assistant", "No", details=own, number=0)]))
     assert (again.events[-1].request, again.events[0].id) == ("r3", "r1")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from app import learning_service
-from app.assistant import Assistant
-from app.conversation import Conversation
-from app.learning_api import LearningApi
-from app.learning_service import LearningService
-from app.preparation import Preparation
+from app.chat.conversation import Conversation
+from app.consolidation.api import LearningApi
+from app.consolidation.preparation import Preparation
+from app.generation.assistant import Assistant
+from app.lessons import service as learning_service
+from app.lessons.service import LearningService
 from app.protocol import Card, Delta, Event, Offer, Recall, Stored, Taught
 from app.runtime import Runtime
 from py_core.loading import Model

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from app import titles
-from app.assistant import Assistant
-from app.conversation import Conversation
+from app.chat import titles
+from app.chat.conversation import Conversation
+from app.chat.titles import make_title, title_from
+from app.generation.assistant import Assistant
 from app.runtime import Runtime
-from app.titles import make_title, title_from
 from py_core.loading import Model
 from py_core.memory.sessions import Session
 from py_core.sampling import SamplingParams

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app import trajectory_recorder
-from app.agent_catalog import shipped_agents
-from app.assistant import Assistant
-from app.conversation import Conversation
+from app.chat import trajectory_recorder
+from app.chat.conversation import Conversation
+from app.chat.trajectory_recorder import DEPTHS_POLICY, INSTANT_POLICY
+from app.generation.assistant import Assistant
 from app.protocol import Delta, Stored
+from app.routing.agent_catalog import shipped_agents
 from app.runtime import Runtime
-from app.trajectory_recorder import DEPTHS_POLICY, INSTANT_POLICY
 from py_core.backends.numpy.backend import NumpyBackend
 from py_core.engine.engine import Timings
 from py_core.engine.scheduler import Priority

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 import tokenizers
 
-from app.completion import last_logits
-from app.converting import convert
-from app.converting.convert import convert_folder
-from app.converting.folder import ConvertError
-from app.converting.vocabulary import pre_tokenizer_name
-from app.template_renderer import native_renderer
+from app.generation.completion import last_logits
+from app.models.converting import convert
+from app.models.converting.convert import convert_folder
+from app.models.converting.folder import ConvertError
+from app.models.converting.vocabulary import pre_tokenizer_name
+from app.models.template_renderer import native_renderer
 from py_core.backends.numpy.backend import load_numpy
 from py_core.formats.gguf import GGUFHeader, read_header
 from py_core.formats.quantization import dequantize

@@ -11,7 +11,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 
-from app.site_headers import headers_of
+from app.server.headers import headers_of
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class PlainServer:
         self.ranges = True
         """Whether it sends parts of files."""
         self.guards = False
-        """Whether it sends the site's headers, as app.server does: the page needs no service worker for them then."""
+        """Whether it sends the site's headers, as app/server/site.py does: the page then needs no service worker."""
         self.headers: dict[str, str] = {}
         """Sent with every answer, besides."""
         self.breaks: dict[str, int] = {}

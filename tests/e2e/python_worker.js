@@ -10,7 +10,7 @@ import { loadHnswKernel } from './routing/hnsw_kernel.js';
 import { TemplateCage } from './tokenizers/template_cage.js';
 
 const IMPORTED_BY_THE_PAGE = `
-import sys, app.worker
+import sys, app.page.worker
 from py_core.backends.webgpu.shaders import compose
 compose("add", {}, {})
 imported_by_the_page = list(sys.modules)

@@ -96,5 +96,5 @@ class SmallSite:
 
     def publish_new_style(self, colour: str = "rgb(1, 2, 3)") -> None:
         """A version that differs in one file."""
-        self.write("page/style.css", f"{self.read('page/style.css')}\n:root {{ accent-color: {colour}; }}")
+        self.write("shell/style.css", f"{self.read('shell/style.css')}\n:root {{ accent-color: {colour}; }}")
         self.publish()

@@ -13,8 +13,8 @@ from chat_page import ChatPage, choose_files
 from playwright.async_api import Locator, Page, expect
 from small_site import MODEL, SmallSite
 
-from app.adapter_import import BaseModel
-from app.cli_adapters import base_at
+from app.cli.adapters import base_at
+from app.models.adapter_import import BaseModel
 from py_core.adapters.files import export_peft, read_details, write_adapter
 from tests.tiny_adapters import drawn, write_gguf_adapter
 from tests.tiny_llama import TinyLlama

@@ -10,7 +10,7 @@ import pytest_asyncio
 from chat_page import ChatPage, open_part
 from playwright.async_api import Locator, Page, expect
 
-from app.agent_catalog import shipped_agents, shipped_examples
+from app.routing.agent_catalog import shipped_agents, shipped_examples
 from py_core.sampling import SamplingParams
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
@@ -180,7 +180,7 @@ async def test_the_form_knows_pythons_standards(page: Page) -> None:
     """The placeholders are what an empty field means."""
     shown = await page.evaluate(
         """async () => {
-          const { SAMPLING, MAX_TOKENS } = await import('./memory_view/agent_fields.js');
+          const { SAMPLING, MAX_TOKENS } = await import('./panels/agents/agent_fields.js');
           return { max_tokens: MAX_TOKENS, ...Object.fromEntries(SAMPLING.map((f) => [f.name, f.standard])) };
         }"""
     )

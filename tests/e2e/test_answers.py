@@ -13,7 +13,7 @@ from playwright.async_api import Locator, Page, Route, expect
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SHOW = """async ([texts, piece]) => {
-  const { AnswerView } = await import('./chat/answer_view.js');
+  const { AnswerView } = await import('./turn/answer_view.js');
   const log = document.querySelector('#log');
   log.replaceChildren();
   for (const text of texts) {
@@ -90,7 +90,7 @@ async def test_growing_code_keeps_its_elements_and_the_focus(page_apart: ChatPag
     await show(page_apart, "x")
     kept = await page_apart.page.evaluate(
         """async (code) => {
-          const { AnswerView } = await import('./chat/answer_view.js');
+          const { AnswerView } = await import('./turn/answer_view.js');
           const body = document.querySelector('.answer .body');
           body.replaceChildren();
           const view = new AnswerView(body);
@@ -114,7 +114,7 @@ async def test_what_is_selected_in_an_answer_that_grows_stays_selected(page_apar
     await show(page_apart, "x")
     kept = await page_apart.page.evaluate(
         """async (code) => {
-          const { AnswerView } = await import('./chat/answer_view.js');
+          const { AnswerView } = await import('./turn/answer_view.js');
           const frames = async () => { for (let n = 0; n < 3; n += 1) await new Promise(requestAnimationFrame); };
           const kept = [];
           const grow = async (begin, selector, ...rest) => {
@@ -163,7 +163,7 @@ async def test_code_that_takes_too_long_stays_plain_and_the_next_one_is_highligh
     await page.goto(f"{page_apart.site}/THIRD_PARTY.txt")
     runs = await page.evaluate(
         """async () => {
-          const { highlight } = await import('./chat/highlighter.js');
+          const { highlight } = await import('./markdown/highlighter.js');
           return Promise.all(['forever', 'x'].map((text) => highlight('python', text)));
         }"""
     )
@@ -240,7 +240,7 @@ async def test_formulas_are_set_and_prices_are_not(page_apart: ChatPage) -> None
 
 
 RENDER = """async (texts) => {
-  const { lexBlocks, renderBlocks } = await import('./chat/markdown.js');
+  const { lexBlocks, renderBlocks } = await import('./markdown/markdown.js');
   return texts.map((text) => {
     const shown = document.createElement('div');
     shown.append(renderBlocks(lexBlocks(text)));

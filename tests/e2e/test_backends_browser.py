@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from playwright.async_api import Page
 
-from app.template_renderer import native_renderer
+from app.models.template_renderer import native_renderer
 from py_core.adapters.head import NeighbourAdapter
 from py_core.backends.numpy.backend import load_numpy
 from py_core.formats.gguf import read_header
@@ -92,7 +92,7 @@ GENERATE = """
 import base64, json
 from functools import partial
 from pyodide.ffi import to_js
-from app.completion import complete
+from app.generation.completion import complete
 from py_core.backends.browser_source import BrowserSource
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_browser import BrowserKernelHost

@@ -11,7 +11,7 @@ from playwright.async_api import expect
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
 SHOW = """async ([text, piece]) => {
-  const { AnswerView } = await import('./chat/answer_view.js');
+  const { AnswerView } = await import('./turn/answer_view.js');
   const parent = document.createElement('div');
   let draws = 0;
   const view = new AnswerView(parent, { onDraw: () => (draws += 0.5) }); // before and after each
@@ -38,8 +38,8 @@ SHOW = """async ([text, piece]) => {
 }"""
 AT_ONCE = 10**9
 WHOLE = """async (text) => {
-  const { lexBlocks, renderBlocks } = await import('./chat/markdown.js');
-  const { enrich } = await import('./chat/rich_blocks.js');
+  const { lexBlocks, renderBlocks } = await import('./markdown/markdown.js');
+  const { enrich } = await import('./markdown/rich_blocks.js');
   const whole = document.createElement('div');
   whole.append(renderBlocks(lexBlocks(text)));
   enrich(whole, [], () => {});

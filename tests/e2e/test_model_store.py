@@ -413,7 +413,7 @@ async def test_sums_of_another_file_are_noticed_at_the_first_piece_that_differs(
     await tab.page.evaluate(
         """async (model) => {
           const { readSums } = await import('./storage/model_store.js');
-          const { Xxh64 } = await import('./storage/xxh64.js');
+          const { Xxh64 } = await import('./downloads/xxh64.js');
           const sums = await readSums(model);
           sums[1 + 2] ^= 1n;
           sums[0] = (await Xxh64.create(sums.byteLength)).sum(new Uint8Array(sums.buffer, 8));

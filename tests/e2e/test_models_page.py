@@ -454,7 +454,7 @@ async def test_a_file_is_opened_by_the_picker_and_kept_until_it_is_deleted(
 async def test_one_model_is_recommended_by_what_was_measured(page_alone: ChatPage) -> None:
     models = [("Small", 4e8), ("Middle", 1e9), ("Huge", 9e9)]
     offered = [{"name": title, "title": title, "bytes": size} for title, size in models]
-    advise = "async (given) => (await import('./models_view/advice.js')).advise(...given)"
+    advise = "async (given) => (await import('./panels/models/advice.js')).advise(...given)"
     for measured, said in (
         ({"tokS": 400, "bytes": 1e8}, "Middle: 1.0 GB, about 30 words a second"),
         ({"tokS": 60, "bytes": 1e8}, "Small: 400.0 MB, about 11 words a second"),

@@ -19,7 +19,7 @@ GENERATE = """() => sonata.engine.developer
 ACCENT = "getComputedStyle(document.documentElement).accentColor"
 READER = "readers/any.safetensors"
 FETCHED_IF_THERE = "(path) => fetch(path).then((response) => response.text()).catch(() => 'failed')"
-FETCHED_STYLE = "fetch('page/style.css').then((response) => response.text())"
+FETCHED_STYLE = "fetch('shell/style.css').then((response) => response.text())"
 FROM_A_WORKER = """async (holding) => {
   const { ownScript } = await import(`./${holding}`);
   const worker = new Worker(ownScript('probe.js'), { type: 'module' });
@@ -213,7 +213,7 @@ async def test_on_localhost_each_load_brings_what_changed_and_an_update_that_fai
     await reload(chat)
     await checked(chat)
     assert await accent() == NEW
-    assert files_asked() == ["page/style.css"]
+    assert files_asked() == ["shell/style.css"]
     assert await chat.page.locator("#notices p").count() == 0
 
     # The connection breaks in the middle of one of two files; the other one is not fetched again.
@@ -225,7 +225,7 @@ async def test_on_localhost_each_load_brings_what_changed_and_an_update_that_fai
     assert await accent() == NEW
     assert newer not in await chat.page.evaluate(FETCHED_STYLE)
     assert "// new" not in await chat.page.evaluate(FETCHED, "bundle/main.js")
-    assert set(files_asked()) == {"page/style.css", "bundle/main.js"}
+    assert set(files_asked()) == {"shell/style.css", "bundle/main.js"}
     server.breaks.clear()
     await reload(chat)
     assert await accent() == newer
@@ -233,17 +233,17 @@ async def test_on_localhost_each_load_brings_what_changed_and_an_update_that_fai
 
     # A file is not what the list says.
     small.publish_new_style("rgb(7, 8, 9)")
-    server.instead["page/style.css"] = b"body { display: none }"
+    server.instead["shell/style.css"] = b"body { display: none }"
     await reload(chat)
     await checked(chat)
     await expect(chat.page.locator("#message")).to_be_visible()
     assert await accent() == newer
     assert "display: none }" not in (await chat.page.evaluate(FETCHED_STYLE))[:30]
-    assert "page/style.css on the server is not the file that its list tells of" in await notice(chat)
+    assert "shell/style.css on the server is not the file that its list tells of" in await notice(chat)
     server.instead.clear()
 
     # The server goes in the middle.
-    server.breaks["page/style.css"] = 10
+    server.breaks["shell/style.css"] = 10
     await reload(chat)
     server.stop()
     await reload(chat)
@@ -379,14 +379,14 @@ async def test_a_script_that_was_damaged_in_the_browser_is_never_run_but_fetched
     context: BrowserContext, far_server: PlainServer, small: SmallSite
 ) -> None:
     chat = await open_page(context, far_server.url)
-    for path in ("bundle/main.js", "page/early.js"):
+    for path in ("bundle/main.js", "shell/early.js"):
         await chat.page.evaluate(DAMAGE, [path, "harmed = 1"])
     far_server.paths()
     await reload(chat)
     assert await chat.page.evaluate("globalThis.harmed") is None
     assert await chat.page.evaluate(FETCHED, "bundle/main.js") == small.read("bundle/main.js")
     asked = [path for path in far_server.paths() if path not in ("precache.json", "sw.js")]
-    assert sorted(asked) == ["bundle/main.js", "page/early.js"]
+    assert sorted(asked) == ["bundle/main.js", "shell/early.js"]
 
 
 @pytest.mark.usefixtures("no_engine")

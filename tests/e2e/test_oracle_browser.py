@@ -9,7 +9,7 @@ import pytest
 from browser_variants import KernelVariant, kernel_variants
 from chat_page import ChatPage
 
-from app.template_renderer import native_renderer
+from app.models.template_renderer import native_renderer
 from py_core.backends.numpy.backend import load_numpy
 from py_core.formats.source import FileSource
 from py_core.loading import load_model

@@ -17,7 +17,7 @@ from plain_server import PlainServer
 from playwright.async_api import BrowserContext
 from small_site import SmallSite
 
-from app.site_headers import HEADERS, headers_of
+from app.server.headers import HEADERS, headers_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -88,7 +88,7 @@ async def guarded(request: pytest.FixtureRequest, context: BrowserContext, light
 
 async def test_what_the_headers_forbid_is_refused(guarded: ChatPage, light: SmallSite) -> None:
     sent: Any = "path => fetch(path).then(({ headers }) => Object.fromEntries(headers))"
-    for path in ("index.html", "engine/worker.js", "storage/model_worker.js"):
+    for path in ("index.html", "engine/worker.js", "downloads/model_worker.js"):
         found = await guarded.page.evaluate(sent, path)
         wanted = HEADERS | {"Content-Security-Policy": headers_of(path)["Content-Security-Policy"]}
         assert {name: found.get(name.lower()) for name in wanted} == wanted

@@ -22,7 +22,7 @@ START = """async () => {
   const told = await python.runPythonAsync(`
 import asyncio, json, random, secrets, time, uuid
 import numpy as np
-import app.worker
+import app.page.worker
 from datetime import datetime
 from pyodide.ffi import run_sync
 run_sync(asyncio.sleep(0.001))
@@ -96,7 +96,7 @@ def other_sources(small: SmallSite) -> bytes:
 
 def stamp_of(small: SmallSite) -> bytes:
     archive = gzip.decompress((small.folder / "sonata.packed").read_bytes())
-    at = archive.index(b"app/stamp.txt") + len(b"app/stamp.txt")
+    at = archive.index(b"app/page/stamp.txt") + len(b"app/page/stamp.txt")
     return archive[at : at + 64]
 
 

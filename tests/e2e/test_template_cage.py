@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, Route
 
-from app.template_renderer import native_renderer
+from app.models.template_renderer import native_renderer
 from py_core.tokenizers.template_renderer import COSTLY, FAILED, decode_text, encode_request
 from tests.unit.test_jinja import CHATS, FAMILIES, RENDERED
 

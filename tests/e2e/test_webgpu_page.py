@@ -12,7 +12,7 @@ from damaged_server import DamagedServer
 from playwright.async_api import Route, expect
 from small_site import MODEL, SmallSite
 
-from app.template_renderer import native_renderer
+from app.models.template_renderer import native_renderer
 from py_core.backends.numpy.backend import load_numpy
 from py_core.formats.source import FileSource
 from py_core.loading import load_model

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.template_renderer import native_renderer
+from app.models.template_renderer import native_renderer
 from py_core.backends.base import BackendError
 from py_core.backends.numpy.backend import load_numpy
 from py_core.engine.engine import Timings

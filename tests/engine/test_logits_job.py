@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.logits_job import LogitsJob, logits_of, read_job
+from app.bench.logits import LogitsJob, logits_of, read_job
 from py_core.backends.base import ContextFullError
 from py_core.engine.engine import Engine, Timings
 

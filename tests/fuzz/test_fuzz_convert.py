@@ -10,8 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from app.converting.convert import convert_folder
-from app.converting.folder import ConvertError
+from app.models.converting.convert import convert_folder
+from app.models.converting.folder import ConvertError
 from tests.converting.folders import FOLDERS
 from tests.fuzz.harness import found_before, fuzzed, hostile, read_or_refused
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from app.template_renderer import native_renderer
+from app.models.template_renderer import native_renderer
 from py_core.formats.gguf import GGUFError, parse_header, read_header
 from py_core.formats.quantization import UnsupportedFormatError
 from py_core.formats.source import FileSource

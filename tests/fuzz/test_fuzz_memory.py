@@ -15,7 +15,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from app.memory_api import MemoryApi
+from app.memory.api import MemoryApi
 from app.runtime import Runtime, problem_of_record
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.autotune_cache import AutotuneCache
+from app.models.autotune_cache import AutotuneCache
 from py_core.backends.webgpu import kernel_builder
 from py_core.backends.webgpu.autotune import candidates
 from py_core.backends.webgpu.backend import WebGPUBackend

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.template_renderer import native_renderer
+from app.models.template_renderer import native_renderer
 from py_core.adapters.head import AnyHeadAdapter, HeadAdapter, NeighbourAdapter
 from py_core.backends.base import BackendError, DeviceLostError
 from py_core.backends.webgpu import host_wgpu

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from app import cli
+from app.cli import main as cli
 from py_core.backends.base import BackendError
 from py_core.backends.webgpu import host_wgpu
 from py_core.backends.webgpu.cost import Cost

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from app.asker import Asker
-from app.assistant import Assistant
 from app.build_outputs import kernel_path
-from app.conversation import Conversation
-from app.downloads import model_files
-from app.fact_reader import READERS, FactReader, fetch_natively, read_facts, reader_path
-from app.feedback import Feedback
-from app.learning_service import READING_POLICY, THRESHOLD_POLICY
-from app.lesson_match import UnsureMatch
+from app.chat.asker import Asker
+from app.chat.conversation import Conversation
+from app.generation.assistant import Assistant
+from app.lessons.feedback import Feedback
+from app.lessons.match import UnsureMatch
+from app.lessons.reader import READERS, FactReader, fetch_natively, read_facts, reader_path
+from app.lessons.service import READING_POLICY, THRESHOLD_POLICY
+from app.models.downloads import model_files
+from app.models.template_renderer import native_renderer
 from app.native_runtime import open_runtime
 from app.protocol import Delta, Done, Recall, Stored
 from app.runtime import Runtime
-from app.template_renderer import native_renderer
 from py_core.adapters.files import read_adapter, read_details
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import parameter_layout

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.facts import Fact, facts, generic_prompts
+from app.lessons.facts import Fact, facts, generic_prompts
+from app.lessons.shipped_gate import shipped_gate
 from app.native_runtime import open_embedder
-from app.shipped_gate import shipped_gate
 from app.training.fit_gate import fit, gradients, in_other_styles
 from app.training.gate_worlds import NEUTRAL, Compared, Decisions, World, open_world, prompts_of
 from py_core.formats.safetensors import write_safetensors

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from app import idle_learning
-from app.idle_learning import IdleLearning
-from app.idle_work import IdleStatus, Loop, Progress, Report
-from app.one_learner import FileLock
+from app.consolidation import idle_learning
+from app.consolidation.idle_learning import IdleLearning
+from app.consolidation.idle_work import IdleStatus, Loop, Progress, Report
+from app.consolidation.one_learner import FileLock
 from py_core.backends.numpy.backend import load_numpy
 from py_core.memory.policies import Policies
 from py_core.memory.store import Store

@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.assistant import Assistant, assistant_message, user_message
+from app.bench.perplexity import Text, score_texts
 from app.build_outputs import kernel_path
-from app.conversation import Conversation
-from app.lesson_imprints import shipped_path
-from app.lesson_match import LessonMatch
-from app.model_cache import sha256_of_model
+from app.chat.conversation import Conversation
+from app.generation.assistant import Assistant, assistant_message, user_message
+from app.lessons.imprints import shipped_path
+from app.lessons.match import LessonMatch
+from app.models.cache import sha256_of_model
+from app.models.template_renderer import native_renderer
 from app.native_runtime import open_runtime
-from app.perplexity import Text, score_texts
 from app.protocol import Delta, Done, Recall, Route
 from app.runtime import Runtime
-from app.template_renderer import native_renderer
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.formats.source import FileSource

@@ -36,7 +36,7 @@ async def started(store: Store, count: int = 3) -> tuple[Memory, list[str]]:
 
 
 async def give_vectors(store: Store, id: str, seed: int, dimensions: int = DIMENSIONS) -> None:
-    """As app/turn_indexer.py does: the conversation's own record stays."""
+    """As app/chat/turn_indexer.py does: the conversation's own record stays."""
     turns = await store.starting_with(TURN, f"{id}/")
     await store.put_many(replace(turn, vector=vector(seed + n, dimensions)) for n, turn in enumerate(turns))
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.conversation_api import ConversationApi
+from app.chat.history.api import ConversationApi
 from app.runtime import Runtime
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import GOES_ON_IN_MEMORY, Reason, StoreError

@@ -16,8 +16,8 @@ import pytest_asyncio
 from page import LimitedTab, PageCrypto, PageRows
 from test_sqlite import largest_file
 
+from app.chat.page_store import ChatShelf
 from app.native_runtime import open_pages
-from app.page_store import ChatShelf
 from app.runtime import Runtime
 from py_core.backends.base import NO_SLOT, TokenSequence
 from py_core.backends.pipelined import PipelinedBackend

@@ -32,10 +32,10 @@ from hypothesis import strategies as st
 from page import Tab
 from places import PASSPHRASE
 
-from app.memory_api import MemoryApi
+from app.memory.api import MemoryApi
 from app.native_runtime import native_router_parts
-from app.router_factory import RouterParts
-from app.routing_service import RoutingService
+from app.routing.factory import RouterParts
+from app.routing.service import RoutingService
 from app.runtime import Runtime, problem_of_record
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError

@@ -15,7 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.agent_catalog import (
+from app.bench.keyword_router import KeywordRouter, names_agent
+from app.building.common import ROOT
+from app.building.python_archives import python_sources
+from app.routing.agent_catalog import (
     add_agent,
     current_agents,
     current_examples,
@@ -27,9 +30,6 @@ from app.agent_catalog import (
     shipped_agents,
     shipped_examples,
 )
-from app.building.common import ROOT
-from app.building.python_archives import python_sources
-from app.keyword_router import KeywordRouter, names_agent
 from py_core.routing.agents import (
     FALLBACK_ID,
     Agent,
@@ -203,11 +203,15 @@ def test_the_archive_for_the_page_holds_agents_and_examples(tmp_path: Path) -> N
     for name, content in python_sources(ROOT).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
-    program = "import app.agent_catalog as a; print(a.__file__, len(a.shipped_agents()), len(a.shipped_examples()))"
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == [str(tmp_path / "app/agent_catalog.py"), str(len(SHIPPED)), str(len(EXAMPLES))], (
-        done.stderr
+    program = (
+        "import app.routing.agent_catalog as a; print(a.__file__, len(a.shipped_agents()), len(a.shipped_examples()))"
     )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == [
+        str(tmp_path / "app/routing/agent_catalog.py"),
+        str(len(SHIPPED)),
+        str(len(EXAMPLES)),
+    ], done.stderr
 
 
 # The user's changes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.bench_routing import measure_everyday, read_everyday
+from app.bench.routing import measure_everyday, read_everyday
 from app.native_runtime import open_router
 
 

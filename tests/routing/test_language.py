@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.bench_routing import read_everyday
+from app.bench.routing import read_everyday
 from py_core.routing.language import has_code, is_english
 
 

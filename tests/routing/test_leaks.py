@@ -7,9 +7,9 @@ import tomllib
 
 import pytest
 
-from app.agent_catalog import shipped_examples
-from app.bench_routing import TEST_SET, read_everyday
-from app.router_factory import more_requests
+from app.bench.routing import TEST_SET, read_everyday
+from app.routing.agent_catalog import shipped_examples
+from app.routing.factory import more_requests
 
 NEARLY = 0.8
 """Words that two have in common, of all that they have."""

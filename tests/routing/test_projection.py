@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from app.agent_catalog import shipped_examples
+from app.routing.agent_catalog import shipped_examples
 from py_core.formats.safetensors import read_safetensors
 from py_core.routing.projection import LARGEST_SAMPLE, project
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.agent_catalog import add_agent, no_changes, remove_agent, shipped_agents
-from app.bench_routing import measure_follow_ups, read_follow_ups
+from app.bench.routing import measure_follow_ups, read_follow_ups
 from app.build_outputs import hnsw_kernel_path
 from app.native_runtime import open_router
-from app.router_factory import router_parameters
+from app.routing.agent_catalog import add_agent, no_changes, remove_agent, shipped_agents
+from app.routing.factory import router_parameters
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 from py_core.memory.memory import Memory
 from py_core.memory.patterns import LEAST_WEIGHT, MOST_WEIGHT, Pattern

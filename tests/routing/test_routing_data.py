@@ -1,4 +1,4 @@
-"""The routing test set (app/bench_routing_data) has the shape its README says."""
+"""The routing test set (app/bench/routing_data) has the shape its README says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-DATA = Path(__file__).parents[2] / "app" / "bench_routing_data" / "routing_test.toml"
+DATA = Path(__file__).parents[2] / "app" / "bench" / "routing_data" / "routing_test.toml"
 # what a request of the agent that is not easy must not say: its name, or the word that gives it away
 OWN_WORDS = {
     "coder": r"code|coding",

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.template_renderer import native_renderer
+from app.models.template_renderer import native_renderer
 from py_core.formats.gguf import parse_header
 from py_core.tokenizers.base import Tokenizer
 from py_core.tokenizers.byte_bpe import BYTE_TO_CHAR, ByteBPE

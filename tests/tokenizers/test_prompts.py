@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.template_renderer import native_renderer
+from app.models.template_renderer import native_renderer
 from py_core.tokenizers.base import Tokenizer
 from py_core.tokenizers.chat_template import ChatTemplate, ChatTemplateError
 from py_core.tokenizers.prompts import encode_text, framed

@@ -71,10 +71,10 @@ ASKED_FOR = {
 
 
 def general_messages() -> list[str]:
-    found = (APP / "generic_texts.txt").read_text(encoding="utf-8").splitlines()
-    for path in sorted((APP / "facts").glob("generic_*.jsonl")):
+    found = (APP / "lessons" / "generic_texts.txt").read_text(encoding="utf-8").splitlines()
+    for path in sorted((APP / "lessons" / "facts").glob("generic_*.jsonl")):
         found += [json.loads(line)["prompt"] for line in path.read_text(encoding="utf-8").splitlines()]
-    for path in sorted((APP / "agents").rglob("*.toml")):
+    for path in sorted((APP / "routing" / "agents").rglob("*.toml")):
         found += strings_of(tomllib.loads(path.read_text(encoding="utf-8")))
     return found
 

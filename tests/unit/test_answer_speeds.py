@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.answer_speeds import MOST_GROUPS, speed_groups
+from app.memory.answer_speeds import MOST_GROUPS, speed_groups
 from py_core.memory.witness import WitnessEntry
 
 

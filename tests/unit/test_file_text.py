@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.file_text import LONGEST_NAME, MOST_CHARACTERS, PDF, FileError, shown_name, text_of
+from app.files.text import LONGEST_NAME, MOST_CHARACTERS, PDF, FileError, shown_name, text_of
 
 SAID = "Grüße aus Köln: 20 € für „zwei“ Bücher.\nNoch eine Zeile.\n"
 

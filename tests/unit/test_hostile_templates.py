@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import wasmtime
 
-from app.template_renderer import native_renderer
+from app.models.template_renderer import native_renderer
 from py_core.tokenizers import chat_template, template_renderer_wasmtime
 from py_core.tokenizers.byte_bpe import BYTE_TO_CHAR, ByteBPE
 from py_core.tokenizers.chat_template import ChatTemplateCostlyError, ChatTemplateError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.file_text import shown_name
-from app.lesson_rows import problem_of_text
-from app.turn_details import title_of
+from app.chat.turn_details import title_of
+from app.files.text import shown_name
+from app.lessons.rows import problem_of_text
 from py_core.routing.agents import AgentError, agent_from_dict
 from py_core.showing import is_blank, one_line, plain
 

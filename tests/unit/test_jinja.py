@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from app.template_renderer import native_renderer
+from app.models.template_renderer import native_renderer
 from py_core.formats.gguf import parse_header
 from py_core.tokenizers.template_renderer import MAX_SECONDS, TemplateError, decode_text, encode_request
 from tests.jinja_reference import reference

@@ -9,9 +9,9 @@ from dataclasses import asdict
 
 import pytest
 
-from app.deep_loop import REPORT_POLICY, DeepReport
-from app.learning_history import events, periods
-from app.loop_runs import MOST, RUNS_POLICY, note_run, runs_of
+from app.consolidation.deep_loop import REPORT_POLICY, DeepReport
+from app.consolidation.history import events, periods
+from app.consolidation.loop_runs import MOST, RUNS_POLICY, note_run, runs_of
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
 from py_core.memory.revisions import Run

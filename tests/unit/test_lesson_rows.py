@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from app.lesson_rows import LONGEST_LINE, LessonRow, lesson_rows
+from app.lessons.rows import LONGEST_LINE, LessonRow, lesson_rows
 
 GOOD = b'{"question": "Who leads Orion?", "answer": "Marta Velasco leads it."}\n'
 LESSON = ("Who leads Orion?", "Marta Velasco leads it.")

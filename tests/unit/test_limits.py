@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.http_range import SourceError, open_range
-from app.model_catalog import _files
-from app.template_renderer import native_renderer
+from app.models.catalog import _files
+from app.models.http_range import SourceError, open_range
+from app.models.template_renderer import native_renderer
 from py_core import limits
 from py_core.formats.gguf import GGUFError, GGUFHeader, NeedMoreData, parse_header, read_header
 from py_core.formats.quantization import UnsupportedFormatError

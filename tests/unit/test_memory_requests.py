@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.help_answers import help_answer
+from app.chat.help_answers import help_answer
 from py_core.learning.memory_talk import Asked, Correct, Forget, ListLessons, asked_of_memory
 from py_core.learning.teaching import Told, lesson_of, takes_back, told_by
 from py_core.learning.worth_remembering import told_in_passing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.facts import FactSplit, Pasted, facts, paragraphs, pasted
+from app.lessons.facts import FactSplit, Pasted, facts, paragraphs, pasted
 from py_core.learning.own_question import READ, own_question
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.page_calls import PageCalls
+from app.page.calls import PageCalls
 from py_core.memory.errors import StoreError
 
 pytestmark = pytest.mark.asyncio

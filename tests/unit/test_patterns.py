@@ -30,7 +30,7 @@ BOUNDS = {"py_core.tools": 1000, "py_core.routing.language": 400, "py_core.learn
 CPU_SECONDS = 0.5
 """For a text that takes a millisecond or two: one of quadratic cost takes longer on any machine."""
 METHODS = {"search", "match", "fullmatch", "finditer", "findall", "sub", "split"}
-NOT_READ = re.compile(r"browser|indexeddb|^app\.(?:building|training|bench|worker)")
+NOT_READ = re.compile(r"browser|indexeddb|^app\.(?:building|training|bench|page\.worker)")
 """Modules that run in the page alone, and those that read no stranger's text."""
 WEB = Path(__file__).parents[2] / "web"
 LENGTH_IN_THE_PAGE, MS = 100_000, 2000

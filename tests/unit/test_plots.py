@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from app.plots import HEIGHT, LEFT, RIGHT, TOP, WIDTH, Line, Plot, svg_of, ticks
+from app.bench.plots import HEIGHT, LEFT, RIGHT, TOP, WIDTH, Line, Plot, svg_of, ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.reading_time import ReadingTime
+from app.generation.reading_time import ReadingTime
 
 
 def told(done: list[int], seconds: list[float]) -> list[float | None]:

@@ -90,7 +90,10 @@ def test_a_loop_is_found_late_enough_to_have_been_said_twice(head: list[int], un
         "".join(f"7 x {number} = {7 * number}\n" for number in range(60)),
         "".join(f"  <li>{number} of 40</li>\n" for number in range(40)),
         "".join(f"INSERT INTO users (id, name) VALUES ({at}, 'user {at}');\n" for at in range(40)),
-        *((ROOT / path).read_text() for path in ("docs/guide/security.md", "app/agents/agents.toml", "build.py")),
+        *(
+            (ROOT / path).read_text()
+            for path in ("docs/guide/security.md", "app/routing/agents/agents.toml", "build.py")
+        ),
     ],
     ids=["separator", "laughter", "lines", "list", "products", "html", "sql", "prose", "data", "code"],
 )  # fmt: skip

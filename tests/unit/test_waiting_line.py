@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.waiting_line import line_meanwhile
+from app.cli.waiting_line import line_meanwhile
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 // A model file as a forward-only stream: the header is looked at first, the rest flows on in the file's order. Bytes are
 // fetched ahead while Python is still starting. Errors are sentences for the user.
 import { releaseMemory } from '../common/release_memory.js';
-import { truncated } from '../storage/model_download.js';
+import { truncated } from '../downloads/model_download.js';
 
 const AHEAD = 32 << 20;  // bytes fetched before anybody asks for them
 

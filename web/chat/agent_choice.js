@@ -1,10 +1,10 @@
 /**
  * Who answers in the chat on the page: the agent that suits each message, nobody but the plain assistant, or one agent. The
- * chat keeps it (app/agent_choice.py); until it is stored this tab does, also over a reload.
+ * chat keeps it (app/routing/agent_choice.py); until it is stored this tab does, also over a reload.
  */
 import { session } from '../common/web_storage.js';
-import { element } from '../page/dom.js';
-import { describe, fromError } from '../page/problems.js';
+import { element } from '../common/dom.js';
+import { describe, fromError } from '../shell/problems.js';
 import { PLAIN } from '../memory/client.js';
 import { t } from '../i18n/i18n.js';
 
@@ -23,7 +23,7 @@ export class AgentChoice {
 
   /**
    * @param {HTMLElement} root with a select, disabled until the agents are known; hidden where there are none
-   * @param {{stored: import('./stored_chat.js').StoredChat, notices: import('../page/notices.js').Notices}} parts of the page
+   * @param {{stored: import('./stored_chat.js').StoredChat, notices: import('../shell/notices.js').Notices}} parts of the page
    * @param {() => import('../engine/engine.js').Engine} engine
    */
   constructor(root, parts, engine) {

@@ -4,14 +4,14 @@
  */
 import { t } from '../i18n/i18n.js';
 import { whyTooLong } from './message_length.js';
-import { draw } from './turn_events.js';
-import { describe, fromError } from '../page/problems.js';
-import { askToPersist } from '../page/offline.js';
+import { draw } from '../turn/turn_events.js';
+import { describe, fromError } from '../shell/problems.js';
+import { askToPersist } from '../shell/offline.js';
 
 /**
  * `isKept`: the question is in the memory already, and is not given back where the answer fails; `isVariant`: of another
  * message or answer
- * @typedef {{view: import('./turn_view.js').TurnView, question: string, isKept: boolean, isVariant: boolean, stream: any, ended: boolean}} Turn
+ * @typedef {{view: import('../turn/turn_view.js').TurnView, question: string, isKept: boolean, isVariant: boolean, stream: any, ended: boolean}} Turn
  */
 
 /** Events that come after the answer. */
@@ -28,11 +28,11 @@ export class Asking {
 
   /**
    * @param {{chat: import('./chat_view.js').ChatView, composer: import('./composer.js').Composer,
-   *   banner: import('../page/banner.js').Banner, notices: import('../page/notices.js').Notices,
-   *   announcer: import('../page/announcer.js').Announcer, stored: import('./stored_chat.js').StoredChat,
+   *   banner: import('../shell/banner.js').Banner, notices: import('../shell/notices.js').Notices,
+   *   announcer: import('../shell/announcer.js').Announcer, stored: import('./stored_chat.js').StoredChat,
    *   queue: import('./message_queue.js').MessageQueue, navigation: import('./navigation.js').Navigation,
-   *   status: import('../page/status_view.js').StatusView, watchdog: import('../page/watchdog.js').Watchdog,
-   *   models: import('../models_view/models.js').Models, welcome: import('./welcome.js').Welcome,
+   *   status: import('../shell/status_view.js').StatusView, watchdog: import('../shell/watchdog.js').Watchdog,
+   *   models: import('../panels/models/models.js').Models, welcome: import('./welcome.js').Welcome,
    *   contextBar: import('./context_bar.js').ContextBar, agentChoice: import('./agent_choice.js').AgentChoice,
    *   lock: import('../sidebar/memory_lock.js').MemoryLock}} parts of the page
    * @param {{engine: () => import('../engine/engine.js').Engine, state: () => string, setState: (state: any) => void,
@@ -81,7 +81,7 @@ export class Asking {
 
   /**
    * Another answer to a message, as a variant of the one there is.
-   * @param {import('./turn_view.js').TurnView} view @param {string} [agent] who must answer
+   * @param {import('../turn/turn_view.js').TurnView} view @param {string} [agent] who must answer
    */
   again(view, agent) {
     const { chat } = this.#parts, { number } = view.places.question;
@@ -92,7 +92,7 @@ export class Asking {
     else this.#ask(view.question, next, { again: true, ...(number === null ? {} : { after: number }), ...(agent ? { agent } : {}) });
   }
 
-  /** Send a message once more, with another text, as a variant of it. @param {import('./turn_view.js').TurnView} view @param {string} text */
+  /** Send a message once more, with another text, as a variant of it. @param {import('../turn/turn_view.js').TurnView} view @param {string} text */
   edit(view, text) {
     if (!this.accepts(text) || !this.#isRead() || !this.#isFree()) return;
     const { after } = view.places.question;
@@ -128,7 +128,7 @@ export class Asking {
 
   /**
    * What continues an answer that did not come to its end; null where that cannot be.
-   * @param {import('./turn_view.js').TurnView} view @returns {(() => void)|null}
+   * @param {import('../turn/turn_view.js').TurnView} view @returns {(() => void)|null}
    */
   goOn(view) {
     if (!this.#parts.chat.isLast(view)) return null;
@@ -149,7 +149,7 @@ export class Asking {
   }
 
   /**
-   * @param {{view: import('./turn_view.js').TurnView, isKept: boolean}} turn
+   * @param {{view: import('../turn/turn_view.js').TurnView, isKept: boolean}} turn
    * @param {boolean} isVariant
    * @param {(engine: import('../engine/engine.js').Engine) => Promise<any>} begin gives the events
    */
@@ -289,7 +289,7 @@ export class Asking {
 /** The place of a turn that was just stored: the rest of it comes when the page looks into the memory. */
 const numbered = (number) => (number === undefined ? null : { number, after: null, siblings: [] });
 
-/** @param {() => Asking} asking @returns {import('./turn_view.js').Actions} */
+/** @param {() => Asking} asking @returns {import('../turn/turn_view.js').Actions} */
 export function actionsOf(asking) {
   return {
     ask: (question) => asking().send(question),

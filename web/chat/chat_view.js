@@ -1,14 +1,14 @@
 /** The conversation on the page: the welcome with its examples, what was said, and scrolling. */
-import { TurnView } from './turn_view.js';
+import { TurnView } from '../turn/turn_view.js';
 import { Following } from './following.js';
-import { copyAsRead } from './as_read.js';
-import { askBeforeLinks } from './link_question.js';
-import { draw } from './turn_events.js';
-import { element } from '../page/dom.js';
+import { copyAsRead } from '../markdown/as_read.js';
+import { askBeforeLinks } from '../markdown/link_question.js';
+import { draw } from '../turn/turn_events.js';
+import { element } from '../common/dom.js';
 
 const BATCH_MS = 20; // of stored turns, before the browser may do something else
 
-/** @type {import('./turn_view.js').Actions} */
+/** @type {import('../turn/turn_view.js').Actions} */
 const NO_ACTIONS = {
   ask() {}, again() {}, edit() {}, choose() {}, goOn: () => null, contextLength: () => null,
 };
@@ -26,8 +26,8 @@ export class ChatView {
 
   /**
    * @param {{scroller: HTMLElement, welcome: HTMLElement, log: HTMLElement}} elements
-   * @param {import('../page/announcer.js').Announcer} announcer
-   * @param {import('./turn_view.js').Actions} [actions]
+   * @param {import('../shell/announcer.js').Announcer} announcer
+   * @param {import('../turn/turn_view.js').Actions} [actions]
    */
   constructor({ scroller, welcome, log }, announcer, actions = NO_ACTIONS) {
     this.#scroller = scroller;

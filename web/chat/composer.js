@@ -4,7 +4,7 @@
  * whichever chat is open then.
  */
 import { session } from '../common/web_storage.js';
-import { ownKeys } from '../page/keyboard.js';
+import { ownKeys } from '../shell/keyboard.js';
 import { chatInAddress } from './address.js';
 
 const DRAFT = 'sonata.draft';

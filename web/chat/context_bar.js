@@ -2,9 +2,9 @@
  * How much of the context the last prompt took: a slim bar below the message box; a card tells what is in it, and what the
  * model's memory holds.
  */
-import { openCard } from '../page/card.js';
-import { element } from '../page/dom.js';
-import { formatBytes, formatShare } from '../page/format.js';
+import { openCard } from '../common/card.js';
+import { element } from '../common/dom.js';
+import { formatBytes, formatShare } from '../common/format.js';
 import { t } from '../i18n/i18n.js';
 
 const PARTS = /** @type {const} */ (['system', 'memory', 'file', 'tools', 'turns']);

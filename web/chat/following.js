@@ -3,7 +3,7 @@
  * again at the very end, or with the button "Jump to latest", which is there while the newest words are far.
  */
 import { icon } from '../common/icon.js';
-import { element } from '../page/dom.js';
+import { element } from '../common/dom.js';
 import { t } from '../i18n/i18n.js';
 
 const FAR_PX = 240;

@@ -4,7 +4,7 @@
  */
 import { t } from '../i18n/i18n.js';
 
-/** @typedef {{question: string, view: import('./turn_view.js').TurnView, isUrgent: boolean, failure: string|null}} Message
+/** @typedef {{question: string, view: import('../turn/turn_view.js').TurnView, isUrgent: boolean, failure: string|null}} Message
  *   isUrgent: it waits for no file; failure: a sentence on the file that it waited for, which cannot be read */
 
 export class MessageQueue {

@@ -5,7 +5,7 @@
  * (Engine.resume).
  */
 import { t } from '../i18n/i18n.js';
-import { describe, fromError } from '../page/problems.js';
+import { describe, fromError } from '../shell/problems.js';
 import { chatInAddress, showInAddress } from './address.js';
 
 
@@ -31,7 +31,7 @@ export class StoredChat {
 
   /**
    * @param {import('./chat_view.js').ChatView} view
-   * @param {import('../page/notices.js').Notices} notices
+   * @param {import('../shell/notices.js').Notices} notices
    * @param {{onGone: () => void, onTitle: (title: string|null) => void}} callbacks the conversation that was on the page
    *   is not stored any more; its title (null: nothing was said yet)
    */

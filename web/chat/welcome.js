@@ -1,7 +1,7 @@
 /** What an empty chat shows: what this model does well, how much is remembered, and whether a larger model would run here. */
 import { icon } from '../common/icon.js';
 import { currentLanguage, t } from '../i18n/i18n.js';
-import { button, element, part } from '../page/dom.js';
+import { button, element, part } from '../common/dom.js';
 import { cardsFor } from './cards.js';
 
 const TIMES = [10, 5, 3, 2]; // as large as the model that runs

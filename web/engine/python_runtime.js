@@ -46,7 +46,7 @@ export async function makeSnapshot() {
   const pyodide = await loadPyodide({ indexURL: here('../pyodide/'), packages: [], _makeSnapshot: true });
   const { sitePackages } = /** @type {any} */ (pyodide)._api;
   await putting(parts)(pyodide.FS, { sitePackages }); // late: Pyodide makes no snapshot where it has found packages
-  pyodide.runPython('import app.snapshot; app.snapshot.prepare()'); // JavaScript may hold nothing of Python
+  pyodide.runPython('import app.page.snapshot; app.page.snapshot.prepare()'); // JavaScript may hold nothing of Python
   return pyodide.makeMemorySnapshot();
 }
 
@@ -81,7 +81,7 @@ async function restored(parts, memory) {
     indexURL: here('../pyodide/'), packages: [], fsInit: putting(parts), _loadSnapshot: memory, createPyodideModule,
   });
   phase('python restored');
-  pyodide.pyimport('app.snapshot').restore();
+  pyodide.pyimport('app.page.snapshot').restore();
   return pyodide;
 }
 

@@ -3,7 +3,7 @@
  *
  * The tab that made this worker has one PageApi, each tab that it lets in another one (model_tabs.js): with a conversation
  * of its own, on the same model. Python, the model's bytes and the GPU or the CPU's workers are asked for at the same time;
- * app/worker.py joins them.
+ * app/page/worker.py joins them.
  */
 import * as Comlink from '../vendor/comlink.mjs';
 import './stream_transfer.js';
@@ -36,7 +36,7 @@ const NOT_OPEN = {
   kind: 'StoreError', message: 'The memory is still opening. Try again in a moment.', details: null, reason: 'busy',
 };
 
-let running = /** @type {any} */ (null); // app.worker.PageModel
+let running = /** @type {any} */ (null); // app.page.worker.PageModel
 let starting = /** @type {Promise<object>|null} */ (null); // what `start` tells
 let executor = /** @type {any} */ (null); // of the GPU
 let pool = /** @type {import('../backends/wasm/kernel_pool.js').KernelPool|null} */ (null);
@@ -55,7 +55,7 @@ booting.then(() => phase('python'), () => {}); // `load` throws why not
 class PageApi {
   onProgress = (/** @type {object} */ _progress) => {};
   onMemory = () => {};
-  #session = /** @type {any} */ (null); // app.page_session.PageSession
+  #session = /** @type {any} */ (null); // app.page.session.PageSession
   #end = () => {};
 
   /** @param {() => void} [end] closes the connection */
@@ -191,7 +191,7 @@ async function load({ model, backend, workers, precision, patience, context, mem
     router?.then(() => tellProgress({ stage: 'routing', complete: true }), () => {});
     const [pyodide, stream, choice] = await Promise.all([
       booting.then((booted) => {
-        running = booted.pyimport('app.worker').PageModel(deriveCipher, tellMemory, oneLearner, fetchReader);
+        running = booted.pyimport('app.page.worker').PageModel(deriveCipher, tellMemory, oneLearner, fetchReader);
         phase('modules imported');
         running.open_memory(memoryStore).then(() => running.open_routing(router));
         tellProgress({ stage: 'python', complete: true });
@@ -268,7 +268,7 @@ function openRouter(onBytes) {
   return opening;
 }
 
-/** A reader of facts (app/fact_reader.py). The service worker keeps it from then on. */
+/** A reader of facts (app/lessons/reader.py). The service worker keeps it from then on. */
 function fetchReader(name) {
   return fetchFile(new URL(`../readers/${name}`, import.meta.url), 'The reader of facts');
 }

@@ -5,10 +5,10 @@
 import { html, render } from '../vendor/lit-html/lit-html.js';
 import { visible } from '../common/cut.js';
 import { icon } from '../common/icon.js';
-import { describe, fromError } from '../page/problems.js';
+import { describe, fromError } from '../shell/problems.js';
 import { t } from '../i18n/i18n.js';
 import { told } from '../i18n/engine_texts.js';
-import { formatBytes, formatShare } from '../page/format.js';
+import { formatBytes, formatShare } from '../common/format.js';
 import { readFile } from './read_file.js';
 
 const LONG_PASTE = 2000; // characters that are offered as a file
@@ -39,7 +39,7 @@ export class Attachments {
    * @param {{root: HTMLElement, form: HTMLFormElement}} elements
    * @param {{stored: import('../chat/stored_chat.js').StoredChat, navigation: import('../chat/navigation.js').Navigation,
    *   composer: import('../chat/composer.js').Composer, queue: import('../chat/message_queue.js').MessageQueue,
-   *   notices: import('../page/notices.js').Notices, announcer: import('../page/announcer.js').Announcer}} parts of the page
+   *   notices: import('../shell/notices.js').Notices, announcer: import('../shell/announcer.js').Announcer}} parts of the page
    * @param {{engine: () => import('../engine/engine.js').Engine, isReady: () => boolean, onChange: () => void}} page onChange:
    *   `delay` may be another one
    */

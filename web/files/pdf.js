@@ -6,7 +6,7 @@ import { fieldsAndNotes, pageText } from './page_text.js';
 
 // A file of 2 kB may say that it has a billion pages, draw one form in another without end, or unpack to gigabytes.
 const MOST_PAGES = 5000;
-const MOST_CHARACTERS = 2_000_000; // app/file_text.py takes half of it, and says so
+const MOST_CHARACTERS = 2_000_000; // app/files/text.py takes half of it, and says so
 const MOST_PAGE_MS = 20_000;
 const MOST_MS = 180_000;
 
@@ -27,7 +27,7 @@ export async function textOfPdf(data, name, onPage, signal) {
     throw userError('FileError', t('files.noReader'));
   }
   signal.throwIfAborted();
-  const worker = new Worker(ownScript(new URL('../files/pdf_worker.js', import.meta.url)), { type: 'module', name: 'sonata-pdf' });
+  const worker = new Worker(ownScript(new URL('./pdf_worker.js', import.meta.url)), { type: 'module', name: 'sonata-pdf' });
   const port = library.PDFWorker.create({ port: worker });
   const opening = library.getDocument({ verbosity: library.VerbosityLevel.ERRORS, data, worker: port, cMapUrl: vendor('cmaps/'), cMapPacked: true, useSystemFonts: true });
   const watch = new Watch(worker, name, signal);

@@ -3,7 +3,7 @@ import { userError } from '../common/user_error.js';
 import { t } from '../i18n/i18n.js';
 import { isGguf } from './split_models.js';
 
-// As in app/file_text.py: what is too large is not even read.
+// As in app/files/text.py: what is too large is not even read.
 const MOST_BYTES = 4_000_000;
 const MOST_PDF_BYTES = 100_000_000;
 const PDF = 'application/pdf';

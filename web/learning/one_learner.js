@@ -5,7 +5,7 @@ const NAME = 'sonata-learning';
 
 let end = /** @type {(() => void)|null} */ (null);
 
-/** For app/one_learner.py. */
+/** For app/consolidation/one_learner.py. */
 export const oneLearner = {
   /** @returns {Promise<boolean>} whether this tab may learn now; any may where the browser has no locks */
   async take() {

@@ -1,12 +1,12 @@
 /** The panel beside the chat: its head, the tabs of its parts, and what is shown while the memory opens or is locked. */
 import { t } from '../i18n/i18n.js';
 import { icon } from '../common/icon.js';
-import { button, element, part, ProblemLine } from '../page/dom.js';
+import { button, element, part, ProblemLine } from '../common/dom.js';
 import { userError } from '../common/user_error.js';
-import { passphraseInput } from '../page/edit_form.js';
-import { SectionForm } from '../page/section_form.js';
+import { passphraseInput } from '../common/edit_form.js';
+import { SectionForm } from '../common/section_form.js';
 import { PANELS } from './panels.js';
-import { ownKeys } from '../page/keyboard.js';
+import { ownKeys } from '../shell/keyboard.js';
 
 const CHANGES_PAUSE_MS = 400;
 const FREE = { state: 'ready', problem: null, routing: '' }; // of the memory, for parts that have nothing to do with it

@@ -4,8 +4,8 @@
  */
 import { backClosesPanel, panelInAddress, showPanelInAddress } from '../chat/address.js';
 import { t } from '../i18n/i18n.js';
-import { loadStyles } from '../page/load_file.js';
-import { ownKeys } from '../page/keyboard.js';
+import { loadStyles } from '../common/load_file.js';
+import { ownKeys } from '../shell/keyboard.js';
 
 const COVERS = matchMedia('(max-width: 68rem)'); // as in page/shell.css
 
@@ -23,7 +23,7 @@ export class PanelOpener {
   /**
    * @param {{root: HTMLElement, stage: HTMLElement, links: HTMLElement}} elements the panel; what it may cover; where those
    *   links with data-panel are that also close it
-   * @param {import('../page/notices.js').Notices} notices
+   * @param {import('../shell/notices.js').Notices} notices
    * @param {{onResume: (id: string) => Promise<void>, page: object}} given continue a stored conversation; what parts work with
    *   that are always there (panels.js)
    */

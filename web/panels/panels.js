@@ -14,18 +14,18 @@
 /** @type {Record<string, Part[]>} by the panel's name, whose title is panel.NAME of the texts */
 export const PANELS = {
   learned: [
-    { name: 'lessons', load: async () => (await import('../memory_view/learned_panel.js')).LearnedPanel },
-    { name: 'learning', load: async () => (await import('../learning_view/learning_panel.js')).LearningPanel },
-    { name: 'routing', load: async () => (await import('../memory_view/routing_panel.js')).RoutingPanel },
-    { name: 'map', load: async () => (await import('../memory_view/map_panel.js')).MapPanel },
-    { name: 'log', load: async () => (await import('../memory_view/log_panel.js')).LogPanel },
+    { name: 'lessons', load: async () => (await import('./learned/learned_panel.js')).LearnedPanel },
+    { name: 'learning', load: async () => (await import('./learning/learning_panel.js')).LearningPanel },
+    { name: 'routing', load: async () => (await import('./routing/routing_panel.js')).RoutingPanel },
+    { name: 'map', load: async () => (await import('./map/map_panel.js')).MapPanel },
+    { name: 'log', load: async () => (await import('./log/log_panel.js')).LogPanel },
   ],
-  agents: [{ name: 'agents', load: async () => (await import('../memory_view/agents_panel.js')).AgentsPanel }],
+  agents: [{ name: 'agents', load: async () => (await import('./agents/agents_panel.js')).AgentsPanel }],
   settings: [
-    { name: 'model', always: true, load: async () => (await import('../settings/model_part.js')).ModelPart },
-    { name: 'answers', load: async () => (await import('../settings/answers_part.js')).AnswersPart },
-    { name: 'loops', load: async () => (await import('../settings/learning_part.js')).LearningPart },
-    { name: 'appearance', always: true, load: async () => (await import('../settings/appearance_part.js')).AppearancePart },
-    { name: 'storage', whileLocked: true, load: async () => (await import('../memory_view/storage_panel.js')).StoragePanel },
+    { name: 'model', always: true, load: async () => (await import('./settings/model_part.js')).ModelPart },
+    { name: 'answers', load: async () => (await import('./settings/answers_part.js')).AnswersPart },
+    { name: 'loops', load: async () => (await import('./settings/learning_part.js')).LearningPart },
+    { name: 'appearance', always: true, load: async () => (await import('./settings/appearance_part.js')).AppearancePart },
+    { name: 'storage', whileLocked: true, load: async () => (await import('./storage/storage_panel.js')).StoragePanel },
   ],
 };

@@ -1,7 +1,7 @@
 /** The menu of one chat of the side bar: opened by its button or a right click, worked by keys. */
 import { icon } from '../common/icon.js';
-import { button, element } from '../page/dom.js';
-import { ownKeys } from '../page/keyboard.js';
+import { button, element } from '../common/dom.js';
+import { ownKeys } from '../shell/keyboard.js';
 
 export class ChatMenu {
   element = element('div', 'chat-menu');

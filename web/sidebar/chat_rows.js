@@ -5,7 +5,7 @@ import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { isBlank, visible } from '../common/cut.js';
 import { iconAddress } from '../common/icon.js';
 import { t } from '../i18n/i18n.js';
-import { ownKeys } from '../page/keyboard.js';
+import { ownKeys } from '../shell/keyboard.js';
 
 /**
  * @typedef {import('../protocol_calls.js').StoredConversation} Chat

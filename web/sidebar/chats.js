@@ -1,14 +1,14 @@
 /** The chats in the side bar: search, the list by date, a menu each, and what can be done with several. */
 import { html, nothing, render } from '../vendor/lit-html/lit-html.js';
 import { t } from '../i18n/i18n.js';
-import { describe, fromError } from '../page/problems.js';
-import { saveFile } from '../page/save_file.js';
+import { describe, fromError } from '../shell/problems.js';
+import { saveFile } from '../common/save_file.js';
 import { groupOf, iconOf, listOf, nameOf } from './chat_rows.js';
 import { ChatMenu } from './chat_menu.js';
 import { ChatSearch } from './chat_search.js';
 import { grouped } from './groups.js';
 import { Removal } from './removal.js';
-import { ownKeys } from '../page/keyboard.js';
+import { ownKeys } from '../shell/keyboard.js';
 
 const TOGETHER_MS = 150;
 const AT_ONCE = 60; // chats that are shown before anybody scrolls

@@ -3,7 +3,7 @@
  * phone it is a drawer that closes itself once something of it was chosen.
  */
 import { local } from '../common/web_storage.js';
-import { ownKeys } from '../page/keyboard.js';
+import { ownKeys } from '../shell/keyboard.js';
 
 const KEY = 'sonata.sidebar';
 const IS_DRAWER = matchMedia('(max-width: 48rem)'); // as in page/shell.css

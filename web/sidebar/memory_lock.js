@@ -3,8 +3,8 @@ import { t } from '../i18n/i18n.js';
 import { iconOf } from './chat_rows.js';
 import { html, render } from '../vendor/lit-html/lit-html.js';
 import { isNoted } from '../memory/lock_note.js';
-import { passphraseInput } from '../page/edit_form.js';
-import { SectionForm } from '../page/section_form.js';
+import { passphraseInput } from '../common/edit_form.js';
+import { SectionForm } from '../common/section_form.js';
 
 export const NAME = 'sonata-memory'; // as in py_core/memory/indexeddb.py
 
@@ -22,7 +22,7 @@ export class MemoryLock {
 
   /**
    * @param {HTMLElement} root in the side bar
-   * @param {{notices: import('../page/notices.js').Notices, banner: import('../page/banner.js').Banner,
+   * @param {{notices: import('../shell/notices.js').Notices, banner: import('../shell/banner.js').Banner,
    *   drawer: import('./drawer.js').Drawer, composer: import('../chat/composer.js').Composer}} parts of the page
    * @param {() => void} onFree messages that waited can be answered
    */

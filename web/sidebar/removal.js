@@ -1,6 +1,6 @@
 /** Says what was deleted, for as long as it can be undone. */
 import { t } from '../i18n/i18n.js';
-import { button, element } from '../page/dom.js';
+import { button, element } from '../common/dom.js';
 
 const UNDO_MS = 10_000;
 

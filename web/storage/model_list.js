@@ -1,6 +1,6 @@
 /** The list of models that the site offers, made by build.py. */
 import { userError } from '../common/user_error.js';
-import { joinFiles } from './model_parts.js';
+import { joinFiles } from '../downloads/model_parts.js';
 import { readFacts } from './model_store.js';
 
 /**

@@ -2,10 +2,10 @@
  * Where the bytes of a model come from: what this browser keeps of it (model_store.js), and the network for the rest,
  * which is kept on its way to the engine. Runs in the engine's worker.
  */
-import { blobPieces, DamagedError, matches, openDownload, openDownloads, pieceBytes, wholePieces } from './model_download.js';
-import { partsOf, placed } from './model_parts.js';
+import { blobPieces, DamagedError, matches, openDownload, openDownloads, pieceBytes, wholePieces } from '../downloads/model_download.js';
+import { partsOf, placed } from '../downloads/model_parts.js';
 import { canKeep, lockModel, openModel, PartialModel, partSize, removeModel } from './model_store.js';
-import { QuickSums } from './quick_sums.js';
+import { QuickSums } from '../downloads/quick_sums.js';
 import { releaseMemory } from '../common/release_memory.js';
 
 const NO_ROOM = 'There is no room in this browser to store the model, so each visit downloads it again. Free some disk space to change that.';
@@ -21,7 +21,7 @@ const LOOK_MS = 200; // between two looks at how far another tab is
  * one. Where it is in several files, which follow each other, `parts` says where each begins, and `head` gives the first
  * bytes of one of them. Where there is `giveBack`, it takes each chunk that nobody uses any more.
  * @typedef {{size: number|null, likely: number|null, version: string, chunks: AsyncGenerator<Uint8Array>,
- *   parts: import('./model_parts.js').Part[], head: (index: number, nbytes: number) => Promise<Uint8Array>,
+ *   parts: import('../downloads/model_parts.js').Part[], head: (index: number, nbytes: number) => Promise<Uint8Array>,
  *   giveBack?: (chunk: ArrayBufferView) => void}} Opened
  */
 

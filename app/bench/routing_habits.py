@@ -1,0 +1,70 @@
+"""What corrections of routes teach: routing_data/route_habits.toml, with and without them."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from app.bench.routing import TEST_SET, read_test_set
+from app.native_runtime import native_router_parts
+from app.routing.service import RoutingService
+from app.runtime import Runtime
+from py_core.memory.encryption import NativeCrypto
+from py_core.memory.volatile import VolatileRows
+from py_core.routing.agents import FALLBACK_ID
+
+HABITS = TEST_SET.with_name("route_habits.toml")
+Asked = Sequence[tuple[str, str]]
+"""Messages, and the agents that they are for."""
+
+
+def read_habits(path: Path = HABITS) -> list[dict[str, Any]]:
+    """Rows of name, agent, told and other. Raises FileNotFoundError."""
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {path}.")
+    habits: list[dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8"))["habit"]
+    return habits
+
+
+async def measure_habits(habits: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """All habits are one person's. Shares of 1: of the corrected messages (`told`), of the same in other words
+    (`other`), and of the routing test set (`test`, and `assistant` of it): with the router as it is shipped, and
+    with the corrections and the weights that they move."""
+    test = [(row["text"], row["agent"]) for row in read_test_set()]
+    sets: dict[str, Asked] = {
+        "told": [(text, habit["agent"]) for habit in habits for text in habit["told"]],
+        "other": [(text, habit["agent"]) for habit in habits for text in habit["other"]],
+        "test": [pair for pair in test if pair[1] != FALLBACK_ID],
+        "assistant": [pair for pair in test if pair[1] == FALLBACK_ID],
+    }
+    runtime = Runtime(NativeCrypto())
+    parts = native_router_parts()
+
+    async def rows() -> VolatileRows:
+        return VolatileRows()
+
+    await runtime.open(rows)
+    await runtime.route_with(lambda memory: RoutingService.open(parts.embedder, parts.data, memory, parts.kernel))
+    routing = runtime.routing
+    assert routing is not None
+    try:
+        shipped = await _right(routing, sets)
+        for text, agent in sets["told"]:
+            routed = await routing.route(text)
+            await routing.correct(routed.id, text, agent)
+        counts = {name: len(asked) for name, asked in sets.items()}
+        return {"requests": counts, "shipped": shipped, "corrected": await _right(routing, sets)}
+    finally:
+        await runtime.close()
+
+
+async def _right(routing: RoutingService, sets: dict[str, Asked]) -> dict[str, float]:
+    await routing.refresh()
+    return {
+        name: float(np.mean([(await routing.router.route(text)).agent == agent for text, agent in asked]))
+        for name, asked in sets.items()
+    }

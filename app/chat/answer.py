@@ -1,0 +1,200 @@
+"""An answer: first as it is said, then what is kept of it beside its text, its log entry and its trajectory."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from app.generation.assistant import Assistant
+from app.lessons.match import LessonMatch
+from app.protocol import (
+    AnswerEvent,
+    Card,
+    Citations,
+    Computation,
+    Context,
+    Delta,
+    Done,
+    Event,
+    Taught,
+    Thought,
+    to_json,
+)
+from app.routing.service import Routed
+from py_core.memory.records import LONGEST_NAME
+from py_core.memory.trajectories import Trajectory
+from py_core.memory.witness import WitnessEntry
+from py_core.routing.agents import FALLBACK_ID
+
+KEPT_TEXT = 500
+"""Characters of a message in the witness log."""
+NEIGHBOURS_LOGGED = 3
+RANKED_KEPT = 5
+"""Agents of a route that a turn keeps."""
+
+
+@dataclass
+class Answer:
+    """An answer, as far as it came. text: the message. saying: says the answer. told: what is shown before it.
+
+    routed: None if it was not routed, or is another try. match: the lesson that gives it, if one does. by: the model; a
+    tool, in place of the model; or the memory, whose answer the model does not read later either. said: its text.
+    failure: what ended it, if it failed. is_more: something was said. id: the route's, if it is the first answer of it.
+    """
+
+    text: str
+    saying: AsyncIterator[AnswerEvent]
+    told: Sequence[Event] = ()
+    routed: Routed | None = None
+    match: LessonMatch | None = None
+    by: Literal["model", "tool", "memory"] = "model"
+    said: str = ""
+    done: Done | None = None
+    failure: Exception | None = None
+    is_more: bool = False
+    id: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.id = self.routed.id if self.routed else uuid.uuid4().hex
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the person has seen something of it."""
+        return bool(self.said or (self.done and self.done.thought))
+
+    async def events(self, assistant: Assistant) -> AsyncIterator[AnswerEvent | Context]:
+        """Says it, and before the first word tells what is in the prompt. Raises nothing: see `failure`."""
+        known = assistant.context
+        try:
+            async with aclosing(self.saying) as events:  # type: ignore[type-var]
+                async for event in events:
+                    if assistant.context is not None and assistant.context is not known:
+                        known = assistant.context
+                        yield known
+                    self._take(event)
+                    yield event
+        except Exception as error:
+            self.failure = error
+
+    def _take(self, event: AnswerEvent) -> None:
+        if isinstance(event, Done):
+            self.done = event
+            if event.prompt_tokens or event.text:
+                self.said, self.is_more = event.text, self.is_more or event.new_tokens > 0
+        elif isinstance(event, Delta | Thought):
+            self.said += event.text if isinstance(event, Delta) else ""
+            self.is_more = True
+
+    def details(self) -> dict[str, Any]:
+        """What its turn keeps, as JSON: `request` (its id); `agent` and `route` (what its chip says, with the route's
+        id) if it was routed; `lesson` if one answered: then the agent is the plain assistant. Of the events that came
+        before it what a stored turn tells (turn_events.py): `tool`, `card`, `taught` (of each answer of the memory),
+        `passages` and `found`. `reason` and `tokens` as in Done, `thinking` ({text, seconds}) if the model
+        thought before it answered, and the name of its `adapter` if it had one."""
+        details: dict[str, Any] = {"request": self.id}
+        if self.routed is not None:
+            decision = self.routed.decision
+            details["agent"] = self.routed.agent.id
+            details["route"] = {
+                "id": self.routed.id,
+                "title": self.routed.agent.title,
+                "reason": decision.reason,
+                "confidence": decision.confidence,
+                "threshold": decision.threshold,
+                "ranked": [list(pair) for pair in decision.ranked[:RANKED_KEPT]],
+            }
+        if self.match is not None:
+            details["agent"] = FALLBACK_ID
+            details["lesson"] = self.match.details()
+        if self.by == "memory":
+            details["taught"] = []
+        for event in self.told:
+            told = {name: value for name, value in to_json(event).items() if name not in ("type", "new")}
+            if isinstance(event, Taught):
+                details["taught"].append(told)
+            elif isinstance(event, Card):
+                details["card"] = told
+            elif isinstance(event, Computation):
+                details["tool"] = told
+            elif isinstance(event, Citations):
+                details |= told
+        if (done := self.done) is not None:
+            details |= {"reason": done.reason, "tokens": done.new_tokens}
+            if done.thought:
+                details["thinking"] = {"text": done.thought, "seconds": done.thought_seconds}
+            if done.adapter:
+                details["adapter"] = done.adapter
+        return details
+
+    def witness_entry(self, backend: str) -> WitnessEntry:
+        routed, done = self.routed, self.done
+        routing: dict[str, Any] = {"text": self.text[:KEPT_TEXT]}
+        if routed is not None:
+            routing["why"] = routed.decision.reason
+            if routed.decision.ranked:
+                routing["confidence"] = routed.decision.confidence
+            routing["ranked"] = [list(pair) for pair in routed.decision.ranked[:NEIGHBOURS_LOGGED]]
+            routing["neighbours"] = [n.pattern_id for n in routed.decision.neighbours[:NEIGHBOURS_LOGGED]]
+        if self.match is not None:
+            routing["lesson"] = self.match.lesson.id
+            routing |= self._read()
+        if tools := [event.kind for event in self.told if isinstance(event, Computation)]:
+            routing["tool"] = tools[0]
+        if done is not None:
+            routing |= {"reason": done.reason, "tokens": done.new_tokens}
+            if done.adapter:
+                routing["adapter"] = done.adapter
+        return WitnessEntry(
+            agent=FALLBACK_ID if self.match else routed.agent.id if routed else "",
+            backend=backend,
+            stages=self._stages(),
+            routing=routing,
+            error=None if self.failure is None else f"{type(self.failure).__name__}: {self.failure}",
+            vector=routed.vector if routed else None,
+            id=self.id,
+        )
+
+    def trajectory(
+        self, session: str, model: str, details: Mapping[str, Any], routed: Routed | None = None
+    ) -> Trajectory:
+        """session: the conversation's id. model: its name. details: of the answer's turn. routed: the message's route,
+        also where this is another try."""
+        done = self.done
+        route: dict[str, Any] = {}
+        if routed is not None:
+            by_patterns = routed.decision.reason not in ("follow-up", "chosen")
+            deciding = [n.pattern_id for n in routed.decision.neighbours if by_patterns and n.agent == routed.agent.id]
+            route = {"why": routed.decision.reason, "confidence": routed.decision.confidence, "patterns": deciding}
+        if self.match is not None:
+            route |= {"recalled": self.match.confidence} | self._read()
+        return Trajectory(
+            self.id,
+            self.text,
+            self.said,
+            session=session,
+            agent=details.get("agent", ""),
+            lesson=self.match.lesson.id if self.match else "",
+            model=model[:LONGEST_NAME],
+            reason=done.reason if done else "error",
+            route=route,
+            stages=self._stages(),
+            prompt_tokens=done.prompt_tokens if done else 0,
+            new_tokens=done.new_tokens if done else 0,
+            vector=routed.vector if routed else None,
+        )
+
+    def _read(self) -> dict[str, Any]:
+        """The lessons that the model read for this answer, if it read any."""
+        read = self.match.read if self.match else ()
+        return {"read": [lesson.id for lesson in read]} if read else {}
+
+    def _stages(self) -> dict[str, float]:
+        stages: dict[str, float] = dict(self.routed.decision.milliseconds) if self.routed else {}
+        if self.match is not None:
+            stages["recall"] = self.match.milliseconds
+        if self.done is not None:
+            stages |= {"prefill": 1000 * self.done.prefill_seconds, "decode": 1000 * self.done.decode_seconds}
+        return stages

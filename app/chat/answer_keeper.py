@@ -1,0 +1,93 @@
+"""Keeps an answer: in the conversation, and in the memory with its log entry and its trajectory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from app.chat.answer import Answer
+from app.chat.chat_question import ChatQuestion
+from app.chat.conversation_tree import ConversationTree
+from app.chat.trajectory_recorder import TrajectoryRecorder
+from app.generation.assistant import Assistant
+from app.generation.turn_messages import agent_of
+from app.protocol import Stored
+from app.routing.service import Routed
+from app.runtime import Runtime
+from py_core.memory.branches import Turn
+from py_core.memory.memory import Memory
+from py_core.memory.sessions import Session
+
+_OF_ONE_ANSWER = ("adapter", "found", "lesson", "passages", "taught", "card", "tool")
+"""Details that another answer to the same message does not take over."""
+
+
+class AnswerKeeper:
+    """Of one conversation."""
+
+    def __init__(self, assistant: Assistant, runtime: Runtime, tree: ConversationTree) -> None:
+        self._assistant, self._runtime, self._tree = assistant, runtime, tree
+        self.recorder = TrajectoryRecorder(assistant, runtime)
+
+    async def keep(
+        self, answer: Answer, question: ChatQuestion, route: Routed | None, is_gone: Callable[[], bool]
+    ) -> Stored | None:
+        """None if it is not stored: nothing was said, or the conversation was deleted meanwhile (`is_gone`).
+
+        route: the message's, also if this is another try. Raises StoreError; the answer is in the conversation then.
+        """
+        if question.rest:
+            return await self._keep_rest(answer, question, is_gone)
+        before = question.replaced.details if question.replaced else {}
+        details = {name: value for name, value in before.items() if name not in _OF_ONE_ANSWER} | answer.details()
+        made = Turn("assistant", answer.said, details=details)
+        if answer.is_shown:
+            self._tree.add([made] if question.again else [Turn("user", answer.text), made], question.after)
+        memory = await self._runtime.opened_memory()
+        if memory is None or is_gone():
+            return None
+        memory.witness.record(answer.witness_entry(self._assistant.model.engine.capabilities.backend))
+        if not answer.is_shown:
+            return None
+        session = await self._tree.keep(memory, {"state": {"agent": answer.routed.agent.id}} if answer.routed else {})
+        self._record(memory, answer, made, session.id, route)
+        self.recorder.asked_again(memory, before.get("request", ""))
+        if answer.routed is not None and self._runtime.routing is not None:
+            await self._runtime.routing.used(answer.routed)
+        if answer.match is not None and self._runtime.learning is not None:
+            await self._runtime.learning.used(answer.match)
+        return self._stored(session, answer, answer.id if answer.by == "model" else "")
+
+    async def _keep_rest(self, answer: Answer, question: ChatQuestion, is_gone: Callable[[], bool]) -> Stored | None:
+        """Keep an answer that went on in the place of its beginning."""
+        turn = question.replaced
+        if turn is None or not answer.is_more:
+            return None
+        details = dict(turn.details)
+        if (done := answer.done) is not None:
+            details |= {"reason": done.reason, "tokens": details.get("tokens", 0) + done.new_tokens}
+            if done.thought:
+                seconds = (details.get("thinking") or {}).get("seconds", 0.0) + done.thought_seconds
+                details["thinking"] = {"text": done.thought, "seconds": seconds}
+        else:
+            details.pop("reason", None)  # it failed
+        memory = await self._runtime.opened_memory()
+        if is_gone():
+            return None
+        await self._tree.replace(memory, replace(turn, content=answer.said, details=details), turn.content)
+        session = self._tree.session
+        if memory is None or session is None:
+            return None
+        self.recorder.went_on(memory, details["request"], answer.said, details)
+        return self._stored(session, answer, details["request"])
+
+    def _stored(self, session: Session, answer: Answer, request: str) -> Stored:
+        question, given = (turns := self._tree.branches.path())[-2:]
+        return Stored(session.id, len(turns), answer.said, request, question.number, given.number)
+
+    def _record(self, memory: Memory, answer: Answer, made: Turn, session: str, routed: Routed | None) -> None:
+        learning, routing = self._runtime.learning, self._runtime.routing
+        model = learning.base_sha256[:16] if learning else self._assistant.model.config.name
+        trajectory = answer.trajectory(session, model, made.details, routed)
+        if trajectory.prompt_tokens or trajectory.lesson:  # the model made it, or it can be judged with its lesson
+            self.recorder.answered(memory, trajectory, agent_of(made, routing.agents if routing else {}))

@@ -1,0 +1,178 @@
+"""Who answers a message, in order: the first answerer that has an answer gives it.
+
+A new way of answering is a class with the method `answer`, and a line in `answerers`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from app.chat.answer import Answer
+from app.chat.chat_question import ChatQuestion
+from app.chat.conversation_routes import ConversationRoutes
+from app.chat.conversation_tree import ConversationTree
+from app.chat.file_lookup import consult
+from app.chat.turn_events import citations_event, computation_event, recall_event, taught_event
+from app.files.material import Material
+from app.generation.assistant import CHAT_SAMPLING, Assistant
+from app.generation.exact_answers import exact_answer, exact_answer_of_tables
+from app.generation.turn_messages import messages_of
+from app.lessons.chat_lessons import recall
+from app.lessons.talk import talk
+from app.protocol import AnswerEvent, Delta, Done, Event
+from app.runtime import Runtime
+from py_core.memory.lessons import Lesson
+from py_core.routing.agents import Agent
+from py_core.sampling import SamplingParams
+
+RETRY_TEMPERATURE = 0.7
+"""The temperature of another answer to the same message: the likeliest tokens looped, so others must get a chance."""
+
+LeaveOut = Callable[[Sequence[Lesson]], Awaitable[None]]
+"""Takes what lessons say out of what the model reads of the conversation."""
+
+
+class Answerer(Protocol):
+    async def answer(self, question: ChatQuestion) -> Answer | None:
+        """The answer, which is not said yet; None if the next answerer is to be asked."""
+
+
+def answerers(
+    runtime: Runtime, assistant: Assistant, tree: ConversationTree, routes: ConversationRoutes, leave_out: LeaveOut
+) -> tuple[Answerer, ...]:
+    """Those of a conversation. What was taught comes before what a tool computes; the model answers everything."""
+    return (
+        TalkAnswerer(runtime, assistant, tree, routes, leave_out),
+        LessonAnswerer(runtime, assistant, routes),
+        ToolAnswerer(runtime, assistant, tree),
+        FileAnswerer(runtime, assistant, tree, routes),
+        ModelAnswerer(assistant, routes),
+    )
+
+
+class TalkAnswerer:
+    """Teaches, forgets and lists what was taught, if a message asks for that. The model does not read this turn."""
+
+    def __init__(
+        self, runtime: Runtime, assistant: Assistant, tree: ConversationTree, routes: ConversationRoutes,
+        leave_out: LeaveOut,
+    ) -> None:  # fmt: skip
+        self._runtime, self._assistant, self._tree = runtime, assistant, tree
+        self._routes, self._leave_out = routes, leave_out
+
+    async def answer(self, question: ChatQuestion) -> Answer | None:
+        if question.again or (talked := await talk(self._runtime, question.text)) is None:
+            return None
+        told: list[Event] = [taught_event(learned) for learned in talked.learned]
+        if talked.card is not None:
+            told.append(talked.card)
+            if talked.card.kind == "forgotten":
+                await self._leave_out(talked.card.originals)
+        before = question.before
+        if before is None:
+            before = messages_of(self._tree.branches.path(), self._routes.agents)
+        self._assistant.go_to(before)
+        return Answer(question.text, _spoken(Done("end", talked.words)), told, by="memory")
+
+
+class LessonAnswerer:
+    """Gives what was taught. Asking for another answer than that, or for an agent's, is asking for the model's own."""
+
+    def __init__(self, runtime: Runtime, assistant: Assistant, routes: ConversationRoutes) -> None:
+        self._runtime, self._assistant, self._routes = runtime, assistant, routes
+
+    async def answer(self, question: ChatQuestion) -> Answer | None:
+        was_lesson = question.replaced is not None and question.replaced.details.get("lesson")
+        if question.rest or question.agent is not None or was_lesson:
+            return None
+        match = await recall(self._runtime, self._assistant, question.text, question.stop)
+        if match is None:
+            return None
+        route = await self._routes.of(question)
+        if match.done is not None:
+            saying = self._assistant.give(question.text, match.done, question.before)
+        else:  # by the plain assistant, as it was learned
+            saying = self._assistant.respond(
+                question.text, before=question.before, heads=match.heads, taught=match.lesson.answer,
+                stop=question.stop,
+            )  # fmt: skip
+        return Answer(question.text, saying, [*route.told, recall_event(match)], route.routed, match)
+
+
+class ToolAnswerer:
+    """Computes what can be computed exactly. Another answer than that, or an agent's, is for the model."""
+
+    def __init__(self, runtime: Runtime, assistant: Assistant, tree: ConversationTree) -> None:
+        self._runtime, self._assistant, self._tree = runtime, assistant, tree
+
+    async def answer(self, question: ChatQuestion) -> Answer | None:
+        if question.again or question.agent is not None:
+            return None
+        session = self._tree.session.id if self._tree.session else None
+        exact = exact_answer(self._runtime, question.text)
+        exact = exact or await exact_answer_of_tables(self._runtime, session, question.text)
+        if exact is None:
+            return None
+        saying = self._assistant.give(question.text, Done("end", exact.words), question.before)
+        return Answer(question.text, saying, [computation_event(exact)], by="tool")
+
+
+class ModelAnswerer:
+    """The model answers, as the agent that the message is routed to."""
+
+    def __init__(self, assistant: Assistant, routes: ConversationRoutes) -> None:
+        self._assistant, self._routes = assistant, routes
+
+    async def answer(self, question: ChatQuestion, material: Material | None = None) -> Answer | None:
+        """material: of attached files, which the model reads with the message."""
+        route = await self._routes.of(question)
+        if question.rest:
+            return self._rest(question, route.agent, material)
+        saying = self._assistant.respond(
+            question.text, route.agent, before=question.before,
+            sampling=retry_sampling(route.agent) if question.again else None,
+            material=material, stop=question.stop,
+        )  # fmt: skip
+        cited = () if material is None else (citations_event(material),)
+        return Answer(question.text, saying, (*route.told, *cited), route.routed)
+
+    def _rest(self, question: ChatQuestion, agent: Agent | None, material: Material | None) -> Answer:
+        begun = question.replaced
+        assert begun is not None
+        assert question.before is not None
+        saying = self._assistant.go_on(
+            question.text, begun.content, (begun.details.get("thinking") or {}).get("text", ""), agent,
+            before=question.before, sampling=retry_sampling(agent) if begun.details.get("reason") == "loop" else None,
+            material=material, stop=question.stop,
+        )  # fmt: skip
+        return Answer(question.text, saying, said=begun.content)
+
+
+class FileAnswerer(ModelAnswerer):
+    """The model answers from the conversation's files, if something in them belongs to the message."""
+
+    def __init__(
+        self, runtime: Runtime, assistant: Assistant, tree: ConversationTree, routes: ConversationRoutes
+    ) -> None:
+        super().__init__(assistant, routes)
+        self._runtime, self._tree = runtime, tree
+
+    async def answer(self, question: ChatQuestion, material: Material | None = None) -> Answer | None:
+        route = await self._routes.of(question)
+        if question.stop.is_stopped:
+            return None
+        material = await consult(self._runtime, self._assistant, self._tree, question, route.agent)
+        return None if material is None else await super().answer(question, material)
+
+
+async def _spoken(done: Done) -> AsyncIterator[AnswerEvent]:
+    yield Delta(done.text)
+    yield done
+
+
+def retry_sampling(agent: Agent | None) -> SamplingParams:
+    usual = agent.sampling if agent else CHAT_SAMPLING
+    return replace(usual, temperature=max(usual.temperature, RETRY_TEMPERATURE), seed=secrets.randbits(32))

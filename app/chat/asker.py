@@ -1,0 +1,116 @@
+"""Answers single questions with what is learned: each is a conversation of its own, and nothing of it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.chat.file_lookup import counting, room_for_files, whole_room
+from app.files.material import Material
+from app.files.service import FileService
+from app.generation.assistant import Assistant
+from app.lessons.match import Candidate, LessonMatch, UnsureMatch
+from app.lessons.reader import read_facts
+from app.lessons.service import LearningService
+from app.protocol import Citation, Done
+from py_core.loading import Model
+from py_core.memory.lessons import Lesson
+from py_core.sampling import SamplingParams
+
+GREEDY = SamplingParams(temperature=0.0)
+"""Always the most likely token, with no penalty: the same question gets the same answer."""
+
+
+@dataclass(frozen=True)
+class SingleAnswer:
+    """lesson: the one that it comes from, or None. read: the lessons that the model read to give this one's answer,
+    where the gate was not sure. nearest: the lesson that came first, with the gate's score, also where the gate stayed
+    shut; None where nothing was compared. reason: as in Done. cited: what was read of files."""
+
+    text: str
+    reason: str
+    lesson: Lesson | None = None
+    read: tuple[Lesson, ...] = ()
+    nearest: Candidate | None = None
+    cited: tuple[Citation, ...] = ()
+
+    def entry(self) -> dict[str, Any]:
+        """As in the JSON of `sonata ask --why`."""
+        nearest = self.nearest
+        return {
+            "answer": self.text,
+            "reason": self.reason,
+            "lesson": {"id": self.lesson.id, "question": self.lesson.question} if self.lesson else None,
+            "read": [lesson.question for lesson in self.read],
+            "score": nearest.score if nearest else None,
+            "confidence": nearest.confidence if nearest else None,
+            "nearest": nearest.lesson.question if nearest else None,
+            "passages": [{"name": one.name, "place": one.place, "text": one.text} for one in self.cited],
+        }
+
+
+class Asker:
+    """The plain assistant. All questions share what their prompts have in common: it is read once."""
+
+    def __init__(self, model: Model, learning: LearningService | None, max_tokens: int, reads: bool = True) -> None:
+        """learning: None for answers without lessons. reads: whether lessons are read where it is not sure that one
+        answers."""
+        self._reads = reads
+        self.assistant = Assistant(model, GREEDY, max_tokens)
+        self._learning = learning
+        self._files: tuple[FileService, str] | None = None
+
+    def read_files(self, files: FileService, session: str) -> None:
+        """Answer from the files of a conversation, where no lesson answers."""
+        self._files = files, session
+
+    async def answer(self, question: str) -> SingleAnswer:
+        """Raises what Assistant.respond and LearningService.recall raise."""
+        # Not reset(): the system's message, which all prompts begin with, stays where the model has read it.
+        self.assistant.messages = []
+        recalled = await self._recall(question)
+        considered = recalled.considered if recalled else await self._considered(question)
+        done, material = recalled.done if recalled else None, None
+        if done is None:
+            heads, material = (recalled.heads, None) if recalled else ((), await self._found(question))
+            taught = recalled.lesson.answer if recalled else None
+            async for event in self.assistant.respond(question, heads=heads, taught=taught, material=material):
+                if isinstance(event, Done):
+                    done = event
+        assert done is not None
+        return SingleAnswer(
+            done.text, done.reason, recalled.lesson if recalled else None, recalled.read if recalled else (),
+            considered[0] if considered else None, material.cited if material else (),
+        )  # fmt: skip
+
+    async def _found(self, question: str) -> Material | None:
+        if self._files is None:
+            return None
+        files, session = self._files
+        model = self.assistant.model
+        room = room_for_files(model, question)
+        return await files.material(session, question, "", counting(model), room, whole_room(model, room))
+
+    async def _recall(self, question: str) -> LessonMatch | None:
+        if self._learning is None:
+            return None
+        if not self._reads:
+            return await self._learning.recall(question)
+        found = await self._learning.recall_or_read(question)
+        if isinstance(found, UnsureMatch):
+            return await read_facts(self.assistant, self._learning.memory, question, found)
+        return found
+
+    async def _considered(self, question: str) -> Sequence[Candidate]:
+        return await self._learning.look(question) if self._learning else ()
+
+
+def head_of_lesson(learning: LearningService) -> Callable[[str], Awaitable[int]]:
+    """For `score_texts`: a text for which the gate opens is read with the lesson's imprint."""
+
+    async def head_of(text: str) -> int:
+        recalled = await learning.recall(text)
+        return recalled.heads[0].number if recalled else 0
+
+    return head_of

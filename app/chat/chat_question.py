@@ -1,0 +1,95 @@
+"""What is to be answered, and where in the tree of the conversation: a new message, or an earlier one once more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from app.chat.turn_details import is_unread
+from app.generation.stop_token import StopToken
+from app.generation.turn_messages import agent_of, messages_of
+from py_core.memory.branches import Branches, Turn
+from py_core.memory.errors import StoreError
+from py_core.memory.sessions import Place
+from py_core.routing.agents import Agent, AgentError
+from py_core.tokenizers.chat_template import Message
+
+NOT_HERE = "This message is not in this conversation any more. Nothing was changed."
+NO_AGENT = "This agent is not there any more. Choose another one."
+
+
+class CannotAnswerError(ValueError):
+    """There is nothing to answer again, or to go on with. The message is for the user."""
+
+
+Agents = Mapping[str, Agent]
+
+
+@dataclass(frozen=True)
+class ChatQuestion:
+    """text: the message. after: the number of the turn that what is said follows, None if it begins the conversation.
+    agent: must answer. before: what the model reads first, None for all that was said.
+
+    again: it was asked before, and gets another answer; replaced: the one that is shown. rest: that answer did not come
+    to its end, and goes on. stop: ends the answer.
+    """
+
+    text: str
+    after: int | None
+    agent: Agent | None = None
+    before: list[Message] | None = None
+    again: bool = False
+    replaced: Turn | None = None
+    rest: bool = False
+    stop: StopToken = field(default_factory=StopToken)
+
+
+def new_message(branches: Branches, agents: Agents, text: str, after: Place, agent: str | None) -> ChatQuestion:
+    """Raises StoreError("record"), AgentError."""
+    if after == "leaf":
+        return ChatQuestion(text, branches.leaf, _agent(agents, agent))
+    before = [] if after is None else _path(branches, after)
+    return ChatQuestion(text, after, _agent(agents, agent), messages_of(before, agents))
+
+
+def another_answer(branches: Branches, agents: Agents, number: int | None, agent: str | None) -> ChatQuestion:
+    """number: of the message, None for the last one. Raises CannotAnswerError, StoreError("record"), AgentError."""
+    shown = branches.path()
+    if number is None:
+        if len(shown) < 2:
+            raise CannotAnswerError("There is no answer yet to try again.")
+        number = shown[-2].number
+    *before, question = _path(branches, number)
+    if question.role != "user":
+        raise CannotAnswerError("Only a message of yours can be answered again.")
+    answers = branches.followers(number)
+    here = [turn for turn in shown if turn.number in answers]
+    replaced = here[0] if here else branches.turn(answers[-1]) if answers else None
+    return ChatQuestion(question.content, number, _agent(agents, agent), messages_of(before, agents), True, replaced)
+
+
+def rest_of_answer(branches: Branches, agents: Agents) -> ChatQuestion:
+    """Of the last answer that is shown, where it did not come to its end. Raises CannotAnswerError."""
+    shown = branches.path()
+    if [turn.role for turn in shown[-2:]] != ["user", "assistant"]:
+        raise CannotAnswerError("There is no answer yet to go on with.")
+    *before, question, answer = shown
+    details = answer.details
+    if details.get("lesson") or is_unread(answer) or not details.get("request"):
+        raise CannotAnswerError("The model did not make this answer, so it cannot go on with it. Ask for another one.")
+    if details.get("reason") == "end":
+        raise CannotAnswerError("This answer is complete. Ask for more in a new message.")
+    agent = agent_of(answer, agents)
+    return ChatQuestion(question.content, answer.after, agent, messages_of(before, agents), True, answer, rest=True)
+
+
+def _path(branches: Branches, number: int) -> list[Turn]:
+    if number not in branches:
+        raise StoreError("record", NOT_HERE)
+    return branches.path(number)
+
+
+def _agent(agents: Agents, id: str | None) -> Agent | None:
+    if id is not None and id not in agents:
+        raise AgentError(NO_AGENT)
+    return None if id is None else agents[id]

@@ -1,0 +1,70 @@
+"""What a message of a stored conversation finds in its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.chat.chat_question import ChatQuestion
+from app.chat.conversation_tree import ConversationTree
+from app.files.material import Material
+from app.generation.assistant import Assistant, user_message
+from app.runtime import Runtime
+from py_core.loading import Model
+from py_core.memory.errors import StoreError
+from py_core.routing.agents import Agent
+from py_core.routing.embedder import EmbedderError
+
+SHARE = 1 / 3
+"""Of the context, at most, for files."""
+BESIDE = 192
+"""Tokens of a prompt beside the message and its files: the system message, the answer's least, and the template's."""
+SMALL_WIDTH = 1024
+"""A model with narrower hidden states (up to about half a billion parameters) loses the thread in a long text:"""
+WHOLE_FOR_SMALL = 512
+"""it reads files of more tokens by their passages, also where the whole would fit (docs/decisions/0066)."""
+LEAST_ROOM = 64
+"""With less room in the context nothing of the files is read: the message is nearly as long as that."""
+
+
+async def consult(
+    runtime: Runtime, assistant: Assistant, kept: ConversationTree, asked: ChatQuestion, agent: Agent | None
+) -> Material | None:
+    """None where the conversation has no files, or nothing in them belongs to the message. Never fails: the runtime
+    is told, and the message is answered without."""
+    if kept.session is None or not asked.text.strip():
+        return None
+    if (room := room_for_files(assistant.model, asked.text, agent)) < LEAST_ROOM:
+        return None
+    path = [] if asked.after is None else kept.branches.path(asked.after)
+    earlier = [turn.content for turn in path if turn.role == "user"]
+    before = earlier[-2:-1] if asked.again else earlier[-1:]
+    try:
+        return await runtime.files.material(
+            kept.session.id,
+            asked.text,
+            before[0] if before else "",
+            counting(assistant.model),
+            room,
+            whole_room(assistant.model, room),
+        )
+    except (EmbedderError, StoreError) as error:
+        runtime.trouble(error)
+        return None
+
+
+def room_for_files(model: Model, text: str, agent: Agent | None = None) -> int:
+    """The most tokens of attached files that a message leaves room for: SHARE of the context, or less."""
+    limit = model.engine.context_length
+    if model.tokenizer.exceeds(text, limit):
+        return 0
+    return min(int(SHARE * limit), limit - BESIDE - counting(model)(user_message(text, agent)["content"]))
+
+
+def whole_room(model: Model, room: int) -> int:
+    """The most tokens of files that are read as a whole for any question."""
+    return min(room, WHOLE_FOR_SMALL) if model.config.hidden_size < SMALL_WIDTH else room
+
+
+def counting(model: Model) -> Callable[[str], int]:
+    """Tells the tokens of a text."""
+    return lambda text: len(model.tokenizer.encode(text))

@@ -1,0 +1,70 @@
+"""An answer that did not come to its end: what the model had said of it, by which it can go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.generation.prompt_window import PromptWindow
+from py_core.backends.base import ContextFullError, TokenSequence
+from py_core.engine.engine import shared_length
+from py_core.loading import Model
+from py_core.tokenizers.base import THINKING_TAGS
+from py_core.tokenizers.chat_template import Message
+from py_core.tokenizers.thinking import opens_thought
+
+NO_ROOM = "There is no room to go on with this answer: it is as long as the model can read. Ask for the rest of it."
+_OPEN, _CLOSE = THINKING_TAGS
+
+
+@dataclass(frozen=True)
+class PartialAnswer:
+    """A prompt's tokens with an answer behind them, from `start` on. forgotten: messages that the prompt leaves out.
+
+    sequence: what holds the tokens, with the messages that they are of. text: the answer as it was shown, its thought
+    included, where the tokens do not tell it.
+    """
+
+    tokens: tuple[int, ...]
+    start: int
+    forgotten: int
+    sequence: TokenSequence | None = None
+    messages: Sequence[Message] = ()
+    answer: str = ""
+    thought: str = ""
+    text: str | None = None
+
+    def is_of(self, messages: Sequence[Message], answer: str, thought: str) -> bool:
+        """Whether it is this answer, and the sequence still holds it."""
+        said = (self.answer.strip(), self.thought.strip()) == (answer.strip(), thought.strip())
+        held = self.sequence is not None and tuple(self.sequence.tokens) == self.tokens
+        return said and held and list(messages) == list(self.messages)
+
+
+async def begun_again(
+    model: Model, window: PromptWindow, messages: Sequence[Message], first: int, opening: str, answer: str, thought: str
+) -> PartialAnswer:
+    """An answer whose tokens are gone, from its text. messages, first, opening: as of PromptWindow.fit. Raises
+    ContextFullError."""
+    plain, forgotten = await window.fit(messages, first, opening)
+    parts = _begun(answer, thought, opens_thought(model.tokenizer, plain), bool(thought and not answer))
+    try:
+        prompt, forgotten = await window.fit(messages, forgotten, opening, parts)
+    except ContextFullError:
+        raise ContextFullError(NO_ROOM) from None
+    plain, _ = await window.fit(messages, forgotten, opening)
+    said = "".join(part for part, _ in parts)
+    return PartialAnswer(tuple(prompt), shared_length(plain, prompt), forgotten, text=said)
+
+
+def _begun(answer: str, thought: str, opens: bool, is_thinking: bool) -> list[tuple[str, bool]]:
+    """The beginning of an answer as the model would have said it: (text, whether special tokens are found in it).
+
+    opens: the template opens the thought itself. is_thinking: the thought had not come to its end.
+    """
+    parts = [] if opens or not (thought or is_thinking) else [(f"{_OPEN}\n", True)]
+    if thought:
+        parts.append((thought, False))
+    if (thought or opens) and not is_thinking:
+        parts.append((f"\n{_CLOSE}\n\n", True))
+    return [*parts, (answer, False)] if answer else parts

@@ -1,0 +1,173 @@
+"""Records what happened while an answer was made: at once what is known, and in the background what has to be read.
+
+At the answer a record is put into the writer's queue. A second later, if the person did not go on, the first MOST_READ
+of the answer's tokens run again on the conversation's own sequence: their log-probabilities, and the residual stream at
+some depths. It is idle work: while somebody types it stands still, whoever is more urgent goes first, and where the
+conversation changes the reading ends, without an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from app.generation.assistant import Assistant
+from app.lessons.service import INSTANT_POLICY
+from app.runtime import Runtime
+from py_core.backends.base import MAX_TAPS, BackendError
+from py_core.engine.scheduler import Priority
+from py_core.learning.quality import parts_of, quality_of
+from py_core.memory.errors import StoreError
+from py_core.memory.memory import Memory
+from py_core.memory.trajectories import KEPT_TEXT, Trace, Trajectory
+from py_core.routing.agents import Agent
+from py_core.routing.embedder import EmbedderError
+
+DEPTHS_POLICY = "learning.depths"
+"""The depths at which the residual stream is read, beside those of the agent."""
+DEPTHS = [0.25, 0.5, 0.75]
+IDLE_SECONDS = 1.0
+"""Between an answer and its reading: who goes on at once does not wait for a pass of it."""
+MOST_READ = 256
+"""Tokens of an answer: its beginning tells how well it goes, and no answer takes longer than that to read."""
+READ_AT_ONCE = 16
+"""Tokens: a message waits for no more of it, where no key press came before."""
+MOST_COMPARED = 400
+"""Characters of the message and of the answer: some 90 tokens, for which the embedder takes 30 ms in the page."""
+
+
+class TrajectoryRecorder:
+    """Records the answers of one assistant."""
+
+    def __init__(self, assistant: Assistant, runtime: Runtime, idle_seconds: float = IDLE_SECONDS) -> None:
+        self.idle_seconds = idle_seconds
+        self._assistant, self._runtime = assistant, runtime
+
+    def answered(self, memory: Memory, trajectory: Trajectory, agent: Agent | None) -> None:
+        """Record an answer that the assistant has just given. Waits for nothing. Raises StoreError."""
+        if not memory.policies.is_on(INSTANT_POLICY):  # then nothing is recorded either
+            return
+        made = memory.trajectories.record(trajectory)
+        tokens = tuple(self._assistant.sequence.tokens)
+        layers = self.layers(memory, agent)
+        memory.background.start(lambda: self._read(memory, made, tokens, layers))
+
+    def asked_again(self, memory: Memory, id: str) -> None:
+        """The person wanted another answer in place of this one: a weak sign that it was not good."""
+
+        def again(trajectory: Trajectory) -> Trajectory:
+            return rated(replace(trajectory, again=True))
+
+        self._change(memory, id, again)
+
+    def _change(self, memory: Memory, id: str, change: Callable[[Trajectory], Trajectory]) -> None:
+        """In the background; "" is no answer's id."""
+
+        async def note() -> None:
+            try:
+                await memory.trajectories.change(id, change)
+            except StoreError as error:
+                self._runtime.trouble(error)
+
+        if id:
+            memory.background.start(note)
+
+    def went_on(self, memory: Memory, id: str, answered: str, details: Mapping[str, Any]) -> None:
+        """An answer was stopped, and then gone on with. details: of its turn."""
+
+        def longer(trajectory: Trajectory) -> Trajectory:
+            reason = details.get("reason", "error")
+            answer = answered[:KEPT_TEXT]
+            return replace(trajectory, answered=answer, reason=reason, new_tokens=details.get("tokens", 0))
+
+        self._change(memory, id, longer)
+
+    def layers(self, memory: Memory, agent: Agent | None) -> list[str]:
+        """The values that are read of an answer of this agent's (`Engine.hidden`)."""
+        policy = memory.policies.look(DEPTHS_POLICY)
+        chosen = policy.value if policy is not None and isinstance(policy.value, list) else DEPTHS
+        depths = [depth for depth in (*chosen, *(agent.depths if agent else ())) if 0 < depth <= 1]
+        config = self._assistant.model.config
+        return list(dict.fromkeys(config.residual_at(depth) for depth in sorted(depths)))[:MAX_TAPS]
+
+    async def _read(self, memory: Memory, made: Trajectory, tokens: Sequence[int], layers: list[str]) -> None:
+        try:
+            await asyncio.sleep(self.idle_seconds)
+            prompt, answer = tokens[: made.prompt_tokens], tokens[made.prompt_tokens :]
+            trace = await self._trace(memory, tokens, len(prompt), layers)
+            logprob = None if trace.logprobs is None else min(float(np.mean(trace.logprobs, dtype=np.float64)), 0.0)
+            async with memory.background.step():
+                similarity = await self._similarity(made)
+            async with memory.background.step():
+                # What the model says without the lesson tells nothing of an answer that a lesson gave.
+                parts = parts_of(answer, prompt, made.reason, None if made.lesson else logprob, similarity)
+            await memory.trajectories.change(made.id, lambda now: rated(replace(now, parts=parts, logprob=logprob)))
+            await memory.trajectories.keep_trace(made.id, trace)
+        except StoreError as error:
+            if error.reason != "closed":
+                self._runtime.trouble(error)
+
+    async def _trace(self, memory: Memory, tokens: Sequence[int], start: int, layers: list[str]) -> Trace:
+        """As much of it as can be read before the person goes on."""
+        trace = Trace(np.array(tokens[start:], np.int32))
+        if tuple(self._assistant.sequence.tokens) != tokens or not 1 <= start < len(tokens):
+            return trace
+        try:
+            return await self._read_trace(memory, tokens, start, layers)
+        except BackendError:  # the conversation goes on, or the device was lost: then the next answer says so
+            return trace
+
+    async def _read_trace(self, memory: Memory, tokens: Sequence[int], start: int, layers: list[str]) -> Trace:
+        """Raises BackendError where the conversation goes on meanwhile."""
+        model, sequence = self._assistant.model, self._assistant.sequence
+        answer, end = tokens[start:], min(len(tokens), start + MOST_READ)
+        before_head = model.config.residual_at(1)
+        names = list(dict.fromkeys([*layers[: MAX_TAPS - 1], before_head]))
+        logprobs, states = list[np.ndarray](), {name: list[np.ndarray]() for name in names}
+        # From the prompt's last token on, behind which the answer's first token is scored.
+        for first in range(start - 1, end, READ_AT_ONCE):
+            async with memory.background.step():
+                if tuple(sequence.tokens) != tokens:
+                    raise BackendError("The conversation goes on.")
+                stop = min(first + READ_AT_ONCE, end)
+                found = await model.engine.hidden(sequence, names, first, Priority.IDLE, stop)
+                for name in names:
+                    states[name].append(found[name])
+                scored = tokens[first + 1 : min(stop + 1, end)]
+                if scored:
+                    rows = found[before_head][: len(scored)]
+                    logprobs.append(await model.engine.score_states(sequence, rows, scored, Priority.IDLE))
+        joined = {name: np.concatenate(states[name]) for name in layers[: MAX_TAPS - 1]}
+        last = np.stack([rows[0] for rows in joined.values()]) if joined else None
+        mean = np.stack([rows[1:].mean(axis=0) for rows in joined.values()]) if joined else None
+        return Trace(
+            np.array(answer, np.int32), _compact(np.concatenate(logprobs)), tuple(joined),
+            None if last is None else _compact(last), None if mean is None else _compact(mean),
+        )  # fmt: skip
+
+    async def _similarity(self, made: Trajectory) -> float | None:
+        routing = self._runtime.routing
+        if routing is None or not made.answered.strip():
+            return None
+        try:
+            texts = [text[:MOST_COMPARED] for text in (made.asked, made.answered)]
+            asked, answered = await routing.embedder.meanings(texts)
+        except EmbedderError:
+            return None
+        return float(asked.vector @ answered.vector)
+
+
+def rated(trajectory: Trajectory) -> Trajectory:
+    """With the quality that follows from its parts and from what the person said and did."""
+    told = trajectory
+    return replace(told, quality=quality_of(told.parts, told.feedback, told.kept, told.again))
+
+
+def _compact(values: np.ndarray) -> np.ndarray:
+    """In half the bytes. Residuals of some models have values that float16 lacks: they become its largest."""
+    limit = np.finfo(np.float16).max
+    return np.clip(values, -limit, limit).astype(np.float16)

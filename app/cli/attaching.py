@@ -1,0 +1,72 @@
+"""`--file` of `sonata chat` and `sonata ask`: files that are attached to a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.files.service import FileService
+from app.files.text import MOST_BYTES, FileError, shown_name, too_large
+from app.native_runtime import open_embedder
+from app.protocol import Citation
+from app.runtime import Runtime
+from py_core.memory.encryption import NativeCrypto
+from py_core.memory.volatile import VolatileRows
+from py_core.routing.embedder import EmbedderError, SentenceEmbedder
+
+FileOption = Annotated[
+    list[Path] | None,
+    typer.Option("--file", metavar="PATH", help="A text, Markdown, code or CSV file to ask about; may be given again."),
+]
+
+
+def bytes_of(path: Path) -> bytes:
+    """Of a file to attach. Raises FileError."""
+    try:
+        if path.is_dir():
+            raise FileError(f"{path} is a folder. Give the files in it one by one.")
+        if (size := path.stat().st_size) > MOST_BYTES:
+            raise FileError(too_large(shown_name(path.name), size))
+        return path.read_bytes()
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def cited_words(cited: Iterable[Citation]) -> str:
+    """What was read of files: each one's name with the places there."""
+    places = dict[str, list[str]]()
+    for one in cited:
+        places.setdefault(one.name, []).append(one.place)
+    return "; ".join(f"{name}: {', '.join(found)}" if any(found) else name for name, found in places.items())
+
+
+async def attach_file(files: FileService, session: str | None, path: Path) -> str:
+    """Attach a file, to a new conversation where there is none; returns its id. Raises FileError, StoreError."""
+    return (await files.attach(session, path.name, "", bytes_of(path))).session
+
+
+async def unstored_runtime() -> Runtime:
+    """A runtime without agents, whose memory is gone when it is closed: it holds what is attached meanwhile."""
+    embedder: SentenceEmbedder | None = None
+    tried = False
+
+    def opened() -> SentenceEmbedder | None:
+        nonlocal embedder, tried
+        if not tried:
+            tried = True
+            try:
+                embedder = open_embedder()
+            except EmbedderError as error:
+                runtime.trouble(error)
+        return embedder
+
+    async def rows() -> VolatileRows:
+        return VolatileRows()
+
+    runtime = Runtime(NativeCrypto())
+    runtime.files = FileService(runtime, opened)
+    await runtime.open(rows)
+    return runtime

@@ -1,0 +1,58 @@
+"""`sonata quantize` and `sonata convert`: model files into model files."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from app.cli.terminal import console, progress_bar, say
+from app.models.converting.convert import convert_folder
+from app.models.quantizing import quantize_file
+
+notes = console(stderr=True)
+
+
+class Mixture(StrEnum):
+    q4_k_m = "Q4_K_M"
+    q5_k_m = "Q5_K_M"
+    q8_0 = "Q8_0"
+    mixed = "mixed"
+
+
+def quantize(
+    source: Annotated[Path, typer.Argument(metavar="IN.gguf", help="The model; of several files, the first.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT.gguf", help="The file to write.")],
+    mixture: Annotated[
+        Mixture, typer.Option("--type", help="mixed keeps attention in F16 and takes 4 bits for the MLP.")
+    ],
+) -> None:
+    """Make a smaller model file: each matrix gets the format that llama.cpp would give it."""
+    with progress_bar("Quantizing") as bar:
+        task = bar.add_task("", total=None)
+        made = quantize_file(
+            source, out, mixture.value, lambda done, total: bar.update(task, completed=done, total=total)
+        )
+    table = Table("format", "tensors", "MB", title=escape(f"{out} ({out.stat().st_size / 1e6:.1f} MB)"))
+    for name, (count, size) in sorted(made.formats.items(), key=lambda item: -item[1][1]):
+        table.add_row(name, str(count), f"{size / 1e6:.1f}")
+    console().print(table)
+    if made.again:
+        notes.print(f"Weights in {' and '.join(made.again)} were quantized before: what that lost stays lost.")
+
+
+def convert(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="config.json, tokenizer.json and the safetensors files of a model.")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT.gguf", help="The file to write.")],
+) -> None:
+    """Make a model file of a folder as Hugging Face has it. Then `sonata quantize` makes it smaller."""
+    with progress_bar("Converting") as bar:
+        task = bar.add_task("", total=None)
+        made = convert_folder(folder, out, lambda done, total: bar.update(task, completed=done, total=total))
+    say(f"{out}: {made.architecture}, {made.tensors} tensors, {made.nbytes / 1e6:.1f} MB")

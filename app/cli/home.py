@@ -1,0 +1,149 @@
+"""What the commands that learn share: the folder of everything learned, its passphrase, and what is open over it."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+from rich.markup import escape
+
+from app.cli.model_file import chosen_path
+from app.cli.terminal import console
+from app.lessons.service import LearningService
+from app.models.cache import sha256_of_model
+from app.native_runtime import open_runtime, tidy_pages
+from app.paths import memory_path
+from app.runtime import Runtime, problem_of_record
+from py_core.loading import Model
+from py_core.memory.encryption import NativeCrypto
+from py_core.memory.errors import StoreError
+from py_core.memory.memory import Memory
+from py_core.memory.sqlite import SQLiteRows
+from py_core.memory.store import Store
+
+T = TypeVar("T")
+PASSPHRASE = "SONATA_PASSPHRASE"
+notes = console(stderr=True)
+
+HomeOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--home", metavar="DIR",
+        help="The folder of everything learned. The default is that of $SONATA_MEMORY, or ~/.local/share/sonata.",
+    ),
+]  # fmt: skip
+
+NoMemoryOption = Annotated[bool, typer.Option("--no-memory", help="Use nothing that was learned, and open no memory.")]
+
+
+def home_memory(home: Path | None) -> Path:
+    """The memory's file. The folder of --home is made where it is missing, for its owner only.
+
+    Raises OSError, ValueError.
+    """
+    path = memory_path(home)
+    if home is not None:
+        if path.parent.exists() and not path.parent.is_dir():
+            raise ValueError(f"{path.parent} is a file, and --home takes a folder: choose another one.")
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+def someone_types() -> bool:
+    """Whether a passphrase can be asked: standard input may be a pipe, as long as errors go to a terminal."""
+    return sys.stdin.isatty() or sys.stderr.isatty()
+
+
+async def with_passphrase(opens: Callable[[str], Awaitable[T]], what: str) -> T:
+    """What `opens` gives with $SONATA_PASSPHRASE, or with what is typed until it is right. what: is protected.
+
+    Raises StoreError: "passphrase" where $SONATA_PASSPHRASE is wrong, "locked" where none is given.
+    """
+    if (given := os.environ.get(PASSPHRASE)) is not None:
+        try:
+            return await opens(given)
+        except StoreError as error:
+            if error.reason == "passphrase":
+                raise StoreError("passphrase", f"${PASSPHRASE} is not the passphrase of {what}.") from error
+            raise
+    while someone_types() and (typed := _typed(f"Passphrase of {what}: ")):
+        try:
+            return await opens(typed)
+        except StoreError as error:
+            if error.reason != "passphrase":
+                raise
+            notes.print(f"[yellow]{escape(str(error))}[/yellow]", soft_wrap=True)
+    raise StoreError("locked", f"A passphrase protects {what}. Set ${PASSPHRASE}, or type it in a terminal.")
+
+
+def _typed(question: str) -> str:
+    # asyncio's own handler would only end the program after the line.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return getpass.getpass(question)
+    except EOFError:
+        return ""
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@asynccontextmanager
+async def opened_memory(home: Path | None) -> AsyncIterator[Memory]:
+    """The memory without model and router. Raises StoreError, OSError, ValueError."""
+    path = home_memory(home)
+    rows = await SQLiteRows.open(path)
+    try:
+        memory = await Memory.open(await _unlocked(rows))
+    except BaseException:
+        await rows.close()
+        raise
+    try:
+        yield memory
+        await tidy_pages(path, memory)
+    finally:
+        await memory.close()
+
+
+async def _unlocked(rows: SQLiteRows) -> Store:
+    async def opens(passphrase: str | None) -> Store:
+        return await Store.open(rows, passphrase, crypto=NativeCrypto(), problem_of=problem_of_record)
+
+    try:
+        return await opens(None)
+    except StoreError as error:
+        if error.reason != "locked":
+            raise
+    return await with_passphrase(opens, f"the memory {rows.place}")
+
+
+@asynccontextmanager
+async def opened_learning(home: Path | None, model: Model, given: Path | None) -> AsyncIterator[LearningService]:
+    """What a model has learned from lessons, as `opened_runtime`."""
+    async with opened_runtime(home, model, given) as runtime:
+        assert runtime.learning is not None
+        yield runtime.learning
+
+
+@asynccontextmanager
+async def opened_runtime(home: Path | None, model: Model, given: Path | None) -> AsyncIterator[Runtime]:
+    """The memory, unlocked, and what the model has learned in it. given: what `--model` says.
+
+    Raises ValueError, with what to do, where it cannot be stored or recalled; StoreError, OSError.
+    """
+    path = home_memory(home)
+    runtime = await open_runtime(path, model, sha256_of_model(chosen_path(given)))
+    try:
+        if runtime.memory_state == "locked":
+            await with_passphrase(runtime.unlock, f"the memory {path}")
+        if runtime.memory is None or not runtime.memory.store.persistent or runtime.learning is None:
+            raise ValueError(runtime.problem or f"Nothing can be learned in {path}: choose another folder with --home.")
+        yield runtime
+    finally:
+        await runtime.close()

@@ -1,0 +1,188 @@
+"""What the commands that run a model share: on which backend, and how it is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress
+
+from app.build_outputs import kernel_path
+from app.cli.model_file import chosen_path
+from app.cli.terminal import console
+from app.models.autotune_cache import AutotuneCache
+from app.models.cache import title_at
+from app.models.fit_check import available_memory, fit_check, keep_within
+from app.models.template_renderer import native_renderer
+from py_core.backends.base import BackendError
+from py_core.backends.numpy.backend import load_numpy
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.webgpu.backend import load_webgpu
+from py_core.draft_loading import check_draft, load_draft, read_draft
+from py_core.fit import Need, Room, cost
+from py_core.formats.gguf import GGUFHeader
+from py_core.formats.source import open_source
+from py_core.loading import Model, load_model
+from py_core.models.config import ModelConfig
+from py_core.models.graph import Graph
+from py_core.paging.tiers import TierPolicy
+
+notes = console(stderr=True)
+
+
+class Precision(StrEnum):
+    precise = "precise"
+    fast = "fast"
+
+
+class BackendChoice(StrEnum):
+    auto = "auto"
+    webgpu = "webgpu"
+    wasm = "wasm"
+    numpy = "numpy"
+
+
+BackendOption = Annotated[BackendChoice, typer.Option(help="auto uses webgpu on a real GPU, and wasm on the CPU.")]
+AutotuneOption = Annotated[
+    bool,
+    typer.Option(
+        help="Measure once which kernel shapes are fastest on this GPU, and keep the result.",
+        show_default=True,
+    ),
+]
+PrecisionOption = Annotated[
+    Precision, typer.Option(help="Of activations on wasm: precise gives the same tokens as float32, fast is faster.")
+]
+ContextOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="The most tokens of a conversation. More than the model was trained for stretches it."),
+]
+
+
+TiersOption = Annotated[
+    bool,
+    typer.Option("--tiers", help="Keys and values of long conversations take fewer bits as they grow old."),
+]
+
+
+MaxMemoryOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-memory", min=1, metavar="MB",
+        help="What the model may take, weights and conversations together. Without it: what the machine has free.",
+    ),
+]  # fmt: skip
+
+
+DraftOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--draft",
+        help="A smaller model with the same vocabulary, as --model names one: it guesses words that the model then "
+        "reads together. The answers stay the same.",
+    ),
+]
+
+
+async def load(
+    path: Path | None, backend: BackendChoice, precision: Precision, autotune: bool = True,
+    context: int | None = None, tiers: bool = False, draft: Path | None = None, max_memory: int | None = None,
+) -> Model:  # fmt: skip
+    """Open the model with a progress bar on stderr while that is a terminal, and a draft for it. max_memory: in MB."""
+    source, renderer = open_source(chosen_path(path)), native_renderer()
+    policy = TierPolicy() if tiers else None
+    load_backend = _loader(backend, precision, autotune, policy)
+    drafted = None
+    if draft is not None:
+        if load_backend.func is load_numpy:
+            raise BackendError(
+                "The numpy backend runs one token at a time, so a draft is of no use to it: leave --draft out, or take "
+                "--backend wasm or webgpu."
+            )
+        drafted = await read_draft(open_source(chosen_path(draft)), context)
+    told: list[tuple[Need, Room]] = []
+
+    def tell(need: Need, room: Room) -> None:
+        told.append((need, room))
+        if context is not None:
+            notes.print(escape(cost(need, context)), soft_wrap=True)
+
+    chosen = max_memory and max_memory * 1_000_000
+    fits = fit_check(load_backend, available_memory(), tell, chosen)
+
+    def check(header: GGUFHeader, config: ModelConfig, graph: Graph) -> None:
+        if drafted is not None:
+            check_draft(header, config, drafted)
+        fits(header, config, graph)
+
+    with _progress_of("Loading the model") as on_bytes:
+        model = await load_model(source, load_backend, renderer, on_bytes, context, check)
+    need, room = told[0]
+    needs = [need]
+    if drafted is not None:
+        try:
+            of_draft = _loader(backend, precision, autotune, policy)
+            left = chosen and max(0, chosen - need.at(model.config.context_length).total)
+            fits_beside = fit_check(of_draft, available_memory(), lambda need, room: needs.append(need), left)
+            fits_beside(drafted.header, drafted.config, drafted.graph)
+            with _progress_of("Loading the draft") as on_bytes:
+                await load_draft(model.engine, drafted, of_draft, on_bytes)
+        except BaseException:
+            model.close()
+            raise
+    await keep_within(model, room, *needs)
+    model.config = replace(model.config, name=title_at(chosen_path(path), model.config.name))
+    return model
+
+
+@contextmanager
+def _progress_of(what: str) -> Iterator[Callable[[int, int], None]]:
+    with Progress(
+        what, BarColumn(), DownloadColumn(), console=notes, transient=True, disable=not notes.is_terminal
+    ) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _loader(backend: BackendChoice, precision: Precision, autotune: bool, tiers: TierPolicy | None) -> partial[Any]:
+    """A BackendLoader, with a host of its own."""
+    return _gpu(backend, autotune, tiers) or _kernels(backend, precision, tiers) or partial(load_numpy, tiers=tiers)
+
+
+def _gpu(backend: BackendChoice, autotune: bool, tiers: TierPolicy | None) -> partial[Any] | None:
+    if backend not in (BackendChoice.webgpu, BackendChoice.auto):
+        return None
+    # Imported late: the CPU's backends must work where wgpu's library does not load.
+    from py_core.backends.webgpu.host_wgpu import WgpuHost
+
+    try:
+        host = WgpuHost()
+    except BackendError:
+        if backend is BackendChoice.webgpu:
+            raise
+        return None
+    if backend is BackendChoice.auto and host.adapter.software:
+        host.close()
+        return None
+    return partial(load_webgpu, host, tuning=AutotuneCache() if autotune else None, tiers=tiers)
+
+
+def _kernels(backend: BackendChoice, precision: Precision, tiers: TierPolicy | None) -> partial[Any] | None:
+    if backend not in (BackendChoice.wasm, BackendChoice.auto):
+        return None
+    from py_core.backends.wasm.host_wasmtime import WasmtimeHost, default_workers
+
+    try:
+        host = WasmtimeHost(kernel_path(), default_workers())
+        return partial(load_wasm, host, precision=precision, tiers=tiers)
+    except FileNotFoundError:
+        if backend is BackendChoice.wasm:
+            raise
+        return None  # never compiled here: numpy needs nothing

@@ -1,0 +1,371 @@
+"""The command line: `sonata chat | generate | compute | teach | ask | memory | perplexity | tokenize | models ...`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.markup import escape
+
+from app.bench.logits import logits_of, read_job
+from app.cli.adapters import (
+    AdapterOption,
+    AdaptersOption,
+    MergeOption,
+    WeightsOption,
+    adapters_app,
+    add_adapter,
+    add_merged,
+    base_of,
+)
+from app.cli.attaching import FileOption, bytes_of, unstored_runtime
+from app.cli.bench import profile_tables, speed_table
+from app.cli.bench_learning import bench_learning
+from app.cli.bench_memory import bench_memory
+from app.cli.bench_style import bench_style
+from app.cli.chats import chats_app
+from app.cli.compute import compute
+from app.cli.consolidation import consolidate
+from app.cli.files import convert, quantize
+from app.cli.home import HomeOption, home_memory
+from app.cli.learning import ask, relearn, teach
+from app.cli.loading import (
+    AutotuneOption,
+    BackendChoice,
+    BackendOption,
+    ContextOption,
+    DraftOption,
+    MaxMemoryOption,
+    Precision,
+    PrecisionOption,
+    TiersOption,
+    load,
+)
+from app.cli.memory import memory_app
+from app.cli.model_file import ModelOption, NoBosOption, chosen_path, info, tokenize
+from app.cli.models import models_app
+from app.cli.perplexity import perplexity
+from app.cli.routing import bench_routing, route
+from app.cli.terminal import console, say
+from app.cli.terminal_chat import run_chat
+from app.consolidation.one_learner import FileLock
+from app.files.text import text_of
+from app.generation.assistant import CHAT_SAMPLING, MAX_TOKENS
+from app.generation.completion import complete, last_logits
+from app.generation.speed import Speed, measure_speed, profile_report
+from app.models.adapter_folder import open_adapter
+from app.models.cache import CacheError, sha256_of_model
+from app.models.catalog import HubError
+from app.models.pull import PullError
+from app.native_runtime import open_runtime
+from app.server.site import ALLOW_NAME, DIST, ServerError
+from app.server.site import serve as serve_site
+from py_core.backends.base import BackendError
+from py_core.formats.gguf import GGUFError
+from py_core.formats.quantization import UnsupportedFormatError
+from py_core.memory.errors import StoreError
+from py_core.routing.embedder import EmbedderError
+from py_core.sampling import SamplingParams
+from py_core.tokenizers.base import TokenizerError
+from py_core.tokenizers.chat_template import ChatTemplateError
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown",
+    help="Sonata: a chat model that lives in a web page and in your terminal.",
+)  # fmt: skip
+bench_app = typer.Typer(rich_markup_mode="markdown")
+app.add_typer(bench_app, name="bench")
+app.add_typer(models_app, name="models")
+app.add_typer(adapters_app, name="adapters")
+memory_app.add_typer(chats_app, name="chats")
+app.add_typer(memory_app, name="memory")
+notes = console(stderr=True)
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        say(f"Sonata {version('sonata')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    tell_version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """What goes before a command."""
+
+
+MAX_PROMPT_CHARS = 1 << 28
+"""A context of a million tokens, each of 256 characters. What the model reads at most is known once it is loaded."""
+
+
+RawOption = Annotated[
+    bool,
+    typer.Option(
+        "--raw", help="Use no chat template: special tokens are parsed, and the end token does not end the text."
+    ),
+]
+PromptArgument = Annotated[str, typer.Argument(help="The text, or - to read it from standard input.")]
+MaxTokensOption = Annotated[int, typer.Option(min=1, help="The most new tokens.")]
+TemperatureOption = Annotated[float, typer.Option(min=0.0, help="0 always takes the most likely token.")]
+SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1)]
+
+
+@app.command()
+def chat(
+    model: ModelOption = None,
+    backend: BackendOption = BackendChoice.auto,
+    precision: PrecisionOption = Precision.precise,
+    autotune: AutotuneOption = True,
+    temperature: TemperatureOption = CHAT_SAMPLING.temperature,
+    top_p: Annotated[float, typer.Option(min=0.0, max=1.0)] = CHAT_SAMPLING.top_p,
+    seed: SeedOption = CHAT_SAMPLING.seed,
+    max_tokens: MaxTokensOption = MAX_TOKENS,
+    context: ContextOption = None,
+    tiers: TiersOption = False,
+    draft: DraftOption = None,
+    max_memory: MaxMemoryOption = None,
+    adapter: AdapterOption = None,
+    file: FileOption = None,
+    home: HomeOption = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Use no agents, and store nothing.")] = False,
+    no_bos: NoBosOption = False,
+) -> None:
+    """Chat with the model. Each message goes to the agent that suits it, and the conversation is stored.
+
+    "Remember that ..." teaches an answer, and later messages that ask for it get it, in other words, too. Ctrl-C stops
+    an answer. /new starts over. /exit or Ctrl-D ends. The agent's sampling applies unless you set yours. --file
+    attaches files, as /file PATH does later: answers come from what they say.
+    """
+    for path in file or ():
+        text_of(path.name, bytes_of(path))  # before the model is loaded
+    chosen = replace(CHAT_SAMPLING, temperature=temperature, top_p=top_p, seed=seed)
+    sampling = None if chosen == CHAT_SAMPLING else chosen
+    with asyncio.Runner() as runner:
+        loaded = runner.run(load(model, backend, precision, autotune, context, tiers, draft, max_memory))
+        loaded.bos = not no_bos
+        lock = None
+        if plain:
+            runtime = runner.run(unstored_runtime())
+        else:
+            path = home_memory(home)
+            runtime = runner.run(open_runtime(path, loaded, sha256_of_model(chosen_path(model))))
+            lock = FileLock(path.with_name(f"{path.name}.learning"))
+        run_chat(
+            runner, loaded, sampling, max_tokens, runtime,
+            lambda given: open_adapter(given, base_of(model, loaded), home), adapter, lock, file or (),
+        )  # fmt: skip
+        runner.run(runtime.close())
+        loaded.close()
+
+
+@app.command()
+def generate(
+    prompt: PromptArgument,
+    raw: RawOption = False,
+    max_tokens: MaxTokensOption = 128,
+    temperature: TemperatureOption = 0.0,
+    top_k: Annotated[int, typer.Option(min=0, help="0 turns it off.")] = 0,
+    top_p: Annotated[float, typer.Option(min=0.0, max=1.0)] = 1.0,
+    min_p: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.0,
+    repetition_penalty: Annotated[float, typer.Option(min=0.01)] = 1.0,
+    seed: SeedOption = 0,
+    model: ModelOption = None,
+    backend: BackendOption = BackendChoice.auto,
+    precision: PrecisionOption = Precision.precise,
+    autotune: AutotuneOption = True,
+    context: ContextOption = None,
+    draft: DraftOption = None,
+    max_memory: MaxMemoryOption = None,
+    adapter: AdapterOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with tokens and speed.")] = False,
+    no_bos: NoBosOption = False,
+) -> None:
+    """Answer one prompt, or continue it with --raw.
+
+    The text is what the model wrote: what it thinks before it answers stays there, in its tags. `sonata chat` shows
+    thoughts apart.
+    """
+    sampling = SamplingParams(
+        temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty, seed=seed
+    )
+    text = _read_prompt(prompt)
+    answering = _generate(
+        text, raw, max_tokens, sampling, model, backend, precision, autotune, context, draft, max_memory,
+        adapter, as_json, no_bos,
+    )  # fmt: skip
+    asyncio.run(answering)
+
+
+@app.command()
+def logits(
+    out: Annotated[Path, typer.Option(help="The .npy file to write: float32 ([positions,] vocab_size).")],
+    prompt: Annotated[str | None, typer.Argument(help="The text, or - to read it from standard input.")] = None,
+    ids: Annotated[
+        Path | None, typer.Option(help='Instead of a prompt, a file {"ids": [...], "positions": [...]}.')
+    ] = None,
+    raw: RawOption = False,
+    model: ModelOption = None,
+    backend: BackendOption = BackendChoice.auto,
+    precision: PrecisionOption = Precision.precise,
+    context: ContextOption = None,
+    adapter: AdaptersOption = None,
+    merge: MergeOption = None,
+    weights: WeightsOption = None,
+    no_bos: NoBosOption = False,
+) -> None:
+    """Write the logits after a prompt's last token, or after the positions of given token ids."""
+    if (prompt is None) == (ids is None):
+        raise ValueError("Give either a prompt or --ids.")
+
+    async def run() -> np.ndarray:
+        loaded = await load(model, backend, precision, context=context)
+        loaded.bos = not no_bos
+        try:
+            number = await add_merged(adapter or [], merge, weights, model, loaded)
+            if ids is not None:
+                return await logits_of(loaded.engine, read_job(ids, loaded.config.vocab_size), number)
+            return await last_logits(loaded, _read_prompt(prompt or ""), raw=raw, adapter=number)
+        finally:
+            loaded.close()
+
+    values = asyncio.run(run())
+    # A file object: np.save would add .npy to a name without it.
+    with open(out, "wb") as file:
+        np.save(file, values)
+
+
+app.command()(perplexity)
+app.command()(tokenize)
+app.command()(compute)
+app.command()(info)
+app.command()(quantize)
+app.command()(convert)
+app.command()(route)
+app.command()(teach)
+app.command()(ask)
+app.command()(consolidate)
+app.command()(relearn)
+bench_app.command("routing")(bench_routing)
+bench_app.command("learning")(bench_learning)
+bench_app.command("style")(bench_style)
+bench_app.command("memory")(bench_memory)
+
+
+@bench_app.callback(invoke_without_command=True)
+def bench(
+    context: typer.Context,
+    prompt_tokens: Annotated[int, typer.Option(min=1, help="Tokens in the prompt.")] = 121,
+    tokens: Annotated[int, typer.Option(min=1, help="New tokens.")] = 128,
+    position: Annotated[
+        int | None, typer.Option(min=1, help="The position of the first new token. The default is after the prompt.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Each figure is the median of this many rounds.")] = 3,
+    profile: Annotated[bool, typer.Option("--profile", help="Measure each kernel, too (webgpu only).")] = False,
+    model: ModelOption = None,
+    backend: BackendOption = BackendChoice.auto,
+    precision: PrecisionOption = Precision.precise,
+    autotune: AutotuneOption = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Measure how fast the model runs here; with `routing` how good the router is, with `learning` what is recalled,
+    with `memory` what is held."""
+    if context.invoked_subcommand:
+        return
+
+    async def run() -> tuple[Speed, dict[str, Any] | None]:
+        loaded = await load(model, backend, precision, autotune)
+        at = position or prompt_tokens
+        with notes.status("Measuring"):
+            if profile:
+                rows = min(prompt_tokens, loaded.engine.most_profiled_rows)  # refuses other backends at once
+            speed = await measure_speed(loaded, prompt_tokens, tokens, at, rounds)
+            report = None
+            if profile:
+                report = await profile_report(loaded, [(at, 1), (0, rows)] if rows > 1 else [(at, 1)])
+        loaded.close()
+        return speed, report
+
+    speed, report = asyncio.run(run())
+    if as_json:
+        print(json.dumps(asdict(speed) | ({"profile": report} if report else {})))
+        return
+    console().print(speed_table(speed))
+    if report:
+        console().print(profile_tables(report))
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option()] = "localhost",
+    port: Annotated[int, typer.Option()] = 8000,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the browser.")] = False,
+    dist: Annotated[Path, typer.Option(help="The site that build.py made.")] = DIST,
+    allow_name: Annotated[list[str], typer.Option(help=ALLOW_NAME)] = [],  # noqa: B006 - typer makes a new one
+) -> None:
+    """Serve the web page. `python build.py serve` builds it first."""
+    serve_site(dist, host, port, not no_open, allow_name)
+
+
+async def _generate(
+    text: str, raw: bool, max_tokens: int, sampling: SamplingParams, path: Path | None, backend: BackendChoice,
+    precision: Precision, autotune: bool, context: int | None, draft: Path | None, max_memory: int | None,
+    adapter: str | None, as_json: bool, no_bos: bool,
+) -> None:  # fmt: skip
+    loaded = await load(path, backend, precision, autotune, context, draft=draft, max_memory=max_memory)
+    loaded.bos = not no_bos
+    number = await add_adapter(adapter, path, loaded)
+    done = await complete(
+        loaded, text, raw=raw, max_tokens=max_tokens, sampling=sampling, adapter=number,
+        on_text=lambda piece: None if as_json else say(piece, end=""),
+    )  # fmt: skip
+    loaded.close()
+    if as_json:
+        print(json.dumps(asdict(done)))
+    else:
+        say("")
+        speed = f"{done.prefill_tok_s:.1f} tok/s prompt, {done.decode_tok_s:.1f} answer"
+        notes.print(f"[dim]{escape(done.adapter)}: {speed}[/dim]")
+
+
+def _read_prompt(prompt: str) -> str:
+    """Raises ValueError where standard input does not end."""
+    if prompt != "-":
+        return prompt
+    text = sys.stdin.read(MAX_PROMPT_CHARS + 1)
+    if len(text) > MAX_PROMPT_CHARS:
+        raise ValueError(
+            f"Standard input has over {MAX_PROMPT_CHARS:,} characters, more than any model reads. Give it less."
+        )
+    return text
+
+
+def main() -> None:
+    """Entry point: errors that the user can act on are one sentence on stderr and exit status 1."""
+    try:
+        app()
+    except (GGUFError, UnsupportedFormatError, TokenizerError, ChatTemplateError, BackendError, ServerError) as error:
+        _fail(error)
+    except (ValueError, OSError, EOFError, CacheError, HubError, PullError, StoreError, EmbedderError) as error:
+        _fail(error)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _fail(error: Exception) -> None:
+    words = f"{error.filename}: {error.strerror}." if isinstance(error, OSError) and error.filename else str(error)
+    notes.print(f"[red]Error:[/red] {escape(words)}", soft_wrap=True)
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

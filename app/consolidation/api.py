@@ -1,0 +1,313 @@
+"""What the page asks of what Sonata learns: feedback, lessons, the loops and what they did, as plain data.
+
+web/learning/client.js calls its methods with JSON. Times are seconds since 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal
+
+from app.feedback import Feedback
+from app.forgotten_lessons import ForgottenLessons
+from app.idle_learning import IdleLearning
+from app.learning_service import Learned, LearningService
+from app.learning_views import (
+    AdapterView,
+    Judged,
+    LearnedLesson,
+    LessonPage,
+    LessonView,
+    Opinion,
+    Overview,
+    Story,
+    TaughtLesson,
+    TrainingView,
+)
+from app.memory_talk import OFFERS
+from app.runtime import Runtime
+from py_core.adapters.lora import LoraAdapter
+from py_core.memory.errors import StoreError
+from py_core.memory.lessons import KIND as LESSON
+from py_core.memory.lessons import Lesson
+from py_core.memory.memory import Memory
+from py_core.memory.revisions import Run
+from py_core.memory.text_search import has_all, terms_of
+from py_core.memory.trajectories import KIND as TRAJECTORY
+from py_core.routing.embedder import EmbedderError
+
+LEAST_SIMILARITY = 0.35
+"""Lessons that are less similar to what is searched for are not shown."""
+MEANT = 200
+PLOTTED = 30
+"""So many lessons and trainings are plotted at most."""
+UNPREPARED = "Sonata gets to know this model in a pause; until then it gives what you taught word for word."
+OPENING = "Sonata is still loading what it learns with. Try again in a moment."
+NO_READER = "The model that runs has no addition for reading facts, so nothing is read."
+Filter = Literal["now", "off", "history"]
+
+
+class LearningApi:
+    """Each public method is a call of the page's."""
+
+    def __init__(
+        self, runtime: Runtime, leaves_out: Callable[[], str] = lambda: "",
+        chosen: Callable[[], LoraAdapter | None] = lambda: None,
+        leave_out: Callable[[Sequence[Lesson]], Awaitable[None]] | None = None,
+        forgotten: ForgottenLessons | None = None,
+    ) -> None:  # fmt: skip
+        """leaves_out, chosen: Assistant.leaves_out and Assistant.adapter of the model that runs. leave_out: as of
+        Conversation.leave_out, of the page's conversation. forgotten: on the page."""
+        self._runtime, self._leaves_out, self._chosen, self._leave_out = runtime, leaves_out, chosen, leave_out
+        self._feedback = Feedback(runtime)
+        self._forgotten = forgotten or ForgottenLessons(runtime)
+
+    # ---- an answer, by its id ----
+
+    async def good(self, id: str) -> None:
+        await self._feedback.good(id)
+
+    async def bad(self, id: str) -> Judged:
+        return {"off": bool((await self._feedback.bad(id)).lesson_off)}
+
+    async def take_back(self, id: str) -> None:
+        await self._feedback.take_back(id)
+
+    async def should_have_said(self, id: str, question: str, answer: str) -> TaughtLesson:
+        return _learned(await self._feedback.should_have_said(id, question, answer))
+
+    async def remember_answer(self, id: str, question: str, answer: str) -> TaughtLesson:
+        return _learned(await self._feedback.remember_answer(id, question, answer))
+
+    async def opinions(self, ids: list[str]) -> dict[str, Opinion]:
+        """What was said of these answers, by id."""
+        await self._memory.writer.flush()
+        records = await self._memory.store.get_many([(TRAJECTORY, id) for id in ids])
+        return {record.id: record.body["feedback"] for record in records if record.body["feedback"]}
+
+    # ---- lessons ----
+
+    async def teach(self, question: str, answer: str) -> TaughtLesson:
+        return _learned(await self._learning.teach(question, answer))
+
+    async def offer_no_more(self, chat: str) -> None:
+        """Offer no more in this conversation to remember what is told in passing."""
+        await self._memory.sessions.edit(chat, state={OFFERS: False})
+
+    async def undo_teaching(self, id: str) -> None:
+        await self._learning.undo(id)
+
+    async def lesson(self, id: str) -> LessonView | None:
+        lesson = await self._memory.lessons.get(id)
+        return None if lesson is None else _lesson(lesson)
+
+    async def lesson_story(self, id: str) -> Story | None:
+        """What a lesson changed (app/lesson_story.py); None where it was forgotten."""
+        from app.lesson_story import story_of  # late, as in app/runtime.py
+
+        lesson = await self._memory.lessons.get(id)
+        return None if lesson is None else await story_of(lesson, self._memory, self._runtime.learning)
+
+    async def lessons(self, filter: Filter = "now", search: str = "", offset: int = 0, limit: int = 50) -> LessonPage:
+        """The newest first, or, with something to search for, those that hold its words and then the most similar."""
+        found = {one.id: one for one in reversed(await self._memory.lessons.all()) if _is_shown(one, filter)}
+        similar: dict[str, float] = {}
+        order = list(found)
+        if search.strip():
+            similar = await self._similar(search)
+            terms = terms_of(search)
+            literal = [id for id, one in found.items() if has_all(terms, f"{one.question} {one.answer}")]
+            literal.sort(key=lambda id: -similar.get(id, 0.0))
+            order = [id for id in dict.fromkeys([*literal, *similar]) if id in found]
+        shown = order[offset : offset + limit]
+        return {"total": len(order), "items": [_lesson(found[id], similar.get(id)) for id in shown]}
+
+    async def edit_lesson(self, id: str, question: str, answer: str) -> TaughtLesson:
+        learned = await self._learning.edit(id, question, answer)
+        if learned is None:
+            raise StoreError("record", "This was forgotten.")
+        return _learned(learned)
+
+    async def switch_lesson(self, id: str, on: bool) -> None:
+        await self._memory.lessons.edit(id, on=on)
+
+    async def forget(self, ids: list[str]) -> None:
+        lessons = [lesson for id in ids if (lesson := await self._memory.lessons.get(id)) is not None]
+        if self._runtime.learning is not None:
+            await self._runtime.learning.forget(*ids)
+        else:
+            await self._memory.lessons.delete(*ids)
+        self._forgotten.note(lessons)
+        if self._leave_out is not None:
+            await self._leave_out(lessons)
+
+    async def restore(self, ids: list[str]) -> int:
+        """How many came back as history only: newer answers to the same questions were taught meanwhile."""
+        lessons = [lesson for id in ids if (lesson := self._forgotten.take(id)) is not None]
+        restore = self._runtime.learning.restore if self._runtime.learning else self._memory.lessons.restore
+        restored = [await restore(lesson) for lesson in lessons]
+        return sum(after.replaced_by != before.replaced_by for before, after in zip(lessons, restored, strict=True))
+
+    # ---- the loops ----
+
+    async def overview(self) -> Overview:
+        from app.learning_history import events, periods  # late, as in app/runtime.py
+
+        runtime, memory = self._runtime, self._memory
+        lessons = await memory.lessons.all()
+        learning, idle = runtime.learning, runtime.idle
+        runs = await memory.revisions.runs(learning.base_sha256) if learning is not None else []
+        trained = " ".join(filter(None, (_background_words(runs), self._leaves_out())))
+        instant = " ".join(filter(None, (_instant_words(lessons), await self._unprepared_words())))
+        words = {"instant": instant, "background": trained, "deep": self._deep_words()}
+        words["reading"] = "" if learning is None or learning.reads else NO_READER
+        words["style"] = await runtime.style.words() if runtime.style is not None else ""
+        in_pauses = [name for name in idle.names if name != "preparation"] if idle is not None else []
+        loops = ["instant", "reading", *in_pauses]
+        return {
+            "problem": runtime.why_not_learning,
+            "idle": None if idle is None else idle.status,
+            "loops": [
+                {"name": name, "on": self._is_on(name), "words": words[name], "runs": name in in_pauses}
+                for name in loops
+            ],
+            "lessons": await self._learned_lately(lessons),
+            "trainings": [_training(run) for run in runs[-PLOTTED:]],
+            "answers": periods(await memory.trajectories.all()),
+            "events": await events(memory, learning.base_sha256 if learning is not None else ""),
+        }
+
+    async def adapters(self) -> list[AdapterView]:
+        """What answers come with besides the model's weights: app/adapter_views.py."""
+        from app.adapter_views import adapter_views  # late, as in app/runtime.py
+
+        return await adapter_views(self._runtime, self._chosen())
+
+    async def switch_adapter(self, id: str, on: bool) -> None:
+        """Answer with what a training learned, or not; id: of its run."""
+        await self._memory.revisions.switch(id, on)
+        if self._runtime.consolidation is not None:
+            await self._runtime.consolidation.refresh()
+
+    async def learn_now(self, name: str) -> None:
+        """Run a loop once, however little there is to learn."""
+        self._idle.learn_now(name)
+
+    async def pause(self) -> None:
+        """What learns in pauses stands still until `resume`."""
+        self._idle.pause()
+
+    async def resume(self) -> None:
+        self._idle.resume()
+
+    async def set_loop(self, name: str, on: bool) -> None:
+        """name: as in `overview`."""
+        await self._memory.policies.set(f"learning.{name}", on, confidence=1.0, source="user")
+
+    # ---- helpers ----
+
+    def _is_on(self, loop: str) -> bool:
+        return self._memory.policies.is_on(f"learning.{loop}")
+
+    def _deep_words(self) -> str:
+        from app.consolidation.deep_loop import last_report  # late, as in app/runtime.py
+
+        report = last_report(self._memory)
+        if report is None:
+            return ""
+        said = f"The last time it saw {_count(report.trajectories, 'answer')}, and kept what "
+        said += f"{_count(report.strategies, 'group')} of them showed."
+        questions = ", ".join(f"“{one.question}”" for one in report.suggestions)
+        return said + (f" You could teach what to say to: {questions}." if questions else "")
+
+    async def _unprepared_words(self) -> str:
+        learning = self._runtime.learning
+        is_known = learning is None or await learning.imprints.is_prepared(self._memory)
+        return "" if is_known else UNPREPARED
+
+    async def _learned_lately(self, lessons: Sequence[Lesson]) -> list[LearnedLesson]:
+        """The latest lessons that this model has learned, the oldest first."""
+        learning = self._runtime.learning
+        if learning is None:
+            return []
+        found = list[LearnedLesson]()
+        for lesson in [one for one in lessons if not one.replaced_by][-PLOTTED:]:
+            if (nll := await learning.imprint_nll(lesson)) is not None:
+                found.append({"question": lesson.question, "nllBefore": nll[0], "nllAfter": nll[1]})
+        return found
+
+    async def _similar(self, search: str) -> dict[str, float]:
+        learning = self._runtime.learning
+        if learning is None:
+            return {}
+        (meaning,) = await learning.embedder.meanings([search])
+        found = await self._memory.search.search(LESSON, meaning.vector, MEANT)
+        return {record.id: float(cosine) for record, cosine in found if cosine >= LEAST_SIMILARITY}
+
+    @property
+    def _memory(self) -> Memory:
+        return self._runtime.memory_now()
+
+    @property
+    def _idle(self) -> IdleLearning:
+        if self._runtime.idle is None:
+            raise EmbedderError(self._runtime.why_not_learning or OPENING)
+        return self._runtime.idle
+
+    @property
+    def _learning(self) -> LearningService:
+        if self._runtime.learning is None:
+            raise EmbedderError(self._runtime.why_not_learning or OPENING)
+        return self._runtime.learning
+
+
+def _instant_words(lessons: Sequence[Lesson]) -> str:
+    known = sum(lesson.answers for lesson in lessons)
+    uses = sum(lesson.uses for lesson in lessons)
+    if not lessons:
+        return "You have taught nothing yet."
+    return f"{_count(known, 'fact')} in use; {_count(uses, 'answer')} came from what you taught."
+
+
+def _background_words(runs: Sequence[Run]) -> str:
+    if not runs:
+        return ""
+    last = runs[-1]
+    return f"The last training had {_count(len(last.lessons), 'fact')} that you taught. {last.why}"
+
+
+def _training(run: Run) -> TrainingView:
+    return {
+        "created": run.created, "verdict": run.verdict, "why": run.why,
+        "losses": list(run.steps.get("cross_entropy", ())), "probe": run.probe, "recall": run.recall,
+        "norm": run.norm, "tokens": run.tokens, "seconds": run.seconds,
+    }  # fmt: skip
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _is_shown(lesson: Lesson, filter: Filter) -> bool:
+    if filter == "history":
+        return bool(lesson.replaced_by)
+    return not lesson.replaced_by and (filter == "now" or not lesson.on)
+
+
+def _lesson(lesson: Lesson, similarity: float | None = None) -> LessonView:
+    return {
+        "id": lesson.id, "question": lesson.question, "answer": lesson.answer, "source": lesson.source, "on": lesson.on,
+        "replacedBy": lesson.replaced_by, "quality": lesson.quality, "uses": lesson.uses, "created": lesson.created,
+        "lastUsed": lesson.last_used, "similarity": similarity,
+    }  # fmt: skip
+
+
+def _learned(learned: Learned) -> TaughtLesson:
+    return {
+        "lesson": _lesson(learned.lesson),
+        "ms": learned.milliseconds,
+        "nllBefore": learned.nll_before,
+        "nllAfter": learned.nll_after,
+        "replaced": None if learned.replaced is None else _lesson(learned.replaced),
+        "known": not learned.is_new,
+    }

@@ -1,0 +1,236 @@
+"""The deep loop: looks at all answers together, on demand or after days, and lets what they show count.
+
+    report = await DeepLoop(runtime).consolidate()
+
+It distils trajectories into strategies (learning/reasoning_bank.py): questions that are answered badly again and again
+are suggested as lessons. The gate of lessons opens earlier or later, as its answers were judged. Then old trajectories
+go, whose sums stay in their strategies, and the store is compacted. Routes change by what the person says alone
+(feedback.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+
+from app.consolidation.loop_runs import note_run
+from app.lessons.service import THRESHOLD_POLICY
+from app.runtime import Runtime
+from py_core.learning.gate_threshold import Evidence, fitted_threshold
+from py_core.learning.reasoning_bank import DAY_SECONDS, GOOD, Bank, Experience, archive, distil
+from py_core.memory.memory import Memory
+from py_core.memory.strategies import Strategy
+from py_core.memory.trajectories import Trajectory
+
+UNTIL_POLICY = "learning.deep.until"
+"""A run has seen the answers up to this time: seconds since 1970."""
+REPORT_POLICY = "learning.deep.report"
+"""What the last run did: a DeepReport as JSON."""
+KEPT_DAYS = 30.0
+"""A trajectory of which the person said nothing goes then, if its strategy stays."""
+REPEATED = 2
+"""Bad answers to similar messages, after which a lesson is suggested."""
+MOST_SUGGESTIONS = 10
+EMBEDDED_TOGETHER = 16
+NEARLY = 1.5
+"""The gate was nearly open where a lesson's score was so little below its threshold."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A question to teach: `count` messages like it were answered badly."""
+
+    question: str
+    count: int
+
+
+@dataclass(frozen=True)
+class DeepReport:
+    """What a run did. trajectories: how many it saw. verdicts: how many strategies are kept of each. deleted:
+    trajectories."""
+
+    trajectories: int
+    strategies: int
+    verdicts: dict[str, int]
+    merged: int
+    pruned: int
+    threshold_before: float | None
+    threshold: float | None
+    suggestions: tuple[Suggestion, ...]
+    deleted: int
+    seconds: float
+
+
+class DeepLoop:
+    """One for the runtime. It works in steps of the memory's background, so that answers do not wait for it."""
+
+    def __init__(self, runtime: Runtime, seed: int = 0) -> None:
+        self._runtime, self._seed = runtime, seed
+        self._running = asyncio.Lock()
+
+    async def waiting(self) -> int:
+        """Answers that no run has seen yet."""
+        memory = self._memory
+        return len(await memory.trajectories.all(since=_until(memory)))
+
+    async def is_begun(self) -> bool:
+        """A run that was ended is begun anew: it takes seconds."""
+        return False
+
+    async def run(self, report: Callable[[int, int], None]) -> None:
+        """As IdleWork has it."""
+        await self.consolidate(report)
+
+    async def consolidate(self, report: Callable[[int, int], None] = lambda done, total: None) -> DeepReport:
+        """Do it all, once. Raises StoreError."""
+        async with self._running:
+            begin, memory = time.perf_counter(), self._memory
+            now = memory.store.clock()
+            trajectories = await memory.trajectories.all()
+            report(0, 5)
+            experiences = await self._experiences(memory, trajectories)
+            report(1, 5)
+            async with memory.background.step():
+                bank = distil(experiences, await self._earlier(memory, experiences), now, self._seed)
+            report(2, 5)
+            before, threshold = await self._fit_gate(memory, trajectories)
+            report(3, 5)
+            suggestions = await self._suggestions(bank)
+            report(4, 5)
+            deleted = await self._keep(memory, bank, {one.id: one for one in trajectories}, now)
+            deleted += await memory.trajectories.retain()
+            verdicts: dict[str, int] = {}
+            for strategy in bank.strategies:
+                verdicts[strategy.verdict] = verdicts.get(strategy.verdict, 0) + 1
+            done = DeepReport(
+                len(trajectories), len(bank.strategies), verdicts, bank.merged, len(bank.pruned), before, threshold,
+                suggestions, deleted, time.perf_counter() - begin,
+            )  # fmt: skip
+            newest = max((one.created for one in trajectories), default=_until(memory))
+            # A moment later, or the newest answer would be new again.
+            await memory.policies.set(UNTIL_POLICY, math.nextafter(newest, math.inf), confidence=1.0, source="deep")
+            await memory.policies.set(REPORT_POLICY, json.dumps(asdict(done)), confidence=1.0, source="deep")
+            await note_run(memory.policies, "deep", now, "done", len(trajectories))
+            await memory.trajectories.delete_lost_traces()
+            await memory.store.compact()
+            report(5, 5)
+            return done
+
+    # ---- its steps ----
+
+    async def _experiences(self, memory: Memory, trajectories: Sequence[Trajectory]) -> list[Experience]:
+        """Those whose message has a vector, or gets one."""
+        routing = self._runtime.routing
+        lacking = [one for one in trajectories if one.vector is None and one.asked.strip()]
+        vectors = {one.id: one.vector for one in trajectories if one.vector is not None}
+        for start in range(0, len(lacking) if routing else 0, EMBEDDED_TOGETHER):
+            part = lacking[start : start + EMBEDDED_TOGETHER]
+            async with memory.background.step():
+                assert routing is not None
+                vectors |= zip((one.id for one in part), await routing.embedder.embed([one.asked for one in part]),
+                               strict=True)  # fmt: skip
+        lengths = {len(vector) for vector in vectors.values()}
+        return [
+            Experience(one.id, one.asked, vectors[one.id], one.agent, one.quality, bool(one.feedback), one.created)
+            for one in trajectories
+            if one.id in vectors and len(vectors[one.id]) == max(lengths)
+        ]
+
+    async def _earlier(self, memory: Memory, experiences: Sequence[Experience]) -> list[Strategy]:
+        earlier = await memory.strategies.all()
+        length = len(experiences[0].vector) if experiences else None
+        return [one for one in earlier if length in (None, len(one.vector))]
+
+    async def _fit_gate(self, memory: Memory, trajectories: Sequence[Trajectory]) -> tuple[float | None, float | None]:
+        """Before and after; None without learning. The user's own choice stays."""
+        learning = self._runtime.learning
+        if learning is None:
+            return None, None
+        before, shipped = learning.threshold, learning.gate.threshold
+        policy = memory.policies.look(THRESHOLD_POLICY)
+        evidence = [found for one in trajectories if one.feedback and (found := await self._evidence(one, before))]
+        if not evidence or (policy is not None and policy.source == "user"):
+            return before, before
+        threshold, confidence = fitted_threshold(shipped, evidence)
+        await memory.policies.set(
+            THRESHOLD_POLICY, threshold, confidence=confidence, source="deep", observations=len(evidence)
+        )
+        return before, threshold
+
+    async def _evidence(self, one: Trajectory, threshold: float) -> Evidence | None:
+        """What the judged answer tells of the gate."""
+        learning, recalled = self._runtime.learning, one.route.get("recalled")
+        assert learning is not None
+        if one.lesson and isinstance(recalled, int | float) and 0 < recalled < 1:
+            lesson = await self._memory.lessons.get(one.lesson)
+            taught = {effect["id"] for effect in one.effects if effect["kind"] == "taught"}
+            # The person gave another answer to the same question: the lesson was wrong, not the gate.
+            was_right = one.feedback == "good" or (lesson is not None and lesson.replaced_by in taught)
+            return Evidence(math.log(recalled / (1 - recalled)), was_right)
+        if not one.lesson and one.feedback != "good":
+            async with self._memory.background.step():
+                considered = await learning.look(one.asked)
+            known = [each for each in considered if each.lesson.created < one.created]
+            if known and threshold - NEARLY < known[0].score <= threshold:
+                return Evidence(known[0].score, True, 0.5)
+        return None
+
+    async def _suggestions(self, bank: Bank) -> tuple[Suggestion, ...]:
+        """Of the failures that no lesson answers now."""
+        found = list[Suggestion]()
+        learning = self._runtime.learning
+        for strategy in bank.strategies:
+            bad = [one for one in bank.members[strategy.id] if one.quality is not None and one.quality < GOOD]
+            if strategy.verdict != "failure" or len(bad) < REPEATED:
+                continue
+            question = max(bad, key=lambda one: (float(one.vector @ strategy.vector), one.id)).asked
+            if learning is not None:
+                async with self._memory.background.step():
+                    considered = await learning.look(question)
+                if considered and considered[0].score > learning.threshold:
+                    continue
+            found.append(Suggestion(question, len(bad)))
+        found.sort(key=lambda one: -one.count)
+        return tuple(found[:MOST_SUGGESTIONS])
+
+    async def _keep(self, memory: Memory, bank: Bank, trajectories: dict[str, Trajectory], now: float) -> int:
+        """Store the strategies and delete what is old, all or nothing. Returns how many trajectories went."""
+        kept, gone = list[Strategy](), list[str]()
+        for strategy in bank.strategies:
+            old = [
+                one
+                for one in bank.members[strategy.id]
+                if now - one.created > KEPT_DAYS * DAY_SECONDS and not trajectories[one.id].feedback
+            ]
+            kept.append(archive(strategy, old, now) if old else strategy)
+            gone += [one.id for one in old]
+        async with memory.store.transaction() as transaction:
+            memory.strategies.replace_in(transaction, kept)
+            memory.trajectories.delete_in(transaction, gone)
+        return len(gone)
+
+    @property
+    def _memory(self) -> Memory:
+        return self._runtime.memory_now()
+
+
+def last_report(memory: Memory) -> DeepReport | None:
+    """Of the last run, if there was one."""
+    policy = memory.policies.look(REPORT_POLICY)
+    if policy is None or not isinstance(policy.value, str):
+        return None
+    try:
+        values = json.loads(policy.value)
+        known = {field.name: values[field.name] for field in fields(DeepReport)}  # versions before told more
+        return DeepReport(**{**known, "suggestions": tuple(Suggestion(**one) for one in values["suggestions"])})
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _until(memory: Memory) -> float:
+    policy = memory.policies.look(UNTIL_POLICY)
+    return policy.value if policy is not None and isinstance(policy.value, float) else 0.0

@@ -1,0 +1,29 @@
+"""The loops that learn while nobody waits, over one runtime."""
+
+from __future__ import annotations
+
+from app.consolidation.deep_loop import DeepLoop
+from app.consolidation.idle_work import Loop
+from app.consolidation.preparation import Preparation
+from app.runtime import Runtime
+
+LESSONS = 8
+"""So many new lessons are worth a training: each is answered from its imprint until then."""
+ANSWERS = 30
+"""So many new answers are worth a look at all of them."""
+LIKED = 4
+"""So many new answers that somebody liked are worth learning their style anew."""
+DEEP_SECONDS = 24 * 3600.0
+
+
+def idle_loops(runtime: Runtime) -> list[Loop]:
+    """The first that has something to learn runs first."""
+    loops = [
+        Loop("preparation", Preparation(runtime), 1, "", 0.0),
+        Loop("deep", DeepLoop(runtime), ANSWERS, "answers", DEEP_SECONDS),
+    ]
+    if runtime.consolidation is not None:
+        loops.insert(1, Loop("background", runtime.consolidation, LESSONS, "facts"))
+    if runtime.style is not None:
+        loops.append(Loop("style", runtime.style, LIKED, "answers that you liked"))
+    return loops

@@ -1,0 +1,70 @@
+"""What answers of a model come with besides its weights, for all conversations with it: what was learned in pauses, the
+style that the person likes, and both joined with the adapter that a conversation chose.
+"""
+
+from __future__ import annotations
+
+from weakref import WeakValueDictionary
+
+from app.generation.resident_adapters import ResidentAdapters
+from py_core.adapters.joining import joined
+from py_core.adapters.lora import LoraAdapter
+from py_core.engine.engine import Engine
+
+
+class AnswerAdapters(ResidentAdapters):
+    """One a model: an adapter has one name and one number, whichever conversations answer with it."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self.learned: LoraAdapter | None = None
+        self.style = 0
+        """The number of the adapter at the head's input that answers come with, 0 for none (StyleService). Answers of
+        lessons come without it, and those of a chosen adapter, whose states are others than it was learned from."""
+        self._opened = WeakValueDictionary[str, LoraAdapter]()
+        """Those that conversations chose: a second one gets the very same, also where it gave way on the device."""
+        self._joined: dict[str, tuple[LoraAdapter, LoraAdapter | None]] = {}
+        """What was joined with `learned`, and both, None where there is no room for both; by the former's name."""
+
+    def opened(self, name: str) -> LoraAdapter | None:
+        """The adapter of this name, where a conversation chose it and it was not forgotten since."""
+        return self._opened.get(name)
+
+    async def open(self, adapter: LoraAdapter) -> None:
+        """A conversation chooses it. Raises AdapterError where it does not fit the model, BackendError."""
+        await self.number(adapter)
+        self._opened[adapter.name] = adapter
+
+    def with_learned(self, chosen: LoraAdapter | None) -> LoraAdapter | None:
+        """What was chosen and what was learned together; the former alone where there is no room for both."""
+        if chosen is None or self.learned is None:
+            return chosen or self.learned
+        if self._joined.get(chosen.name, (None,))[0] is not chosen:
+            self._joined[chosen.name] = chosen, joined(chosen, self.learned)
+        return self._joined[chosen.name][1] or chosen
+
+    async def use_learned(self, adapter: LoraAdapter | None) -> None:
+        """Answer also with what the background loop learned (ConsolidationService), from the next message on.
+
+        What was learned before leaves the device: answers that it gives end.
+        """
+        if adapter is self.learned:
+            return
+        before = [self.learned, *(both for _, both in self._joined.values())]
+        self.learned, self._joined = adapter, {}
+        for one in before:
+            if one is not None:
+                await super().forget(one.name)
+
+    def use_style(self, number: int) -> None:
+        """Answer with this adapter at the head's input from the next message on, 0 for none. A running answer goes on
+        without the one before."""
+        self.style = number
+
+    async def forget(self, name: str) -> None:
+        """As of ResidentAdapters, also where it is joined with what was learned."""
+        self._opened.pop(name, None)
+        _, both = self._joined.pop(name, (None, None))
+        await super().forget(name)
+        if both is not None:
+            await super().forget(both.name)

@@ -1,0 +1,89 @@
+"""How the user wants answers: instructions for all of them, how tokens are drawn, how long they may be.
+
+Each is a policy, so that it is kept, exported and deleted as everything else, and followed in other tabs. A policy that
+cannot be read counts as none: it never stands in the way of an answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+
+from py_core.memory.errors import StoreError
+from py_core.memory.policies import Policies
+from py_core.sampling import SamplingParams
+
+INSTRUCTIONS_POLICY = "answers.instructions"
+SAMPLING_POLICY = "answers.sampling"
+LONGEST_POLICY = "answers.longest"
+
+LONGEST_INSTRUCTIONS = 4_000
+"""Characters. They are read with every conversation."""
+
+PRESETS: Mapping[str, SamplingParams] = MappingProxyType(
+    {
+        "precise": SamplingParams(temperature=0.0, frequency_penalty=0.2),
+        "balanced": SamplingParams(temperature=0.5, top_p=0.9, min_p=0.05, frequency_penalty=0.2),
+        "varied": SamplingParams(temperature=0.9, top_p=0.95, min_p=0.05, frequency_penalty=0.2),
+    }
+)
+"""Ways of drawing tokens by a name. The penalty is what keeps small models out of loops (assistant.py)."""
+_NAMES = frozenset(option.name for option in fields(SamplingParams)) - {"seed"}
+
+
+@dataclass(frozen=True)
+class AnswerSettings:
+    """instructions: go into the system prompt of every conversation. sampling: in place of the agents'. longest: tokens
+    of an answer, beside the agents' own limits."""
+
+    instructions: str = ""
+    sampling: SamplingParams | None = None
+    longest: int | None = None
+
+
+def answer_settings(policies: Policies) -> AnswerSettings:
+    """What the user has chosen, as far as it is valid."""
+    instructions = policies.look(INSTRUCTIONS_POLICY)
+    sampling, longest = policies.look(SAMPLING_POLICY), policies.look(LONGEST_POLICY)
+    said = instructions.value if instructions is not None and isinstance(instructions.value, str) else ""
+    limit = int(longest.value) if longest is not None and isinstance(longest.value, int | float) else 0
+    try:
+        drawn = sampling_of(sampling.value) if sampling is not None and isinstance(sampling.value, str) else None
+    except StoreError:
+        drawn = None
+    return AnswerSettings(said.strip()[:LONGEST_INSTRUCTIONS], drawn, limit if limit > 0 else None)
+
+
+def sampling_of(value: str) -> SamplingParams | None:
+    """value: "agent" (as the agents say: None), the name of a preset, or a JSON object of SamplingParams' fields.
+    Raises StoreError("record") with a sentence on what is wrong."""
+    if value == "agent":
+        return None
+    if value in PRESETS:
+        return PRESETS[value]
+    names = ", ".join(sorted(_NAMES))
+    refused = f"Choose one of {', '.join(('agent', *PRESETS))}, or give some of {names} as JSON."
+    try:
+        given = json.loads(value)
+    except ValueError:
+        raise StoreError("record", refused) from None
+    if not isinstance(given, dict) or not given.keys() <= _NAMES:
+        raise StoreError("record", refused)
+    try:
+        return SamplingParams(**given)
+    except (ValueError, TypeError) as error:
+        raise StoreError("record", f"These settings of the answers cannot be used. {error}") from error
+
+
+def check_setting(name: str, value: object) -> None:
+    """Before a policy is stored. Raises StoreError with a sentence on what is wrong with it."""
+    if name == SAMPLING_POLICY and isinstance(value, str):
+        sampling_of(value)
+    elif name == INSTRUCTIONS_POLICY and isinstance(value, str) and len(value) > LONGEST_INSTRUCTIONS:
+        raise StoreError(
+            "record", f"The instructions have {len(value):,} characters. Shorten them to {LONGEST_INSTRUCTIONS:,}."
+        )
+    elif name == LONGEST_POLICY and (isinstance(value, bool) or not isinstance(value, int | float) or value < 1):
+        raise StoreError("record", "The longest answer must be a number of tokens, 1 or more.")

@@ -1,0 +1,400 @@
+"""One conversation turn from text to text: prompt, generate, record.
+
+Every prompt of a conversation begins with what the last one held, so that the engine reads only what is new: the system
+message is the same for all agents, and an agent's instruction stands at the beginning of the message that it answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+
+from app.chat.partial_answer import PartialAnswer, begun_again
+from app.files.material import Material
+from app.generation.answer_adapters import AnswerAdapters
+from app.generation.answer_settings import AnswerSettings
+from app.generation.assistant_adapters import WithAdapters
+from app.generation.learned_answer import BEYOND, LEARNED_SAMPLING, Head, ids_of_learned, longest_learned
+from app.generation.prompt_window import PromptWindow
+from app.generation.reading_time import ReadingTime
+from app.generation.stop_token import StopToken
+from app.generation.text_stream import TextStream
+from app.protocol import AnswerEvent, Context, Delta, Done, Reading, Replacement, Thought
+from py_core.adapters.lora import LoraAdapter
+from py_core.backends.base import BackendError, ContextFullError, TokenSequence
+from py_core.engine.engine import Timings, shared_length
+from py_core.engine.page_keeping import PageShelf
+from py_core.learning.reading import answer_in, fact_of, reading_message
+from py_core.loading import Model
+from py_core.paging.page_table import PAGE
+from py_core.routing.agents import Agent
+from py_core.sampling import SamplingParams
+from py_core.tokenizers.chat_template import Message
+from py_core.tokenizers.thinking import ThoughtSplitter, opens_thought, split_thought
+
+# A model this small puts wrong words close behind right ones: drawing at random, even at temperature 0.2, loses facts
+# that the likeliest token has. The penalty on words used before keeps it out of loops (docs/decisions/0005).
+CHAT_SAMPLING = SamplingParams(temperature=0.0, frequency_penalty=0.2)
+
+MAX_TOKENS = 1024
+"""An answer's length, at most. Small models sometimes do not find an end."""
+
+SYSTEM_PROMPT = "You are a helpful AI assistant named Sonata."
+"""The system prompt of every conversation. Without one, some templates put in the name of the model's maker."""
+
+_BROUGHT_AHEAD = 2 * PAGE
+"""Tokens that are run before a message comes: those behind the last whole page, and a few that differ."""
+
+_LEAST_ANSWER = 64
+"""Tokens kept free for the answer: older turns are left out of the prompt until there are so many."""
+
+_LONG_PROMPT = 128
+"""From so many new tokens on the progress of reading a prompt is reported."""
+
+
+class EmptyMessageError(ValueError):
+    """There is nothing to answer."""
+
+
+def user_message(text: str, agent: Agent | None = None) -> Message:
+    """The user's message as the model reads it: after the instruction of the agent that answers."""
+    if agent is None or agent.system_prompt == SYSTEM_PROMPT:
+        return {"role": "user", "content": text}
+    return {"role": "user", "content": f"{agent.system_prompt}\n\n{text}"}
+
+
+def assistant_message(text: str) -> Message:
+    return {"role": "assistant", "content": text}
+
+
+class Assistant(WithAdapters):
+    """A conversation with one model. One `respond` at a time."""
+
+    def __init__(
+        self, model: Model, sampling: SamplingParams | None = None, max_tokens: int = MAX_TOKENS,
+        adapters: AnswerAdapters | None = None,
+    ) -> None:  # fmt: skip
+        """sampling: for every answer; without it the agent's, or CHAT_SAMPLING where there is no agent.
+        adapters: of the model, where other conversations use it too."""
+        super().__init__(adapters or AnswerAdapters(model.engine))
+        self.model = model
+        self.messages: list[Message] = []
+        self._sampling, self._max_tokens = sampling, max_tokens
+        self._sequence = model.engine.new_sequence()
+        self._alone: TokenSequence | None = None
+        """Of the answers of lessons, which the model gives without having read the conversation."""
+        self.sequence = self._sequence
+        """What the model has read for the last answer, and said."""
+        limit = model.engine.context_length - min(_LEAST_ANSWER, max_tokens)
+        self._limit = limit
+        self._window = PromptWindow(model, SYSTEM_PROMPT, limit)
+        self._settings = AnswerSettings()
+        self._forgotten = 0
+        self._open: PartialAnswer | None = None
+        """The last answer, with which `go_on` goes on."""
+        self.context: Context | None = None
+        """What the last prompt of the conversation consisted of."""
+        self.shelf: PageShelf | None = None
+        """Where what the model has read of the conversation is kept, if it is."""
+        self._stop = StopToken()
+        """Of the running answer, or the last one."""
+        self._bringing: asyncio.Task[None] | None = None
+
+    async def respond(
+        self, text: str, agent: Agent | None = None, *, before: Sequence[Message] | None = None,
+        sampling: SamplingParams | None = None, heads: Sequence[Head] = (), taught: str | None = None,
+        material: Material | None = None, stop: StopToken | None = None,
+    ) -> AsyncIterator[AnswerEvent]:  # fmt: skip
+        """Stream the answer to a message. What was said joins the conversation, a stopped answer as far as it came.
+
+        agent: who answers (its instruction, sampling and longest answer); the plain assistant if none.
+        before: what the message follows, in place of all that was said so far; of that the model reads what is new.
+        sampling: draw the answer in this way.
+        heads: of a lesson that answers (LearningService.recall): as it was learned, without the conversation before,
+        without the chosen adapter, and always with the likeliest token. taught: the lesson's answer; where the model
+        leaves it, the rest of it is given as text.
+        material: of attached files, which the model reads with the message; it does not join the conversation.
+        stop: ends the answer, as `stop` does.
+        Raises EmptyMessageError, ContextFullError (a message too long for the model) or BackendError. What
+        was seen of an answer by then stays in the conversation; without an answer it is as it was before.
+        """
+        if not text.strip():
+            raise EmptyMessageError("The message is empty. Write something first.")
+        self._stop = stop or StopToken()
+        await self._leave_off()
+        messages = [*(self.messages if before is None else before), user_message(text, agent)]
+        sampling, max_tokens = self._manner(agent, sampling)
+        engine, sequence = self.model.engine, self._sequence
+        if heads:
+            max_tokens = min(max_tokens, longest_learned(heads))
+            window = PromptWindow(self.model, SYSTEM_PROMPT, engine.context_length - max_tokens)
+            prompt, _ = await window.fit([messages[-1]], 0)
+            forgotten = self._forgotten
+            sequence = self._alone = self._alone or engine.new_sequence()
+        else:
+            opening, asked = (material.opening, material.asked(text)) if material else ("", text)
+            reads = [*messages[:-1], user_message(asked, agent)]
+            prompt, forgotten = await self._window.fit(reads, self._left_out_of(messages), opening)
+            self.context = self._window.context(prompt, reads, forgotten, material.tokens if material else 0)
+        said = self._say(sequence, prompt, messages, forgotten, sampling, max_tokens, heads, taught=taught)
+        async with aclosing(said) as events:  # type: ignore[type-var]
+            async for event in events:
+                yield event
+
+    def _manner(self, agent: Agent | None, sampling: SamplingParams | None) -> tuple[SamplingParams, int]:
+        """How an agent's answer is drawn, and its most tokens."""
+        sampling = sampling or self._sampling or self._settings.sampling
+        max_tokens = min(agent.max_tokens, self._max_tokens) if agent else self._max_tokens
+        longest = min(max_tokens, self._settings.longest or max_tokens)
+        return sampling or (agent.sampling if agent else CHAT_SAMPLING), longest
+
+    async def go_on(
+        self, text: str, answer: str, thought: str = "", agent: Agent | None = None, *, before: Sequence[Message],
+        sampling: SamplingParams | None = None, material: Material | None = None, stop: StopToken | None = None,
+    ) -> AsyncIterator[AnswerEvent]:  # fmt: skip
+        """Stream the rest of an answer that did not come to its end. Done has all of its text.
+
+        text: the message; answer, thought: what was said to it; the rest as of `respond`. It goes on with the very
+        tokens that were said, where the model still has them. Raises ContextFullError, BackendError.
+        """
+        self._stop = stop or StopToken()
+        await self._leave_off()
+        messages = [*before, user_message(text, agent)]
+        sampling, max_tokens = self._manner(agent, sampling)
+        opening, asked = (material.opening, material.asked(text)) if material else ("", text)
+        reads = [*messages[:-1], user_message(asked, agent)]
+        known = self._open if self._open and self._open.is_of(messages, answer, thought) else None
+        if known is None or len(known.tokens) + _LEAST_ANSWER > self.model.engine.context_length:
+            first = self._left_out_of(messages)
+            known = await begun_again(self.model, self._window, reads, first, opening, answer, thought)
+        prompt, forgotten = list(known.tokens), known.forgotten
+        self.context = self._window.context(prompt, reads, forgotten, material.tokens if material else 0)
+        saying = self._say(self._sequence, prompt, messages, forgotten, sampling, max_tokens, (), known)
+        async with aclosing(saying) as events:  # type: ignore[type-var]
+            async for event in events:
+                yield event
+
+    async def _say(
+        self, sequence: TokenSequence, prompt: list[int], messages: list[Message], forgotten: int,
+        sampling: SamplingParams, max_tokens: int, heads: Sequence[Head] = (), known: PartialAnswer | None = None,
+        taught: str | None = None,
+    ) -> AsyncIterator[AnswerEvent]:  # fmt: skip
+        """Read a prompt and answer, or go on with the answer that it ends with. taught: as of `respond`."""
+        stop = self._stop
+        if stop.is_stopped:
+            yield Done("stopped")
+            return
+        engine, timings = self.model.engine, Timings()
+        self.sequence = sequence
+        self._answers_with = self.adapter.name if self.adapter and not heads else ""
+        engine.use_adapter(sequence, await self.adapter_number(lesson=bool(heads)))
+        style = self.adapters.style if self.adapter is None else 0
+        engine.use_head_adapter(sequence, heads[0].number if heads else style)
+        async with aclosing(self._read(sequence, prompt, timings)) as reading:  # type: ignore[type-var]
+            async for progress in reading:
+                yield progress
+        if stop.is_stopped:
+            yield Done("stopped")
+            return
+        begins = known.start if known else len(prompt)
+        ids = ids_of_learned(engine, sequence, heads, max_tokens, timings) if heads else None
+        stream = TextStream(
+            self.model, sequence, max_tokens, sampling, timings, end_at_loops=True, ids=ids,
+            begun=prompt[begins:], text=known.text if known else None,
+        )  # fmt: skip
+        thinks = opens_thought(self.model.tokenizer, prompt[:begins])
+        splitter, begin, thought_until = ThoughtSplitter(thinks), time.perf_counter(), 0.0
+        splitter.go_on(stream.text)
+        whole: str | None = None  # of a lesson whose answer the model has left
+        shown = ""
+        try:
+            async with aclosing(stream.pieces()) as pieces:  # type: ignore[type-var]
+                async for text_piece in pieces:
+                    if taught is not None and not taught.startswith(stream.text.lstrip()):
+                        whole = taught
+                        break
+                    shown = stream.text.lstrip()
+                    for piece in splitter.push(text_piece):
+                        if piece.is_thought:
+                            thought_until = time.perf_counter()
+                        yield Thought(piece.text) if piece.is_thought else Delta(piece.text)
+                    if stop.is_stopped and timings.reason not in ("end", "loop"):
+                        timings.reason = "stopped"
+                        break
+            if whole is None and timings.reason != "loop":
+                for piece in splitter.flush():
+                    yield Thought(piece.text) if piece.is_thought else Delta(piece.text)
+            if taught is not None and timings.reason in ("end", "loop"):
+                whole = taught  # the model may have ended before
+            if whole is not None:
+                timings.reason = "end"
+                if rest := whole[len(shown) :]:
+                    yield Delta(rest)
+        finally:
+            # The user has seen this text, so it belongs to the chat, even if the caller stopped or the device was lost.
+            thought, answer = split_thought(stream.text, thinks) if whole is None else ("", whole)
+            if stream.text or timings.reason == "end":
+                self.messages = [*messages, assistant_message(answer)]
+                self._forgotten = forgotten
+                self._open = PartialAnswer(
+                    tuple(sequence.tokens), begins, forgotten, sequence, tuple(messages), answer, thought
+                )
+        if timings.reason == "loop" or known is not None:
+            yield Replacement(answer, thought)
+        done = _done(timings, answer)
+        seconds = thought_until - begin if thought_until else 0.0
+        yield replace(
+            done, forgotten_turns=forgotten, thought=thought, thought_seconds=seconds, adapter=self._answers_with
+        )
+
+    async def read(
+        self, text: str, facts: Sequence[tuple[str, str]], reader: LoraAdapter, stop: StopToken | None = None
+    ) -> tuple[int, Done] | None:
+        """Let the model read facts, (question, answer) each, with an adapter that was trained for that, and answer a
+        message from them: the number of the fact whose answer it gives, word by word. `give` says it.
+
+        None where it says something else, which ends with the first word that is in no fact; or it was stopped. As a
+        lesson's answer it is given without the conversation before, and is always the likeliest. Raises BackendError,
+        ContextFullError.
+        """
+        stop = self._stop = stop or StopToken()
+        engine, answers = self.model.engine, [answer for _, answer in facts]
+        longest = max(len(self.model.tokenizer.encode(answer)) for answer in answers) + BEYOND
+        window = PromptWindow(self.model, SYSTEM_PROMPT, engine.context_length - longest)
+        message = user_message(reading_message(text, [fact_of(*fact) for fact in facts]))
+        prompt, _ = await window.fit([message], 0)
+        sequence = self._alone = self._alone or engine.new_sequence()
+        timings = Timings()
+        engine.use_adapter(sequence, await self.adapters.number(self.adapters.with_learned(reader) or reader))
+        engine.use_head_adapter(sequence, 0)
+        async with aclosing(self._read(sequence, prompt, timings)) as reading:  # type: ignore[type-var]
+            async for _ in reading:
+                pass
+        if stop.is_stopped:
+            return None
+        stream = TextStream(self.model, sequence, longest, LEARNED_SAMPLING, timings)
+        async with aclosing(stream.pieces()) as pieces:  # type: ignore[type-var]
+            async for _ in pieces:
+                if stop.is_stopped or answer_in(stream.text, answers, whole=False) is None:
+                    return None
+        found = answer_in(stream.text, answers) if timings.reason == "end" else None
+        if found is None:
+            return None
+        self.sequence = sequence
+        return found, _done(timings, answers[found])
+
+    async def give(self, text: str, done: Done, before: Sequence[Message] | None = None) -> AsyncIterator[AnswerEvent]:
+        """Answer a message with what `read` found. before: as of `respond`."""
+        said = self.messages if before is None else before
+        self.messages = [*said, user_message(text), assistant_message(done.text)]
+        yield Delta(done.text)
+        yield done
+
+    def use_settings(self, settings: AnswerSettings) -> None:
+        """Answer as the user wants from the next message on. Answers of lessons stay as they were learned."""
+        if settings.instructions != self._settings.instructions:
+            system = "\n".join(filter(None, (SYSTEM_PROMPT, settings.instructions)))
+            self._window = PromptWindow(self.model, system, self._limit)
+        self._settings = settings
+
+    def stop(self) -> None:
+        """End the running answer after the tokens that it has now."""
+        self._stop.stop()
+
+    def go_to(self, messages: Sequence[Message]) -> None:
+        """Continue another branch of the conversation. What it shares with the one before is not read again."""
+        self._forgotten = self._left_out_of(messages)
+        self.messages = list(messages)
+
+    def _left_out_of(self, messages: Sequence[Message]) -> int:
+        """How many of these were left out of the prompts before."""
+        left_out = self._forgotten
+        return left_out if list(messages[:left_out]) == self.messages[:left_out] else 0
+
+    def reset(self, messages: Sequence[Message] = ()) -> None:
+        """Start a new conversation, or continue one of these messages. The model forgets the messages before."""
+        if self._bringing is not None:
+            self._bringing.cancel()
+        self.messages = list(messages)
+        self._forgotten = 0
+        for sequence in self._sequences:
+            self.model.engine.truncate(sequence, 0)
+
+    async def keep_pages(self) -> None:
+        """Put what the model has read of the conversation on the shelf, while nobody waits for the device."""
+        if self.shelf is not None:
+            await self.model.engine.pages.keep(self._sequence, self.shelf)
+
+    async def bring_back(self) -> None:
+        """Let the model hold again what it has read of the conversation, where that is on the shelf, before the next
+        message comes. What is not there is not read. Ends where a message comes."""
+        if self.shelf is None or not self.messages:
+            return
+        self._bringing = asyncio.ensure_future(self._bring_back(self.shelf))
+        with contextlib.suppress(BackendError, ContextFullError):
+            await self._bringing
+
+    async def _bring_back(self, shelf: PageShelf) -> None:
+        # What two messages have in common comes before any message.
+        ends = [[*self.messages, user_message(text)] for text in ("?", "1")]
+        one, other = [(await self._window.fit(end, self._forgotten))[0] for end in ends]
+        engine, sequence = self.model.engine, self._sequence
+        engine.use_adapter(sequence, await self.adapter_number(lesson=False))
+        await engine.bring(sequence, one[: shared_length(one, other)], shelf, _BROUGHT_AHEAD)
+
+    async def _leave_off(self) -> None:
+        """End `bring_back`; what it has brought stays."""
+        if self._bringing is not None:
+            self._bringing.cancel()
+            await asyncio.wait([self._bringing])
+
+    def close(self) -> None:
+        """Give back what the model keeps of the conversation; there is no other answer."""
+        for sequence in self._sequences:
+            self.model.engine.free(sequence)
+
+    @property
+    def _sequences(self) -> list[TokenSequence]:
+        return [self._sequence, self._alone] if self._alone else [self._sequence]
+
+    async def _read(self, sequence: TokenSequence, prompt: list[int], timings: Timings) -> AsyncIterator[Reading]:
+        """Run the prompt, and tell how far it is if it is long. Ends early when `stop` is called."""
+        news: asyncio.Queue[Reading | None] = asyncio.Queue()
+        first: int | None = None
+        rest = ReadingTime(len(prompt))
+
+        def on_progress(tokens_read: int, prompt_tokens: int) -> None:
+            nonlocal first
+            first, left = tokens_read if first is None else first, rest.push(tokens_read)
+            if prompt_tokens - first >= _LONG_PROMPT:
+                news.put_nowait(Reading(tokens_read, prompt_tokens, left))
+
+        shelf = self.shelf if sequence is self._sequence else None
+        running = asyncio.ensure_future(self.model.engine.prefill(sequence, prompt, timings, on_progress, shelf=shelf))
+        running.add_done_callback(lambda _: news.put_nowait(None))
+        stop = self._stop
+        try:
+            with stop.cancels(running):
+                while (progress := await news.get()) is not None:
+                    yield progress
+                await running
+        except asyncio.CancelledError:
+            if not stop.is_stopped:
+                raise
+        finally:
+            if not running.done():
+                running.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await running
+
+
+def _done(timings: Timings, text: str) -> Done:
+    return Done(
+        timings.reason, text, timings.prompt_tokens, timings.new_tokens, timings.prefill_tok_s, timings.decode_tok_s,
+        prefill_seconds=timings.prefill_seconds, decode_seconds=timings.decode_seconds,
+        reused_tokens=timings.reused_tokens,
+    )  # fmt: skip

@@ -1,0 +1,55 @@
+"""Answers that are computed before the model guesses (py_core/tools): recognised here, said in place of the model.
+
+The tools are imported with the first message that could be for one: the page starts without them.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from app.chat.help_answers import help_answer
+from app.runtime import Runtime
+from py_core.memory.errors import StoreError
+
+if TYPE_CHECKING:
+    from py_core.tools.exact import Exact
+
+EXACT_POLICY = "tools.exact"
+"""The policy that switches it."""
+
+
+def exact_answer(runtime: Runtime, text: str) -> Exact | None:
+    """What a tool answers to a message, by the local time of this device, or what Sonata says of itself. None if it is
+    for the model, or the user has turned the tools off."""
+    if (said := help_answer(text)) is not None:
+        return said
+    from py_core.tools.first_look import may_be_for_a_tool
+
+    if not may_be_for_a_tool(text) or not _is_on(runtime):
+        return None
+    from py_core.tools.answering import answer_exactly
+
+    return answer_exactly(text, datetime.now())
+
+
+def _is_on(runtime: Runtime) -> bool:
+    return runtime.memory is None or runtime.memory.policies.is_on(EXACT_POLICY)
+
+
+async def exact_answer_of_tables(runtime: Runtime, session: str | None, text: str) -> Exact | None:
+    """What the tables (CSV, TSV) of a conversation say to a message. None where it is not surely about one of them.
+    Never fails: the runtime is told."""
+    if runtime.memory is None or session is None or not _is_on(runtime):
+        return None
+    try:
+        tables = await runtime.files.tables(session)
+    except StoreError as error:
+        runtime.trouble(error)
+        return None
+    if not tables:
+        return None
+    from py_core.tools.exact import question_of
+    from py_core.tools.table_answers import answer
+
+    return answer(question_of(text, datetime.now()), tables)

@@ -1,0 +1,43 @@
+"""The turns of a conversation as the model reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from app.chat.turn_details import is_unread
+from app.generation.assistant import assistant_message, user_message
+from py_core.memory.branches import Turn
+from py_core.routing.agents import Agent
+from py_core.tokenizers.chat_template import Message
+
+LEAST_REPEATED = 40
+"""Characters of an answer that counts as a repeat if it was said before: "Yes." may be right twice."""
+
+
+def messages_of(turns: Sequence[Turn], agents: Mapping[str, Agent]) -> list[Message]:
+    """Each message with the instruction of the agent that answered it. Left out, with their messages, are answers in
+    which the model had no part, and those that loop or repeat an earlier one: read again, they would go on looping."""
+    messages = []
+    said, left_out = set[str](), set[int]()
+    for place, turn in enumerate(turns):
+        if turn.role == "assistant":
+            words = " ".join(turn.content.split())
+            if is_unread(turn) or turn.details.get("reason") == "loop" or words in said:
+                left_out |= {place - 1, place}
+            elif len(words) >= LEAST_REPEATED:
+                said.add(words)
+    for place, turn in enumerate(turns):
+        answer = turns[place + 1] if place + 1 < len(turns) else None
+        if place in left_out:
+            continue
+        if turn.role == "user":
+            messages.append(user_message(turn.content, agent_of(answer, agents)))
+        else:
+            messages.append(assistant_message(turn.content))
+    return messages
+
+
+def agent_of(answer: Turn | None, agents: Mapping[str, Agent]) -> Agent | None:
+    """Who gave an answer, as he is now; None where that is not known."""
+    agent = answer.details.get("agent") if answer else None
+    return agents.get(agent) if isinstance(agent, str) else None

@@ -1,0 +1,41 @@
+"""What a message is answered with because it was taught."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+from app.generation.assistant import Assistant
+from app.generation.stop_token import StopToken
+from app.lessons.imprints import LessonError
+from app.lessons.match import LessonMatch, UnsureMatch
+from app.lessons.reader import read_facts
+from app.runtime import Runtime
+from py_core.backends.base import BackendError
+from py_core.memory.errors import StoreError
+from py_core.routing.embedder import EmbedderError
+
+
+def paused(runtime: Runtime) -> AbstractContextManager[None]:
+    """While it is open nothing is done in the background."""
+    return runtime.memory.background.paused() if runtime.memory else nullcontext()
+
+
+async def recall(runtime: Runtime, assistant: Assistant, text: str, stop: StopToken) -> LessonMatch | None:
+    """The lesson that answers a message, also where the model has to read some for that. Never fails: the runtime is
+    told."""
+    learning = runtime.learning
+    try:
+        if runtime.consolidation is not None:
+            await runtime.consolidation.refresh()  # what it learned from may be gone
+        if runtime.style is not None:
+            await runtime.style.refresh()
+        if learning is None:
+            return None
+        found = await learning.recall_or_read(text)
+        if not isinstance(found, UnsureMatch):
+            return found
+        with paused(runtime):
+            return await read_facts(assistant, learning.memory, text, found, stop)
+    except (EmbedderError, StoreError, BackendError, LessonError) as error:
+        runtime.trouble(error)
+        return None

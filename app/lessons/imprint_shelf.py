@@ -1,0 +1,68 @@
+"""The imprints that lie where the model runs: an answer begins with one without waiting for it to be brought there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from app.generation.learned_answer import Head
+from py_core.backends.base import HEAD_SLOTS
+from py_core.engine.engine import Engine
+from py_core.engine.scheduler import Priority
+from py_core.learning.imprint import Imprint
+
+KEPT_SLOTS = HEAD_SLOTS - 8
+"""The others of the device's slots are for whoever else needs one: an imprint that is being made, a test of one."""
+
+
+class ImprintShelf:
+    """Brings imprints there when they are needed, in place of those that were not needed for longest."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._there: dict[str, tuple[Imprint, tuple[Head, ...]]] = {}
+        """By their names, the one that was used last at the end."""
+        self._changing = asyncio.Lock()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._there
+
+    async def heads(self, name: str, imprint: Imprint, priority: Priority = Priority.INTERACTIVE) -> tuple[Head, ...]:
+        """The imprint's adapters, one after the other. It takes the place of another one of its name.
+
+        Raises AdapterError where it does not fit the model or has more parts than there is room for; BackendError.
+        """
+        async with self._changing:
+            known = self._there.pop(name, None)
+            if known is not None:
+                if known[0] is imprint:
+                    self._there[name] = known
+                    return known[1]
+                self._take_away(known[1])
+            parts = imprint.parts()
+            while self._there and sum(len(heads) for _, heads in self._there.values()) + len(parts) > KEPT_SLOTS:
+                self._take_away(self._there.pop(next(iter(self._there)))[1])
+            heads = list[Head]()
+            try:
+                for part in parts:
+                    number = await self._engine.put_head_adapter(part.adapter, priority)
+                    heads.append(Head(number, part.tokens))
+            except BaseException:
+                self._take_away(heads)
+                raise
+            self._there[name] = imprint, tuple(heads)
+            return tuple(heads)
+
+    def forget(self, name: str) -> None:
+        """Take one away; nothing happens where it is not there. An answer that it gives goes on without it."""
+        if name in self._there:
+            self._take_away(self._there.pop(name)[1])
+
+    def clear(self) -> None:
+        """Take all away."""
+        for name in tuple(self._there):
+            self.forget(name)
+
+    def _take_away(self, heads: Sequence[Head]) -> None:
+        for head in heads:
+            self._engine.remove_head_adapter(head.number)

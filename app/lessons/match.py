@@ -1,0 +1,71 @@
+"""What learning says of a message: the lessons that may answer it, and the one that does."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from app.generation.learned_answer import Head
+from app.protocol import Done
+from py_core.adapters.lora import LoraAdapter
+from py_core.memory.lessons import Lesson
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A lesson that was compared with a message. score: the gate's, a logit."""
+
+    lesson: Lesson
+    score: float
+
+    @property
+    def confidence(self) -> float:
+        """The probability that the lesson answers the message, as the gate sees it."""
+        return 1 / (1 + math.exp(-self.score))
+
+
+@dataclass(frozen=True)
+class LessonMatch:
+    """The lesson that answers a message. heads: its imprint, for Assistant.respond. considered: the best first.
+
+    read: where the gate was not sure, the lessons that the model read; `done` is this one's answer, which it gave then.
+    """
+
+    lesson: Lesson
+    confidence: float
+    heads: tuple[Head, ...]
+    considered: tuple[Candidate, ...]
+    milliseconds: float
+    read: tuple[Lesson, ...] = ()
+    done: Done | None = None
+
+    def details(self) -> dict[str, Any]:
+        """As it is kept with the answer: {id, question, confidence}, and `read` where lessons were read."""
+        lesson = self.lesson
+        told: dict[str, Any] = {"id": lesson.id, "question": lesson.question, "confidence": self.confidence}
+        if self.read:
+            told["read"] = [{"id": one.id, "question": one.question} for one in self.read]
+        return told
+
+
+@dataclass(frozen=True)
+class UnsureMatch:
+    """No lesson surely answers a message, but one of `facts` may: the model can read them, with the adapter `reader`
+    (Assistant.read). considered: as of LessonMatch."""
+
+    facts: tuple[Candidate, ...]
+    reader: LoraAdapter
+    considered: tuple[Candidate, ...]
+    milliseconds: float
+
+    @property
+    def texts(self) -> list[tuple[str, str]]:
+        """Question and answer of each."""
+        return [(one.lesson.question, one.lesson.answer) for one in self.facts]
+
+    def match(self, at: int, done: Done) -> LessonMatch:
+        """The model gave the answer of the fact with this number. What reading took is part of `done`."""
+        best = self.facts[at]
+        read = tuple(one.lesson for one in self.facts)
+        return LessonMatch(best.lesson, best.confidence, (), self.considered, self.milliseconds, read, done)

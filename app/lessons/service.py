@@ -1,0 +1,439 @@
+"""Learns what a person teaches, at once, and recalls it when it is asked for.
+
+    learning = await LearningService.open(model, base_sha256, embedder, memory, gate)
+    await learning.teach("What is my cat called?", "Your cat is called Pumpernickel.")
+    recalled = await learning.recall("which name did I give the cat")     # None where no lesson answers it
+    assistant.respond(text, heads=recalled.heads)
+
+A lesson is text in the memory (py_core/memory/lessons.py), and belongs to no model. What a model needs to answer with
+it, its imprint (py_core/learning/imprint.py), is made of it at once, kept beside it, and made again where it is missing
+or no longer fits: for another model, another revision of the learned adapter, after the memory's passphrase changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from app.generation.assistant import SYSTEM_PROMPT
+from app.lessons.imprints import AdapterNumber, LessonError, LessonImprints
+from app.lessons.match import Candidate, LessonMatch, UnsureMatch
+from app.lessons.meanings import LessonMeanings
+from app.lessons.reader import FactReader
+from app.protocol import Done
+from py_core.backends.base import BackendError
+from py_core.engine.scheduler import Priority
+from py_core.learning.gate import CANDIDATES, Gate
+from py_core.learning.own_question import own_question
+from py_core.loading import Model
+from py_core.memory.errors import StoreError
+from py_core.memory.lessons import KIND, Lesson, Source, lesson_of, plain
+from py_core.memory.memory import Memory
+from py_core.memory.rows import EVERYTHING, Change
+from py_core.routing.embedder import Embedder, EmbedderError
+from py_core.showing import is_blank
+
+INSTANT_POLICY = "learning.instant"
+"""Whether lessons answer; the user's switch."""
+READING_POLICY = "learning.reading"
+"""Whether lessons are read where it is not sure that one answers; the user's switch."""
+THRESHOLD_POLICY = "learning.gate.threshold"
+"""From which score on a lesson answers, where that is another one than the gate came with; the deep loop fits it."""
+EMBEDDER_POLICY = "learning.embedder"
+"""Names the embedder whose vectors the lessons have."""
+PREPARING_PATIENCE = 2.0
+"""Seconds that the first lesson waits until the model is prepared. Then it is noted, and learned behind that."""
+NEAR = 32
+"""So many lessons are looked at whose questions are nearest; the gate compares those of them that are nearest by
+question or by question and answer."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A lesson was taught. nll: nats a token of its answer, behind its question, as the model gives them before and
+    after; None if the model learns it later, because it is not prepared yet. milliseconds: all that it took; of these,
+    `states_milliseconds` the model's passes over the answer.
+    replaced: what was taught before for the same question, and is history now. is_new: False where it was known."""
+
+    lesson: Lesson
+    nll_before: float | None
+    nll_after: float | None
+    milliseconds: float
+    states_milliseconds: float
+    replaced: Lesson | None = None
+    is_new: bool = True
+
+
+class LearningService:
+    """Made by `open`. Its methods may raise StoreError, EmbedderError, BackendError."""
+
+    def __init__(
+        self, model: Model, base_sha256: str, embedder: Embedder, memory: Memory, gate: Gate,
+        reader: FactReader | None = None,
+    ) -> None:  # fmt: skip
+        self.reader = reader
+        self.model, self.base_sha256, self.embedder, self.gate = model, base_sha256, embedder, gate
+        self.imprints = LessonImprints(model, base_sha256, SYSTEM_PROMPT)
+        self.prepares_in_pauses = False
+        """Whether app/consolidation/preparation.py runs. If not, the first lesson waits until the model is prepared."""
+        self._preparing: asyncio.Task[None] | None = None
+        self._changing = asyncio.Lock()
+        self._stale = True
+        self._stale_lessons: set[str] = set()
+        self._follow(memory)
+
+    @classmethod
+    async def open(
+        cls, model: Model, base_sha256: str, embedder: Embedder, memory: Memory, gate: Gate,
+        reader: FactReader | None = None,
+    ) -> LearningService:  # fmt: skip
+        """base_sha256: of the model's file, to which imprints belong. gate: shipped_gate.py. reader: without one no
+        lesson is read. Raises StoreError, EmbedderError."""
+        learning = cls(model, base_sha256, embedder, memory, gate, reader)
+        await learning.refresh()
+        memory.background.start(learning._open_meanings)
+        return learning
+
+    async def move(self, memory: Memory) -> None:
+        """Switch to another memory: its lessons answer from now on, and new ones are stored there."""
+        self._unlisten()
+        self._follow(memory)
+        await self.refresh()
+
+    def close(self) -> None:
+        """Follow the memory no longer, and take the imprints from the device."""
+        self._unlisten()
+        self.imprints.clear()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether lessons answer: the user's switch."""
+        return self.memory.policies.is_on(INSTANT_POLICY)
+
+    @property
+    def reads(self) -> bool:
+        """Whether the model that runs can read lessons."""
+        return self.reader is not None and self.reader.is_there
+
+    @property
+    def reads_now(self) -> bool:
+        """The same, and the user's switch is on."""
+        return self.reads and self.memory.policies.is_on(READING_POLICY)
+
+    @property
+    def threshold(self) -> float:
+        """A lesson whose score is above it answers the message."""
+        policy = self.memory.policies.look(THRESHOLD_POLICY)
+        return policy.value if policy is not None and isinstance(policy.value, float) else self.gate.threshold
+
+    async def _open_meanings(self) -> None:
+        """The embedder opens what makes meanings when it is first asked for one: not at the first message."""
+        with contextlib.suppress(StoreError, EmbedderError):  # the message that needs it says so
+            async with self.memory.background.step():
+                if await self.memory.store.count(KIND):
+                    await self.embedder.meanings(["Hello"])
+
+    # ---- recalling ----
+
+    async def recall(self, text: str) -> LessonMatch | None:
+        """The lesson that answers this message, with its imprint on the device. None where no lesson does."""
+        begin = time.perf_counter()
+        return await self._opened(await self.look(text), begin)
+
+    async def recall_or_read(self, text: str) -> LessonMatch | UnsureMatch | None:
+        """The same; where it is not sure whether a lesson does, those that the model can read (Assistant.read)."""
+        begin = time.perf_counter()
+        considered = await self.look(text)
+        recalled = await self._opened(considered, begin)
+        if recalled is not None or self.reader is None or not self.reads_now:
+            return recalled
+        return await self.reader.unsure(considered, begin)
+
+    async def _opened(self, considered: Sequence[Candidate], begin: float) -> LessonMatch | None:
+        if not considered or considered[0].score <= self.threshold:
+            return None
+        best = considered[0]
+        # A model that is not prepared cannot say the lesson yet: its text is the answer.
+        waits = self.prepares_in_pauses and not await self.imprints.is_prepared(self.memory)
+        is_text = waits and await self.imprints.kept(self.memory, best.lesson) is None
+        heads = () if is_text else await self.imprints.heads(self.memory, best.lesson)
+        milliseconds = 1000 * (time.perf_counter() - begin)
+        done = Done("end", best.lesson.answer) if is_text else None
+        return LessonMatch(best.lesson, best.confidence, heads, tuple(considered), milliseconds, done=done)
+
+    async def look(self, text: str) -> list[Candidate]:
+        """As `consider` of what the person asks in own words (own_question), or of the whole message if that is a
+        lesson's question. None where the user has switched lessons off, or nothing is asked."""
+        if not self.is_on or not text.strip():
+            return []
+        asked = own_question(text)
+        if asked != text and await self._is_taught(text):
+            asked = text
+        return await self.consider(asked) if asked else []
+
+    async def consider(self, text: str) -> list[Candidate]:
+        """The lessons that may answer a message, the best first; also those that the gate shuts."""
+        await self.refresh()
+        if not await self.memory.store.count(KIND):
+            return []
+        if self.reader is not None:
+            self.reader.keep()
+        (meaning,) = await self.embedder.meanings([text])
+        near = await self._near(meaning.vector)
+        pairs = await self.meanings.of(near)
+        similar = [max(float(meaning.vector @ each[1].vector) for each in pair) for pair in pairs]
+        best = sorted(range(len(near)), key=lambda at: -similar[at])[:CANDIDATES]
+        scores = self.gate.scores((text, meaning), [pairs[at] for at in best])
+        found = [Candidate(near[at], float(score)) for at, score in zip(best, scores, strict=True)]
+        return sorted(found, key=lambda each: -each.score)
+
+    async def _is_taught(self, question: str) -> bool:
+        if not await self.memory.store.count(KIND):
+            return False
+        (meaning,) = await self.embedder.meanings([question])
+        return bool(await self._same(question, meaning.vector))
+
+    async def lesson_for(self, question: str) -> Lesson | None:
+        """The lesson that was taught for this question, or surely answers it; None if there is none."""
+        (meaning,) = await self.embedder.meanings([question])
+        if same := await self._same(question, meaning.vector):
+            return same[0]
+        considered = await self.consider(question)
+        return considered[0].lesson if considered and considered[0].score > self.threshold else None
+
+    async def used(self, recalled: LessonMatch) -> None:
+        """A message was answered with it."""
+        await self.memory.lessons.use(recalled.lesson.id)
+
+    async def _near(self, vector: np.ndarray) -> list[Lesson]:
+        """The lessons that may answer and whose questions are nearest: NEAR, or as many as there are."""
+        wanted = NEAR
+        while True:
+            found = await self.memory.search.search(KIND, vector, wanted)
+            lessons = [lesson for record, _ in found if (lesson := lesson_of(record)).answers]
+            if len(lessons) >= NEAR or len(found) < wanted:
+                return lessons[:NEAR]
+            wanted *= 4  # many are switched off, or history
+
+    # ---- teaching ----
+
+    async def teach(
+        self, question: str, answer: str, source: Source = "taught", edited: Lesson | None = None, corrects: str = ""
+    ) -> Learned:
+        """Learn an answer. What was taught before for the same question becomes history; the same lesson stays one.
+
+        edited: takes the place of this lesson, too, whatever it answers. corrects: the answer that is corrected.
+        Raises LessonError where it is empty, or too long for the model.
+        """
+        begin = time.perf_counter()
+        question, answer = question.strip(), answer.strip()
+        if is_blank(question) or is_blank(answer):
+            raise LessonError(
+                f"The {'question' if is_blank(question) else 'answer'} is empty. Write both a question and an answer."
+            )
+        async with self._changing:
+            await self.refresh()
+            lesson = Lesson(question, answer, source, before=corrects or (edited.before if edited else ""))
+            tokens = await self.imprints.tokens(lesson)
+            (meaning,) = await self.embedder.meanings([question])
+            same = await self._same(question, meaning.vector)
+            known = next((one for one in same if one.answer == answer), None)
+            if edited is not None:
+                if known is not None and known.id != edited.id:
+                    raise LessonError("You have taught exactly this already. Forget one of the two.")
+                known = None
+                same = [edited, *(one for one in same if one.id != edited.id)]
+            others = [one for one in same if one is not known]
+            replaced = next((one for one in others if one.answer != answer), None)
+            lesson = replace(known or lesson, vector=meaning.vector, on=True)
+            if known is not None and known.question != question:
+                tokens = await self.imprints.tokens(known)
+            if known is None or others or not known.on:
+                await self._name_embedder()
+                lesson = await self.memory.lessons.keep(lesson, tuple(one.id for one in others))
+            before = after = None
+            states_ms = 0.0
+            try:
+                await self.meanings.of([lesson])
+                if await self._is_prepared():
+                    states_begin = time.perf_counter()
+                    imprint = await self.imprints.make(self.memory, lesson, tokens)
+                    before, after = imprint.nll_before, imprint.nll_after
+                    states_ms = 1000 * (time.perf_counter() - states_begin)
+            except BaseException:
+                if known is None:
+                    await self.memory.lessons.undo(lesson.id)
+                raise
+            if after is not None:
+                await self.imprints.heads(self.memory, lesson)
+            else:
+                self.memory.background.start(self._learn_noted)
+        if self.reader is not None:
+            self.reader.keep()
+        return Learned(lesson, before, after, 1000 * (time.perf_counter() - begin), states_ms, replaced, known is None)
+
+    async def _is_prepared(self) -> bool:
+        """Whether the model is, or becomes so within PREPARING_PATIENCE. It goes on being prepared after that."""
+        if not self.prepares_in_pauses or await self.imprints.is_prepared(self.memory):
+            return True
+        if self._preparing is None or self._preparing.done():
+            self._preparing = self.memory.background.start(self._prepare)
+        await asyncio.wait([self._preparing], timeout=PREPARING_PATIENCE)
+        return await self.imprints.is_prepared(self.memory)
+
+    async def _prepare(self) -> None:
+        with contextlib.suppress(BackendError, StoreError):  # it is tried again with the next lesson, and in a pause
+            await self.imprints.directions(self.memory)
+
+    async def _learn_noted(self) -> None:
+        """Make the imprints of lessons that were noted before the model was prepared."""
+        if self._preparing is not None:
+            await asyncio.wait([self._preparing])
+        if await self.imprints.is_prepared(self.memory):
+            with contextlib.suppress(BackendError, StoreError):
+                await self.relearn()
+
+    async def forget(self, *ids: str) -> None:
+        """Delete lessons, and all that was made of them. What they replaced stays history."""
+        async with self._changing:
+            await self.memory.lessons.delete(*ids)
+            self._drop(ids)
+
+    async def undo(self, id: str) -> Lesson | None:
+        """Take a lesson back: it is deleted, and what it replaced answers again. That lesson, if there is one."""
+        async with self._changing:
+            before = await self.memory.lessons.undo(id)
+            self._drop([id])
+        return before[-1] if before else None
+
+    async def switch(self, id: str, on: bool) -> Lesson | None:
+        """Let a lesson answer, or not. None where there is none."""
+        return await self.memory.lessons.edit(id, on=on)
+
+    async def edit(self, id: str, question: str | None = None, answer: str | None = None) -> Learned | None:
+        """Change a lesson's words: those it had become history, which `undo` brings back, as a newer answer does it.
+        None where there is none. Raises LessonError as `teach`, and where the new words are those of another one."""
+        before = await self.memory.lessons.get(id)
+        if before is None:
+            return None
+        question = before.question if question is None else question
+        answer = before.answer if answer is None else answer
+        is_same = (question.strip(), answer.strip()) == (before.question, before.answer)
+        return await self.teach(question, answer, before.source, None if is_same else before)
+
+    async def restore(self, lesson: Lesson) -> Lesson:
+        """Store a lesson again that was forgotten; as history, where its question got another answer meanwhile."""
+        async with self._changing:
+            return await self.memory.lessons.restore(lesson)
+
+    async def relearn(
+        self, on_progress: Callable[[int, int], None] = lambda done, total: None, *, anew: bool = False,
+        priority: Priority = Priority.BACKGROUND,
+    ) -> int:  # fmt: skip
+        """Make the imprints that this model (and this revision of its adapter) lacks; anew: all of them. How many.
+
+        A lesson that this model cannot learn, for its length, is left out.
+        """
+        lessons = [one for one in await self.memory.lessons.all() if not one.replaced_by]
+        made = 0
+        for done, lesson in enumerate(lessons):
+            on_progress(done, len(lessons))
+            if not anew and await self.imprints.kept(self.memory, lesson) is not None:
+                continue
+            try:
+                tokens = await self.imprints.tokens(lesson)
+            except LessonError:
+                continue
+            async with self._changing:
+                if await self.memory.lessons.get(lesson.id) is not None:
+                    await self.imprints.make(self.memory, lesson, tokens, priority)
+                    made += 1
+        on_progress(len(lessons), len(lessons))
+        return made
+
+    def use_revision(self, revision: int, adapter: AdapterNumber | None = None) -> None:
+        """The model answers with another revision of the learned adapter from now on: `adapter` gives the number of its
+        matrices (`Engine.add_adapter`), which imprints are made with. 0 and None is the plain model.
+
+        Imprints belong to a revision; those that are missing are made when they are needed, or by `relearn`."""
+        self.imprints.use_revision(revision, adapter)
+
+    async def imprint_nll(self, lesson: Lesson) -> tuple[float, float] | None:
+        """NLL before and after, of the imprint that is kept; None where there is none."""
+        imprint = await self.imprints.kept(self.memory, lesson)
+        return (imprint.nll_before, imprint.nll_after) if imprint else None
+
+    async def _same(self, question: str, vector: np.ndarray) -> list[Lesson]:
+        """What was taught for the same question and is no history; normally one, or none."""
+        wanted, asked = NEAR, plain(question)
+        while True:
+            # The nearest tell whether there is any: a capital or a missing "?" moves a short question's vector far.
+            found = await self.memory.search.search(KIND, vector, wanted)
+            same = [one for record, _ in found if plain((one := lesson_of(record)).question) == asked]
+            current = [one for one in same if not one.replaced_by]
+            if current or not same or len(found) < wanted:
+                return current
+            wanted *= 4  # these were all history
+
+    # ---- keeping up ----
+
+    async def refresh(self) -> None:
+        """Follow what others changed, also an import: lessons whose vectors another embedder made get new ones."""
+        await self.memory.store.poll()
+        if not self._stale and not self._stale_lessons:
+            return
+        stale, ids, self._stale, self._stale_lessons = self._stale, self._stale_lessons, False, set()
+        try:
+            found = [await self.memory.lessons.get(id) for id in ids]
+            of_all = stale or not self._names_embedder()
+            lessons = await self.memory.lessons.settled() if of_all else [one for one in found if one is not None]
+            await self._renew_vectors(lessons)
+        except BaseException:
+            self._stale = True
+            raise
+
+    async def _renew_vectors(self, lessons: Sequence[Lesson]) -> None:
+        anew = not self._names_embedder()
+        lessons = [one for one in lessons if anew or one.vector is None]
+        if lessons:
+            meanings = await self.embedder.meanings([one.question for one in lessons])
+            for one, meaning in zip(lessons, meanings, strict=True):
+                await self.memory.lessons.edit(one.id, vector=meaning.vector)
+        if anew and lessons:  # named last: if this is interrupted, all are embedded again
+            await self._name_embedder()
+
+    def _names_embedder(self) -> bool:
+        made_by = self.memory.policies.look(EMBEDDER_POLICY)
+        return made_by is not None and made_by.value == self.embedder.meaning_fingerprint
+
+    async def _name_embedder(self) -> None:
+        if not self._names_embedder():
+            fingerprint = self.embedder.meaning_fingerprint
+            await self.memory.policies.set(EMBEDDER_POLICY, fingerprint, confidence=1.0, source="instant")
+
+    def _follow(self, memory: Memory) -> None:
+        self.memory = memory
+        self.meanings = LessonMeanings(memory, self.embedder)
+        self.imprints.clear()
+        self._stale = True
+        self._unlisten: Callable[[], None] = memory.store.on_change(self._note)
+
+    def _note(self, change: Change) -> None:
+        if change.everything or change.cleared in (EVERYTHING, KIND):
+            self._stale = True
+            self.imprints.clear()
+            self.meanings.clear()
+        self._drop(id for kind, id in change.deletes if kind == KIND)
+        if change.elsewhere:
+            self._stale_lessons.update(id for kind, id in change.puts if kind == KIND)
+
+    def _drop(self, ids: Iterable[str]) -> None:
+        """What is in memory and on the device of lessons that are gone."""
+        for id in ids:
+            self.imprints.forget(id)
+            self.meanings.forget(id)

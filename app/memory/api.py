@@ -1,0 +1,407 @@
+"""What the page's panels ask for: the log, the router's patterns, policies and agents, as plain data.
+
+web/memory/client.js calls its methods with JSON. Times are seconds since 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+import numpy as np
+
+from app import agent_catalog
+from app.answer_settings import check_setting
+from app.answer_speeds import SpeedGroup, speed_groups
+from app.conversation_api import AgentName, ConversationApi
+from app.page_store import BUDGET
+from app.routing_service import RoutingService
+from app.runtime import LearningState, MemoryState, RoutingState
+from app.stored_kinds import counts
+from py_core.memory import patterns, witness
+from py_core.memory.errors import StoreError
+from py_core.memory.passphrase import remove_passphrase, set_passphrase
+from py_core.memory.records import Record
+from py_core.memory.text_search import has_all, terms_of
+from py_core.memory.transfer import export, import_file
+from py_core.memory.witness import WitnessEntry
+from py_core.routing.agents import agent_to_dict
+from py_core.routing.embedder import EmbedderError
+from py_core.routing.projection import project
+
+MEANT = 200
+"""A search by meaning shows so many of the most similar."""
+LEAST_SIMILARITY = 0.25
+UNROUTED = {
+    "opening": "Routing is still loading. Try again in a moment.",
+    "off": "The address of this page switches routing off (?routing=off).",
+}
+
+
+class MemoryInfo(TypedDict):
+    """uncompacted, suspicion: sentences."""
+
+    state: MemoryState
+    routing: RoutingState
+    learning: LearningState
+    problem: str | None
+    persistent: bool
+    place: str
+    encrypted: bool
+    unreadable: int
+    agents: list[AgentName]
+    uncompacted: str | None
+    suspicion: str | None
+
+
+class KeptPages(TypedDict):
+    """Bytes of what the model has read of the conversations (None if nothing of it is kept), and the most."""
+
+    bytes: int | None
+    most: int
+
+
+class CorrectedRoute(TypedDict):
+    """The id of the pattern that the router learned."""
+
+    pattern: str
+
+
+class Entries(TypedDict):
+    """total: of all that were found."""
+
+    total: int
+    items: list[dict[str, Any]]
+
+
+class PatternMap(TypedDict):
+    """points: x, y, the number of its agent, source, text, id."""
+
+    agents: list[str]
+    points: Sequence[tuple[float, float, int, str, str, str]]
+
+
+class StageTrend(TypedDict):
+    """As py_core.memory.witness_questions.Trend."""
+
+    medians: Sequence[tuple[float, float]]
+    change: float
+
+
+class Statistics(TypedDict):
+    """percentiles: milliseconds of each stage, by percentile. trends: by stage. agents: how many answers each gave."""
+
+    percentiles: Mapping[str, Mapping[int, float]]
+    trends: Mapping[str, StageTrend]
+    agents: list[tuple[str, int]]
+    speeds: list[SpeedGroup]
+
+
+class ImportedItems(TypedDict):
+    """leftOut: could not be read."""
+
+    written: int
+    leftOut: int
+
+
+class ImportedChatFile(TypedDict):
+    """As app.chat_files.ImportedChats."""
+
+    chats: int
+    messages: int
+    leftOut: int
+    unread: int
+
+
+class MemoryApi(ConversationApi):
+    """Each public method is a call of the page's. Those that need the router raise EmbedderError without it."""
+
+    async def info(self) -> MemoryInfo:
+        """What can be told without reading what is stored."""
+        runtime = self._runtime
+        about: MemoryInfo = {
+            "state": runtime.memory_state, "routing": runtime.routing_state, "learning": runtime.learning_state,
+            "problem": runtime.problem,
+            "persistent": False, "place": "", "encrypted": False, "unreadable": 0,
+            "agents": [], "uncompacted": None, "suspicion": None,
+        }  # fmt: skip
+        if runtime.memory is not None:
+            store = runtime.memory.store
+            rows = runtime.locked_rows or store
+            about["persistent"], about["place"] = rows.persistent, rows.place
+            about["encrypted"] = runtime.memory_state == "locked" or store.lock is not None
+            about["unreadable"] = len(store.unreadable)
+            about["uncompacted"], about["suspicion"] = store.uncompacted, store.suspicion
+        if runtime.routing is not None:
+            about["agents"] = [{"id": agent.id, "title": agent.title} for agent in runtime.routing.agents.values()]
+        return about
+
+    async def counts(self) -> dict[str, int]:
+        """How many records of each kind are stored, in an order for people: none while the memory is locked."""
+        return {} if self._runtime.memory is None else await counts(self._runtime.memory.store)
+
+    async def kept_pages(self) -> KeptPages:
+        pages = self._runtime.pages
+        return {"bytes": await pages.nbytes() if pages else None, "most": BUDGET}
+
+    async def remove_kept_pages(self) -> None:
+        if self._runtime.pages is not None:
+            await self._runtime.pages.clear()
+
+    # ---- patterns ----
+
+    async def correct(self, id: str, text: str, agent: str) -> CorrectedRoute:
+        return {"pattern": await self._routing.correct(id, text, agent)}
+
+    async def confirm(self, id: str) -> None:
+        await self._routing.confirm(id)
+
+    async def take_back(self, id: str) -> None:
+        await self._routing.take_back(id)
+
+    async def patterns(self, search: str = "", agent: str | None = None, offset: int = 0, limit: int = 50) -> Entries:
+        found = await self._search(patterns.KIND, search, {"agent": agent} if agent else None)
+        return _page(found, offset, limit, _pattern_entry)
+
+    async def edit_pattern(self, id: str, text: str, agent: str) -> CorrectedRoute:
+        return {"pattern": await self._routing.edit(id, text, agent)}
+
+    async def remove_patterns(self, ids: list[str]) -> None:
+        if self._runtime.routing is not None:
+            await self._runtime.routing.forget(ids)
+        else:
+            await self._memory.patterns.delete(*ids)
+
+    async def map(self) -> PatternMap:
+        router = self._routing.router
+        every = [*router.examples.of.values(), *router.learned.of.values()]
+        names = sorted({pattern.agent for pattern in every})
+        vectors = np.array([pattern.vector for pattern in every], np.float32).reshape(len(every), -1)
+        places = project(vectors, [pattern.agent for pattern in every])
+        points = [
+            (round(float(x), 4), round(float(y), 4), names.index(one.agent), one.source, one.text, one.id)
+            for (x, y), one in zip(places, every, strict=True)
+        ]
+        return {"agents": names, "points": points}
+
+    # ---- log ----
+
+    async def log(self, filter: str = "all", search: str = "", offset: int = 0, limit: int = 50) -> Entries:
+        asked = self._memory.questions
+        if filter == "poor":
+            entries = await asked.poor()
+        elif filter == "slow":
+            entries = list({spike.entry.id: spike.entry for spike in await asked.spikes()}.values())
+        elif filter == "errors" and search:
+            entries = [entry for entry, _ in await asked.similar_errors(search, k=MEANT)]
+            search = ""  # answered: by the words of the error
+        else:
+            entries = await self._memory.witness.entries()
+        if filter == "errors":
+            entries = [entry for entry in entries if entry.error is not None]
+        if search:
+            wanted = {record.id: rank for rank, (record, _) in enumerate(await self._search(witness.KIND, search))}
+            entries = sorted((e for e in entries if e.id in wanted), key=lambda entry: wanted[entry.id])
+        return {"total": len(entries), "items": [_log_entry(entry) for entry in entries[offset : offset + limit]]}
+
+    async def remove_log(self, ids: list[str]) -> None:
+        await self._memory.writer.flush()
+        await self._memory.store.delete(witness.KIND, *ids)
+
+    async def statistics(self) -> Statistics:
+        trends = await self._memory.questions.trends()
+        answered: dict[str, int] = {}
+        entries = await self._memory.witness.entries()
+        for entry in entries:
+            answered[entry.agent] = answered.get(entry.agent, 0) + 1
+        return {
+            "percentiles": await self._memory.questions.percentiles(),
+            "trends": {stage: {"medians": t.medians, "change": t.change} for stage, t in trends.items()},
+            "agents": sorted(answered.items(), key=lambda item: -item[1]),
+            "speeds": speed_groups(entries),
+        }
+
+    # ---- policies ----
+
+    async def policies(self) -> list[dict[str, Any]]:
+        """Each with its `words`: see policy_words.py."""
+        from app.memory.policy_words import told_policies  # late, as in app/runtime.py
+
+        return [
+            {
+                "name": policy.name, "value": policy.value, "confidence": policy.confidence, "source": policy.source,
+                "lastUsed": policy.last_used, "changed": policy.changed, "observations": policy.observations,
+                "words": {
+                    "title": words.title, "value": words.value, "about": words.about, "by": words.by,
+                    "time": words.time, "canEdit": words.can_edit, "deletion": words.deletion,
+                },
+            }
+            for policy, words in await told_policies(self._memory)
+        ]  # fmt: skip
+
+    async def edit_policy(self, name: str, value: Any) -> None:
+        check_setting(name, value)
+        await self._memory.policies.edit(name, value)
+        await self._read_again()
+
+    async def remove_policies(self, names: list[str]) -> None:
+        for name in names:
+            await self._memory.policies.delete(name)
+        await self._read_again()
+
+    # ---- agents ----
+
+    async def agents(self) -> list[dict[str, Any]]:
+        """The current ones, then those that the user removed."""
+        shipped = {entry["id"]: entry for entry in agent_catalog.shipped_agents()}
+        changes = self._routing.changes
+        hidden = [shipped[id] for id in changes.get("hidden", []) if id in shipped]
+        current = [agent_to_dict(agent) for agent in self._routing.agents.values()]
+        edited = shipped.keys() & changes.get("agents", {}).keys()
+        return [
+            {**entry, "shipped": entry["id"] in shipped, "edited": entry["id"] in edited, "hidden": is_hidden}
+            for entries, is_hidden in ((current, False), (hidden, True))
+            for entry in entries
+        ]
+
+    async def add_agent(self, fields: dict[str, Any]) -> None:
+        await self._routing.change_agents(lambda shipped, changes: agent_catalog.add_agent(shipped, changes, fields))
+
+    async def edit_agent(self, id: str, fields: dict[str, Any]) -> None:
+        await self._routing.change_agents(
+            lambda shipped, changes: agent_catalog.edit_agent(shipped, changes, id, fields)
+        )
+
+    async def remove_agent(self, id: str) -> None:
+        await self._routing.change_agents(lambda shipped, changes: agent_catalog.remove_agent(shipped, changes, id))
+
+    async def restore_agent(self, id: str) -> None:
+        await self._routing.change_agents(lambda shipped, changes: agent_catalog.restore_agent(changes, id))
+
+    async def reset_agent(self, id: str) -> None:
+        await self._routing.change_agents(lambda shipped, changes: agent_catalog.reset_agent(shipped, changes, id))
+
+    # ---- the whole ----
+
+    async def export_file(self, passphrase: str | None = None) -> bytes:
+        self._refuse_locked()
+        await self._memory.writer.flush()
+        return await export(self._memory.store, passphrase or None)
+
+    async def import_file(
+        self, data: bytes, mode: Literal["merge", "replace"], passphrase: str | None = None
+    ) -> ImportedItems | ImportedChatFile:
+        from app.chat_files import import_chats  # late, as in app/runtime.py
+
+        self._refuse_locked()
+        await self._memory.writer.flush()
+        chats = await import_chats(self._memory.sessions, data, mode)
+        if chats is not None:
+            return {
+                "chats": chats.chats, "messages": chats.messages, "leftOut": chats.left_out, "unread": chats.unread,
+            }  # fmt: skip
+        imported = await import_file(self._memory.store, data, mode, passphrase or None)
+        await self._read_again()
+        return {"written": imported.written, "leftOut": imported.left_out}
+
+    async def remove_unreadable(self) -> int:
+        """Delete the records that cannot be read. Returns how many."""
+        self._refuse_locked()
+        return await self._memory.store.delete_unreadable()
+
+    async def accept(self) -> None:
+        """Take the memory as it is, whatever something other than Sonata did to it."""
+        self._refuse_locked()
+        await self._memory.store.accept()
+
+    async def delete_all(self) -> None:
+        await self._runtime.forget()
+        await self._read_again()
+
+    async def set_passphrase(self, passphrase: str, old: str | None = None) -> None:
+        self._refuse_locked()
+        await set_passphrase(self._memory.store, passphrase, old=old)
+
+    async def remove_passphrase(self, old: str) -> None:
+        self._refuse_locked()
+        await remove_passphrase(self._memory.store, old)
+
+    async def unlock(self, passphrase: str) -> None:
+        await self._runtime.unlock(passphrase)
+
+    # ---- helpers ----
+
+    @property
+    def _routing(self) -> RoutingService:
+        if self._runtime.routing is None:
+            why = UNROUTED.get(self._runtime.routing_state)
+            raise EmbedderError(why or f"Routing is not available: {self._runtime.problem} Reload the page.")
+        return self._runtime.routing
+
+    def _refuse_locked(self) -> None:
+        if self._runtime.memory_state == "locked":
+            raise StoreError("locked")
+
+    async def _read_again(self) -> None:
+        await self._memory.policies.reload()
+        if self._runtime.routing is not None:
+            await self._runtime.routing.refresh(everything=True)
+
+    async def _search(
+        self, kind: str, search: str, where: dict[str, Any] | None = None
+    ) -> list[tuple[Record, float | None]]:
+        """Records with their similarity: the newest first, or, with something to search for, those that hold all of
+        its words and then the most similar."""
+        await self._memory.writer.flush()
+        records = await self._memory.store.query(kind, where, newest_first=True)
+        if not search.strip():
+            return [(record, None) for record in records]
+        here = {record.id: record for record in records}
+        similar = await self._similar(kind, search, here)
+        terms = terms_of(search)
+        literal = [record.id for record in records if has_all(terms, _words_of(record))]
+        order = dict.fromkeys([*sorted(literal, key=lambda id: -similar.get(id, 0.0)), *similar])
+        return [(here[id], similar.get(id)) for id in order]
+
+    async def _similar(self, kind: str, search: str, among: dict[str, Record]) -> dict[str, float]:
+        if self._runtime.routing is None:
+            return {}
+        (vector,) = await self._runtime.routing.embedder.embed([search])
+        found = await self._memory.search.search(kind, vector, MEANT, among.__contains__)
+        return {record.id: similarity for record, similarity in found if similarity >= LEAST_SIMILARITY}
+
+
+def _page(
+    found: list[tuple[Record, float | None]], offset: int, limit: int, entry: Callable[[Record], dict[str, Any]]
+) -> Entries:
+    shown = found[offset : offset + limit]
+    return {"total": len(found), "items": [{**entry(record), "similarity": similar} for record, similar in shown]}
+
+
+def _pattern_entry(record: Record) -> dict[str, Any]:
+    body = record.body
+    taken = {name: body[name] for name in ("text", "agent", "source", "weight", "uses")}
+    return {"id": record.id, **taken, "created": record.created, "lastUsed": body["last_used"]}
+
+
+def _log_entry(entry: WitnessEntry) -> dict[str, Any]:
+    return {
+        "id": entry.id,
+        "created": entry.created,
+        "text": entry.routing.get("text", ""),
+        "agent": entry.agent,
+        "backend": entry.backend,
+        "stages": entry.stages,
+        "totalMs": entry.total_ms,
+        "quality": entry.quality,
+        "error": entry.error,
+        "confidence": entry.routing.get("confidence"),
+        "adapter": entry.routing.get("adapter"),
+    }
+
+
+def _words_of(record: Record) -> str:
+    """The texts of a record that a person would search for."""
+    body = record.body
+    texts: Iterable[Any] = (body.get("text"), body.get("title"), body.get("error"), body.get("routing", {}).get("text"))
+    return " ".join(text for text in texts if isinstance(text, str))

@@ -1,0 +1,209 @@
+"""The adapters that are kept natively: in the folder "adapters" beside the memory, each NAME.safetensors.
+
+They lie beside the memory, not with the models, which can be downloaded again: an adapter may be the only one of its
+kind, and what it was trained on may be private, so that only its owner may read it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from app.models.adapter_import import BaseModel, adapter_of_files, check_name, lost_of
+from app.paths import memory_path
+from py_core.adapters.files import read_adapter, read_details, write_adapter
+from py_core.adapters.lora import BASE_TITLE, AdapterError, LoraAdapter, check_base
+from py_core.adapters.peft import CONFIG_FILE, WEIGHTS_FILE
+from py_core.limits import MAX_ADAPTER_BYTES
+from py_core.showing import one_line
+
+_END = ".safetensors"
+_PART = ".part"
+_FORGOTTEN = 3600.0
+"""Seconds after which a file that is not complete belongs to nobody who still writes it."""
+
+
+@dataclass(frozen=True)
+class KeptAdapter:
+    """An adapter that is kept. base: what its model is called. lost: what a smaller rank has cost, 0 for nothing.
+
+    problem: why it cannot be used, "" for nothing; then only name, path and size are known.
+    """
+
+    name: str
+    path: Path
+    size: int
+    rank: int = 0
+    linears: int = 0
+    base: str = ""
+    base_sha256: str = ""
+    lost: float = 0.0
+    problem: str = ""
+
+
+class AdapterFolder:
+    """What lies in one folder."""
+
+    def __init__(self, home: Path | None = None) -> None:
+        """home: what lies beside the memory there; None: beside the usual one."""
+        self.folder = memory_path(home).parent / "adapters"
+
+    def adapters(self) -> list[KeptAdapter]:
+        """In the order of their names, those that are damaged among them."""
+        return [_described(path) for path in sorted(self.folder.glob(f"*{_END}")) if path.is_file()]
+
+    def find(self, name: str) -> KeptAdapter:
+        """Raises AdapterError, with what to do, where none of this name is kept."""
+        for kept in self.adapters():
+            if kept.name == name.lower():
+                return kept
+        names = ", ".join(kept.name for kept in self.adapters()) or "none"
+        raise AdapterError(
+            f"There is no file {name}. No adapter of this name is kept either ({names} are); "
+            "`sonata adapters import FILE` keeps one."
+        )
+
+    def read(self, name: str, base: BaseModel) -> LoraAdapter:
+        """Raises AdapterError where it is not there, damaged, or for another model."""
+        kept = self.find(name)
+        with _named(kept.name):
+            details = read_details(data := kept.path.read_bytes())
+            # Before the matrices are looked at: whatever does not fit, the reason is the model.
+            check_base(LoraAdapter(kept.name, {}, details.base_sha256, details.metadata), base.sha256)
+            return replace(read_adapter(data, base.config, base.graph), name=kept.name)
+
+    def keep(self, adapter: LoraAdapter, base: BaseModel, instead: bool = False) -> KeptAdapter:
+        """Write an adapter under its name: all of it or nothing. `instead`: of one of this name, if there is one.
+
+        Raises AdapterError where there is one of this name, for what is no name, and where there is no room.
+        """
+        path = self.folder / f"{check_name(adapter.name)}{_END}"
+        data = write_adapter(adapter, base.config, base.graph)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._clean()
+        try:
+            write_whole(path, data, instead)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise AdapterError(
+                f"There is no room for the adapter {adapter.name} ({len(data) / 1e6:.1f} MB) in {self.folder}. Delete "
+                "something there, then import it again."
+            ) from error
+        return _described(path)
+
+    def remove(self, name: str) -> KeptAdapter:
+        """Delete an adapter. Raises AdapterError where there is none of this name."""
+        kept = self.find(name)
+        kept.path.unlink()
+        return kept
+
+    def _clean(self) -> None:
+        """Delete what somebody left who was ended while he wrote."""
+        for path in self.folder.glob(f"*{_PART}"):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > _FORGOTTEN:
+                    path.unlink()
+
+
+def files_at(path: Path) -> dict[str, bytes]:
+    """The files of an adapter by their names: PEFT's two of a folder, or a file, and PEFT's settings beside it.
+
+    Raises AdapterError, OSError.
+    """
+    if path.is_dir():
+        # `read_adapter` says what is wrong with other trainers' files.
+        names = (WEIGHTS_FILE, "adapter_model.bin", "adapters.safetensors")
+        weights = next((path / name for name in names if (path / name).is_file()), path / WEIGHTS_FILE)
+        found = [weights, path / CONFIG_FILE]
+        if missing := [one.name for one in found if not one.is_file()]:
+            raise AdapterError(f"The folder {path} has no {missing[0]}: choose the folder of an adapter from PEFT.")
+    else:
+        beside = path.with_name(CONFIG_FILE)
+        found = [path, *([beside] if path.name == WEIGHTS_FILE and beside.is_file() else [])]
+    for one in found:
+        if (size := one.stat().st_size) > MAX_ADAPTER_BYTES:
+            raise AdapterError(f"{one} has {size / 1e9:.1f} GB, which no adapter has. Choose another file.")
+    return {one.name: one.read_bytes() for one in found}
+
+
+def title_of(path: Path) -> str:
+    """What an adapter is called whose files say nothing: like its folder, if the file has the name that PEFT gives."""
+    path = path.absolute()
+    return path.parent.name if path.name == WEIGHTS_FILE else path.name if path.is_dir() else path.stem
+
+
+def open_adapter(given: str, base: BaseModel, home: Path | None = None) -> LoraAdapter:
+    """What `--adapter` means: a file or folder, or the name of one that is kept. Raises AdapterError, OSError."""
+    path = Path(given)
+    if not path.exists():
+        return AdapterFolder(home).read(given, base)
+    with _named(given):
+        return adapter_of_files(files_at(path), base, title_of(path))
+
+
+def write_whole(path: Path, data: bytes, instead: bool) -> None:
+    """A file that only its owner may read: all of it or nothing. `instead`: of one of this name, if there is one.
+
+    Raises AdapterError where there is one, OSError.
+    """
+    made, part = tempfile.mkstemp(_PART, path.stem, path.parent)
+    try:
+        with open(made, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if instead:
+            os.replace(part, path)
+        else:
+            _name_anew(Path(part), path)
+    finally:
+        Path(part).unlink(missing_ok=True)
+
+
+def _described(path: Path) -> KeptAdapter:
+    kept = KeptAdapter(path.stem, path, path.stat().st_size)
+    try:
+        details = read_details(path.read_bytes())
+    except AdapterError as error:
+        return replace(kept, problem=str(error))
+    title = details.metadata.get(BASE_TITLE, "")
+    return replace(
+        kept,
+        rank=details.rank,
+        linears=details.linears,
+        base=title,
+        base_sha256=details.base_sha256,
+        lost=lost_of(details.metadata),
+    )
+
+
+def _name_anew(part: Path, path: Path) -> None:
+    """Raises AdapterError where somebody else has kept one under this name meanwhile."""
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        raise _exists(path.name) from None
+    except OSError:  # a disk without hard links
+        if path.exists():
+            raise _exists(path.name) from None
+        os.replace(part, path)
+
+
+def _exists(name: str) -> AdapterError:
+    return AdapterError(f"There is a {name} already: choose another name, or --replace it.")
+
+
+@contextlib.contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Sentences about a file say which."""
+    try:
+        yield
+    except AdapterError as error:
+        raise AdapterError(f"{one_line(name)}: {error}") from error

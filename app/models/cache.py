@@ -1,0 +1,318 @@
+"""The chat models that are kept natively: $SONATA_CACHE/models, each NAME.gguf with a NAME.json beside it.
+
+A model in several files is NAME-00001-of-00003.gguf and so on, with one NAME.json. A download that was broken off is
+NAME.gguf.part with a NAME.part.json, which says of what it is a part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from app.checksums import sha256_of
+from app.models.downloads import model_files
+from app.paths import cache_dir
+from py_core.formats.gguf import GGUFHeader, read_header
+from py_core.formats.source import open_source, parts_of
+from py_core.models.config import name_of
+from py_core.models.names import licence_of, title_of
+from py_core.models.registry import refuse_adapters
+from py_core.showing import shown
+
+SHIPPED = "python build.py"
+"""The source of the model that Sonata comes with."""
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,78}[a-z0-9])?")
+_RESERVE = 64 << 20
+"""Bytes of the disk that stay free."""
+
+
+class CacheError(Exception):
+    """A model cannot be kept or found; the message is a sentence that says what to do."""
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A model that is kept, in so many files. `source` is an address or the file that it was imported from.
+
+    `size` is of all of it, `sha256` too (`sum_of_parts`), `path` is the first file.
+    """
+
+    name: str
+    title: str
+    source: str
+    size: int
+    sha256: str
+    licence: str
+    path: Path
+    files: int = 1
+
+    @property
+    def is_shipped(self) -> bool:
+        return self.source == SHIPPED
+
+
+@dataclass(frozen=True)
+class Part:
+    """A download that was broken off: so many of `size` bytes, of all its files (None where nobody said)."""
+
+    name: str
+    have: int
+    size: int | None
+
+
+class ModelCache:
+    """What lies in one folder."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or cache_dir() / "models"
+
+    def models(self) -> list[StoredModel]:
+        """Every model that is kept, in the order of their names, after those that Sonata comes with."""
+        shipped = [
+            StoredModel(model.id, model.title, SHIPPED, model.bytes, model.sha256, model.licence, path)
+            for model in model_files()
+            if (path := self.folder / model.file).is_file()
+        ]
+        found = (
+            self._read(path) for path in sorted(self.folder.glob("*.json")) if not path.name.endswith(".part.json")
+        )
+        return shipped + [model for model in found if model]
+
+    def parts(self) -> list[Part]:
+        """Every download that was broken off; of a model in several files as one."""
+        found: dict[str, Part] = {}
+        for path in sorted(self.folder.glob("*.part.json")):
+            name = path.name.removesuffix(".part.json")
+            part, whole = self.part_path(name), stem_of(f"{name}.gguf")
+            if part.is_file():
+                size = _read_json(path).get("size" if whole == name else "whole")
+                before = found[whole].have if whole in found else 0
+                found[whole] = Part(whole, before + part.stat().st_size, size if isinstance(size, int) else None)
+        return list(found.values())
+
+    def find(self, name: str) -> StoredModel | None:
+        """The model of this name, or whose sha256 begins with it (8 digits or more)."""
+        wanted = name.lower()
+        for model in self.models():
+            if wanted == model.name or (len(wanted) >= 8 and model.sha256.startswith(wanted)):
+                return model
+        return None
+
+    def path_of(self, name: str) -> Path:
+        """The file of a model that is kept. Raises CacheError, with what to do, where there is none."""
+        if model := self.find(name):
+            return model.path
+        kept = ", ".join(model.name for model in self.models()) or "none"
+        raise CacheError(
+            f"There is no file {name}. No model of this name is kept either ({kept} are); "
+            "`sonata models list` shows those that can be downloaded."
+        )
+
+    def new_name(self, title: str) -> str:
+        """A name for a model: its title in small letters, with a number where another one has it."""
+        base = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:60].strip("-") or "model"
+        taken = {model.name for model in self.models()}
+        return next(name for name in (base, *(f"{base}-{n}" for n in range(2, 1000))) if name not in taken)
+
+    def import_file(self, path: Path, name: str | None = None, licence: str = "", copy: bool = False) -> StoredModel:
+        """Keep a file that is there already: linked where the disk allows that, else copied. It must be a GGUF file.
+
+        Of a model in several files all are kept. Raises GGUFError (the header is read first), CacheError, OSError.
+        """
+        header = check_model_file(path)
+        sources = [path.with_name(part) for part in parts_of(path.name)] or [path]
+        sha256 = sum_of_parts([sha256_of(source) for source in sources])
+        if same := next((model for model in self.models() if model.sha256 == sha256), None):
+            return same
+        stem = stem_of(path.name)
+        given = self.check_name(name) if name else self.new_name(stem)
+        licence = licence or licence_of(header.metadata)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        names = part_names(given, len(sources))
+        size = sum(source.stat().st_size for source in sources)
+        try:
+            for part, source in zip(names, sources, strict=True):
+                self._bring(source, self.part_path(part), copy)
+            model = StoredModel(
+                given, title_of(name_of(header.metadata), stem), str(path), size, sha256, licence, path, len(sources)
+            )
+            return self.keep(model)
+        finally:
+            for part in names:
+                self.part_path(part).unlink(missing_ok=True)
+
+    def _bring(self, source: Path, part: Path, copy: bool) -> None:
+        """Link or copy a file into this folder."""
+        part.unlink(missing_ok=True)
+        if not copy:
+            try:
+                os.link(source, part)
+                return
+            except OSError:
+                pass  # another disk, or one without hard links
+        self.check_room(source.stat().st_size, source.name)
+        shutil.copyfile(source, part)
+
+    def keep(self, model: StoredModel) -> StoredModel:
+        """Give the complete, checked files of a model, which lie in `part_path`, their names."""
+        names = part_names(model.name, model.files)
+        kept = replace(model, path=self.folder / f"{names[0]}.gguf")
+        facts = {key: value for key, value in asdict(model).items() if key != "path"}
+        write_json(self.folder / f"{model.name}.json", facts)  # first: a file without it is no model of the list
+        for name in names:
+            os.replace(self.part_path(name), self.folder / f"{name}.gguf")
+        return kept
+
+    def remove(self, name: str) -> tuple[str, int]:
+        """Delete a model, or the part of one, and return its name and the bytes that are free now.
+
+        Raises CacheError where there is none, and for the model that Sonata comes with.
+        """
+        model = self.find(name)
+        if model and model.is_shipped:
+            raise CacheError(f"{model.name} is the model that Sonata comes with; it stays.")
+        found = model.name if model else name.lower()
+        freed = self.bytes_of(found)
+        for path in self._files(found):
+            path.unlink()
+        if not freed:
+            raise CacheError(f"No model {name} is kept: `sonata models list` shows those that are.")
+        return found, freed
+
+    def discard_part(self, name: str) -> None:
+        """Delete what has come of a file."""
+        self.part_path(name).unlink(missing_ok=True)
+        self.part_facts(name).unlink(missing_ok=True)
+
+    def bytes_of(self, name: str) -> int:
+        """Of all files of a model, or of what has come of one."""
+        return sum(path.stat().st_size for path in self._files(name))
+
+    def usage(self) -> tuple[int, int]:
+        """Bytes of this folder, and bytes that are free on its disk."""
+        used = sum(path.stat().st_size for path in self.folder.glob("*") if path.is_file())
+        there = self.folder if self.folder.is_dir() else next(p for p in self.folder.parents if p.is_dir())
+        return used, shutil.disk_usage(there).free
+
+    def check_room(self, nbytes: int, name: str) -> None:
+        """Raises CacheError, with the numbers, where the disk has no room for so many more bytes."""
+        free = self.usage()[1] - _RESERVE
+        if nbytes > free:
+            raise CacheError(
+                f"{name} needs {nbytes / 1e9:.2f} GB more, but only {max(free, 0) / 1e9:.2f} GB are free in "
+                f"{self.folder}. Delete a model (sonata models rm NAME), or set SONATA_CACHE to a folder elsewhere."
+            )
+
+    def check_name(self, name: str) -> str:
+        """The name in small letters. Raises CacheError for one that is no name or belongs to another model."""
+        wanted = name.lower()
+        if not _NAME.fullmatch(wanted) or parts_of(f"{wanted}.gguf"):
+            raise CacheError(f"{shown(name)} is no name for a model: use letters, digits, dots, - and _.")
+        if any(model.name == wanted for model in self.models()):
+            raise CacheError(f"There is a model {wanted} already: choose another name, or `sonata models rm {wanted}`.")
+        return wanted
+
+    def part_path(self, name: str) -> Path:
+        """Where a model lies while it is not complete."""
+        return self.folder / f"{name}.gguf.part"
+
+    def part_facts(self, name: str) -> Path:
+        """Where it is written of what that is a part."""
+        return self.folder / f"{name}.part.json"
+
+    def _files(self, name: str) -> list[Path]:
+        """All that is there of a model and of parts of it."""
+        if not _NAME.fullmatch(name):
+            return []
+        found = []
+        for end in (".gguf", ".gguf.part", ".part.json", ".json"):
+            for path in (self.folder / f"{name}{end}", *self.folder.glob(f"{name}-*-of-*{end}")):
+                if path.is_file() and stem_of(f"{path.name.removesuffix(end)}.gguf") == name:
+                    found.append(path)
+        return found
+
+    def _read(self, path: Path) -> StoredModel | None:
+        """A model by its JSON; None where that or a file is not there, or was changed by somebody."""
+        facts = {"files": 1, **_read_json(path)}
+        kinds = {field.name: int if field.name in ("size", "files") else str for field in fields(StoredModel)}
+        del kinds["path"]
+        if not all(type(facts.get(key)) is kind for key, kind in kinds.items()) or facts["name"] != path.stem:
+            return None
+        files = [path.with_name(f"{name}.gguf") for name in part_names(path.stem, facts["files"])]
+        if not all(file.is_file() for file in files) or sum(file.stat().st_size for file in files) != facts["size"]:
+            return None
+        return StoredModel(**{key: facts[key] for key in kinds}, path=files[0])
+
+
+def part_names(name: str, files: int) -> list[str]:
+    """The names, without .gguf, of the files of a model."""
+    return [Path(part).stem for part in parts_of(f"{name}-00001-of-{files:05d}.gguf")] or [name]
+
+
+def stem_of(file: str) -> str:
+    """The name of a model's file without .gguf, and without what says that it is one of several."""
+    stem = Path(file).stem
+    return stem[: -len("-00001-of-00003")] if parts_of(file) else stem
+
+
+def sum_of_parts(sums: Sequence[str]) -> str:
+    """The sha256 of a model by those of its files: of several the sha256 of their hexadecimal digits in a row."""
+    return sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()
+
+
+def sha256_of_model(path: Path) -> str:
+    """Of the file of a model, or of all its files. Those of models that are kept are known, others are read."""
+    for model in ModelCache().models():
+        if path.is_file() and model.path.samefile(path):
+            return model.sha256
+    parts = [path.with_name(part) for part in parts_of(path.name)] or [path]
+    return sum_of_parts([sha256_of(part) for part in parts])
+
+
+def model_path(given: Path) -> Path:
+    """The file that `--model` means: a path, or the name of a model that is kept. Raises CacheError for neither."""
+    if given.is_file():
+        return given
+    return ModelCache().path_of(str(given))
+
+
+def check_model_file(path: Path) -> GGUFHeader:
+    """The header of a model file. Raises GGUFError, with what to do, for one that is none."""
+    header = asyncio.run(read_header(open_source(path)))
+    refuse_adapters(header)
+    return header
+
+
+def title_at(path: Path, own: str) -> str:
+    """What people call the model of a file: as the cache does, if it is there. own: what it calls itself."""
+    kept = next((model.title for model in ModelCache().models() if model.path == path), None)
+    return kept or title_of(own, stem_of(path.name))
+
+
+def write_json(path: Path, facts: Mapping[str, Any]) -> None:
+    """All of it or nothing."""
+    made = path.with_name(f"{path.name}.new")
+    made.write_text(json.dumps(facts, indent=1), encoding="utf-8")
+    os.replace(made, path)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def read_part_facts(cache: ModelCache, name: str) -> dict[str, Any]:
+    """What was written of a part; nothing where there is none."""
+    return _read_json(cache.part_facts(name))

@@ -1,0 +1,205 @@
+"""A model's settings as GGUF keys, from config.json. As llama.cpp's convert_hf_to_gguf.py writes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from app.models.converting.folder import ConvertError
+from py_core.limits import MAX_COUNTS, MAX_ROPE_BASE
+from py_core.showing import one_line, shown
+
+ARCHITECTURES = {
+    "LlamaForCausalLM": "llama",
+    "MistralForCausalLM": "llama",
+    "Qwen2ForCausalLM": "qwen2",
+    "Qwen3ForCausalLM": "qwen3",
+    "Phi3ForCausalLM": "phi3",
+    "Gemma2ForCausalLM": "gemma2",
+    "Gemma3ForCausalLM": "gemma3",
+    "Gemma3ForConditionalGeneration": "gemma3",
+    "SmolLM3ForCausalLM": "smollm3",
+}
+"""GGUF's names of the architectures that can be converted."""
+
+Config = Mapping[str, Any]
+
+
+def architecture_of(config: Config) -> str:
+    """Raises ConvertError with the names of those that can be converted."""
+    name = (config.get("architectures") or ["none"])[0]
+    if not isinstance(name, str) or name not in ARCHITECTURES:
+        *others, last = dict.fromkeys(ARCHITECTURES.values())
+        said = one_line(name) if isinstance(name, str) else shown(name)
+        raise ConvertError(
+            f"A model of the architecture {said} cannot be converted; those of {', '.join(others)} and {last} can."
+        )
+    return ARCHITECTURES[name]
+
+
+def head_size(config: Config) -> int:
+    return config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+
+
+def rope_settings(config: Config) -> dict[str, Any]:
+    """How positions are encoded: rope_type, rope_theta, factor ...; "sliding" where layers with a window differ.
+
+    Newer files have `rope_parameters`, older ones `rope_scaling` and keys beside it.
+    """
+    given: dict[str, Any] = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    rope = dict(given.get("full_attention") or given)
+    local = (given.get("sliding_attention") or {}).get("rope_theta", config.get("rope_local_base_freq"))
+    rope.setdefault("rope_type", rope.get("type", "default"))
+    for key in ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings"):
+        if config.get(key) is not None:
+            rope.setdefault(key, config[key])
+    return rope | ({"sliding": local} if local is not None else {})
+
+
+def settings(config: Config, architecture: str) -> dict[str, Any]:
+    """The keys of the architecture. Raises ConvertError where config.json lacks one that they need."""
+    try:
+        if architecture == "phi3":
+            values = _phi3(config)
+        elif architecture == "gemma2":
+            values = _gemma2(config)
+        else:
+            values = _common(config, architecture)
+    except KeyError as missing:
+        raise ConvertError(f"config.json has no {missing.args[0]!r}, which a model of {architecture} needs.") from None
+    found = {key: value for key, value in values.items() if value is not None}
+    for key in ("block_count", "embedding_length", "feed_forward_length", "attention.head_count"):
+        if key not in found:
+            raise ConvertError(f"config.json does not say {key}: download it again.")
+    for key, value in found.items():
+        least = 0 if key == "attention.sliding_window" else 1
+        count = key in MAX_COUNTS and type(value) is int and least <= value <= MAX_COUNTS[key]
+        other = key not in MAX_COUNTS and (isinstance(value, str) or 0 <= value <= MAX_ROPE_BASE)
+        if not (count or other):
+            raise ConvertError(f"config.json says {key} = {shown(value)}, which no model has: download it again.")
+    return {f"{architecture}.{key}": value for key, value in found.items()}
+
+
+def _sizes(config: Config) -> dict[str, Any]:
+    heads = config["num_attention_heads"]
+    return {
+        "block_count": config["num_hidden_layers"],
+        "context_length": config.get("max_position_embeddings"),
+        "embedding_length": config["hidden_size"],
+        "feed_forward_length": config["intermediate_size"],
+        "attention.head_count": heads,
+        "attention.head_count_kv": config.get("num_key_value_heads") or heads,
+        "attention.layer_norm_rms_epsilon": float(config.get("rms_norm_eps", 1e-6)),
+    }
+
+
+def _common(config: Config, architecture: str) -> dict[str, Any]:
+    rope, head = rope_settings(config), config.get("head_dim")
+    values = _sizes(config) | {"attention.key_length": head, "attention.value_length": head} | _scaling(rope)
+    if (theta := rope.get("rope_theta")) is not None:
+        values["rope.freq_base"] = float(theta)
+    if architecture in ("llama", "smollm3"):
+        values |= {"vocab_size": config["vocab_size"], "rope.dimension_count": head_size(config)}
+    if architecture == "gemma3":
+        values |= _gemma3(config, rope)
+    return values
+
+
+def _scaling(rope: Mapping[str, Any]) -> dict[str, Any]:
+    kind, factor = rope["rope_type"], rope.get("factor")
+    if kind in ("default", "llama3", "mrope"):  # llama3's is a tensor
+        return {}
+    if kind == "linear" and factor:
+        return {"rope.scaling.type": "linear", "rope.scaling.factor": float(factor)}
+    if kind != "yarn" or not factor:
+        raise ConvertError(
+            f"Rope of the kind {shown(kind)} cannot be converted; linear, llama3, longrope and yarn can."
+        )
+    values = {
+        "rope.scaling.type": "yarn",
+        "rope.scaling.factor": float(factor),
+        "rope.scaling.original_context_length": rope["original_max_position_embeddings"],
+    }
+    yarn = {
+        "yarn_ext_factor": rope.get("extrapolation_factor"),
+        "yarn_attn_factor": rope.get("attention_factor", rope.get("attn_factor")),
+        "yarn_beta_fast": rope.get("beta_fast"),
+        "yarn_beta_slow": rope.get("beta_slow"),
+    }
+    return values | {f"rope.scaling.{key}": float(value) for key, value in yarn.items() if value is not None}
+
+
+def _gemma2(config: Config) -> dict[str, Any]:
+    head = config["head_dim"]
+    return _sizes(config) | {
+        "attention.key_length": head,
+        "attention.value_length": head,
+        "attn_logit_softcapping": config["attn_logit_softcapping"],
+        "final_logit_softcapping": config["final_logit_softcapping"],
+        "attention.sliding_window": config["sliding_window"],
+    }
+
+
+def _gemma3(config: Config, rope: Mapping[str, Any]) -> dict[str, Any]:
+    if config.get("attn_logit_softcapping") is not None:
+        raise ConvertError("This gemma3 model caps its attention, which no file can say: it cannot be converted.")
+    windowed = config.get("sliding_window_pattern") != 1
+    return {
+        "rope.freq_base_swa": float(rope["sliding"]) if "sliding" in rope else None,
+        "final_logit_softcapping": config.get("final_logit_softcapping"),
+        "attention.sliding_window": config["sliding_window"] if windowed else None,
+    }
+
+
+def _phi3(config: Config) -> dict[str, Any]:
+    rope = rope_settings(config)
+    values = _sizes(config) | {
+        "rope.dimension_count": _rotated(config, rope),
+        "rope.freq_base": float(rope["rope_theta"]),
+        "rope.scaling.original_context_length": _original_context(config, rope),
+        # 0 tells phi-4 from the others.
+        "attention.sliding_window": config.get("sliding_window") or 0,
+    }
+    if rope.get("long_factor"):
+        scale = config["max_position_embeddings"] / _original_context(config, rope)
+        longer = math.log(scale) / math.log(_original_context(config, rope)) if scale > 1 else 0.0
+        values["rope.scaling.attn_factor"] = math.sqrt(1 + longer)
+    return values
+
+
+def _rotated(config: Config, rope: Mapping[str, Any]) -> int:
+    return int(rope.get("partial_rotary_factor", 1.0) * config["hidden_size"]) // config["num_attention_heads"]
+
+
+def _original_context(config: Config, rope: Mapping[str, Any]) -> int:
+    return rope.get("original_max_position_embeddings") or config["max_position_embeddings"]
+
+
+def rope_tensors(config: Config, architecture: str) -> dict[str, np.ndarray]:
+    """The tensors that say how positions are scaled: Llama 3's divisors of frequencies, Phi's two lists of factors."""
+    rope = rope_settings(config)
+    if architecture == "phi3":
+        factors = {name: rope.get(f"{name}_factor") for name in ("long", "short")}
+        if not any(factors.values()):
+            return {}
+        if any(len(one or ()) != _rotated(config, rope) // 2 for one in factors.values()):
+            raise ConvertError("config.json has long or short rope factors of the wrong number: download it again.")
+        return {f"rope_factors_{name}.weight": np.array(one, np.float32) for name, one in factors.items()}
+    if rope["rope_type"] != "llama3":
+        return {}
+    return {"rope_freqs.weight": _llama3_divisors(rope, head_size(config))}
+
+
+def _llama3_divisors(rope: Mapping[str, Any], head: int) -> np.ndarray:
+    """Of each frequency what it is divided by: 1 for short waves, `factor` for long ones, between them a mixture."""
+    factor = rope.get("factor", 8.0)
+    low, high = rope.get("low_freq_factor", 1.0), rope.get("high_freq_factor", 4.0)
+    context = rope.get("original_max_position_embeddings", 8192)
+    exponents = np.arange(0, head, 2, dtype=np.float32) / np.float32(head)
+    frequencies = 1 / np.float32(rope.get("rope_theta", 10000.0)) ** exponents
+    wavelengths = np.float32(2 * math.pi) / frequencies
+    smooth = np.clip((np.float32(context) / wavelengths - np.float32(low)) / np.float32(high - low), 0, 1)
+    return (1 / ((1 - smooth) / np.float32(factor) + smooth)).astype(np.float32)

@@ -1,0 +1,285 @@
+"""The Pyodide entry: the model and what belongs to it, for all pages that are answered with it.
+
+web/engine/worker.js makes one PageModel, and asks it for a session (app/page_session.py) a page. What the page calls
+beyond the apis needs objects of JavaScript, and takes its arguments by name, too. Only strings and numbers go back, as
+JSON if there are several, so that no proxy has to be destroyed on either side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from pyodide.ffi import JsException, to_js
+
+from app.answer_adapters import AnswerAdapters
+from app.assistant import MAX_TOKENS, Assistant
+from app.fact_reader import FactReader
+from app.fit_check import Fitting, fit_check, fit_facts
+from app.learning_service import LearningService
+from app.one_learner import TabLock
+from app.page_adapters import made_of
+from app.page_calls import answer_of
+from app.page_session import PageSession
+from app.page_talk import Opened
+from app.routing_service import RoutingService
+from app.runtime import Runtime
+from py_core.backends.base import BackendError
+from py_core.backends.browser_source import BrowserSource
+from py_core.backends.numpy.backend import load_numpy
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.wasm.host_browser import BrowserKernelHost
+from py_core.backends.webgpu.backend import load_webgpu
+from py_core.backends.webgpu.host_browser import BrowserHost
+from py_core.fit import cost
+from py_core.hnsw.wasm_kernel import PyodideHnswKernel
+from py_core.loading import BackendLoader, Model, load_model, read_description
+from py_core.memory.encryption_browser import BrowserCrypto
+from py_core.memory.errors import StoreError
+from py_core.memory.indexeddb import IndexedDBRows
+from py_core.memory.memory import Memory
+from py_core.models.names import licence_of, title_of
+from py_core.paging.tiers import TierPolicy
+from py_core.routing.embedder import EmbedderError
+from py_core.routing.embedder_browser import browser_embedder
+from py_core.tokenizers.template_renderer_browser import BrowserTemplateRenderer
+
+JsObject = Any
+
+PAGES = "sonata-pages"
+"""The database of what the model has read (app/chat/page_store.py)."""
+LOST = (
+    "The browser found Sonata's memory damaged and threw it away. If you have an export, import it in Settings, "
+    "Storage."
+)
+NO_EMBEDDER = (
+    "Nothing can be taught without the sentence embedder, which routing loads: open the page without ?routing=off, or "
+    "reload it."
+)
+NAMELESS_MODEL = (
+    "Nothing can be taught to a model that the browser does not keep: what it learns belongs to its file. Open it "
+    "in Settings, Model."
+)
+
+
+class PageModel:
+    """One model, its memory and what it learns; a session for each page that uses it."""
+
+    def __init__(
+        self, derive_cipher: JsObject, on_memory: Callable[[], None], one_learner: JsObject, fetch_reader: JsObject
+    ) -> None:
+        """derive_cipher: of web/memory/encryption.js. on_memory: called when the memory or the router changed.
+        one_learner: of web/learning/one_learner.js. fetch_reader: the site's file of a reader
+        (app/lessons/reader.py) by its name, as a promise."""
+        self._fetch_reader = fetch_reader
+        self._one_learner = TabLock(one_learner)
+        self._kernel: PyodideHnswKernel | None = None
+        self._runtime = Runtime(BrowserCrypto(derive_cipher), on_memory, lambda: self._kernel)
+        self._read = partial(read_description, context=None, before_loading=lambda header, config, graph: None)
+        self._opened = Opened()
+        self._opened.learning.set()  # nobody waits for what was not asked for
+        self._sessions: list[PageSession] = []
+        self._model: Model | None = None
+        self._adapters: AnswerAdapters | None = None
+        self._max_tokens = MAX_TOKENS
+        self._opening_learning: asyncio.Task[None] | None = None
+
+    def new_session(self) -> PageSession:
+        """Of a page, also before `start`."""
+        session = PageSession(self._runtime, self._opened, self._new_assistant, self)
+        self._sessions.append(session)
+        return session
+
+    async def end_session(self, session: PageSession) -> None:
+        """Its page is gone."""
+        self._sessions.remove(session)
+        await session.close()
+
+    async def start(
+        self, *, device: JsObject | None, stream: JsObject, templates: JsObject,
+        on_progress: Callable[[int, int], None], precision: str, tuning: JsObject | None, memory: int | None,
+        chosen_memory: int | None, context: int | None, max_tokens: int | None, tiers: bool, stem: str,
+    ) -> bytes | str:  # fmt: skip
+        """Load the model of `stream` (web/backends/weight_stream.js) on a GPU (web/backends/webgpu/executor.js) or on
+        the CPU's workers (web/backends/wasm/kernel_pool.js, in this precision), or on numpy without a device.
+        templates: web/tokenizers/template_cage.js, where the model's chat template runs.
+        tuning: web/storage/tuning_store.js. memory: bytes of this machine, None if unknown; chosen_memory: bytes that
+        the user lets the model have in their place, None if nobody chose.
+        context: the most tokens of a conversation, None for the usual number; max_tokens: of an answer.
+        tiers: whether keys and values that grow old take fewer bits (py_core/paging/tiers.py). stem: of its file's
+        name.
+
+        Returns, as `answer_of`, {backend, adapter, software, features, model, parameters, contextLength, need, fit,
+        longestPrompt}. `need`: a sentence on the memory that this context takes; `fit`: of `fit_facts`.
+        """
+
+        async def load() -> dict[str, Any]:
+            loader = loader_of(device, precision, tuning, TierPolicy() if tiers else None)
+            told: list[Fitting] = []
+            check = fit_check(loader, memory, lambda need, room: told.append(Fitting(need, room)), chosen_memory)
+            self._read = partial(read_description, context=context, before_loading=check)
+            self._max_tokens = max_tokens or MAX_TOKENS
+            source, renderer = BrowserSource(stream), BrowserTemplateRenderer(templates)
+            self._model = await load_model(source, loader, renderer, on_progress, context, check, mark_phase)
+            self._model.config = replace(self._model.config, name=title_of(self._model.config.name, stem))
+            await self._model.engine.limit_memory(told[0].room.memory)
+            self._adapters = AnswerAdapters(self._model.engine)
+            return model_info(self._model, told[0])
+
+        return await answer_of(load())
+
+    async def check_model(self, stream: JsObject, stem: str) -> bytes | str:
+        """Whether another model could run in place of this one, by its header. stem: of its file's name. Returns, as
+        `answer_of`, {title, licence}."""
+
+        async def check() -> dict[str, str]:
+            header, config, _ = await self._read(BrowserSource(stream))
+            return {"title": title_of(config.name, stem), "licence": licence_of(header.metadata)}
+
+        return await answer_of(check())
+
+    async def import_adapter(self, files: JsObject, base: str, kept: str) -> JsObject:
+        """An adapter of the files [[name, bytes], ...], for the model that runs, `base` (JSON, {sha256, title}).
+        kept: {name: sha256} of those that are kept, JSON.
+
+        Returns [as `answer_of`, bytes]: its facts {name, rank, linears, lost, sha256} and its file, or None.
+        """
+        made: bytes | None = None
+
+        async def facts() -> dict[str, Any]:
+            nonlocal made
+            given = {name: bytes(data) for name, data in files.to_py()}
+            about, made = made_of(given, self._running(), json.loads(base), json.loads(kept))
+            return about
+
+        return to_js([await answer_of(facts()), made])
+
+    async def forget_adapter(self, name: str) -> None:
+        """It was deleted: the next answers come without it, and those that it gives end."""
+        for session in self._sessions:
+            session.talk.leave_adapter(name)
+        if self._adapters is not None:
+            await self._adapters.forget(name)
+
+    async def open_memory(self, memory_store: JsObject) -> None:
+        """Open what is remembered: memoryStore of web/memory/indexeddb.js. Never fails: MemoryApi.info tells."""
+        await self._runtime.open(lambda: self._open_rows(memory_store))
+        self._runtime.keep_pages(lambda: IndexedDBRows.open(memory_store, PAGES))
+        self._opened.memory.set()
+
+    async def open_routing(self, opening: JsObject | None) -> None:
+        """opening: a promise of {embedder, kernel, data}: web/routing/embedder.js, web/routing/hnsw_kernel.js and
+        routing.safetensors. Without it there is no routing.
+
+        Comes after `open_memory`. Never fails: MemoryApi.info tells.
+        """
+        if opening is None:
+            self._runtime.routing_state = "off"
+        else:
+            await self._runtime.route_with(lambda memory: self._open_routing(opening, memory))
+        self._opened.routing.set()
+
+    async def open_learning(self, base_sha256: str, idle_seconds: float) -> None:
+        """Let the model that runs be taught: base_sha256 is of its file, to which what it learns belongs; "" if that is
+        not known. Comes after `start`, and waits for the memory and the routing. Never fails: the runtime tells. It
+        opens once: pages that ask again wait for the first.
+
+        idle_seconds: after so many in which nobody did anything it may learn (app/consolidation/idle_learning.py).
+        """
+        self._opening_learning = self._opening_learning or asyncio.ensure_future(self._learn(base_sha256, idle_seconds))
+        await self._opening_learning
+
+    async def _learn(self, base_sha256: str, idle_seconds: float) -> None:
+        self._running().name_file(base_sha256)
+        self._opened.learning.clear()
+        try:
+            await self._opened.routing.wait()
+            await self._open_learning(base_sha256)
+        finally:
+            self._opened.learning.set()
+        from app.consolidation.idle_loops import idle_loops  # late, as in app/runtime.py
+
+        runtime, hold = self._runtime, self._running().engine.idle_held
+        await runtime.learn_idly(idle_loops(runtime), hold, self._one_learner, idle_seconds)
+
+    async def _open_learning(self, base_sha256: str) -> None:
+        runtime, routing = self._runtime, self._runtime.routing
+        if routing is None:
+            runtime.learn_nothing(NO_EMBEDDER)
+        elif not base_sha256:
+            runtime.learn_nothing(NAMELESS_MODEL)
+        else:
+            model = self._running()
+            reader = FactReader(model, base_sha256, self._reader_file)
+            await runtime.learn_with(
+                lambda memory: LearningService.open(
+                    model, base_sha256, routing.embedder, memory, shipped_gate(), reader
+                )
+            )
+            assert self._adapters is not None
+            await runtime.consolidate_with(self._adapters, self._adapters.use_learned)
+            await runtime.style_with(self._adapters.use_style)
+
+    async def _reader_file(self, name: str) -> bytes:
+        return (await self._fetch_reader(name)).to_bytes()
+
+    async def _open_rows(self, memory_store: JsObject) -> IndexedDBRows:
+        rows = await IndexedDBRows.open(memory_store)
+        if rows.data_loss:
+            self._runtime.trouble(StoreError("damaged", LOST))
+        return rows
+
+    async def _open_routing(self, opening: JsObject, memory: Memory) -> RoutingService:
+        try:
+            parts = await opening
+        except JsException as error:
+            raise EmbedderError(error.message) from error
+        self._kernel = PyodideHnswKernel(parts.kernel)
+        embedder = browser_embedder(parts.embedder)
+        return await RoutingService.open(embedder, parts.data.to_bytes(), memory, self._kernel)
+
+    def _new_assistant(self) -> Assistant:
+        return Assistant(self._running(), max_tokens=self._max_tokens, adapters=self._adapters)
+
+    def _running(self) -> Model:
+        if self._model is None:
+            raise BackendError("The model is not loaded yet. Wait for `sonata.info`.")
+        return self._model
+
+
+def mark_phase(name: str) -> None:
+    """As web/common/phase.js."""
+    from js import performance  # late: a snapshot of Python holds no object of JavaScript
+
+    performance.mark(f"sonata: {name}")
+
+
+def loader_of(
+    device: JsObject | None, precision: str, tuning: JsObject | None, tiers: TierPolicy | None = None
+) -> BackendLoader:
+    """The backend for a device: see `PageModel.start`."""
+    if device is None:
+        return partial(load_numpy, tiers=tiers)
+    if hasattr(device, "setWorkers"):
+        return partial(load_wasm, BrowserKernelHost(device), precision=precision, tiers=tiers)
+    return partial(load_webgpu, BrowserHost(device), tuning=tuning, tiers=tiers)
+
+
+def model_info(model: Model, fitting: Fitting) -> dict[str, Any]:
+    capabilities, context = model.engine.capabilities, model.engine.context_length
+    return {
+        "backend": capabilities.backend,
+        "adapter": capabilities.adapter,
+        "software": capabilities.software,
+        "features": capabilities.features,
+        "model": model.config.name,
+        "parameters": model.graph.parameters,
+        "contextLength": context,
+        "need": cost(fitting.need, context),
+        "fit": fit_facts(fitting, context),
+        "longestPrompt": context * model.tokenizer.longest_token or None,
+    }

@@ -1,0 +1,62 @@
+/** What the hub says of a model's file; app/models/catalog.py has the same for the terminal. */
+import { userError } from '../common/user_error.js';
+import { fetchFrom } from './model_hosts.js';
+import { partsOf, sumOfParts } from './model_parts.js';
+
+/**
+ * @typedef {{name: string, title: string, repository: string, file: string, licence: string, good_at: string}} Entry
+ * @typedef {{hub: string, hosts: string[], models: Entry[]}} Catalog
+ * @typedef {{name: string, bytes: number, sha256: string}} File a file of a model, as the hub lists it
+ * @typedef {{bytes: number, sha256: string, parts: File[]}} Listed a model: one file, or several (model_parts.js)
+ */
+
+/** @returns {Promise<Catalog>} the list of the site */
+export async function readCatalog() {
+  const response = await fetch(new URL('../model_catalog.json', import.meta.url)).catch(() => null);
+  if (!response?.ok) throw new Error('The list of models could not be loaded. Check your connection, then try again.');
+  return response.json();
+}
+
+/**
+ * @param {Catalog} catalog @param {Entry} entry
+ * @returns {Promise<Listed|null>} null where the hub has it no more, or not all of its files. Throws a sentence where it
+ *   cannot be asked.
+ */
+export async function askHub({ hub, hosts }, { repository, file }) {
+  const folder = file.split('/').slice(0, -1).map((name) => `/${encodeURIComponent(name)}`).join('');
+  const response = await fetchFrom(`${hub}/api/models/${repository}/tree/main${folder}`, hosts);
+  if ([401, 404, 410].includes(response.status)) return null; // 401 for what does not exist, too
+  if (!response.ok) throw new Error(`${new URL(hub).host} does not answer (HTTP ${response.status}). Try again later.`);
+  const files = await response.json().catch(() => null);
+  if (!Array.isArray(files)) throw new Error(`What ${new URL(hub).host} says of ${repository} is no list of files.`);
+  const parts = (partsOf(file)?.names ?? [file]).map((name) => {
+    const found = files.find(({ path }) => path === name);
+    return { name, bytes: found?.size, sha256: found?.lfs?.oid };
+  });
+  const listed = ({ bytes, sha256 }) => Number.isSafeInteger(bytes) && bytes > 0 && /^[0-9a-f]{64}$/.test(sha256);
+  if (!parts.every(listed)) return null;
+  const bytes = parts.reduce((sum, part) => sum + part.bytes, 0);
+  return { bytes, sha256: await sumOfParts(parts.map(({ sha256 }) => sha256)), parts };
+}
+
+/**
+ * A file of the hub that a user names: OWNER/REPOSITORY/FILE.gguf, or its address.
+ * @param {Catalog} catalog
+ * @returns {Entry} Throws a userError where it is none.
+ */
+export function entryOf({ hub }, text) {
+  const given = text.trim().split('?')[0];
+  const path = given.startsWith(`${hub}/`) ? given.slice(hub.length + 1).replace(/\/(resolve|blob)\/[\w.-]+\//, '/') : given;
+  const [, repository, encoded] = /^([\w.-]+\/[\w.-]+)\/([^:]+\.gguf)$/.exec(path) ?? [];
+  if (!encoded) {
+    throw userError('RefusedError', `"${text}" is no model file of ${new URL(hub).host}: write it like OWNER/REPOSITORY/FILE.gguf, or give its address there.`);
+  }
+  const file = decodeURIComponent(encoded);
+  const title = (partsOf(file)?.stem ?? file.replace(/\.gguf$/, '')).split('/').at(-1) ?? file;
+  return { name: title.replace(/[^\w.-]+/g, '-'), title, repository, file, licence: '', good_at: '' };
+}
+
+/** Where a file lies. @param {Catalog} catalog @param {Entry} entry */
+export function addressOf({ hub }, { repository, file }) {
+  return `${hub}/${repository}/resolve/main/${file.split('/').map(encodeURIComponent).join('/')}`;
+}

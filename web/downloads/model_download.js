@@ -1,0 +1,193 @@
+/** A model file from the network, from any byte on, and checked piece by piece. Errors are sentences for the user. */
+import { fetchAnywhere } from './elsewhere.js';
+import { checkHost, checkRedirect, DISCREET } from './model_hosts.js';
+import { placed } from './model_parts.js';
+
+const BY_HAND = 'Download all parts, then open them in Settings, Model.';
+const BLOB_PIECE = 4 << 20; // bytes that are read at once
+
+/**
+ * @param {string} url
+ * @param {{signal?: AbortSignal, from?: number, cache?: RequestCache, hosts?: string[]|null}} [options] `from`: the first
+ *   byte wanted; `hosts`: those that it may come from (model_hosts.js), null for any
+ * @returns {Promise<{size: number|null, likely: number|null, version: string, chunks: AsyncGenerator<Uint8Array>}>} `size`
+ *   of the whole file where it is known, `likely` where the server tells it; `version` tells the file from another one at
+ *   the same address
+ */
+export async function openDownload(url, { signal, from = 0, cache = 'default', hosts = null } = {}) {
+  const response = await ask(url, hosts, { signal, cache, headers: from ? { Range: `bytes=${from}-` } : {} });
+  if (response.status === 416) throw truncated(from);
+  const { headers } = response;
+  const begun = response.status === 206 ? from : 0; // a server without ranges sends all of it again
+  const length = headers.get('Content-Encoding') ? null : headers.get('Content-Length');
+  const likely = length ? begun + Number(length) : null;
+  return {
+    // Another origin does not show that it has compressed its answer; then its length is that of what was sent.
+    size: new URL(response.url).origin === location.origin ? likely : null,
+    likely,
+    version: ['ETag', 'Last-Modified', 'Content-Length'].map((name) => headers.get(name)).join(),
+    chunks: chunksOf(response.body, from - begun),
+  };
+}
+
+/**
+ * Several files, as if they followed each other.
+ * @param {string[]} urls
+ * @param {{signal?: AbortSignal, hosts?: string[]|null}} options
+ * @returns {Promise<import('../storage/model_source.js').Opened>}
+ */
+export async function openDownloads(urls, { signal, hosts }) {
+  const sizes = await Promise.all(urls.map(async (url) => {
+    // Where a range is asked for, a browser wants the file as it is: compressed, its length would be another one.
+    const headers = { Range: 'bytes=0-' }, name = url.split('/').at(-1) ?? url;
+    const length = (await ask(url, hosts, { signal, method: 'HEAD', headers })).headers.get('Content-Length');
+    if (!length) throw new Error(`The server does not say how large ${name} is. ${BY_HAND}`);
+    return { name, bytes: Number(length) };
+  }));
+  const first = await openDownload(urls[0], { signal, hosts });
+  const chunks = async function* () {
+    for (const [index, url] of urls.entries()) {
+      const { chunks } = index ? await openDownload(url, { signal, hosts }) : first;
+      yield* asLongAsTold(chunks, sizes[index]);
+    }
+  };
+  const size = sizes.reduce((sum, { bytes }) => sum + bytes, 0);
+  return {
+    size,
+    likely: size,
+    version: first.version,
+    chunks: chunks(),
+    parts: placed(sizes),
+    async head(index, nbytes) {
+      const response = await ask(urls[index], hosts, { signal, headers: { Range: `bytes=0-${nbytes - 1}` } });
+      return beginningOf(chunksOf(response.body, 0), nbytes);
+    },
+  };
+}
+
+/** @returns {Promise<import('./elsewhere.js').Answer>} Throws a sentence where there is none, or an error. */
+async function ask(url, hosts, options) {
+  if (hosts) checkHost(url, hosts);
+  let response;
+  try {
+    response = await fetchAnywhere(url, { ...options, ...DISCREET });
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    throw new Error('The model could not be downloaded: there is no connection to the server. Check the network, then load again.');
+  }
+  if (hosts) checkRedirect(response, url, hosts);
+  if (response.ok || response.status === 416) return response;
+  throw new Error(`The model file ${url} is not on the server (HTTP ${response.status}). Check the address, or run build.py again on the server.`);
+}
+
+/** Chunks of a part; one of another length than its server said would move all that come after it. */
+async function* asLongAsTold(chunks, { name, bytes }) {
+  let received = 0;
+  for await (const chunk of chunks) {
+    received += chunk.length;
+    if (received <= bytes) yield chunk;
+    else break;
+  }
+  if (received !== bytes) throw new Error(`${name} has another length than its server said (${bytes} bytes). ${BY_HAND}`);
+}
+
+/** The first n bytes of chunks, or all where there are fewer. */
+async function beginningOf(chunks, nbytes) {
+  const bytes = new Uint8Array(nbytes);
+  let filled = 0;
+  for await (const chunk of chunks) {
+    const part = chunk.subarray(0, nbytes - filled);
+    bytes.set(part, filled);
+    filled += part.length;
+    if (filled === nbytes) break;
+  }
+  return bytes.subarray(0, filled);
+}
+
+/** A file's pieces; the next one is read while the reader works on one. */
+export async function* blobPieces(blob, signal) {
+  const read = (at) => blob.slice(at, at + BLOB_PIECE).arrayBuffer();
+  let next = read(0);
+  for (let at = 0; at < blob.size; at += BLOB_PIECE) {
+    signal.throwIfAborted();
+    const piece = await next;
+    if (at + BLOB_PIECE < blob.size) (next = read(at + BLOB_PIECE)).catch(() => {}); // awaited above, if anybody goes on
+    yield new Uint8Array(piece);
+  }
+}
+
+/** The server's chunks without the first `skipped` bytes. */
+async function* chunksOf(body, skipped) {
+  const reader = body.getReader();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read().catch(explain);
+      if (done) return;
+      if (skipped < value.length) yield value.subarray(skipped);
+      skipped = Math.max(0, skipped - value.length);
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+function explain(error) {
+  if (error.name === 'AbortError') throw error;
+  throw new Error('The connection was lost while the model was downloading. Check the network, then load again.');
+}
+
+/**
+ * Chunks of any size -> whole pieces with the right checksums.
+ * @param {AsyncIterable<Uint8Array>} chunks from the beginning of piece `index` on
+ * @param {{bytes: number, pieces: {bytes: number, sha256: string[]}}} model the size of the file, and of its pieces (all
+ *   but the last), and their checksums
+ * @param {number} index
+ */
+export async function* wholePieces(chunks, model, index = 0) {
+  let piece = new Uint8Array(pieceBytes(model, index));
+  let filled = 0;
+  for await (let chunk of chunks) {
+    while (chunk.length > 0) {
+      const part = chunk.subarray(0, piece.length - filled);
+      piece.set(part, filled);
+      filled += part.length;
+      chunk = chunk.subarray(part.length);
+      if (filled < piece.length) break;
+      if (!await matches(piece, model.pieces.sha256[index])) throw new DamagedError();
+      yield piece;
+      index += 1;
+      if (index === model.pieces.sha256.length) return;
+      piece = new Uint8Array(pieceBytes(model, index));
+      filled = 0;
+    }
+  }
+  throw truncated(index * model.pieces.bytes + filled);
+}
+
+/** Bytes of one of the file's pieces. */
+export function pieceBytes({ bytes, pieces }, index) {
+  return Math.min(pieces.bytes, bytes - index * pieces.bytes);
+}
+
+/** Whether bytes have this checksum, in hexadecimal digits. */
+export async function matches(bytes, sha256) {
+  return await hexOf(bytes) === sha256;
+}
+
+/** The checksum of bytes, in hexadecimal digits. */
+export async function hexOf(bytes) {
+  const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', bytes));
+  return Array.from(digest, (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+export class DamagedError extends Error {
+  constructor() {
+    super('The model file was damaged on its way or on the server: its checksum is wrong. Load again; if that does not help, the file on the server must be replaced.');
+  }
+}
+
+/** The Error for a file that ends too early. */
+export function truncated(received) {
+  const megabytes = (received / 1e6).toFixed(1);
+  return new Error(`The model file ends after ${megabytes} MB, before it is complete: the download broke off or the file is truncated. Load again; if that does not help, the file on the server must be replaced.`);
+}

@@ -1,0 +1,73 @@
+/** Colours for code, from a worker that is started with the first code block. One block after the other. */
+import { loadStyles } from '../common/load_file.js';
+import { ownScript } from '../common/own_script.js';
+
+const PATIENCE_MS = 1500; // a grammar that takes longer for a block is given up, and the block stays plain
+const START_PATIENCE_MS = 30_000; // until the files are there
+const MOST_FAILURES = 3; // then code stays plain
+
+/** @typedef {[colour: string, length: number]} Run */
+
+/** @type {{request: {language: string, text: string, from: number}, resolve: (runs: Run[]|null) => void}[]} */
+const waiting = [];
+let worker = /** @type {Promise<Worker>|null} */ (null);
+let isBusy = false;
+let failures = 0;
+
+/**
+ * @param {string} language as code_languages.js names it
+ * @param {string} text with what stands before the part that is wanted
+ * @param {number} from where that part begins
+ * @returns {Promise<Run[]|null>} null: it stays plain
+ */
+export function highlight(language, text, from = 0) {
+  return new Promise((resolve) => {
+    waiting.push({ request: { language, text, from }, resolve });
+    if (!isBusy) next();
+  });
+}
+
+async function next() {
+  const job = waiting.shift();
+  isBusy = job !== undefined;
+  if (!job) return;
+  job.resolve(failures < MOST_FAILURES ? await ask(job.request) : null);
+  next();
+}
+
+/** @returns {Promise<Run[]|null>} */
+async function ask(request) {
+  const asked = await (worker ??= start()).catch(() => null);
+  const answered = asked && told(asked, PATIENCE_MS);
+  asked?.postMessage(request);
+  const runs = await answered;
+  if (runs) return runs;
+  failures += 1;
+  asked?.terminate();
+  worker = null;
+  return null;
+}
+
+async function start() {
+  loadStyles('chat/code.css').catch(() => {});
+  const started = new Worker(ownScript(new URL('./highlight_worker.js', import.meta.url)), { type: 'module', name: 'sonata-highlight' });
+  if (await told(started, START_PATIENCE_MS)) return started;
+  started.terminate();
+  throw new Error('the worker that highlights code did not start');
+}
+
+/** What the worker says next; null where it fails, or says nothing for so long. @returns {Promise<any>} */
+function told(asked, patience) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => say(null), patience);
+    const say = (data) => {
+      clearTimeout(timer);
+      resolve(data);
+    };
+    asked.onmessage = ({ data }) => say(data);
+    asked.onerror = (event) => {
+      event.preventDefault();
+      say(null);
+    };
+  });
+}

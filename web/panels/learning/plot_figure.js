@@ -1,0 +1,165 @@
+/** A plot of lines or bars by Chart.js, with a table that says the same. */
+import { t } from '../../i18n/i18n.js';
+import { element } from '../../common/dom.js';
+import { themeColour } from '../../shell/theme.js';
+
+const COLOURS = 6; // --stage-0 and so on, of panel.css
+const STYLES = [
+  { pointStyle: 'circle', borderDash: [] }, { pointStyle: 'triangle', borderDash: [6, 3] },
+  { pointStyle: 'rect', borderDash: [2, 3] }, { pointStyle: 'rectRot', borderDash: [8, 3, 2, 3] },
+]; // so that nobody needs the colours
+const MOST_POINTS = 40; // that are drawn as marks
+
+/**
+ * @typedef {{title: string, about: string, labels: string[], axis: string,
+ *   series: Series[], format: (value: number) => string, from?: number,
+ *   to?: number, kind?: 'line'|'bar', stacked?: boolean, isHeaded?: boolean}} Plot `labels`: of the horizontal axis, whose name is `axis`; `from`,
+ *   `to`: what the vertical one shows at least; `isHeaded`: a heading above it says its title
+ * @typedef {{name: string, values: (number|null)[], colour?: number, kind?: 'line'|'bar', format?: (value: number) => string,
+ *   right?: number}} Series `kind`, `format`: where they are not the plot's; `right`: drawn against an axis on the right, from
+ *   0 to this
+ */
+export class PlotFigure {
+  element = element('figure', 'plot');
+  #Chart;
+  #chart = /** @type {any} */ (null);
+  #plot = /** @type {Plot|null} */ (null);
+  #shown = ''; // the plot that is shown, as JSON
+  #title = element('h4');
+  #about = element('p', 'panel-lead');
+  #box = element('div', 'plot-box');
+  #canvas = element('canvas');
+  #table = element('table', 'plot-table');
+
+  /** @param {any} Chart the library */
+  constructor(Chart) {
+    this.#Chart = Chart;
+    this.#canvas.setAttribute('role', 'img');
+    this.#box.append(this.#canvas);
+    const caption = element('figcaption');
+    caption.append(this.#title, this.#about);
+    const details = element('details', 'plot-numbers');
+    const scroller = element('div', 'plot-scroller');
+    scroller.tabIndex = 0;
+    scroller.setAttribute('role', 'group');
+    scroller.setAttribute('aria-label', t('plots.table'));
+    scroller.append(this.#table);
+    details.append(element('summary', '', t('plots.asTable')), scroller);
+    this.element.append(caption, this.#box, details);
+  }
+
+  /** @param {Plot} plot */
+  show(plot) {
+    const now = JSON.stringify(plot);
+    if (now === this.#shown) return;
+    this.#shown = now;
+    this.#plot = plot;
+    this.#title.textContent = plot.title;
+    this.#title.hidden = plot.isHeaded ?? false;
+    this.#about.textContent = plot.about;
+    this.#canvas.setAttribute('aria-label', `${plot.title}. ${summaryOf(plot)}`);
+    this.#fillTable(plot);
+    this.draw();
+  }
+
+  /** Draw it, again where the colours have changed. */
+  draw() {
+    if (!this.#plot) return;
+    this.#chart?.destroy();
+    this.#chart = new this.#Chart(this.#canvas, chartOf(this.#plot));
+  }
+
+  destroy() {
+    this.#chart?.destroy();
+    this.#chart = null;
+    this.#shown = '';
+  }
+
+  #fillTable({ labels, axis, series, format }) {
+    const head = element('tr');
+    for (const name of [axis, ...series.map((one) => one.name)]) {
+      const cell = element('th', '', name);
+      cell.scope = 'col';
+      head.append(cell);
+    }
+    const rows = labels.map((label, at) => {
+      const row = element('tr');
+      const first = element('th', '', label);
+      first.scope = 'row';
+      row.append(first, ...series.map((one) => element('td', '', said(one.values[at], one.format ?? format))));
+      return row;
+    });
+    const body = element('tbody'), top = element('thead');
+    top.append(head);
+    body.append(...rows);
+    this.#table.replaceChildren(top, body);
+  }
+}
+
+function said(value, format) {
+  return value === null || value === undefined ? '–' : format(value);
+}
+
+/** "Loss: from 3.1 to 0.2. ..." */
+function summaryOf({ series, format }) {
+  return series.map(({ name, values, format: own }) => {
+    const say = own ?? format;
+    const known = values.filter((value) => value !== null && value !== undefined);
+    if (known.length === 0) return '';
+    const last = say(/** @type {number} */ (known.at(-1)));
+    return known.length === 1
+      ? t('plots.summaryOfOne', { name, last }) : t('plots.summary', { name, first: say(/** @type {number} */ (known[0])), last });
+  }).join(' ');
+}
+
+/** @param {Plot} plot */
+function chartOf({ labels, axis, series, format, from, to, kind: usual = 'line', stacked = false }) {
+  const right = series.find((one) => one.right !== undefined);
+  const [ink, muted, line, surface] = ['--ink', '--muted', '--line', '--surface'].map(themeColour);
+  const font = { family: getComputedStyle(document.body).fontFamily, size: 12 };
+  const datasets = series.map(({ name, values, colour, kind = usual, right: most }, at) => ({
+    label: name,
+    type: kind,
+    yAxisID: most === undefined ? 'y' : 'right',
+    order: kind === 'line' ? 0 : 1, // lines lie above bars
+    data: values,
+    borderColor: themeColour(`--stage-${(colour ?? at) % COLOURS}`),
+    backgroundColor: themeColour(`--stage-${(colour ?? at) % COLOURS}`),
+    borderWidth: kind === 'line' ? 2 : 0,
+    maxBarThickness: 28,
+    spanGaps: true,
+    pointRadius: labels.length > MOST_POINTS ? 0 : 3.5,
+    pointHitRadius: 12,
+    ...(kind === 'line' ? STYLES[at % STYLES.length] : { pointStyle: 'rect' }),
+  }));
+  const ticks = { color: muted, font, maxRotation: 0, autoSkipPadding: 16 };
+  return {
+    type: usual,
+    data: { labels, datasets },
+    options: {
+      animation: false,
+      maintainAspectRatio: false,
+      interaction: { mode: 'index', intersect: false },
+      scales: {
+        x: { stacked, ticks, grid: { display: false }, border: { color: line }, title: { display: true, text: axis, color: muted, font } },
+        y: {
+          ticks: { ...ticks, callback: (number) => format(Number(number)), maxTicksLimit: 6 }, grid: { color: line }, border: { display: false },
+          stacked, suggestedMin: from, suggestedMax: to,
+        },
+        ...(right && {
+          right: {
+            position: 'right', min: 0, max: right.right, grid: { display: false }, border: { display: false },
+            ticks: { ...ticks, callback: (number) => (right.format ?? format)(Number(number)), maxTicksLimit: 6 },
+          },
+        }),
+      },
+      plugins: {
+        legend: { display: series.length > 1, align: 'start', labels: { color: ink, font, usePointStyle: true, boxHeight: 7 } },
+        tooltip: {
+          backgroundColor: surface, titleColor: ink, bodyColor: ink, borderColor: line, borderWidth: 1, titleFont: font, bodyFont: font,
+          usePointStyle: true, callbacks: { label: ({ dataset, raw, datasetIndex }) => `${dataset.label}: ${said(raw, series[datasetIndex].format ?? format)}` },
+        },
+      },
+    },
+  };
+}

@@ -1,0 +1,135 @@
+/** A line of time: what each loop did and when, a lane a loop, by Chart.js; with a list that says the same. */
+import { wholeEnd } from '../../common/cut.js';
+import { t } from '../../i18n/i18n.js';
+import { element } from '../../common/dom.js';
+import { formatDate } from '../../common/format.js';
+import { themeColour } from '../../shell/theme.js';
+
+/** @typedef {import('../protocol_calls.js').LearningEvent} LearningEvent */
+
+const LOOPS = ['instant', 'background', 'deep', 'style']; // from the top down
+const LEAST_SECONDS = 3600; // that the line spans
+
+export class TimelineFigure {
+  element = element('figure', 'plot timeline');
+  #Chart;
+  #chart = /** @type {any} */ (null);
+  #events = /** @type {LearningEvent[]} */ ([]);
+  #shown = '';
+  #box = element('div', 'plot-box');
+  #canvas = element('canvas');
+  #summary = element('summary');
+  #list = element('ol', 'timeline-list');
+
+  /** @param {any} Chart the library */
+  constructor(Chart) {
+    this.#Chart = Chart;
+    this.#canvas.setAttribute('role', 'img');
+    this.#box.append(this.#canvas);
+    const caption = element('figcaption');
+    caption.append(element('p', 'panel-lead', t('progress.historyAbout')));
+    const details = element('details', 'plot-numbers');
+    const scroller = element('div', 'plot-scroller');
+    scroller.tabIndex = 0;
+    scroller.setAttribute('role', 'group');
+    scroller.setAttribute('aria-label', t('progress.history'));
+    scroller.append(this.#list);
+    details.append(this.#summary, scroller);
+    this.element.append(caption, this.#box, details);
+  }
+
+  /** @param {LearningEvent[]} events at least one, the oldest first */
+  show(events) {
+    const now = JSON.stringify(events);
+    if (now === this.#shown) return;
+    this.#shown = now;
+    this.#events = events;
+    this.#summary.textContent = t('progress.historyList', { count: events.length });
+    this.#canvas.setAttribute('aria-label', `${t('progress.history')}. ${summaryOf(events)}`);
+    this.#list.replaceChildren(...events.toReversed().map(lineOf));
+    this.draw();
+  }
+
+  /** Draw it, again where the colours have changed. */
+  draw() {
+    if (!this.#events.length) return;
+    this.#chart?.destroy();
+    this.#chart = new this.#Chart(this.#canvas, chartOf(this.#events));
+  }
+
+  destroy() {
+    this.#chart?.destroy();
+    this.#chart = null;
+    this.#shown = '';
+  }
+}
+
+/** "Trained with 8 new facts: it is used" @param {LearningEvent} event */
+export function wordsOf({ loop, kind, count, text }) {
+  return t(`progress.did_${kind}_${loop}`, { count, text });
+}
+
+/** "From 12 Nov to 14:05: At once: 12, Training: 1." @param {LearningEvent[]} events */
+function summaryOf(events) {
+  const lanes = LOOPS.map((loop) => [loop, events.filter((one) => one.loop === loop).length]).filter(([, count]) => count);
+  const what = lanes.map(([loop, count]) => t('progress.lane', { name: t(`progress.loop_${loop}`), count })).join(', ');
+  return t('progress.historySaid', { first: formatDate(events[0].created), last: formatDate(events[events.length - 1].created), what });
+}
+
+/** @param {LearningEvent} event */
+function lineOf(event) {
+  const line = element('li');
+  const when = element('time', '', formatDate(event.created));
+  when.dateTime = new Date(1000 * event.created).toISOString();
+  line.append(when, element('b', '', t(`progress.loop_${event.loop}`)), Object.assign(element('span', '', wordsOf(event)), { dir: 'auto' }));
+  return line;
+}
+
+/** @param {LearningEvent[]} events */
+function chartOf(events) {
+  const [ink, muted, line, surface] = ['--ink', '--muted', '--line', '--surface'].map(themeColour);
+  const font = { family: getComputedStyle(document.body).fontFamily, size: 12 };
+  const first = events[0].created, last = events[events.length - 1].created;
+  const room = Math.max((last - first) * 0.04, (LEAST_SECONDS - (last - first)) / 2, 0);
+  const datasets = LOOPS.map((loop, lane) => {
+    const own = events.filter((one) => one.loop === loop);
+    const colour = themeColour(`--stage-${lane}`);
+    return {
+      label: t(`progress.loop_${loop}`), events: own,
+      data: own.map(({ created }) => ({ x: created, y: LOOPS.length - 1 - lane })),
+      pointStyle: own.map(({ kind }) => (kind === 'refused' ? 'triangle' : 'circle')),
+      pointRadius: 6, pointHoverRadius: 8, pointHitRadius: 10, borderColor: surface, borderWidth: 1, backgroundColor: colour,
+    };
+  });
+  const ticks = { color: muted, font, maxRotation: 0, autoSkipPadding: 24 };
+  return {
+    type: 'scatter',
+    data: { datasets },
+    options: {
+      animation: false,
+      maintainAspectRatio: false,
+      scales: {
+        x: { min: first - room, max: last + room, ticks: { ...ticks, maxTicksLimit: 5, callback: (value) => formatDate(Number(value)) }, grid: { display: false }, border: { color: line } },
+        y: {
+          min: -0.5, max: LOOPS.length - 0.5, grid: { color: line }, border: { display: false },
+          afterBuildTicks: (axis) => { axis.ticks = LOOPS.map((_, value) => ({ value })); },
+          ticks: { ...ticks, color: ink, autoSkip: false, callback: (value) => t(`progress.loop_${LOOPS[LOOPS.length - 1 - Number(value)]}`) },
+        },
+      },
+      plugins: {
+        legend: { display: false },
+        tooltip: {
+          backgroundColor: surface, titleColor: ink, bodyColor: ink, borderColor: line, borderWidth: 1, titleFont: font, bodyFont: font, displayColors: false,
+          callbacks: {
+            title: ([item]) => (item ? formatDate(item.raw.x) : ''),
+            label: ({ dataset, dataIndex }) => cut(wordsOf(dataset.events[dataIndex])),
+          },
+        },
+      },
+    },
+  };
+}
+
+function cut(text) {
+  return text.length <= 80 ? text : `${text.slice(0, wholeEnd(text, 79)).trimEnd()}…`;
+}

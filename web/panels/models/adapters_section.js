@@ -1,0 +1,57 @@
+/** The adapters in Settings, Model: which one the model answers with, and what can be done with each. */
+import { formatBytes, formatShare } from '../../common/format.js';
+import { t } from '../../i18n/i18n.js';
+import { part } from '../../common/dom.js';
+import { readAdapter } from '../../storage/adapter_store.js';
+import { saveFile } from '../../common/save_file.js';
+import { listRow } from './list_row.js';
+
+export class AdaptersSection {
+  #list;
+  #adapters;
+  #try;
+
+  /**
+   * @param {HTMLElement} root
+   * @param {import('./adapters.js').Adapters} adapters
+   * @param {(run: () => Promise<void>) => Promise<void>} tryTo says what went wrong
+   */
+  constructor(root, adapters, tryTo) {
+    this.#list = part(root, 'ul', HTMLElement);
+    this.#adapters = adapters;
+    this.#try = tryTo;
+  }
+
+  async show() {
+    const list = await this.#adapters.list();
+    const { current } = this.#adapters;
+    const none = listRow({
+      title: t('models.noAdapter'), about: t('models.noAdapterAbout'), inUse: current === null, use: () => this.#use(null),
+    });
+    this.#list.replaceChildren(none, ...list.map((facts) => this.#row(facts, current)));
+  }
+
+  #row(facts, current) {
+    const isForThis = this.#adapters.isForThis(facts);
+    const about = [
+      formatBytes(facts.bytes), isForThis ? null : t('models.forModel', { title: facts.base.title || t('models.another') }),
+      facts.lost ? t('models.smaller', { share: formatShare(facts.lost) }) : null,
+    ];
+    return listRow({
+      title: facts.name, about: about.filter(Boolean).join(' · '), inUse: facts.sha256 === current?.sha256,
+      use: isForThis ? () => this.#use(facts) : null,
+      save: () => this.#try(async () => saveFile(await readAdapter(facts), `${facts.name}.safetensors`)),
+      remove: () => this.#try(async () => {
+        await this.#adapters.remove(facts);
+        await this.show();
+      }),
+    });
+  }
+
+  #use(facts) {
+    this.#try(async () => {
+      await this.#adapters.use(facts);
+      await this.show();
+    });
+  }
+}

@@ -1,0 +1,38 @@
+/** Settings, Model: works whatever the memory's state is, and also where no model could be loaded. */
+import { t } from '../../i18n/i18n.js';
+import { ModelsView } from '../models/models_view.js';
+import { element } from '../../common/dom.js';
+import { loadStyles } from '../../common/load_file.js';
+import { GpuSpeed } from './gpu_speed.js';
+import { RunSection } from './run_section.js';
+
+export class ModelPart {
+  #run;
+  #gpu;
+  #models;
+
+  /**
+   * @param {HTMLElement} root @param {any} _memory
+   * @param {{page: {run: import('./run_settings.js').RunSettings, models: import('../models/models.js').Models,
+   *   engine: () => import('../../engine/engine.js').Engine}}} parts what stays while models come and go
+   */
+  constructor(root, _memory, { page: { run, models, engine } }) {
+    const place = element('section', 'model-run'), form = element('div');
+    this.#run = new RunSection(form, run);
+    this.#gpu = new GpuSpeed(run, engine);
+    this.#models = models.view = new ModelsView(models);
+    place.append(element('h3', '', t('run.title')), form, this.#gpu.element);
+    root.append(this.#models.element, place);
+    run.onTell(() => run.runs && this.#models.refresh());
+  }
+
+  async show() {
+    await loadStyles('settings/model.css');
+    this.#run.show();
+    await this.#models.show();
+  }
+
+  hide() {
+    this.#gpu.close();
+  }
+}

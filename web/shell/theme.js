@@ -1,0 +1,43 @@
+/** Light or dark: as the user chose, or else as the system says. web/shell/early.js applies it before anything is painted. */
+import { local } from '../common/web_storage.js';
+
+const KEY = 'sonata.theme';
+const SYSTEM = matchMedia('(prefers-color-scheme: dark)');
+const listeners = new Set();
+
+SYSTEM.addEventListener('change', tell);
+
+/** @returns {'light'|'dark'|null} null: as the system says */
+export function chosenTheme() {
+  const theme = document.documentElement.dataset.theme;
+  return theme === 'light' || theme === 'dark' ? theme : null;
+}
+
+/** @param {'light'|'dark'|null} theme */
+export function chooseTheme(theme) {
+  if (theme) document.documentElement.dataset.theme = theme;
+  else delete document.documentElement.dataset.theme;
+  if (theme) local.setItem(KEY, theme);
+  else local.removeItem(KEY);
+  tell();
+}
+
+/** @param {() => void} run where the colours change @returns {() => void} ends it */
+export function onThemeChange(run) {
+  listeners.add(run);
+  return () => listeners.delete(run);
+}
+
+/** A colour of the style sheet as it is seen now, for what is drawn by scripts. @param {string} name such as --ink */
+export function themeColour(name) {
+  const probe = document.createElement('i');
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const { color } = getComputedStyle(probe);
+  probe.remove();
+  return color;
+}
+
+function tell() {
+  for (const run of listeners) run();
+}
