@@ -1,4 +1,4 @@
-/** Made of app/page_session.py: Apis by the build (app/building/page_protocol.py): change it there. */
+/** Made of app/page/session.py: Apis by the build (app/building/page_protocol.py): change it there. */
 
 /**
  * total: of all that were found.
@@ -106,7 +106,7 @@
  */
 
 /**
- * As app.chat_files.ImportedChats.
+ * As app.chat.history.files.ImportedChats.
  * @typedef {object} ImportedChatFile
  * @property {number} chats
  * @property {number} messages
@@ -249,7 +249,8 @@
  */
 
 /**
- * done: of a measurement, from 0, when its turn has come, to 1. report: of app.bench.profile_report, once it is there.
+ * done: of a measurement, from 0, when its turn has come, to 1. report: of app.generation.speed.profile_report, once it
+ * is there.
  * @typedef {object} Measured
  * @property {number} done
  * @property {Record<string, any>|null} report
@@ -390,7 +391,7 @@ class Calls {
   constructor(to) { this.to = to; }
 }
 
-/** app/talk_api.py says what each call does. */
+/** app/chat/api.py says what each call does. */
 export class ConversationCalls extends Calls {
   /** @param {{text: string, after?: number|'leaf'|null, agent?: string|null, choice?: string|null}} given @returns {Promise<AsyncIterableIterator<import('./protocol.js').Event>>} */
   respond(given) { return this.to.stream('conversation', 'respond', given); }
@@ -414,7 +415,7 @@ export class ConversationCalls extends Calls {
   resume(given) { return this.to.call('conversation', 'resume', given); }
 }
 
-/** app/memory_api.py says what each call does. */
+/** app/memory/api.py says what each call does. */
 export class MemoryCalls extends Calls {
   /** @param {{search?: string, offset?: number, limit?: number|null}} [given] @returns {Promise<ConversationPage>} */
   conversations(given = {}) { return this.to.call('memory', 'conversations', given); }
@@ -552,7 +553,7 @@ export class MemoryCalls extends Calls {
   unlock(given) { return this.to.call('memory', 'unlock', given); }
 }
 
-/** app/learning_api.py says what each call does. */
+/** app/consolidation/api.py says what each call does. */
 export class LearningCalls extends Calls {
   /** @param {{id: string}} given @returns {Promise<void>} */
   good(given) { return this.to.call('learning', 'good', given); }
@@ -624,7 +625,7 @@ export class LearningCalls extends Calls {
   setLoop(given) { return this.to.call('learning', 'setLoop', given); }
 }
 
-/** app/files_api.py says what each call does. */
+/** app/files/api.py says what each call does. */
 export class FilesCalls extends Calls {
   /** @param {{data: Uint8Array<ArrayBuffer>, chat: string|null, name: string, type: string, size: number}} given @returns {Promise<Attached>} */
   attach(given) { return this.to.call('files', 'attach', given); }
@@ -639,7 +640,7 @@ export class FilesCalls extends Calls {
   text(given) { return this.to.call('files', 'text', given); }
 }
 
-/** app/running_model.py says what each call does. */
+/** app/models/api.py says what each call does. */
 export class ModelCalls extends Calls {
   /** @param {{base?: string, idle?: number|null}} [given] @returns {Promise<void>} */
   openLearning(given = {}) { return this.to.call('model', 'openLearning', given); }
@@ -657,7 +658,7 @@ export class ModelCalls extends Calls {
   memoryUse() { return this.to.call('model', 'memoryUse', {}); }
 }
 
-/** app/developer_api.py says what each call does. */
+/** app/page/developer.py says what each call does. */
 export class DeveloperCalls extends Calls {
   /** @param {{prompt: string, raw?: boolean, maxTokens?: number, temperature?: number, seed?: number}} given @returns {Promise<Completion>} */
   generate(given) { return this.to.call('developer', 'generate', given); }

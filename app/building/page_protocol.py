@@ -1,6 +1,6 @@
 """web/protocol.js and web/protocol_calls.js: what Python tells and answers, as types and clients that tsc checks.
 
-The first is made of app/protocol.py, the second of the apis of app/page_session.py.
+The first is made of app/protocol.py, the second of the apis of app/page/session.py.
 
 python -m app.building.page_protocol    # the build runs it
 """
@@ -18,8 +18,8 @@ from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_t
 
 from app import protocol
 from app.building.common import ROOT, write_atomically
-from app.page_calls import calls_of
-from app.page_session import Apis
+from app.page.calls import calls_of
+from app.page.session import Apis
 
 _SIMPLE = {
     str: "string", int: "number", float: "number", bool: "boolean", bytes: "Uint8Array<ArrayBuffer>",
@@ -52,7 +52,7 @@ def page_calls() -> str:
     """The text of web/protocol_calls.js."""
     types = _Types([], "import('./protocol.js').")
     clients = [_client(name, api, types) for name, api in get_type_hints(Apis).items()]
-    head = "/** Made of app/page_session.py: Apis by the build (app/building/page_protocol.py): change it there. */"
+    head = "/** Made of app/page/session.py: Apis by the build (app/building/page_protocol.py): change it there. */"
     return "\n\n".join([head, *types.typedefs(), _REMOTE, *clients]) + "\n"
 
 

@@ -14,12 +14,13 @@ from rich.markdown import Markdown
 from rich.table import Table
 from rich.text import Text
 
-from app.adapter_folder import write_whole
-from app.cli_home import HomeOption, notes, opened_memory
-from app.cli_memory import SHORT_ID, YesOption, agreed, date_words
-from app.cli_models import JsonOption, size_words
-from app.conversation_api import ConversationApi, ShownConversation, StoredConversation
-from app.conversation_export import UNTITLED
+from app.chat.history.api import ConversationApi, ShownConversation, StoredConversation
+from app.chat.history.export import UNTITLED
+from app.cli.home import HomeOption, notes, opened_memory
+from app.cli.memory import SHORT_ID, YesOption, agreed, date_words
+from app.cli.models import JsonOption, size_words
+from app.cli.terminal import console, say
+from app.models.adapter_folder import write_whole
 from app.native_runtime import route_natively
 from app.protocol import to_json
 from app.runtime import Runtime

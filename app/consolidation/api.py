@@ -8,11 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
-from app.feedback import Feedback
-from app.forgotten_lessons import ForgottenLessons
-from app.idle_learning import IdleLearning
-from app.learning_service import Learned, LearningService
-from app.learning_views import (
+from app.consolidation.idle_learning import IdleLearning
+from app.consolidation.views import (
     AdapterView,
     Judged,
     LearnedLesson,
@@ -24,7 +21,10 @@ from app.learning_views import (
     TaughtLesson,
     TrainingView,
 )
-from app.memory_talk import OFFERS
+from app.lessons.feedback import Feedback
+from app.lessons.forgotten import ForgottenLessons
+from app.lessons.service import Learned, LearningService
+from app.lessons.talk import OFFERS
 from app.runtime import Runtime
 from py_core.adapters.lora import LoraAdapter
 from py_core.memory.errors import StoreError
@@ -102,8 +102,8 @@ class LearningApi:
         return None if lesson is None else _lesson(lesson)
 
     async def lesson_story(self, id: str) -> Story | None:
-        """What a lesson changed (app/lesson_story.py); None where it was forgotten."""
-        from app.lesson_story import story_of  # late, as in app/runtime.py
+        """What a lesson changed (app/lessons/story.py); None where it was forgotten."""
+        from app.lessons.story import story_of  # late, as in app/runtime.py
 
         lesson = await self._memory.lessons.get(id)
         return None if lesson is None else await story_of(lesson, self._memory, self._runtime.learning)
@@ -151,7 +151,7 @@ class LearningApi:
     # ---- the loops ----
 
     async def overview(self) -> Overview:
-        from app.learning_history import events, periods  # late, as in app/runtime.py
+        from app.consolidation.history import events, periods  # late, as in app/runtime.py
 
         runtime, memory = self._runtime, self._memory
         lessons = await memory.lessons.all()
@@ -178,8 +178,8 @@ class LearningApi:
         }
 
     async def adapters(self) -> list[AdapterView]:
-        """What answers come with besides the model's weights: app/adapter_views.py."""
-        from app.adapter_views import adapter_views  # late, as in app/runtime.py
+        """What answers come with besides the model's weights: app/models/adapter_views.py."""
+        from app.models.adapter_views import adapter_views  # late, as in app/runtime.py
 
         return await adapter_views(self._runtime, self._chosen())
 

@@ -6,9 +6,9 @@ import datetime
 from collections import Counter
 from collections.abc import Sequence
 
-from app.deep_loop import REPORT_POLICY, last_report
-from app.learning_views import LearningEvent, LoopName, Period
-from app.loop_runs import runs_of
+from app.consolidation.deep_loop import REPORT_POLICY, last_report
+from app.consolidation.loop_runs import runs_of
+from app.consolidation.views import LearningEvent, LoopName, Period
 from py_core.memory.memory import Memory
 from py_core.memory.trajectories import Trajectory
 

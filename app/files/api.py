@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
-from app.file_service import AttachedFile, FileService
+from app.files.service import AttachedFile, FileService
 
 
 class Attached(TypedDict):

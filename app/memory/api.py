@@ -10,14 +10,14 @@ from typing import Any, Literal, TypedDict
 
 import numpy as np
 
-from app import agent_catalog
-from app.answer_settings import check_setting
-from app.answer_speeds import SpeedGroup, speed_groups
-from app.conversation_api import AgentName, ConversationApi
-from app.page_store import BUDGET
-from app.routing_service import RoutingService
+from app.chat.history.api import AgentName, ConversationApi
+from app.chat.page_store import BUDGET
+from app.generation.answer_settings import check_setting
+from app.memory.answer_speeds import SpeedGroup, speed_groups
+from app.memory.stored_kinds import counts
+from app.routing import agent_catalog
+from app.routing.service import RoutingService
 from app.runtime import LearningState, MemoryState, RoutingState
-from app.stored_kinds import counts
 from py_core.memory import patterns, witness
 from py_core.memory.errors import StoreError
 from py_core.memory.passphrase import remove_passphrase, set_passphrase
@@ -105,7 +105,7 @@ class ImportedItems(TypedDict):
 
 
 class ImportedChatFile(TypedDict):
-    """As app.chat_files.ImportedChats."""
+    """As app.chat.history.files.ImportedChats."""
 
     chats: int
     messages: int
@@ -291,7 +291,7 @@ class MemoryApi(ConversationApi):
     async def import_file(
         self, data: bytes, mode: Literal["merge", "replace"], passphrase: str | None = None
     ) -> ImportedItems | ImportedChatFile:
-        from app.chat_files import import_chats  # late, as in app/runtime.py
+        from app.chat.history.files import import_chats  # late, as in app/runtime.py
 
         self._refuse_locked()
         await self._memory.writer.flush()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.learning_views import AdapterKind, AdapterView, Strength
+from app.consolidation.views import AdapterKind, AdapterView, Strength
 from app.runtime import Runtime
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.norms import layer_norms, pair_norm

@@ -1,4 +1,4 @@
-"""What one page asks of the model: web/engine/worker.js has a PageSession for each (app/worker.py)."""
+"""What one page asks of the model: web/engine/worker.js has a PageSession for each (app/page/worker.py)."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from app.assistant import Assistant
-from app.developer_api import DeveloperApi
-from app.files_api import FilesApi
-from app.learning_api import LearningApi
-from app.memory_api import MemoryApi
-from app.page_adapters import choose
-from app.page_calls import PageCalls, answer_of
-from app.page_talk import Opened, PageTalk
-from app.running_model import ModelApi, PagesOwner
+from app.chat.api import TalkApi
+from app.consolidation.api import LearningApi
+from app.files.api import FilesApi
+from app.generation.assistant import Assistant
+from app.memory.api import MemoryApi
+from app.models.api import ModelApi, PagesOwner
+from app.page.adapters import choose
+from app.page.calls import PageCalls, answer_of
+from app.page.developer import DeveloperApi
+from app.page.talk import Opened, PageTalk
 from app.runtime import Runtime
-from app.talk_api import TalkApi
 
 JsObject = Any
 

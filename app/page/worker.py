@@ -1,6 +1,6 @@
 """The Pyodide entry: the model and what belongs to it, for all pages that are answered with it.
 
-web/engine/worker.js makes one PageModel, and asks it for a session (app/page_session.py) a page. What the page calls
+web/engine/worker.js makes one PageModel, and asks it for a session (app/page/session.py) a page. What the page calls
 beyond the apis needs objects of JavaScript, and takes its arguments by name, too. Only strings and numbers go back, as
 JSON if there are several, so that no proxy has to be destroyed on either side.
 """
@@ -16,17 +16,18 @@ from typing import Any
 
 from pyodide.ffi import JsException, to_js
 
-from app.answer_adapters import AnswerAdapters
-from app.assistant import MAX_TOKENS, Assistant
-from app.fact_reader import FactReader
-from app.fit_check import Fitting, fit_check, fit_facts
-from app.learning_service import LearningService
-from app.one_learner import TabLock
-from app.page_adapters import made_of
-from app.page_calls import answer_of
-from app.page_session import PageSession
-from app.page_talk import Opened
-from app.routing_service import RoutingService
+from app.consolidation.one_learner import TabLock
+from app.generation.answer_adapters import AnswerAdapters
+from app.generation.assistant import MAX_TOKENS, Assistant
+from app.lessons.reader import FactReader
+from app.lessons.service import LearningService
+from app.lessons.shipped_gate import shipped_gate
+from app.models.fit_check import Fitting, fit_check, fit_facts
+from app.page.adapters import made_of
+from app.page.calls import answer_of
+from app.page.session import PageSession
+from app.page.talk import Opened
+from app.routing.service import RoutingService
 from app.runtime import Runtime
 from py_core.backends.base import BackendError
 from py_core.backends.browser_source import BrowserSource

@@ -6,21 +6,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from app.cli.main.terminal_chat import _correct
 
-from app.agent_choice import AUTOMATIC, CHOICE, ROUTING_POLICY
-from app.assistant import Assistant
-from app.conversation import Conversation
-from app.feedback import Feedback
-from app.memory_api import MemoryApi
-from app.page_talk import Opened, PageTalk
+from app.chat.api import TalkApi
+from app.chat.conversation import Conversation
+from app.chat.turn_events import route_event
+from app.cli.terminal_chat import _correct
+from app.generation.assistant import Assistant
+from app.lessons.feedback import Feedback
+from app.memory.api import MemoryApi
+from app.page.talk import Opened, PageTalk
 from app.protocol import Event, Route, Stored
 from app.routing.agent_choice import AUTOMATIC, CHOICE, ROUTING_POLICY
 from app.routing.factory import RouterParts
 from app.runtime import Runtime
-from app.talk_api import TalkApi
-from app.terminal_chat import _correct
-from app.turn_events import route_event
 from py_core.loading import Model
 from py_core.routing.agents import FALLBACK_ID, AgentError
 from tests.runtime import memory_of

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from app.assistant import Assistant
-from app.conversation import Conversation
-from app.exact_answers import EXACT_POLICY
-from app.page_talk import Opened, PageTalk
-from app.policy_words import told_policies
-from app.protocol import Computation, Delta, Done, Event, Recall, Route, Stored, Taught
-from app.router_factory import RouterParts
+from app.chat.api import TalkApi
+from app.chat.conversation import Conversation
+from app.chat.turn_events import stored_turns
+from app.generation.assistant import Assistant
+from app.generation.exact_answers import EXACT_POLICY
+from app.memory.policy_words import told_policies
+from app.page.talk import Opened, PageTalk
+from app.protocol import Computation, Delta, Done, Event, Route, Stored
+from app.routing.factory import RouterParts
 from app.runtime import Runtime
-from app.talk_api import TalkApi
-from app.turn_events import stored_turns
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from tests.command_line import printed, sonata

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from app.answer_adapters import AnswerAdapters
-from app.assistant import Assistant
-from app.page_session import PageSession
-from app.page_talk import Opened
+from app.generation.answer_adapters import AnswerAdapters
+from app.generation.assistant import Assistant
+from app.page.session import PageSession
+from app.page.talk import Opened
 from app.runtime import Runtime
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError

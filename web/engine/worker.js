@@ -104,7 +104,7 @@ class PageApi {
   /** That it answers is the answer. */
   ping() {}
 
-  /** A call of an api (app/page_calls.py). Python's errors are an answer, too: {error}. */
+  /** A call of an api (app/page/calls.py). Python's errors are an answer, too: {error}. */
   async call(api, method, args) {
     if (!this.#page) return api === 'memory' && method === 'info' ? { value: OPENING } : { error: NOT_OPEN };
     const isData = ([, value]) => value instanceof Uint8Array, given = Object.entries(args);
@@ -312,7 +312,7 @@ function copied(proxy) {
   return values;
 }
 
-/** What an answer of Python's (app/page_calls.py: answer_of) gives. Throws its error. @param {string} answer */
+/** What an answer of Python's (app/page/calls.py: answer_of) gives. Throws its error. @param {string} answer */
 function valueOf(answer) {
   const { value, error } = JSON.parse(answer);
   if (error) throw pythonError(error);

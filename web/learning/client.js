@@ -1,5 +1,5 @@
 /**
- * What Sonata learns from its user, as the page sees it: `engine.learning`. app/learning_api.py answers; this translates
+ * What Sonata learns from its user, as the page sees it: `engine.learning`. app/consolidation/api.py answers; this translates
  * what it says. Errors are as memory/client.js says.
  */
 import { told } from '../i18n/engine_texts.js';

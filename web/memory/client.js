@@ -1,5 +1,5 @@
 /**
- * What is remembered and learned, as the page sees it: `engine.memory`. app/memory_api.py answers; this translates what it says.
+ * What is remembered and learned, as the page sees it: `engine.memory`. app/memory/api.py answers; this translates what it says.
  *
  * Errors have the kind as their `name` ("StoreError", "AgentError", ...), a sentence for the user as their `message`, and
  * those of the store a `reason` ("locked", "passphrase", "file", ...: py_core/memory/errors.py), those of an agent the `field`

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-from app.agent_choice import AUTOMATIC, CHOICE, agent_choice
-from app.chat_question import NO_AGENT
-from app.conversation_export import as_json, as_markdown
+from app.chat.chat_question import NO_AGENT
+from app.chat.history.export import as_json, as_markdown
+from app.chat.turn_events import stored_turns
 from app.protocol import StoredTurn
+from app.routing.agent_choice import AUTOMATIC, CHOICE, agent_choice
 from app.runtime import RoutingState, Runtime
-from app.turn_events import stored_turns
 from py_core.memory import sessions
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory

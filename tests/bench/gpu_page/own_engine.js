@@ -4,7 +4,7 @@ import { ModelTabs } from './engine/model_tabs.js';
 
 const PATIENCE = 60;
 
-/** @returns {Promise<object>} of app.bench.profile_report */
+/** @returns {Promise<object>} of app.generation.speed.profile_report */
 export async function profileOf(engine) {
   for await (const { report } of await engine.developer.profile()) if (report) return report;
 }

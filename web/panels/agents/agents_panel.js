@@ -9,7 +9,7 @@ import { askingButton } from '../../common/ask.js';
 import { actions, facts } from '../record_row.js';
 
 export class AgentsPanel {
-  /** @type {import('../memory/client.js').Memory} */ #memory;
+  /** @type {import('../../memory/client.js').Memory} */ #memory;
   #run = 0; // of which loading there is news
   #agents = '[]'; // those that are listed, as JSON
   #form = /** @type {AgentForm|null} */ (null);
@@ -21,7 +21,7 @@ export class AgentsPanel {
     if (this.#form?.isChanged && this.#form.element.isConnected) event.preventDefault(); // the browser asks
   };
 
-  /** @param {HTMLElement} root @param {import('../memory/client.js').Memory} memory */
+  /** @param {HTMLElement} root @param {import('../../memory/client.js').Memory} memory */
   constructor(root, memory) {
     this.#root = root;
     this.#memory = memory;

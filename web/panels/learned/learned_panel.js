@@ -11,8 +11,8 @@ import { actions, facts } from '../record_row.js';
 const FILTERS = { now: 'facts.current', off: 'facts.off', history: 'facts.history' };
 
 export class LearnedPanel {
-  /** @type {import('../learning/client.js').Learning} */ #learning;
-  /** @type {import('../engine/engine.js').Engine} */ #engine;
+  /** @type {import('../../learning/client.js').Learning} */ #learning;
+  /** @type {import('../../engine/engine.js').Engine} */ #engine;
   #list;
   #teach = button(t('facts.teachSomething'), 'primary', () => this.#openForm());
   #note = /** @type {LearnedNote|null} */ (null); // of what was taught last
@@ -21,7 +21,7 @@ export class LearnedPanel {
 
   /**
    * @param {HTMLElement} root @param {any} _memory
-   * @param {{learning: import('../learning/client.js').Learning, engine: import('../engine/engine.js').Engine}} parts
+   * @param {{learning: import('../../learning/client.js').Learning, engine: import('../../engine/engine.js').Engine}} parts
    */
   constructor(root, _memory, { learning, engine }) {
     this.#learning = learning;
@@ -110,7 +110,7 @@ export class LearnedPanel {
     }, controls);
   }
 
-  /** @param {import('../protocol_calls.js').TaughtLesson} taught */
+  /** @param {import('../../protocol_calls.js').TaughtLesson} taught */
   async #showLearned(taught) {
     this.#note?.element.remove();
     const undo = async () => {

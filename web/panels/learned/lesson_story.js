@@ -7,7 +7,7 @@ import { t } from '../../i18n/i18n.js';
 import { button, element, ProblemLine } from '../../common/dom.js';
 import { formatDate, formatShare } from '../../common/format.js';
 
-/** @typedef {import('../protocol_calls.js').Story} Story */
+/** @typedef {import('../../protocol_calls.js').Story} Story */
 
 const LEAST_SHARED = 0.25; // of the longer text
 const BEFORE_UNKNOWN = { taught: 'story.beforeTaught', corrected: 'story.beforeGone', praised: 'story.beforePraised' };
@@ -15,8 +15,8 @@ const BEFORE_UNKNOWN = { taught: 'story.beforeTaught', corrected: 'story.beforeG
 export class LessonStory {
   element = element('details', 'story');
   #id;
-  /** @type {import('../learning/client.js').Learning} */ #learning;
-  /** @type {import('../engine/engine.js').Engine} */ #engine;
+  /** @type {import('../../learning/client.js').Learning} */ #learning;
+  /** @type {import('../../engine/engine.js').Engine} */ #engine;
   #body = element('div', 'story-body');
   #problem = new ProblemLine();
 

@@ -6,11 +6,11 @@ import { userError } from '../../common/user_error.js';
 import { PlotFigure } from './plot_figure.js';
 import { strengthPlot } from './progress_plots.js';
 
-/** @typedef {import('../protocol_calls.js').AdapterView} AdapterView */
+/** @typedef {import('../../protocol_calls.js').AdapterView} AdapterView */
 
 export class AdaptersSection {
   element = element('section', 'loop');
-  /** @type {import('../learning/client.js').Learning} */ #learning;
+  /** @type {import('../../learning/client.js').Learning} */ #learning;
   #figures = /** @type {PlotFigure[]} */ ([]);
   #shown = '';
   #states = /** @type {((on: boolean) => void)[]} */ ([]); // say whether each is in use

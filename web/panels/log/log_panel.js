@@ -12,7 +12,7 @@ const COLOURS = 6; // of stages, in panel.css
 const TOTAL = 'total';
 
 export class LogPanel {
-  /** @type {import('../memory/client.js').Memory} */ #memory;
+  /** @type {import('../../memory/client.js').Memory} */ #memory;
   #list;
   #titles = new Map(); // agent's id -> what people read
   #colours = new Map(); // stage -> which of the colours
@@ -20,7 +20,7 @@ export class LogPanel {
   #speeds = new SpeedPlots();
   #problem = new ProblemLine();
 
-  /** @param {HTMLElement} root @param {import('../memory/client.js').Memory} memory */
+  /** @param {HTMLElement} root @param {import('../../memory/client.js').Memory} memory */
   constructor(root, memory) {
     this.#memory = memory;
     this.#list = new RecordList({

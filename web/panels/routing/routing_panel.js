@@ -9,11 +9,11 @@ import { actions, facts } from '../record_row.js';
 const SHIPPED = 'example';
 
 export class RoutingPanel {
-  /** @type {import('../memory/client.js').Memory} */ #memory;
+  /** @type {import('../../memory/client.js').Memory} */ #memory;
   #list;
   #agents = [];
 
-  /** @param {HTMLElement} root @param {import('../memory/client.js').Memory} memory */
+  /** @param {HTMLElement} root @param {import('../../memory/client.js').Memory} memory */
   constructor(root, memory) {
     this.#memory = memory;
     this.#list = new RecordList({

@@ -18,7 +18,7 @@ const FIRST = { temperature: 0.7, frequency_penalty: 0.2 };
 
 export class AnswersPart {
   #root;
-  /** @type {import('../memory/client.js').Memory} */ #memory;
+  /** @type {import('../../memory/client.js').Memory} */ #memory;
   #problem = new ProblemLine();
   #values = /** @type {Record<string, any>} */ ({});
   #saved = '';

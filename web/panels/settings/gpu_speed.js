@@ -10,7 +10,7 @@ import { describe, fromError } from '../../shell/problems.js';
 
 export class GpuSpeed {
   element = element('details', 'gpu');
-  /** @type {() => import('../engine/engine.js').Engine} */ #engine;
+  /** @type {() => import('../../engine/engine.js').Engine} */ #engine;
   #run = 0; // of which measurement there is news
   #parts;
 
@@ -72,7 +72,7 @@ export class GpuSpeed {
     this.#parts.bar.value = done;
   }
 
-  /** @param {any} report of app.bench.profile_report */
+  /** @param {any} report of app.generation.speed.profile_report */
   #render({ adapter, limits, passes: [pass] }) {
     this.#parts.figures.replaceChildren(
       ...figure(t('gpu.name'), adapter),

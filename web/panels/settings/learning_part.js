@@ -6,7 +6,7 @@ import { ProblemLine } from '../../common/dom.js';
 
 export class LearningPart {
   #root;
-  /** @type {import('../learning/client.js').Learning} */ #learning;
+  /** @type {import('../../learning/client.js').Learning} */ #learning;
   #problem = new ProblemLine();
   #loops = /** @type {{name: string, on: boolean}[]} */ ([]);
   #words = ''; // why nothing can be learned now

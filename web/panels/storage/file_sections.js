@@ -10,12 +10,12 @@ import { SectionForm } from '../../common/section_form.js';
 
 export class ExportSection {
   element;
-  /** @type {import('../memory/client.js').Memory} */ #memory;
+  /** @type {import('../../memory/client.js').Memory} */ #memory;
   #form;
   #passphrase = passphraseInput('new-password');
   #hint = element('p', 'panel-lead');
 
-  /** @param {import('../memory/client.js').Memory} memory */
+  /** @param {import('../../memory/client.js').Memory} memory */
   constructor(memory) {
     this.#memory = memory;
     this.#form = new SectionForm(t('stored.exportTo'), () => this.#export());
@@ -41,14 +41,14 @@ export class ExportSection {
 
 export class ImportSection {
   element;
-  /** @type {import('../memory/client.js').Memory} */ #memory;
+  /** @type {import('../../memory/client.js').Memory} */ #memory;
   #form;
   #file = element('input');
   #mode = element('select');
   #passphrase = passphraseInput('off');
   #passphraseField;
 
-  /** @param {import('../memory/client.js').Memory} memory */
+  /** @param {import('../../memory/client.js').Memory} memory */
   constructor(memory) {
     this.#memory = memory;
     this.#form = new SectionForm(t('stored.import'), () => this.#import());

@@ -6,7 +6,7 @@ import { editForm, labelled, passphraseInput } from '../../common/edit_form.js';
 
 export class PassphraseSection {
   element = element('div');
-  /** @type {import('../memory/client.js').Memory} */ #memory;
+  /** @type {import('../../memory/client.js').Memory} */ #memory;
   #lock;
   #encrypted = null; // what is shown is for this
   #buttons = element('div', 'record-actions');
@@ -14,7 +14,7 @@ export class PassphraseSection {
   #lead = element('p', 'panel-lead');
   #outcome = element('p', 'outcome');
 
-  /** @param {import('../memory/client.js').Memory} memory @param {() => void} lock forget the key */
+  /** @param {import('../../memory/client.js').Memory} memory @param {() => void} lock forget the key */
   constructor(memory, lock) {
     this.#memory = memory;
     this.#lock = lock;

@@ -10,10 +10,10 @@ import { actions, facts } from '../record_row.js';
 const FITS = 100; // characters of a value that is surely seen whole
 
 export class PoliciesSection {
-  /** @type {import('../memory/client.js').Memory} */ #memory;
+  /** @type {import('../../memory/client.js').Memory} */ #memory;
   #list;
 
-  /** @param {import('../memory/client.js').Memory} memory */
+  /** @param {import('../../memory/client.js').Memory} memory */
   constructor(memory) {
     this.#memory = memory;
     this.#list = new RecordList({

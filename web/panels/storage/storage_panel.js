@@ -13,7 +13,7 @@ import { PassphraseSection } from './passphrase_section.js';
 const SEE_HERE = ' See Settings, Storage.';
 
 export class StoragePanel {
-  /** @type {import('../memory/client.js').Memory} */ #memory;
+  /** @type {import('../../memory/client.js').Memory} */ #memory;
   #place = element('p');
   #counts = element('dl', 'counts');
   #sizes = element('p', 'panel-lead');
@@ -23,7 +23,7 @@ export class StoragePanel {
   #suspicion = element('div', 'record-actions');
   #sections;
 
-  /** @param {HTMLElement} root @param {import('../memory/client.js').Memory} memory @param {{page: {lock: () => void}}} given `lock`: forget the key */
+  /** @param {HTMLElement} root @param {import('../../memory/client.js').Memory} memory @param {{page: {lock: () => void}}} given `lock`: forget the key */
   constructor(root, memory, { page }) {
     this.#memory = memory;
     const about = section(t('stored.title'));

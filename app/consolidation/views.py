@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypedDict
 
-from app.idle_work import IdleStatus
+from app.consolidation.idle_work import IdleStatus
 from py_core.memory.lessons import Source
 from py_core.memory.revisions import RunVerdict
 

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import Literal
 
-from app.conversation import Conversation
-from app.page_calls import failure_of
-from app.page_talk import PageTalk
+from app.chat.conversation import Conversation
+from app.chat.turn_events import stored_turns
+from app.generation.stop_token import StopToken
+from app.page.calls import failure_of
+from app.page.talk import PageTalk
 from app.protocol import Card, Done, Event, StoredTurn
-from app.stop_token import StopToken
-from app.turn_events import stored_turns
 
 ROUTING_PATIENCE = 4.0
 """Seconds that a message waits for the router and the lessons to be loaded; then the plain assistant answers it."""
@@ -52,7 +52,7 @@ class TalkApi:
     async def try_lesson(self, id: str, learned: bool) -> AsyncIterator[Event]:
         """Ask a lesson's question again, beside the conversation: nothing of it is kept. learned: with all that was
         learned; else the plain model. One at a time: the one before ends."""
-        from app.lesson_trial import LessonTrial  # late, as in app/runtime.py
+        from app.lessons.trial import LessonTrial  # late, as in app/runtime.py
 
         talk = self._talk
         talk.stop_trial()

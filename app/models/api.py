@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, TypedDict
 
-from app.idle_learning import IDLE_SECONDS
-from app.page_talk import PageTalk
+from app.consolidation.idle_learning import IDLE_SECONDS
+from app.page.talk import PageTalk
 
 
 class PagesOwner(Protocol):
-    """Runs the model for all pages: PageModel in app/worker.py."""
+    """Runs the model for all pages: PageModel in app/page/worker.py."""
 
     async def open_learning(self, base_sha256: str, idle_seconds: float) -> None: ...
 

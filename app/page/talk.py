@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from app.assistant import Assistant
-from app.conversation import Conversation
-from app.forgotten_lessons import ForgottenLessons
+from app.chat.conversation import Conversation
+from app.generation.assistant import Assistant
+from app.generation.stop_token import StopToken
+from app.lessons.forgotten import ForgottenLessons
 from app.runtime import Runtime
-from app.stop_token import StopToken
 from py_core.adapters.lora import LoraAdapter
 from py_core.loading import Model
 from py_core.memory.lessons import Lesson
 
 if TYPE_CHECKING:
-    from app.lesson_trial import LessonTrial
+    from app.lessons.trial import LessonTrial
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, TypedDict
 
-from app.bench import profile_report
-from app.completion import Completion, complete, last_logits
-from app.page_talk import PageTalk
+from app.generation.completion import Completion, complete, last_logits
+from app.generation.speed import profile_report
+from app.page.talk import PageTalk
 from py_core.sampling import SamplingParams
 
 PROFILE_POSITION = 512  # of the token whose kernels are measured: some way into a conversation
 
 
 class Measured(TypedDict):
-    """done: of a measurement, from 0, when its turn has come, to 1. report: of app.bench.profile_report, once it is
-    there."""
+    """done: of a measurement, from 0, when its turn has come, to 1. report: of app.generation.speed.profile_report,
+    once it is there."""
 
     done: float
     report: dict[str, Any] | None
