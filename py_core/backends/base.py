@@ -1,7 +1,7 @@
 """The seam between the engine and whatever runs the model.
 
 A backend owns the weights, the key/value pages and the kernels. The engine above it only sees token ids
-and sequences, so the same engine drives numpy, WebGPU (natively and in the page) and later WASM.
+and sequences, so the same engine drives numpy, WebGPU and WASM, natively and in the page.
 """
 
 from __future__ import annotations
