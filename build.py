@@ -20,7 +20,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from app.building import embedder, kernels, locks, node, python_env, routing, site, system
+from app.building import locks, node, python_env, site, system
 from app.building.common import DISK_FULL, ROOT, VENV_PYTHON, BuildError, disk_full, heading, one_build_at_a_time
 from app.building.download import Downloader
 from app.paths import cache_dir
@@ -43,9 +43,7 @@ def prepare(groups: tuple[str, ...] = ("runtime",), meanwhile: Callable[[], obje
         if "dev" in groups:  # before the site, whose snapshot of Python is made in it
             heading(f"Browser: {system.ensure_chromium()}")
         heading("Model and Pyodide packages")
-        files = site.fetch_files(cache, downloader) | kernels.ensure_kernels(cache, downloader)
-        files |= embedder.ensure_embedder(cache, files)
-        files |= routing.ensure_routing(cache)
+        files = site.made_files(cache, downloader)
         heading("Site")
         site.ensure_protocol()
         changed = site.build_site(files)
@@ -119,7 +117,8 @@ def _started(command: Sequence[str | Path]) -> subprocess.Popen[str]:
 
 def clean(options: argparse.Namespace) -> int:
     """Remove what this folder can make again. The cache of downloads stays."""
-    for name in (".venv", "node_modules", "dist", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis"):
+    caches = (".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis")
+    for name in (".venv", "node_modules", "dist", "build", *caches):
         shutil.rmtree(ROOT / name, ignore_errors=True)
     heading(f"Removed .venv, node_modules, dist and the tools' caches; downloads stay in {cache_dir()}")
     return 0

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from app.build_outputs import embedder_files, hnsw_kernel_path, routing_file
 from app.chat.page_store import BUDGET
 from app.lessons.reader import FactReader
 from app.lessons.service import LearningService
 from app.lessons.shipped_gate import shipped_gate
+from app.models.build_outputs import embedder_files, hnsw_kernel_path, routing_file
 from app.paths import cache_dir
 from app.routing.factory import RouterParts, build_router
 from app.routing.service import RoutingService
@@ -37,7 +37,9 @@ def open_embedder(threads: int = 1) -> SentenceEmbedder:
     files = embedder_files(cache_dir())
     for path in (files.model, files.tokenizer):
         if not path.is_file():
-            raise EmbedderError(f"{path} does not exist: run `python build.py site` once to make it.")
+            raise EmbedderError(
+                "site.not-built", "{path} does not exist: run `python build.py site` once to make it.", path=path
+            )
     tokenizer = WordPiece.from_json(files.tokenizer.read_bytes())
     return SentenceEmbedder(tokenizer, OnnxEncoder(files.model, files.fingerprint, files.meaning_fingerprint, threads))
 
@@ -47,7 +49,9 @@ def native_router_parts() -> RouterParts:
     embedder = open_embedder()
     path = routing_file(cache_dir())
     if not path.is_file():
-        raise RoutingDataError(f"{path} does not exist: run `python build.py site` once to make it.")
+        raise RoutingDataError(
+            "site.not-built", "{path} does not exist: run `python build.py site` once to make it.", path=path
+        )
     try:
         kernel: HnswKernel | None = WasmtimeHnswKernel(hnsw_kernel_path())
     except FileNotFoundError:

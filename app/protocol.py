@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from py_core.memory.branches import Turn
 from py_core.memory.lessons import Lesson
+from py_core.messages import Words
 
 INTERNAL = {"internal": True}
 """Metadata of a field that the page does not get."""
@@ -90,7 +91,7 @@ class Route:
     id: str
     text: str
     agent: str
-    title: str
+    title: Words
     reason: str
     confidence: float
     threshold: float
@@ -261,10 +262,11 @@ class Offer:
 
 @dataclass(frozen=True)
 class Failure:
-    """The answer failed. kind: of the error. details: the traceback; None if `message` is written for users."""
+    """The answer failed. kind: of the error. details: the traceback; None if `message` is written for users, which is
+    only a text if it is a traceback's last line or comes from JavaScript."""
 
     kind: str
-    message: str
+    message: Words
     details: str | None
 
 

@@ -29,6 +29,7 @@ from py_core.memory.schemas import problem_of
 from py_core.memory.sessions import KIND as CONVERSATION
 from py_core.memory.store import Store
 from py_core.memory.volatile import VolatileRows
+from py_core.messages import Message, Words, words_of
 from py_core.routing.embedder import DIMENSIONS
 
 if TYPE_CHECKING:  # what trains is imported when it is opened: the first answer does not wait for it
@@ -86,11 +87,11 @@ class Runtime:
         self.memory_state: MemoryState = "opening"
         self.routing_state: RoutingState = "opening"
         self.learning_state: LearningState = "opening"
-        self.why_not_learning: str | None = None
+        self.why_not_learning: Words | None = None
         """A sentence, where learning failed or is off."""
-        self.problem: str | None = None
+        self.problem: Words | None = None
         self._rows: FallbackRows | VolatileRows | None = None  # of the memory, unlocked or not
-        self._told: set[str] = set()
+        self._told: set[Words] = set()
         self._opening: asyncio.Future[None] | None = None
 
     async def open(self, opening: Callable[[], Awaitable[Rows]]) -> None:
@@ -117,7 +118,7 @@ class Runtime:
     def memory_now(self) -> Memory:
         """The memory. Raises StoreError("busy") while it is opening."""
         if self.memory is None:
-            raise StoreError("busy", "The memory is still opening. Try again in a moment.")
+            raise StoreError("busy", "memory.opening", "The memory is still opening. Try again in a moment.")
         return self.memory
 
     async def opened_memory(self) -> Memory | None:
@@ -177,7 +178,7 @@ class Runtime:
         except Exception as error:
             if self.memory is not memory:  # the temporary memory was closed while it was read
                 return await self.learn_with(opening)
-            self.learning_state, self.why_not_learning = "failed", str(error) or type(error).__name__
+            self.learning_state, self.why_not_learning = "failed", words_of(error)
             self.trouble(error)
         self.changed()
 
@@ -210,7 +211,7 @@ class Runtime:
             self.trouble(error)
         self.changed()
 
-    def learn_nothing(self, why: str) -> None:
+    def learn_nothing(self, why: Message) -> None:
         """Learning is off; why: a sentence."""
         self._leave_style()
         self.learning_state, self.why_not_learning = "off", why
@@ -243,7 +244,7 @@ class Runtime:
 
     def trouble(self, error: Exception) -> None:
         """Something failed that the chat goes on without."""
-        self.problem = str(error) or type(error).__name__
+        self.problem = words_of(error)
         self.changed()
 
     async def unlock(self, passphrase: str | None) -> None:
@@ -329,7 +330,10 @@ class Runtime:
         self._note(store)
 
     def _note(self, store: Store) -> None:
-        for said in (SENTENCES["unreadable"] if store.unreadable else None, store.uncompacted, store.suspicion):
+        suspicion = None
+        if store.suspicion is not None:
+            suspicion = Message("memory.see-storage", "{said} See Settings, Storage.", said=store.suspicion)
+        for said in (SENTENCES["unreadable"] if store.unreadable else None, store.uncompacted, suspicion):
             if said is not None and said not in self._told:
                 self._told.add(said)
                 self.problem = said

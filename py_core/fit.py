@@ -22,6 +22,7 @@ from py_core.backends.webgpu.layout import BLOCK, LAYOUTS, LIMBS_BYTES
 from py_core.backends.webgpu.tuning import GPU_ROWS, choose_shapes
 from py_core.formats.gguf import TensorInfo
 from py_core.formats.quantization import FORMATS, BlockFormat
+from py_core.messages import Message
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Attention, Graph, Linear
 from py_core.paging.page_table import PAGE, PageTable, head_room, kept_window, most_pages
@@ -181,7 +182,9 @@ def _bytes(backend: str, form: BlockFormat, shape: tuple[int, ...]) -> int:
         layout = LAYOUTS[form.name]
         return values * layout.quant_words // BLOCK * 4 + layout.sections(values // BLOCK)[2] * 4
     except KeyError as error:
-        raise BackendError(f"The {backend} kernels do not read {form.name}.") from error
+        raise BackendError(
+            "fit.unreadable-format", "The {backend} kernels do not read {format}.", backend=backend, format=form.name
+        ) from error
 
 
 def _rows(config: ModelConfig, backend: str, adapter: AdapterInfo | None) -> int:
@@ -211,12 +214,19 @@ def check_room(need: Need, context: int, room: Room) -> None:
         raise DoesNotFitError(words)
 
 
-def cost(need: Need, context: int) -> str:
+def cost(need: Need, context: int) -> Message:
     """What a context takes, as a sentence."""
     parts = need.at(context)
-    return (
-        f"{need.name} needs {_gb(parts.total)} for {context} tokens of context: weights {_gb(parts.weights)}, "
-        f"keys and values {_gb(parts.pages)}, scratch {_gb(parts.scratch)}."
+    return Message(
+        "fit.need",
+        "{name} needs {total} for {context} tokens of context: weights {weights}, keys and "
+        "values {pages}, scratch {scratch}.",
+        name=need.name,
+        total=_gb(parts.total),
+        context=context,
+        weights=_gb(parts.weights),
+        pages=_gb(parts.pages),
+        scratch=_gb(parts.scratch),
     )
 
 
@@ -235,33 +245,48 @@ def _reached(need: Need, room: Room) -> Room:
     return replace(room, memory=MOST_WASM_MEMORY, chosen=False)
 
 
-def problem(need: Need, context: int, room: Room) -> str | None:
+def problem(need: Need, context: int, room: Room) -> Message | None:
     """None where the model fits with this context, else a sentence with numbers that says what would."""
     room = _reached(need, room)
     if need.holds(context, room):
         return None
     sizes, advice = cost(need, context), _advice(need, room)
     if need.backend == "wasm" and room.memory == MOST_WASM_MEMORY and not room.chosen:
-        reach = f"The kernels on the CPU reach {_gb(MOST_WASM_MEMORY)} of memory, whatever the machine has."
-        return f"{sizes} {reach} {advice} A GPU may hold more."
+        reach = Message(
+            "fit.wasm-reach",
+            "The kernels on the CPU reach {most} of memory, whatever the machine has.",
+            most=_gb(MOST_WASM_MEMORY),
+        )
+        return Message(
+            "fit.no-room", "{sizes} {reach} {advice} A GPU may hold more.", sizes=sizes, reach=reach, advice=advice
+        )
     if room.memory is None or need.at(context).total <= room.memory:
-        there = f"This GPU binds {_gb(room.binding or 0)} at once."
+        there = Message("fit.gpu-binds", "This GPU binds {most} at once.", most=_gb(room.binding or 0))
     elif room.chosen:
-        there = f"It may take {_gb(room.memory)}, as chosen."
+        there = Message("fit.chosen", "It may take {memory}, as chosen.", memory=_gb(room.memory))
     else:
-        there = f"There are {_gb(room.memory)}."
-    return f"{sizes} {there} {advice}"
+        there = Message("fit.there-are", "There are {memory}.", memory=_gb(room.memory))
+    return Message("fit.problem", "{sizes} {there} {advice}", sizes=sizes, there=there, advice=advice)
 
 
-def _advice(need: Need, room: Room) -> str:
+def _advice(need: Need, room: Room) -> Message:
     largest = need.largest_context(room)
     if largest >= min(_LEAST_CONTEXT, need.trained):
-        return f"A context of {largest} tokens fits (--context {largest}; in the page ?context={largest})."
+        return Message(
+            "fit.context-fits",
+            "A context of {tokens} tokens fits (--context {tokens}; in the page ?context={tokens}).",
+            tokens=largest,
+        )
     for kind in _SMALLER:
         size = need.smaller[kind]
         if size < need.weights and (most := replace(need, weights=size).largest_context(room)) >= _LEAST_CONTEXT:
-            return f"A {_FILES[kind]} file of this model fits, with {most} tokens of context."
-    return "Choose a smaller model."
+            return Message(
+                "fit.file-fits",
+                "A {kind} file of this model fits, with {most} tokens of context.",
+                kind=_FILES[kind],
+                most=most,
+            )
+    return Message("fit.smaller-model", "Choose a smaller model.")
 
 
 def _gb(nbytes: float) -> str:

@@ -14,14 +14,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from py_core.messages import UserError
+
 MAX_PENALTY_WINDOW = 256
+
+
+class SamplingError(UserError, ValueError):
+    """A parameter has a value that it cannot have."""
 
 
 @dataclass(frozen=True)
 class SamplingParams:
     """temperature 0 is greedy. top_k 0, top_p 1, min_p 0 and penalties 1/0/0 switch that rule off.
 
-    Penalties look at the last `penalty_window` tokens, prompt included. Raises ValueError, naming the field.
+    Penalties look at the last `penalty_window` tokens, prompt included. Raises SamplingError, naming the field.
     """
 
     temperature: float = 0.0
@@ -37,7 +43,14 @@ class SamplingParams:
     def __post_init__(self) -> None:
         def check(name: str, valid: bool, allowed: str) -> None:
             if not valid:
-                raise ValueError(f"{name} is {getattr(self, name)}, but must be {allowed}.")
+                value = getattr(self, name)
+                raise SamplingError(
+                    "sampling.not-allowed",
+                    "{name} is {value}, but must be {allowed}.",
+                    name=name,
+                    value=value,
+                    allowed=allowed,
+                )
 
         check("temperature", 0 <= self.temperature < math.inf, "0 (greedy) or more")
         check("top_k", self.top_k >= 0, "0 (off) or more")

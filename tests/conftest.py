@@ -24,11 +24,11 @@ import numpy as np
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
-from app import build_outputs
-from app.building import embedder, kernels, python_env, routing, site
+from app.building import embedder, kernels, python_env, site
 from app.building.common import BuildError, one_build_at_a_time
 from app.building.download import Downloader
 from app.building.system import find_chromium
+from app.models import build_outputs
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
 from app.native_runtime import native_router_parts
@@ -161,10 +161,7 @@ def made_files() -> dict[str, Path]:
     cache = cache_dir()
     try:
         with one_build_at_a_time(cache):
-            downloader = Downloader(cache, python_env.pypi_address)
-            files = site.fetch_files(cache, downloader) | kernels.ensure_kernels(cache, downloader)
-            files |= embedder.ensure_embedder(cache, files)
-            return files | routing.ensure_routing(cache)
+            return site.made_files(cache, Downloader(cache, python_env.pypi_address))
     except BuildError as error:
         pytest.fail(str(error))
 

@@ -46,7 +46,7 @@ import { InstallButton } from './shell/install.js';
 import { takeShared } from './shell/shared.js';
 import { WorksOffline } from './shell/works_offline.js';
 import { PanelOpener } from './panels/panel_opener.js';
-import { told } from './i18n/engine_texts.js';
+import { said } from './i18n/engine_texts.js';
 import { loadLanguage, t, translatePage } from './i18n/i18n.js';
 
 // Milliseconds of a worker's for a second of the page's: a sixth, so that the engine has helped itself before.
@@ -310,9 +310,9 @@ function onReady(info) {
   welcome.showModel(info.parameters);
   keeps.model = !info.notice;
   sayLost();
-  notices.say('model', keeps.model || lost.includes('model') ? null : told(info.notice));
+  notices.say('model', keeps.model || lost.includes('model') ? null : said(info.notice));
   notices.say('tabs', null);
-  notices.say('context', run.inAddress('context') ? info.need && told(info.need) : null);
+  notices.say('context', run.inAddress('context') ? info.need && said(info.need) : null);
   run.tell({ ...info, model: runner.model });
   status.showInfo(runner);
   phase('ready');

@@ -1,6 +1,15 @@
 /** Made of app/protocol.py by the build (app/building/page_protocol.py): change it there. */
 
 /**
+ * A sentence, several, or a few words of one. text: the English, in which {name} stands for a value. A value is a text,
+ * a message, an error of these, or a list; anything else becomes a text. str() gives the English.
+ * @typedef {object} Message
+ * @property {string} code
+ * @property {string} text
+ * @property {Record<string, any>} values
+ */
+
+/**
  * A pattern that is similar to a message. similarity: a cosine.
  * @typedef {object} RouteNeighbour
  * @property {string} id
@@ -57,7 +66,7 @@
  * @property {string} id
  * @property {string} text
  * @property {string} agent
- * @property {string} title
+ * @property {Message|string} title
  * @property {string} reason
  * @property {number} confidence
  * @property {number} threshold
@@ -216,11 +225,12 @@
  */
 
 /**
- * The answer failed. kind: of the error. details: the traceback; None if `message` is written for users.
+ * The answer failed. kind: of the error. details: the traceback; None if `message` is written for users, which is only
+ * a text if it is a traceback's last line or comes from JavaScript.
  * @typedef {object} Failure
  * @property {'failure'} type
  * @property {string} kind
- * @property {string} message
+ * @property {Message|string} message
  * @property {string|null} details
  */
 

@@ -17,8 +17,7 @@ from typing import Any
 
 from app.bench.perplexity import Text, joined, score_texts
 from app.chat.asker import Asker, head_of_lesson
-from app.cli.consolidation import run_entry
-from app.cli.model_file import chosen_path
+from app.consolidation.history import run_entry
 from app.consolidation.service import ConsolidationService
 from app.lessons.facts import VAGUE, Fact, Split, facts, generic_prompts, paragraphs, pasted
 from app.lessons.facts.templates import template_facts
@@ -26,7 +25,7 @@ from app.lessons.match import UnsureMatch
 from app.lessons.reader import FactReader, read_facts
 from app.lessons.service import LearningService
 from app.lessons.shipped_gate import shipped_gate
-from app.models.cache import sha256_of_model
+from app.models.cache import model_path, sha256_of_model
 from app.native_runtime import open_embedder
 from app.runtime import problem_of_record
 from py_core.engine.scheduler import Priority
@@ -50,7 +49,7 @@ async def volatile_learning(model: Model, given: Path | None) -> AsyncIterator[L
     """Over an empty memory that is nowhere stored. given: what `--model` says. Raises EmbedderError, GateError."""
     memory = await Memory.open(await Store.open(VolatileRows(), problem_of=problem_of_record))
     try:
-        sha256 = sha256_of_model(chosen_path(given))
+        sha256 = sha256_of_model(model_path(given))
         reader = FactReader(model, sha256)
         yield await LearningService.open(model, sha256, open_embedder(), memory, shipped_gate(), reader)
     finally:

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from app.build_outputs import kernel_path
 from app.generation.speed import measure_speed
+from app.models.build_outputs import kernel_path
 from app.models.downloads import default_model_path
 from app.models.fit_check import available_memory, need_of, room_of
 from app.models.template_renderer import native_renderer
@@ -46,7 +46,7 @@ async def model_report(path: Path, context: int | None, measure: bool) -> dict[s
             tok_s = tokens_per_second(need.read_at(_PROMPT + _TOKENS), operations, *await _measured(loader))
         backends[name] = {
             "context": parts.context, "total": parts.total, "weights": parts.weights, "pages": parts.pages,
-            "scratch": parts.scratch, "problem": words, "tok_s": tok_s,
+            "scratch": parts.scratch, "problem": words and str(words), "tok_s": tok_s,
         }  # fmt: skip
     return {"title": config.name, "context": config.context_length, "memory": memory, "backends": backends}
 

@@ -152,8 +152,10 @@ async def score_texts(
                 tokens, nats = tokens + found.tokens, nats + found.nats
             if not math.isfinite(nats):
                 raise BackendError(
-                    f"The model gives no probabilities for the text in line {text.line}: its numbers are not finite. "
-                    "Its file, or the adapter's, may be damaged."
+                    "cli.no-probabilities",
+                    "The model gives no probabilities for the text in line {line}: its numbers "
+                    "are not finite. Its file, or the adapter's, may be damaged.",
+                    line=text.line,
                 )
             scores.append(Score(tokens, nats))
     finally:

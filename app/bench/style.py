@@ -95,7 +95,7 @@ class _Bench:
             await memory.lessons.delete(lesson.id)
         steps: Mapping[str, Sequence[float]] = style.steps
         return {
-            "verdict": style.verdict, "why": style.why, "figures": dict(style.figures), "seconds": seconds,
+            "verdict": style.verdict, "why": str(style.why), "figures": dict(style.figures), "seconds": seconds,
             "update_ms": style.figures["update_ms"], "shortened": int(np.sum(np.array(steps["kept"]) < 1)),
             "unseen_nll": nll, "measure": [measured(name, plain), measured(name, said)],
             "wanted": measured(name, [one.answer for one in unseen]), "chat_divergence": divergence,

@@ -9,9 +9,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from app.build_outputs import EMBEDDER_ADAPTER, EMBEDDER_MODEL, EMBEDDER_TOKENIZER, EmbedderFiles, embedder_files
 from app.building.common import make_in_venv
 from app.checksums import sha256_of
+from app.models.build_outputs import EMBEDDER_ADAPTER, EMBEDDER_MODEL, EMBEDDER_TOKENIZER, EmbedderFiles, embedder_files
 
 WEIGHTS = "all-MiniLM-L6-v2.safetensors"
 

@@ -14,11 +14,11 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from app.build_outputs import KERNEL_MODULES, MODEL_BUILDS, KernelModule, kernel_files, sources_in
 from app.building.common import VENV_PYTHON, BuildError, heading, one_build_at_a_time, write_atomically
 from app.building.download import Downloader
 from app.building.made_files import is_whole, note
 from app.building.python_env import ensure_venv, pypi_address
+from app.models.build_outputs import KERNEL_MODULES, MODEL_BUILDS, KernelModule, kernel_files, sources_in
 from app.paths import cache_dir
 
 BUILDS = tuple(name for module in KERNEL_MODULES for name in module.builds)

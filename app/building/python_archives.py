@@ -21,24 +21,23 @@ SONATA = "sonata.packed"
 PACKAGES = "pyodide/packages.packed"
 PYTHON_PACKAGES = ("py_core", "app", "wgsl_shaders")
 NATIVE_ONLY = (
-    *("app/bench/", "app/build_outputs.py", "app/building/", "app/checksums.py", "app/chat/asker.py", "app/cli/"),
+    *("app/bench/", "app/building/", "app/chat/asker.py", "app/checksums.py", "app/cli/"),
     *("app/consolidation/style/", "app/lessons/facts/", "app/lessons/readers/", "app/lessons/rows.py"),
-    *("app/models/adapter_folder.py", "app/models/autotune_cache.py", "app/models/cache.py", "app/models/catalog.py"),
-    *("app/models/converting/", "app/models/downloads", "app/models/hosts.py", "app/models/http_range.py"),
-    *("app/models/models.toml", "app/models/pull.py", "app/models/quantizing.py", "app/models/template_renderer.py"),
-    *("app/native_runtime.py", "app/paths.py", "app/routing/agents/more_requests.toml", "app/server/"),
+    *("app/models/adapter_folder.py", "app/models/autotune_cache.py", "app/models/build_outputs.py"),
+    *("app/models/cache.py", "app/models/catalog.py", "app/models/converting/", "app/models/downloads"),
     *(
-        "app/training/",
-        "py_core/adapters/merging.py",
-        "py_core/backends/wasm/host_wasmtime.py",
-        "py_core/backends/webgpu/host_wgpu.py",
-        "py_core/draft_loading.py",
-        "py_core/formats/format_choice.py",
-        "py_core/hnsw/wasmtime_kernel.py",
-        "py_core/memory/sqlite.py",
-        "py_core/routing/embedder_onnx.py",
-        "py_core/tokenizers/template_renderer_wasmtime.py",
+        "app/models/hosts.py",
+        "app/models/http_range.py",
+        "app/models/models.toml",
+        "app/models/pull.py",
+        "app/models/quantizing.py",
+        "app/models/template_renderer.py",
     ),
+    *("app/native_runtime.py", "app/paths.py", "app/routing/agents/more_requests.toml", "app/server/"),
+    *("app/training/", "py_core/adapters/merging.py", "py_core/backends/wasm/host_wasmtime.py"),
+    *("py_core/backends/webgpu/host_wgpu.py", "py_core/draft_loading.py", "py_core/formats/format_choice.py"),
+    *("py_core/hnsw/wasmtime_kernel.py", "py_core/memory/sqlite.py", "py_core/routing/embedder_onnx.py"),
+    "py_core/tokenizers/template_renderer_wasmtime.py",
 )
 """Parts of the sources that the page never runs."""
 UNCOMPILED = (

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.build_outputs import ROUTING_DATA, routing_file
 from app.building.common import make_in_venv
+from app.models.build_outputs import ROUTING_DATA, routing_file
 
 
 def ensure_routing(cache: Path) -> dict[str, Path]:

@@ -11,8 +11,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from app.build_outputs import ROUTING_DATA, embedder_files
-from app.building import embedder, kernels, notices
+from app.building import embedder, kernels, notices, routing
 from app.building.bundle import MODULES, bundle
 from app.building.common import ROOT, VENV_PYTHON, BuildError, run_logged, write_atomically
 from app.building.download import Download, Downloader, Source
@@ -23,6 +22,7 @@ from app.building.python_archives import SONATA, python_archives
 from app.building.snapshot import SNAPSHOT, python_snapshot
 from app.building.write_headers import headers_file
 from app.checksums import sha256_of
+from app.models.build_outputs import ROUTING_DATA, embedder_files
 from app.models.catalog import MODELS
 from app.models.downloads import ModelFile, downloads, model_files
 from app.paths import cache_dir
@@ -78,6 +78,13 @@ def fetch_files(cache: Path, downloader: Downloader) -> dict[str, Path]:
     return files
 
 
+def made_files(cache: Path, downloader: Downloader) -> dict[str, Path]:
+    """The downloads, and what is compiled and made of them: file name -> path in the cache."""
+    files = fetch_files(cache, downloader) | kernels.ensure_kernels(cache, downloader)
+    files |= embedder.ensure_embedder(cache, files)
+    return files | routing.ensure_routing(cache)
+
+
 def ensure_protocol() -> None:
     """web/protocol.js as app/protocol.py says it."""
     run_logged([VENV_PYTHON, "-m", "app.building.page_protocol"], "web/protocol.js could not be made")
@@ -86,7 +93,7 @@ def ensure_protocol() -> None:
 def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) -> int:
     """Bring dist/ up to date: write what changed, remove what no longer belongs. Returns how many files changed.
 
-    `files`: the downloads, the compiled kernels and the embedder, file name -> path.
+    `files`: those of `made_files`.
     """
     site: dict[str, Content] = {}
     for path in sorted((root / "web").rglob("*")):

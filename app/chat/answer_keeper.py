@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from app.chat.answer import Answer
 from app.chat.chat_question import ChatQuestion
 from app.chat.conversation_tree import ConversationTree
 from app.chat.trajectory_recorder import TrajectoryRecorder
+from app.chat.turn_messages import agent_of
 from app.generation.assistant import Assistant
-from app.generation.turn_messages import agent_of
 from app.protocol import Stored
 from app.routing.service import Routed
-from app.runtime import Runtime
 from py_core.memory.branches import Turn
 from py_core.memory.memory import Memory
 from py_core.memory.sessions import Session
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 _OF_ONE_ANSWER = ("adapter", "found", "lesson", "passages", "taught", "card", "tool")
 """Details that another answer to the same message does not take over."""

@@ -8,25 +8,28 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from app.chat.answer import Answer
 from app.chat.chat_question import ChatQuestion
 from app.chat.conversation_routes import ConversationRoutes
 from app.chat.conversation_tree import ConversationTree
+from app.chat.exact_answers import exact_answer, exact_answer_of_tables
 from app.chat.file_lookup import consult
-from app.chat.turn_events import citations_event, computation_event, recall_event, taught_event
+from app.chat.turn_events import citations_event, computation_event, taught_event
+from app.chat.turn_messages import messages_of
 from app.files.material import Material
 from app.generation.assistant import CHAT_SAMPLING, Assistant
-from app.generation.exact_answers import exact_answer, exact_answer_of_tables
-from app.generation.turn_messages import messages_of
 from app.lessons.chat_lessons import recall
+from app.lessons.match import recall_event
 from app.lessons.talk import talk
 from app.protocol import AnswerEvent, Delta, Done, Event
-from app.runtime import Runtime
 from py_core.memory.lessons import Lesson
 from py_core.routing.agents import Agent
 from py_core.sampling import SamplingParams
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 RETRY_TEMPERATURE = 0.7
 """The temperature of another answer to the same message: the likeliest tokens looped, so others must get a chance."""

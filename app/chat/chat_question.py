@@ -6,19 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from app.chat.turn_details import is_unread
+from app.chat.turn_messages import agent_of, messages_of
 from app.generation.stop_token import StopToken
-from app.generation.turn_messages import agent_of, messages_of
 from py_core.memory.branches import Branches, Turn
 from py_core.memory.errors import StoreError
 from py_core.memory.sessions import Place
+from py_core.messages import UserError
 from py_core.routing.agents import Agent, AgentError
 from py_core.tokenizers.chat_template import Message
 
-NOT_HERE = "This message is not in this conversation any more. Nothing was changed."
-NO_AGENT = "This agent is not there any more. Choose another one."
 
-
-class CannotAnswerError(ValueError):
+class CannotAnswerError(UserError, ValueError):
     """There is nothing to answer again, or to go on with. The message is for the user."""
 
 
@@ -57,11 +55,11 @@ def another_answer(branches: Branches, agents: Agents, number: int | None, agent
     shown = branches.path()
     if number is None:
         if len(shown) < 2:
-            raise CannotAnswerError("There is no answer yet to try again.")
+            raise CannotAnswerError("chat.nothing-to-retry", "There is no answer yet to try again.")
         number = shown[-2].number
     *before, question = _path(branches, number)
     if question.role != "user":
-        raise CannotAnswerError("Only a message of yours can be answered again.")
+        raise CannotAnswerError("chat.only-yours", "Only a message of yours can be answered again.")
     answers = branches.followers(number)
     here = [turn for turn in shown if turn.number in answers]
     replaced = here[0] if here else branches.turn(answers[-1]) if answers else None
@@ -72,24 +70,35 @@ def rest_of_answer(branches: Branches, agents: Agents) -> ChatQuestion:
     """Of the last answer that is shown, where it did not come to its end. Raises CannotAnswerError."""
     shown = branches.path()
     if [turn.role for turn in shown[-2:]] != ["user", "assistant"]:
-        raise CannotAnswerError("There is no answer yet to go on with.")
+        raise CannotAnswerError("chat.nothing-to-continue", "There is no answer yet to go on with.")
     *before, question, answer = shown
     details = answer.details
     if details.get("lesson") or is_unread(answer) or not details.get("request"):
-        raise CannotAnswerError("The model did not make this answer, so it cannot go on with it. Ask for another one.")
+        raise CannotAnswerError(
+            "chat.not-the-models",
+            "The model did not make this answer, so it cannot go on with it. Ask for another one.",
+        )
     if details.get("reason") == "end":
-        raise CannotAnswerError("This answer is complete. Ask for more in a new message.")
+        raise CannotAnswerError("chat.complete", "This answer is complete. Ask for more in a new message.")
     agent = agent_of(answer, agents)
     return ChatQuestion(question.content, answer.after, agent, messages_of(before, agents), True, answer, rest=True)
 
 
 def _path(branches: Branches, number: int) -> list[Turn]:
     if number not in branches:
-        raise StoreError("record", NOT_HERE)
+        raise StoreError(
+            "record",
+            "chat.message-gone-unchanged",
+            "This message is not in this conversation any more. Nothing was changed.",
+        )
     return branches.path(number)
 
 
 def _agent(agents: Agents, id: str | None) -> Agent | None:
     if id is not None and id not in agents:
-        raise AgentError(NO_AGENT)
+        raise agent_gone()
     return None if id is None else agents[id]
+
+
+def agent_gone() -> AgentError:
+    return AgentError("agents.gone", "This agent is not there any more. Choose another one.")

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from app.chat.answer import Answer
 from app.chat.answer_keeper import AnswerKeeper
@@ -22,15 +23,14 @@ from app.chat.conversation_routes import ConversationRoutes
 from app.chat.conversation_tree import ConversationTree
 from app.chat.titles import TitleMaker
 from app.chat.trajectory_recorder import TrajectoryRecorder
+from app.chat.turn_messages import agent_of, messages_of
 from app.generation.answer_settings import answer_settings
 from app.generation.assistant import Assistant
 from app.generation.stop_token import StopToken
-from app.generation.turn_messages import agent_of, messages_of
 from app.lessons.chat_lessons import paused
 from app.lessons.match import LessonMatch
 from app.lessons.talk import OFFERS, offered
 from app.protocol import Changed, Done, Event, Fact, Offer, Stored
-from app.runtime import Runtime
 from py_core.memory.branches import Branches, Turn
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import KIND as LESSON
@@ -39,6 +39,9 @@ from py_core.memory.memory import Memory
 from py_core.memory.rows import EVERYTHING, Change
 from py_core.memory.sessions import KIND as SESSION
 from py_core.memory.sessions import Place, Session
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 
 class Conversation:
@@ -213,7 +216,7 @@ class Conversation:
         if memory is None or session is None:
             if self._runtime.memory_state == "locked":
                 raise StoreError("locked")
-            raise StoreError("record", "This conversation was deleted.")
+            raise StoreError("record", "chat.deleted", "This conversation was deleted.")
         if self._tree.session is not None and self._tree.session.id == session_id:
             await self._follow()  # keeps what the model has read
         else:

@@ -5,18 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from app.chat.chat_question import ChatQuestion
 from app.chat.conversation_tree import ConversationTree
 from app.chat.turn_events import route_event
-from app.generation.turn_messages import agent_of
+from app.chat.turn_messages import agent_of
 from app.protocol import Route
 from app.routing.agent_choice import UNROUTED, agent_choice
 from app.routing.service import Routed
-from app.runtime import Runtime
 from py_core.memory.errors import StoreError
 from py_core.routing.agents import Agent
 from py_core.routing.embedder import EmbedderError
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 
 @dataclass(frozen=True)

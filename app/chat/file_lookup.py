@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from app.chat.chat_question import ChatQuestion
 from app.chat.conversation_tree import ConversationTree
 from app.files.material import Material
 from app.generation.assistant import Assistant, user_message
-from app.runtime import Runtime
 from py_core.loading import Model
 from py_core.memory.errors import StoreError
 from py_core.routing.agents import Agent
 from py_core.routing.embedder import EmbedderError
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 SHARE = 1 / 3
 """Of the context, at most, for files."""

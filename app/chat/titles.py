@@ -12,9 +12,9 @@ import re
 from collections.abc import Sequence
 from contextlib import aclosing
 from functools import partial
+from typing import TYPE_CHECKING
 
 from app.chat.turn_details import is_unread
-from app.runtime import Runtime
 from py_core.backends.base import BackendError, ContextFullError
 from py_core.engine.engine import Timings
 from py_core.engine.scheduler import Priority
@@ -26,6 +26,9 @@ from py_core.memory.sessions import Session
 from py_core.memory.text_search import fold
 from py_core.sampling import SamplingParams
 from py_core.tokenizers.chat_template import ChatTemplateError, Message
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 MOST_TOKENS = 12
 LONGEST = 60  # characters
@@ -79,7 +82,7 @@ async def make_title(model: Model, text: str, answer: str) -> str:
     engine = model.engine
     prompt = [*await model.encode_chat(title_messages(text)), *model.tokenizer.encode("Title:")]
     if len(prompt) + MOST_TOKENS > engine.context_length:
-        raise ContextFullError("The context is too short for a title.")
+        raise ContextFullError("chat.no-room-for-title", "The context is too short for a title.")
     sequence, timings = engine.new_sequence(), Timings()
     try:
         for end in range(PIECE, len(prompt) + PIECE, PIECE):

@@ -11,21 +11,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from app.generation.assistant import Assistant
 from app.lessons.service import INSTANT_POLICY
-from app.runtime import Runtime
 from py_core.backends.base import MAX_TAPS, BackendError
 from py_core.engine.scheduler import Priority
-from py_core.learning.quality import parts_of, quality_of
+from py_core.learning.quality import parts_of, rated
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
 from py_core.memory.trajectories import KEPT_TEXT, Trace, Trajectory
 from py_core.routing.agents import Agent
 from py_core.routing.embedder import EmbedderError
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 DEPTHS_POLICY = "learning.depths"
 """The depths at which the residual stream is read, beside those of the agent."""
@@ -132,7 +134,7 @@ class TrajectoryRecorder:
         for first in range(start - 1, end, READ_AT_ONCE):
             async with memory.background.step():
                 if tuple(sequence.tokens) != tokens:
-                    raise BackendError("The conversation goes on.")
+                    raise BackendError("chat.goes-on", "The conversation goes on.")
                 stop = min(first + READ_AT_ONCE, end)
                 found = await model.engine.hidden(sequence, names, first, Priority.IDLE, stop)
                 for name in names:
@@ -159,12 +161,6 @@ class TrajectoryRecorder:
         except EmbedderError:
             return None
         return float(asked.vector @ answered.vector)
-
-
-def rated(trajectory: Trajectory) -> Trajectory:
-    """With the quality that follows from its parts and from what the person said and did."""
-    told = trajectory
-    return replace(told, quality=quality_of(told.parts, told.feedback, told.kept, told.again))
 
 
 def _compact(values: np.ndarray) -> np.ndarray:

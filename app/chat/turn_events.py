@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from app.chat.turn_details import is_unread
 from app.files.material import Material
-from app.lessons.match import LessonMatch
 from app.lessons.service import Learned
 from app.protocol import (
     Card,
     Citation,
     Citations,
     Computation,
-    ConsideredLesson,
     Delta,
     Done,
     Event,
@@ -28,9 +26,9 @@ from app.protocol import (
     Taught,
     Thought,
 )  # fmt: skip
+from app.routing.agent_catalog import agent_words
 from app.routing.service import Routed
 from py_core.memory.branches import Branches, Turn
-from py_core.memory.lessons import Lesson
 
 if TYPE_CHECKING:
     from py_core.tools.exact import Exact
@@ -41,18 +39,11 @@ _ROUTE = ("title", "reason", "confidence", "threshold", "ranked")
 
 def route_event(routed: Routed) -> Route:
     decision = routed.decision
+    title = agent_words(routed.agent.id, "title", routed.agent.title)
     neighbours = [RouteNeighbour(n.pattern_id, n.text, n.agent, n.similarity, n.source) for n in decision.neighbours]
     return Route(
-        routed.id, routed.text, routed.agent.id, routed.agent.title, decision.reason, decision.confidence,
+        routed.id, routed.text, routed.agent.id, title, decision.reason, decision.confidence,
         decision.threshold, decision.ranked, tuple(neighbours), decision.milliseconds,
-    )  # fmt: skip
-
-
-def recall_event(match: LessonMatch) -> Recall:
-    considered = [ConsideredLesson(one.lesson.id, one.lesson.question, one.confidence) for one in match.considered]
-    return Recall(
-        match.lesson.id, match.lesson.question, match.confidence, lesson_names(match.read),
-        tuple(considered), match.milliseconds,
     )  # fmt: skip
 
 
@@ -70,10 +61,6 @@ def taught_event(learned: Learned) -> Taught:
         lesson.id, lesson.question, lesson.answer, learned.milliseconds, learned.nll_before, learned.nll_after,
         not learned.is_new,
     )  # fmt: skip
-
-
-def lesson_names(lessons: Sequence[Lesson]) -> tuple[LessonName, ...]:
-    return tuple(LessonName(one.id, one.question) for one in lessons)
 
 
 def stored_turns(chat: str, branches: Branches) -> list[StoredTurn]:
@@ -107,7 +94,9 @@ def _route(details: Details, asked: str) -> Iterator[Event]:
     route = details.get("route") or {}
     if all(name in route for name in _ROUTE):
         id = route.get("id") or details.get("request", "")  # earlier versions had one id for both
-        yield Route(id, asked, details.get("agent", ""), **{name: route[name] for name in _ROUTE})
+        agent = details.get("agent", "")
+        told = {name: route[name] for name in _ROUTE} | {"title": agent_words(agent, "title", route["title"])}
+        yield Route(id, asked, agent, **told)
 
 
 def _recall(details: Details, asked: str) -> Iterator[Event]:

@@ -15,12 +15,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.cli.home import HomeOption
-from app.cli.model_file import ModelOption, chosen_path
+from app.cli.model_file import ModelOption
 from app.cli.models import JsonOption, NameOption, size_words
 from app.cli.terminal import console, say
 from app.models.adapter_folder import AdapterFolder, KeptAdapter, files_at, open_adapter, title_of, write_whole
 from app.models.adapter_import import BaseModel, adapter_of_files, check_name, fitted, name_of
-from app.models.cache import ModelCache, sha256_of_model
+from app.models.cache import ModelCache, model_path, sha256_of_model
 from py_core.adapters.files import export_peft
 from py_core.adapters.lora import MAX_RANK, AdapterError, LoraAdapter
 from py_core.adapters.merging import METHODS, merge
@@ -91,7 +91,7 @@ def import_adapter(
         raise FileNotFoundError(f"There is no file {source}.")
     if name is not None:
         check_name(name)
-    base = base_at(chosen_path(model))
+    base = base_at(model_path(model))
     adapter = fitted(adapter_of_files(files_at(source), base, title_of(source)), base, rank)
     adapter = replace(adapter, name=name or name_of(adapter.name))
     kept = AdapterFolder(home).keep(adapter, base, replacing)
@@ -120,7 +120,7 @@ def export_adapter(
         return say(f"{out}: {size_words(kept.size)}")
     if out.exists() and not replacing:
         raise ValueError(f"There is a {out} already: choose another name, or --replace it.")
-    base = base_at(_model_of(kept) if model is None else chosen_path(model))
+    base = base_at(_model_of(kept) if model is None else model_path(model))
     files = export_peft(folder.read(kept.name, base), base.config, base.graph, base_model)
     out.mkdir(parents=True, exist_ok=True)
     for file, data in files.items():
@@ -159,7 +159,7 @@ def base_at(path: Path) -> BaseModel:
 
 def base_of(path: Path | None, model: Model) -> BaseModel:
     """The same of a model that is loaded; `path` is what `--model` says."""
-    return BaseModel(model.config, model.graph, sha256_of_model(chosen_path(path)), model.config.name)
+    return BaseModel(model.config, model.graph, sha256_of_model(model_path(path)), model.config.name)
 
 
 def adapter_at(given: str | None, path: Path | None, model: Model, home: Path | None = None) -> LoraAdapter | None:
@@ -201,8 +201,11 @@ def _model_of(kept: KeptAdapter) -> Path:
     if found := ModelCache().find(kept.base_sha256):
         return found.path
     raise AdapterError(
-        f"{kept.name} was made for {kept.base or 'a model'}, which is not kept here: say --model FILE, or write one "
-        "file that ends in .safetensors."
+        "adapter.base-not-kept",
+        "{name} was made for {base}, which is not kept here: say --model FILE, or write one "
+        "file that ends in .safetensors.",
+        name=kept.name,
+        base=kept.base or "a model",
     )
 
 

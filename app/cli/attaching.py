@@ -27,12 +27,12 @@ def bytes_of(path: Path) -> bytes:
     """Of a file to attach. Raises FileError."""
     try:
         if path.is_dir():
-            raise FileError(f"{path} is a folder. Give the files in it one by one.")
+            raise FileError("files.is-folder", "{path} is a folder. Give the files in it one by one.", path=path)
         if (size := path.stat().st_size) > MOST_BYTES:
             raise FileError(too_large(shown_name(path.name), size))
         return path.read_bytes()
     except OSError as error:
-        raise FileError(f"{path} cannot be read: {error.strerror}.") from error
+        raise FileError("files.unreadable", "{path} cannot be read: {why}.", path=path, why=error.strerror) from error
 
 
 def cited_words(cited: Iterable[Citation]) -> str:

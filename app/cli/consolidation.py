@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -25,10 +25,12 @@ from app.cli.model_file import ModelOption
 from app.cli.models import JsonOption
 from app.cli.terminal import console, progress_bar, say
 from app.consolidation.deep_loop import DeepLoop, DeepReport
+from app.consolidation.history import run_entry
 from app.consolidation.service import RefusedBeforeError
 from app.generation.assistant import Assistant
 from py_core.engine.scheduler import Priority
 from py_core.memory.revisions import Run
+from py_core.messages import Words
 
 notes = console(stderr=True)
 GOES_ON = "The next `sonata consolidate` goes on from here; until then everything answers as before."
@@ -66,7 +68,7 @@ def consolidate(
                 with progress_bar("{task.description}") as bar:
                     task = bar.add_task("", total=None)
 
-                    def report(done: int, total: int, what: str = "") -> None:
+                    def report(done: int, total: int, what: Words = "") -> None:
                         said = f"Sonata {what}" if what else "Consolidating"
                         bar.update(task, description=said, completed=done, total=total)
 
@@ -74,7 +76,7 @@ def consolidate(
                     try:
                         made = await runtime.consolidation.consolidate(
                             minutes, seed=seed, priority=Priority.BACKGROUND, report=report,
-                            trouble=lambda sentence: notes.print(escape(sentence), soft_wrap=True),
+                            trouble=lambda said: notes.print(escape(str(said)), soft_wrap=True),
                         )  # fmt: skip
                     except RefusedBeforeError as error:
                         made = str(error)
@@ -102,16 +104,6 @@ def consolidate(
         say(made or "Nothing was taught that the model has not consolidated yet.")
     if looked is not None:
         console().print(deep_table(looked))
-
-
-def run_entry(run: Run) -> dict[str, Any]:
-    """As in the JSON of `sonata consolidate`. probe: perplexities. recall: shares of the lessons."""
-    names = ("revision", "verdict", "why", "scale", "norm", "tokens", "seconds", "model", "backend")
-    entry = {name: getattr(run, name) for name in names}
-    return entry | {
-        "lessons": len(run.lessons), "new": len(run.new), "probe": dict(run.probe), "recall": dict(run.recall),
-        "steps": {name: list(values) for name, values in run.steps.items()},
-    }  # fmt: skip
 
 
 def run_table(run: Run) -> Table:

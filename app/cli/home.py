@@ -14,10 +14,9 @@ from typing import Annotated, TypeVar
 import typer
 from rich.markup import escape
 
-from app.cli.model_file import chosen_path
 from app.cli.terminal import console
 from app.lessons.service import LearningService
-from app.models.cache import sha256_of_model
+from app.models.cache import model_path, sha256_of_model
 from app.native_runtime import open_runtime, tidy_pages
 from app.paths import memory_path
 from app.runtime import Runtime, problem_of_record
@@ -71,7 +70,13 @@ async def with_passphrase(opens: Callable[[str], Awaitable[T]], what: str) -> T:
             return await opens(given)
         except StoreError as error:
             if error.reason == "passphrase":
-                raise StoreError("passphrase", f"${PASSPHRASE} is not the passphrase of {what}.") from error
+                raise StoreError(
+                    "passphrase",
+                    "cli.wrong-passphrase",
+                    "${variable} is not the passphrase of {what}.",
+                    variable=PASSPHRASE,
+                    what=what,
+                ) from error
             raise
     while someone_types() and (typed := _typed(f"Passphrase of {what}: ")):
         try:
@@ -80,7 +85,13 @@ async def with_passphrase(opens: Callable[[str], Awaitable[T]], what: str) -> T:
             if error.reason != "passphrase":
                 raise
             notes.print(f"[yellow]{escape(str(error))}[/yellow]", soft_wrap=True)
-    raise StoreError("locked", f"A passphrase protects {what}. Set ${PASSPHRASE}, or type it in a terminal.")
+    raise StoreError(
+        "locked",
+        "cli.locked",
+        "A passphrase protects {what}. Set ${variable}, or type it in a terminal.",
+        what=what,
+        variable=PASSPHRASE,
+    )
 
 
 def _typed(question: str) -> str:
@@ -138,7 +149,7 @@ async def opened_runtime(home: Path | None, model: Model, given: Path | None) ->
     Raises ValueError, with what to do, where it cannot be stored or recalled; StoreError, OSError.
     """
     path = home_memory(home)
-    runtime = await open_runtime(path, model, sha256_of_model(chosen_path(given)))
+    runtime = await open_runtime(path, model, sha256_of_model(model_path(given)))
     try:
         if runtime.memory_state == "locked":
             await with_passphrase(runtime.unlock, f"the memory {path}")

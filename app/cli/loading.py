@@ -14,11 +14,10 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress
 
-from app.build_outputs import kernel_path
-from app.cli.model_file import chosen_path
 from app.cli.terminal import console
 from app.models.autotune_cache import AutotuneCache
-from app.models.cache import title_at
+from app.models.build_outputs import kernel_path
+from app.models.cache import model_path, title_at
 from app.models.fit_check import available_memory, fit_check, keep_within
 from app.models.template_renderer import native_renderer
 from py_core.backends.base import BackendError
@@ -96,23 +95,24 @@ async def load(
     context: int | None = None, tiers: bool = False, draft: Path | None = None, max_memory: int | None = None,
 ) -> Model:  # fmt: skip
     """Open the model with a progress bar on stderr while that is a terminal, and a draft for it. max_memory: in MB."""
-    source, renderer = open_source(chosen_path(path)), native_renderer()
+    source, renderer = open_source(model_path(path)), native_renderer()
     policy = TierPolicy() if tiers else None
     load_backend = _loader(backend, precision, autotune, policy)
     drafted = None
     if draft is not None:
         if load_backend.func is load_numpy:
             raise BackendError(
-                "The numpy backend runs one token at a time, so a draft is of no use to it: leave --draft out, or take "
-                "--backend wasm or webgpu."
+                "cli.draft-on-numpy",
+                "The numpy backend runs one token at a time, so a draft is of no use to it: "
+                "leave --draft out, or take --backend wasm or webgpu.",
             )
-        drafted = await read_draft(open_source(chosen_path(draft)), context)
+        drafted = await read_draft(open_source(model_path(draft)), context)
     told: list[tuple[Need, Room]] = []
 
     def tell(need: Need, room: Room) -> None:
         told.append((need, room))
         if context is not None:
-            notes.print(escape(cost(need, context)), soft_wrap=True)
+            notes.print(escape(str(cost(need, context))), soft_wrap=True)
 
     chosen = max_memory and max_memory * 1_000_000
     fits = fit_check(load_backend, available_memory(), tell, chosen)
@@ -138,7 +138,7 @@ async def load(
             model.close()
             raise
     await keep_within(model, room, *needs)
-    model.config = replace(model.config, name=title_at(chosen_path(path), model.config.name))
+    model.config = replace(model.config, name=title_at(model_path(path), model.config.name))
     return model
 
 

@@ -49,7 +49,7 @@ from app.cli.loading import (
     load,
 )
 from app.cli.memory import memory_app
-from app.cli.model_file import ModelOption, NoBosOption, chosen_path, info, tokenize
+from app.cli.model_file import ModelOption, NoBosOption, info, tokenize
 from app.cli.models import models_app
 from app.cli.perplexity import perplexity
 from app.cli.routing import bench_routing, route
@@ -61,7 +61,7 @@ from app.generation.assistant import CHAT_SAMPLING, MAX_TOKENS
 from app.generation.completion import complete, last_logits
 from app.generation.speed import Speed, measure_speed, profile_report
 from app.models.adapter_folder import open_adapter
-from app.models.cache import CacheError, sha256_of_model
+from app.models.cache import CacheError, model_path, sha256_of_model
 from app.models.catalog import HubError
 from app.models.pull import PullError
 from app.native_runtime import open_runtime
@@ -158,7 +158,7 @@ def chat(
             runtime = runner.run(unstored_runtime())
         else:
             path = home_memory(home)
-            runtime = runner.run(open_runtime(path, loaded, sha256_of_model(chosen_path(model))))
+            runtime = runner.run(open_runtime(path, loaded, sha256_of_model(model_path(model))))
             lock = FileLock(path.with_name(f"{path.name}.learning"))
         run_chat(
             runner, loaded, sampling, max_tokens, runtime,

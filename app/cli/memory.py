@@ -310,7 +310,11 @@ def show_policies(
 
     told = asyncio.run(run())
     if as_json:
-        print(json.dumps([asdict(policy) | {"title": words.title, "words": words.value} for policy, words in told]))
+        print(
+            json.dumps(
+                [asdict(policy) | {"title": str(words.title), "words": str(words.value)} for policy, words in told]
+            )
+        )
         return
     if not told:
         say("Nothing was chosen or learned yet: everything is as it was shipped.")
@@ -319,7 +323,7 @@ def show_policies(
     for policy, words in told:
         value = words.value if words.time is None else date_words(words.time)
         row = policy.name, words.title, value, f"{policy.confidence:.0%}", words.by, date_words(policy.changed)
-        table.add_row(*map(escape, row))
+        table.add_row(*(escape(str(one)) for one in row))
     console().print(table)
 
 

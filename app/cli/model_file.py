@@ -17,7 +17,6 @@ from rich.table import Table
 
 from app.cli.terminal import PRINTS_JSON, console, say, wants_json
 from app.models.cache import model_path
-from app.models.downloads import default_model_path
 from py_core.backends.fusion import fused_layers
 from py_core.formats.gguf import GGUFHeader, read_header
 from py_core.formats.source import WeightSource, open_source
@@ -39,11 +38,6 @@ NoBosOption = Annotated[
 ]
 
 
-def chosen_path(path: Path | None) -> Path:
-    """The file to open. Raises CacheError where neither a file nor a model that is kept has this name."""
-    return default_model_path() if path is None else model_path(path)
-
-
 def tokenize(
     text: Annotated[str | None, typer.Argument(help="A text, for a JSON list of its ids.")] = None,
     decode: Annotated[bool, typer.Option("--decode", help="Turn lists of ids into strings.")] = False,
@@ -57,7 +51,7 @@ def tokenize(
     JSON is the list of ids of a text, and a list of such lists of standard input. The tokens that begin and end a text
     are added where the model's file wants them.
     """
-    header = asyncio.run(read_header(open_source(chosen_path(model))))
+    header = asyncio.run(read_header(open_source(model_path(model))))
     tokenizer = tokenizer_from_gguf(header.metadata)
     if text is not None:
         if decode:
@@ -99,7 +93,7 @@ def _say_tokens(tokenizer: Tokenizer, ids: list[int]) -> None:
 
 def info(model: ModelOption = None, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
     """Show what a model file holds."""
-    path = chosen_path(model)
+    path = model_path(model)
     source = open_source(path)
     header = asyncio.run(read_header(source))
     described = asyncio.run(_described(source, header))

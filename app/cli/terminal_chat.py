@@ -47,6 +47,7 @@ from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError
 from py_core.loading import Model
 from py_core.memory.errors import StoreError
+from py_core.messages import Words
 from py_core.routing.agents import AgentError
 from py_core.routing.embedder import EmbedderError
 from py_core.sampling import SamplingParams
@@ -93,8 +94,8 @@ def run_chat(
     if only_one is not None:
         runner.run(_learn(runtime, conversation.assistant, only_one))
     if left_out := conversation.assistant.leaves_out:
-        _warn(console, left_out)
-    warned: str | None = None
+        _warn(console, str(left_out))
+    warned: Words | None = None
     capabilities = model.engine.capabilities
     runs_on = escape(f"{capabilities.backend} ({capabilities.adapter})")
     answers_with = f" with {escape(adapter)}" if adapter else ""
@@ -105,7 +106,7 @@ def run_chat(
     while True:
         if runtime.problem and runtime.problem != warned:
             warned = runtime.problem
-            _warn(console, warned)
+            _warn(console, str(warned))
         try:
             text = line_meanwhile(runner, "\n> ")
         except KeyboardInterrupt:

@@ -25,7 +25,6 @@ from app.lessons.feedback import Feedback
 from app.lessons.forgotten import ForgottenLessons
 from app.lessons.service import Learned, LearningService
 from app.lessons.talk import OFFERS
-from app.runtime import Runtime
 from py_core.adapters.lora import LoraAdapter
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import KIND as LESSON
@@ -34,16 +33,23 @@ from py_core.memory.memory import Memory
 from py_core.memory.revisions import Run
 from py_core.memory.text_search import has_all, terms_of
 from py_core.memory.trajectories import KIND as TRAJECTORY
+from py_core.messages import Message, Words
 from py_core.routing.embedder import EmbedderError
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 LEAST_SIMILARITY = 0.35
 """Lessons that are less similar to what is searched for are not shown."""
 MEANT = 200
 PLOTTED = 30
 """So many lessons and trainings are plotted at most."""
-UNPREPARED = "Sonata gets to know this model in a pause; until then it gives what you taught word for word."
-OPENING = "Sonata is still loading what it learns with. Try again in a moment."
-NO_READER = "The model that runs has no addition for reading facts, so nothing is read."
+UNPREPARED = Message(
+    "learning.new-model",
+    "Sonata gets to know this model in a pause; until then it gives what you taught word for word.",
+)
+OPENING = Message("learning.loading", "Sonata is still loading what it learns with. Try again in a moment.")
+NO_READER = Message("learning.no-reader", "The model that runs has no addition for reading facts, so nothing is read.")
 Filter = Literal["now", "off", "history"]
 
 
@@ -51,7 +57,7 @@ class LearningApi:
     """Each public method is a call of the page's."""
 
     def __init__(
-        self, runtime: Runtime, leaves_out: Callable[[], str] = lambda: "",
+        self, runtime: Runtime, leaves_out: Callable[[], Words] = lambda: "",
         chosen: Callable[[], LoraAdapter | None] = lambda: None,
         leave_out: Callable[[Sequence[Lesson]], Awaitable[None]] | None = None,
         forgotten: ForgottenLessons | None = None,
@@ -125,7 +131,7 @@ class LearningApi:
     async def edit_lesson(self, id: str, question: str, answer: str) -> TaughtLesson:
         learned = await self._learning.edit(id, question, answer)
         if learned is None:
-            raise StoreError("record", "This was forgotten.")
+            raise StoreError("record", "lessons.forgotten", "This was forgotten.")
         return _learned(learned)
 
     async def switch_lesson(self, id: str, on: bool) -> None:
@@ -157,18 +163,25 @@ class LearningApi:
         lessons = await memory.lessons.all()
         learning, idle = runtime.learning, runtime.idle
         runs = await memory.revisions.runs(learning.base_sha256) if learning is not None else []
-        trained = " ".join(filter(None, (_background_words(runs), self._leaves_out())))
-        instant = " ".join(filter(None, (_instant_words(lessons), await self._unprepared_words())))
-        words = {"instant": instant, "background": trained, "deep": self._deep_words()}
-        words["reading"] = "" if learning is None or learning.reads else NO_READER
-        words["style"] = await runtime.style.words() if runtime.style is not None else ""
+        words: dict[str, list[Words]] = {
+            "instant": [_instant_words(lessons), await self._unprepared_words()],
+            "background": [_background_words(runs), self._leaves_out()],
+            "deep": self._deep_words(),
+            "reading": [] if learning is None or learning.reads else [NO_READER],
+            "style": [] if runtime.style is None else [await runtime.style.words()],
+        }
         in_pauses = [name for name in idle.names if name != "preparation"] if idle is not None else []
         loops = ["instant", "reading", *in_pauses]
         return {
             "problem": runtime.why_not_learning,
             "idle": None if idle is None else idle.status,
             "loops": [
-                {"name": name, "on": self._is_on(name), "words": words[name], "runs": name in in_pauses}
+                {
+                    "name": name,
+                    "on": self._is_on(name),
+                    "words": list(filter(None, words.get(name, ()))),
+                    "runs": name in in_pauses,
+                }
                 for name in loops
             ],
             "lessons": await self._learned_lately(lessons),
@@ -209,18 +222,28 @@ class LearningApi:
     def _is_on(self, loop: str) -> bool:
         return self._memory.policies.is_on(f"learning.{loop}")
 
-    def _deep_words(self) -> str:
+    def _deep_words(self) -> list[Words]:
         from app.consolidation.deep_loop import last_report  # late, as in app/runtime.py
 
         report = last_report(self._memory)
         if report is None:
-            return ""
-        said = f"The last time it saw {_count(report.trajectories, 'answer')}, and kept what "
-        said += f"{_count(report.strategies, 'group')} of them showed."
-        questions = ", ".join(f"“{one.question}”" for one in report.suggestions)
-        return said + (f" You could teach what to say to: {questions}." if questions else "")
+            return []
+        said: list[Words] = [
+            Message(
+                "learning.deep-loop",
+                "The last time it saw {answers}, and kept what {groups} of them showed.",
+                answers=_answers(report.trajectories),
+                groups=_groups(report.strategies),
+            )
+        ]
+        if report.suggestions:
+            questions = ", ".join(f"“{one.question}”" for one in report.suggestions)
+            said.append(
+                Message("learning.questions", "You could teach what to say to: {questions}.", questions=questions)
+            )
+        return said
 
-    async def _unprepared_words(self) -> str:
+    async def _unprepared_words(self) -> Words:
         learning = self._runtime.learning
         is_known = learning is None or await learning.imprints.is_prepared(self._memory)
         return "" if is_known else UNPREPARED
@@ -261,19 +284,28 @@ class LearningApi:
         return self._runtime.learning
 
 
-def _instant_words(lessons: Sequence[Lesson]) -> str:
+def _instant_words(lessons: Sequence[Lesson]) -> Words:
     known = sum(lesson.answers for lesson in lessons)
     uses = sum(lesson.uses for lesson in lessons)
     if not lessons:
-        return "You have taught nothing yet."
-    return f"{_count(known, 'fact')} in use; {_count(uses, 'answer')} came from what you taught."
+        return Message("learning.nothing-taught", "You have taught nothing yet.")
+    return Message(
+        "learning.in-use",
+        "{known} in use; {uses} came from what you taught.",
+        known=_facts(known),
+        uses=_answers(uses),
+    )
 
 
-def _background_words(runs: Sequence[Run]) -> str:
+def _background_words(runs: Sequence[Run]) -> Words:
     if not runs:
         return ""
-    last = runs[-1]
-    return f"The last training had {_count(len(last.lessons), 'fact')} that you taught. {last.why}"
+    return Message(
+        "learning.last-training",
+        "The last training had {facts} that you taught. {why}",
+        facts=_facts(len(runs[-1].lessons)),
+        why=runs[-1].why,
+    )
 
 
 def _training(run: Run) -> TrainingView:
@@ -284,8 +316,22 @@ def _training(run: Run) -> TrainingView:
     }  # fmt: skip
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def _facts(count: int) -> Message:
+    if count == 1:
+        return Message("learning.fact", "1 fact")
+    return Message("learning.facts", "{count} facts", count=f"{count:,}")
+
+
+def _answers(count: int) -> Message:
+    if count == 1:
+        return Message("learning.answer", "1 answer")
+    return Message("learning.answers", "{count} answers", count=f"{count:,}")
+
+
+def _groups(count: int) -> Message:
+    if count == 1:
+        return Message("learning.group", "1 group")
+    return Message("learning.groups", "{count} groups", count=f"{count:,}")
 
 
 def _is_shown(lesson: Lesson, filter: Filter) -> bool:

@@ -16,15 +16,18 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING
 
 from app.consolidation.loop_runs import note_run
 from app.lessons.service import THRESHOLD_POLICY
-from app.runtime import Runtime
 from py_core.learning.gate_threshold import Evidence, fitted_threshold
 from py_core.learning.reasoning_bank import DAY_SECONDS, GOOD, Bank, Experience, archive, distil
 from py_core.memory.memory import Memory
 from py_core.memory.strategies import Strategy
 from py_core.memory.trajectories import Trajectory
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 UNTIL_POLICY = "learning.deep.until"
 """A run has seen the answers up to this time: seconds since 1970."""

@@ -11,16 +11,18 @@ from app.generation.assistant import SYSTEM_PROMPT
 from app.generation.resident_adapters import ResidentAdapters
 from app.lessons.service import LearningService
 from py_core.adapters.lora import LoraAdapter
+from py_core.learning.consolidation_job import Stage
 from py_core.learning.known_base import KNOWN
 from py_core.learning.lesson_examples import TaughtAnswer
 from py_core.memory.revisions import WORK
+from py_core.messages import Message
 from py_core.training.trainer import StepReport
 
 SIMILAR = 0.55
 """The least cosine of a question in the model's own words to the one that was taught."""
-KNOWING = "gets to know this model, once"
+KNOWING = Message("training.knowing-once", "gets to know this model, once")
 """Where lessons came from elsewhere, as by an import, and this model has made no imprint yet."""
-BRINGING = "brings what it was taught up to date"
+BRINGING = Message("training.bringing", "brings what it was taught up to date")
 """What is done last: imprints for the new revision, in the words of `Stage`."""
 _IMPRINT_TOKENS = 100
 """That run to make a lesson's imprint again, about."""
@@ -31,7 +33,7 @@ class WorkDesk:
 
     def __init__(
         self, learning: LearningService, adapters: ResidentAdapters, report: Report,
-        stepped: Callable[[StepReport], None], trouble: Callable[[str], None],
+        stepped: Callable[[StepReport], None], trouble: Callable[[Message], None],
     ) -> None:  # fmt: skip
         self._learning, self._adapters, self._report = learning, adapters, report
         self.stepped, self.trouble = stepped, trouble
@@ -41,9 +43,9 @@ class WorkDesk:
         """After the training the imprints of so many lessons will be made, which `follow` tells."""
         self._later = _IMPRINT_TOKENS * lessons
 
-    def report(self, done: int, total: int, what: str = "") -> None:
+    def report(self, done: int, total: int, stage: Stage) -> None:
         self._total = total
-        self._report(done, total + self._later, what)
+        self._report(done, total + self._later, stage.value)
 
     def get_to_know(self, read: int, texts: int) -> None:
         """So many texts are read, of so many, before the first imprint of this model."""

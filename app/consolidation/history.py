@@ -10,6 +10,7 @@ from app.consolidation.deep_loop import REPORT_POLICY, last_report
 from app.consolidation.loop_runs import runs_of
 from app.consolidation.views import LearningEvent, LoopName, Period
 from py_core.memory.memory import Memory
+from py_core.memory.revisions import Run
 from py_core.memory.trajectories import Trajectory
 
 MOST_EVENTS = 400
@@ -73,3 +74,14 @@ def _begin(created: float, days: int) -> float:
     """Of the day or the week (from Monday on), where the person lives."""
     day = datetime.datetime.fromtimestamp(created).replace(hour=0, minute=0, second=0, microsecond=0)
     return (day - datetime.timedelta(days=day.weekday() if days == 7 else 0)).timestamp()
+
+
+def run_entry(run: Run) -> dict[str, Any]:
+    """As in the JSON of `sonata consolidate`. probe: perplexities. recall: shares of the lessons."""
+    names = ("revision", "verdict", "scale", "norm", "tokens", "seconds", "model", "backend")
+    entry = {name: getattr(run, name) for name in names}
+    return entry | {
+        "why": str(run.why), "lessons": len(run.lessons), "new": len(run.new), "probe": dict(run.probe),
+        "recall": dict(run.recall),
+        "steps": {name: list(values) for name, values in run.steps.items()},
+    }  # fmt: skip

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from app.consolidation.idle_work import IdleStatus, Loop, OnlyOne, Progress, State
 from py_core.memory.policies import Policies, Value
+from py_core.messages import Message, Words, words_of
 
 IDLE_SECONDS = 10.0
 """So long nobody has typed, and no answer was under way, before a loop begins or goes on."""
@@ -31,8 +32,8 @@ SWITCH = "learning.{}"
 LAST = "learning.{}.last"
 """The policy that says when a loop was done last: seconds since 1970."""
 
-_LEARNS = "Sonata is learning."
-_WAITS = "Learning waits while you use Sonata."
+_LEARNS = Message("idle.learning", "Sonata is learning.")
+_WAITS = Message("idle.in-use", "Learning waits while you use Sonata.")
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,9 @@ class IdleLearning:
         self._paused = False
         self._battery: tuple[float, bool] | None = None
         self._asked: set[str] = set()
-        self._troubles: dict[str, tuple[str, float]] = {}
+        self._troubles: dict[str, tuple[Words, float]] = {}
         """Of loops that could not go on: the sentence, and when they are tried again."""
-        self._status = IdleStatus("waiting", "Sonata looks whether there is something to learn.")
+        self._status = IdleStatus("waiting", Message("idle.looks", "Sonata looks whether there is something to learn."))
 
     @property
     def names(self) -> list[str]:
@@ -85,8 +86,11 @@ class IdleLearning:
         if self._run is None or said.state not in ("running", "held"):
             return said
         at = self._run.progress
-        sentence = f"{_LEARNS[:-1]}: it {at.what}." if said.state == "running" and at.what else said.sentence
-        return IdleStatus(said.state, sentence + at.spoken, said.loop, at.done, at.total, at.seconds_left, at.what)
+        sentence = said.sentence
+        if said.state == "running" and at.what:
+            sentence = Message("idle.learning-what", "Sonata is learning: it {what}.", what=at.what)
+        sentence = at.told_after(sentence)
+        return IdleStatus(said.state, sentence, said.loop, at.done, at.total, at.seconds_left, at.what)
 
     def start(self) -> None:
         """Look from now on. Must be called on the event loop."""
@@ -157,7 +161,7 @@ class IdleLearning:
             try:
                 wait = await self._look()
             except Exception as error:  # the memory, or a work that cannot tell what waits for it
-                self._tell("failed", _sentence(error))
+                self._tell("failed", words_of(error))
                 wait = LOOK_SECONDS
             try:
                 async with asyncio.timeout(wait):  # wait_for may swallow that this is cancelled
@@ -188,10 +192,15 @@ class IdleLearning:
         if self._chosen is None:
             return LOOK_SECONDS
         if self._held_since is not None:
-            self._tell("held", f"There is something to learn. {_WAITS}", self._chosen.name)
+            waits = Message("idle.something-waits", "There is something to learn. Learning waits while you use Sonata.")
+            self._tell("held", waits, self._chosen.name)
             return LOOK_SECONDS if self._answers else max(quiet, 0.001)
         if not await self._only_one.take():
-            self._tell("elsewhere", "Another tab or program of yours is learning; this one waits.", self._chosen.name)
+            self._tell(
+                "elsewhere",
+                Message("idle.another-learns", "Another tab or program of yours is learning; this one waits."),
+                self._chosen.name,
+            )
             return ELSEWHERE_SECONDS
         self._begin(self._chosen)
         return LOOK_SECONDS
@@ -206,21 +215,25 @@ class IdleLearning:
             await self._end()
         return max(min(left, quiet) if quiet > 0 else left, 0.001)
 
-    def _why_not(self) -> tuple[State, str] | None:
+    def _why_not(self) -> tuple[State, Words] | None:
         """Why no loop may run, if so."""
         if self._policies() is None:
-            return "waiting", "The memory is not open."
+            return "waiting", Message("idle.no-memory", "The memory is not open.")
         if not any(self._is_on(loop) for loop in self._loops):
-            return "off", "Learning in idle times is switched off."
+            return "off", Message("idle.off", "Learning in idle times is switched off.")
         if self._paused:
-            return "paused", "Learning is paused. What was learned so far is kept."
+            return "paused", Message("idle.paused", "Learning is paused. What was learned so far is kept.")
         if self._battery is not None and not self._battery[1] and self._battery[0] < LOW_BATTERY:
-            return "battery", f"The battery is at {self._battery[0]:.0%}: learning waits until it is charged."
+            return "battery", Message(
+                "idle.battery",
+                "The battery is at {share}: learning waits until it is charged.",
+                share=f"{self._battery[0]:.0%}",
+            )
         return None
 
     async def _choose(self) -> Loop | None:
         """The loop that is to run. Where there is none, what the first says of that is told."""
-        said = list[tuple[State, str, str]]()
+        said = list[tuple[State, Words, str]]()
         for loop in self._loops:
             if not self._is_on(loop):
                 continue
@@ -234,12 +247,20 @@ class IdleLearning:
             if not loop.what and waiting < loop.enough:
                 continue
             if not waiting:
-                said.append(("learned", f"There are no new {loop.what} to learn from.", loop.name))
+                nothing = Message("idle.nothing-new", "There are no new {what} to learn from.", what=loop.what)
+                said.append(("learned", nothing, loop.name))
             elif waiting < loop.enough:
-                begins = f"Sonata learns in a pause once there are {loop.enough} new {loop.what}; so far: {waiting}."
+                begins = Message(
+                    "idle.not-enough",
+                    "Sonata learns in a pause once there are {enough} new {what}; so far: {waiting}.",
+                    enough=loop.enough,
+                    what=loop.what,
+                    waiting=waiting,
+                )
                 said.append(("waiting", begins, loop.name))
             elif 0 <= time.time() - float(str(self._value(LAST.format(loop.name), 0.0))) < loop.every:
-                said.append(("waiting", "Sonata has just learned; it goes on later.", loop.name))
+                later = Message("idle.just-learned", "Sonata has just learned; it goes on later.")
+                said.append(("waiting", later, loop.name))
             else:
                 return loop
         if said:
@@ -259,7 +280,7 @@ class IdleLearning:
     def _begin(self, loop: Loop) -> None:
         progress = Progress(self._clock)
 
-        def report(done: int, total: int, what: str = "") -> None:
+        def report(done: int, total: int, what: Words = "") -> None:
             progress.report(done, total, what)
             self._changed()
 
@@ -276,7 +297,7 @@ class IdleLearning:
             return
         self._asked.discard(run.loop.name)
         if error := run.task.exception():
-            self._troubles[run.loop.name] = _sentence(error), self._clock() + LOOK_SECONDS
+            self._troubles[run.loop.name] = words_of(error), self._clock() + LOOK_SECONDS
         elif policies := self._policies():
             await policies.set(LAST.format(run.loop.name), time.time(), confidence=1.0, source=run.loop.name)
 
@@ -302,12 +323,8 @@ class IdleLearning:
             if self._run is not None:
                 self._run.progress.go_on()
 
-    def _tell(self, state: State, sentence: str, loop: str = "") -> None:
+    def _tell(self, state: State, sentence: Words, loop: str = "") -> None:
         status = IdleStatus(state, sentence, loop)
         if status != self._status:
             self._status = status
             self._changed()
-
-
-def _sentence(error: BaseException) -> str:
-    return str(error) or type(error).__name__

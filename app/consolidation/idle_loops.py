@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from app.consolidation.deep_loop import DeepLoop
 from app.consolidation.idle_work import Loop
 from app.consolidation.preparation import Preparation
-from app.runtime import Runtime
+from py_core.messages import Message
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 LESSONS = 8
 """So many new lessons are worth a training: each is answered from its imprint until then."""
@@ -20,10 +25,10 @@ def idle_loops(runtime: Runtime) -> list[Loop]:
     """The first that has something to learn runs first."""
     loops = [
         Loop("preparation", Preparation(runtime), 1, "", 0.0),
-        Loop("deep", DeepLoop(runtime), ANSWERS, "answers", DEEP_SECONDS),
+        Loop("deep", DeepLoop(runtime), ANSWERS, Message("idle.answers", "answers"), DEEP_SECONDS),
     ]
     if runtime.consolidation is not None:
-        loops.insert(1, Loop("background", runtime.consolidation, LESSONS, "facts"))
+        loops.insert(1, Loop("background", runtime.consolidation, LESSONS, Message("idle.facts", "facts")))
     if runtime.style is not None:
-        loops.append(Loop("style", runtime.style, LIKED, "answers that you liked"))
+        loops.append(Loop("style", runtime.style, LIKED, Message("idle.liked-answers", "answers that you liked")))
     return loops

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from py_core.messages import Message, Words
+
 RUN_EVERY = 600.0
 BACKGROUND_POLICY = "learning.background"
 """Whether what the background loop learned is used, and whether it runs when nobody waits; the user's switch."""
@@ -14,13 +16,13 @@ State = Literal["off", "paused", "battery", "learned", "waiting", "elsewhere", "
 
 
 class Report(Protocol):
-    def __call__(self, done: int, total: int, what: str = "") -> None:
+    def __call__(self, done: int, total: int, what: Words = "") -> None:
         """done, total: tokens; the time left is told by how they grow. what: is done now, in words that go on from
         "Sonata is learning: it "; "" where there is no more to say."""
         ...
 
 
-def unheard(done: int, total: int, what: str = "") -> None:
+def unheard(done: int, total: int, what: Words = "") -> None:
     """The report where nobody listens."""
 
 
@@ -52,7 +54,7 @@ class Loop:
     name: str
     work: IdleWork
     enough: int
-    what: str
+    what: Words
     every: float = RUN_EVERY
 
 
@@ -72,12 +74,12 @@ class IdleStatus:
     None where that is not known yet. what: what it does now, as its `Report` tells it."""
 
     state: State
-    sentence: str
+    sentence: Words
     loop: str = ""
     done: int = 0
     total: int = 0
     seconds_left: float | None = None
-    what: str = ""
+    what: Words = ""
 
 
 class Progress:
@@ -90,9 +92,9 @@ class Progress:
         self._stood_still = 0.0
         self._since: float | None = None
         self.done = self.total = 0
-        self.what = ""
+        self.what: Words = ""
 
-    def report(self, done: int, total: int, what: str = "") -> None:
+    def report(self, done: int, total: int, what: Words = "") -> None:
         now = self._clock() - self._stood_still
         self._first = self._first or (done, now)
         self.done, self.total, self.what, self._seconds = done, total, what, now - self._first[1]
@@ -112,16 +114,20 @@ class Progress:
             return None
         return self._seconds * (self.total - self.done) / (self.done - self._first[0])
 
-    @property
-    def spoken(self) -> str:
-        """ " 40% is done, about 2 minutes left.", or nothing before anything is known."""
+    def told_after(self, sentence: Words) -> Words:
+        """The sentence with "40% is done, about 2 minutes left.", if anything is known."""
         if not self.total:
-            return ""
-        left = self.seconds_left
-        return f" {self.done / self.total:.0%} is done{'' if left is None else f', {_spoken(left)} left'}."
+            return sentence
+        share, left = f"{self.done / self.total:.0%}", self.seconds_left
+        if left is None:
+            return Message("idle.done", "{sentence} {share} is done.", sentence=sentence, share=share)
+        time = _spoken(left)
+        return Message(
+            "idle.done-left", "{sentence} {share} is done, {time} left.", sentence=sentence, share=share, time=time
+        )
 
 
-def _spoken(seconds: float) -> str:
+def _spoken(seconds: float) -> Message:
     if seconds < 90:
-        return f"about {max(round(seconds), 1)} seconds"
-    return f"about {round(seconds / 60)} minutes"
+        return Message("idle.seconds", "about {count} seconds", count=max(round(seconds), 1))
+    return Message("idle.minutes", "about {count} minutes", count=round(seconds / 60))

@@ -5,12 +5,17 @@ With them a lesson takes a moment; without them the first one would wait for a m
 
 from __future__ import annotations
 
-from app.consolidation.idle_work import Report
-from app.runtime import Runtime
-from py_core.engine.scheduler import Priority
+from typing import TYPE_CHECKING
 
-KNOWING = "gets to know this model"
-LEARNING = "learns for this model what you taught"
+from app.consolidation.idle_work import Report
+from py_core.engine.scheduler import Priority
+from py_core.messages import Message
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
+
+KNOWING = Message("training.knowing", "gets to know this model")
+LEARNING = Message("training.relearning", "learns for this model what you taught")
 
 
 class Preparation:

@@ -22,13 +22,13 @@ from functools import partial
 import numpy as np
 
 from app.consolidation.desk import WorkDesk, work_blob
+from app.consolidation.follower import MemoryFollower
 from app.consolidation.idle_work import BACKGROUND_POLICY, Report, unheard
 from app.consolidation.texts import shipped_texts
 from app.consolidation.training_settings import TrainingSettings
 from app.generation.assistant import SYSTEM_PROMPT
 from app.generation.resident_adapters import ResidentAdapters
 from app.lessons.service import LearningService
-from app.memory.follower import MemoryFollower
 from py_core.adapters.lora import LoraAdapter
 from py_core.engine.scheduler import Priority
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
@@ -40,6 +40,7 @@ from py_core.learning.self_tuning import tuned
 from py_core.memory import lessons, revisions
 from py_core.memory.lessons import Lesson
 from py_core.memory.revisions import Run, fisher_blob
+from py_core.messages import Message, UserError
 from py_core.training.trainer import StepReport
 
 RECIPE = Recipe()
@@ -52,7 +53,7 @@ last. Whoever asks for it may go on."""
 AnswerWith = Callable[[LoraAdapter | None], Awaitable[None]]
 
 
-class RefusedBeforeError(ValueError):
+class RefusedBeforeError(UserError, ValueError):
     """The same training was refused, and nothing is new since; the message says what to do."""
 
 
@@ -177,7 +178,7 @@ class ConsolidationService:
     async def consolidate(
         self, minutes: float | None = None, *, seed: int = 0, report: Report = unheard,
         stepped: Callable[[StepReport], None] = lambda report: None,
-        trouble: Callable[[str], None] = lambda sentence: None, priority: Priority = Priority.IDLE,
+        trouble: Callable[[Message], None] = lambda said: None, priority: Priority = Priority.IDLE,
     ) -> Run | None:  # fmt: skip
         """Learn the lessons that are new, and decide. None where there is nothing new. Raises RefusedBeforeError.
 
@@ -193,8 +194,11 @@ class ConsolidationService:
             runs, recipe_of_it = await self._runs(), self._recipe_of([*new, *old], seed)
             if runs and _repeats(runs[-1], start, recipe_of_it):
                 raise RefusedBeforeError(
-                    f"This training would be the same as the last one, which was refused: {runs[-1].why} Teach "
-                    "something new or forget a lesson, and try again. Until then lessons answer as they do now."
+                    "training.refused-before",
+                    "This training would be the same as the last one, which was refused: {why} "
+                    "Teach something new or forget a lesson, and try again. Until then lessons "
+                    "answer as they do now.",
+                    why=runs[-1].why,
                 )
             job = await self._job(start, new, old)
             desk = WorkDesk(self.learning, self._adapters, report, stepped, trouble)
@@ -267,7 +271,13 @@ class ConsolidationService:
         )  # fmt: skip
         memory = self.learning.memory
         if not {lesson.id for lesson in await memory.lessons.all() if lesson.on}.issuperset(run.lessons):
-            run = replace(run, verdict="refused", why="A lesson was taken away meanwhile. What was there before stays.")
+            run = replace(
+                run,
+                verdict="refused",
+                why=Message(
+                    "training.lesson-taken-away", "A lesson was taken away meanwhile. What was there before stays."
+                ),
+            )
             return await memory.revisions.keep(run, None)
         weights = None
         if outcome.parameters is not None:

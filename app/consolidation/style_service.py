@@ -21,12 +21,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from app.consolidation.follower import MemoryFollower
 from app.consolidation.idle_work import Report, unheard
 from app.consolidation.loop_runs import note_run
 from app.consolidation.texts import shipped_texts
 from app.generation.assistant import SYSTEM_PROMPT
 from app.lessons.service import LearningService
-from app.memory.follower import MemoryFollower
 from py_core.adapters.head import HeadAdapter
 from py_core.adapters.lora import AdapterError
 from py_core.adapters.parameters import parameter_layout
@@ -39,6 +39,7 @@ from py_core.memory import lessons, policies, styles, trajectories
 from py_core.memory.rows import Change
 from py_core.memory.styles import Style, packed
 from py_core.memory.trajectories import KEPT_TEXT
+from py_core.messages import Message, Words
 from py_core.tokenizers.chat_template import ChatTemplateError
 from py_core.tokenizers.prompts import encode_text
 from py_core.training.session import Training, TrainingState
@@ -119,13 +120,18 @@ class StyleService:
     def is_on(self) -> bool:
         return self.learning.memory.policies.is_on(STYLE_POLICY)
 
-    async def words(self) -> str:
+    async def words(self) -> Words:
         """What there is to say of it, in a sentence or two."""
         last = await self._last()
         liked = await self._liked()
         if last is not None and self._fits(last, liked):
             return last.why
-        return f"It needs {ENOUGH} answers that you corrected or found good; there are {len(liked)}."
+        return Message(
+            "style.not-enough",
+            "It needs {enough} answers that you corrected or found good; there are {liked}.",
+            enough=ENOUGH,
+            liked=len(liked),
+        )
 
     # ---- which style answers ----
 
@@ -241,7 +247,7 @@ class StyleService:
             def tell() -> None:
                 nonlocal done
                 done += 1
-                report(done, total, "learns the style of answers that you liked")
+                report(done, total, Message("style.learns", "learns the style of answers that you liked"))
 
             async def read(answers: Sequence[Liked]) -> StyleRows:
                 found = []
@@ -350,18 +356,32 @@ def _perplexity(found: tuple[float, float]) -> float:
     return math.exp(min(found[0], 700.0))
 
 
-def _verdict(figures: dict[str, float]) -> tuple[str, bool]:
+def _verdict(figures: dict[str, float]) -> tuple[Message, bool]:
     """A sentence, and whether the style is to be used."""
-    before, after, answers = figures["nll_before"], figures["nll_after"], figures["answers"]
+    before, after = figures["nll_before"], figures["nll_after"]
     harm = figures["text_after"] / figures["text_before"] - 1
-    measured = f"Nats a token of answers that it had not seen: {after:.2f}, {before:.2f} without it. "
-    measured += f"Perplexity of other texts: {harm:+.1%}."
-    begin = f"Learned from {answers:.0f} answers"
+    measured = Message(
+        "style.measured",
+        "Nats a token of answers that it had not seen: {after}, {before} without it. "
+        "Perplexity of other texts: {harm}.",
+        after=f"{after:.2f}",
+        before=f"{before:.2f}",
+        harm=f"{harm:+.1%}",
+    )
+    told = {"count": f"{figures['answers']:.0f}", "measured": measured}
     if harm > MOST_HARM:
-        return f"{begin} and left out: it harms other texts. {measured}", False
+        harms = Message(
+            "style.harms", "Learned from {count} answers and left out: it harms other texts. {measured}", **told
+        )
+        return harms, False
     if before - after < LEAST_GAIN:
-        return f"{begin} and left out: it helps too little. {measured}", False
-    return f"{begin}. {measured}", True
+        helps_too_little = Message(
+            "style.helps-too-little",
+            "Learned from {count} answers and left out: it helps too little. {measured}",
+            **told,
+        )
+        return helps_too_little, False
+    return Message("style.learned", "Learned from {count} answers. {measured}", **told), True
 
 
 def _steps(found: LearnedStyle) -> dict[str, list[float]]:

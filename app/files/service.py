@@ -137,13 +137,17 @@ class FileService:
         if session is None:
             session = (await memory.sessions.start(file.name)).id
         elif await memory.sessions.get(session) is None:
-            raise StoreError("record", "This conversation was deleted. Start a new one.")
+            raise StoreError("record", "chat.deleted-start-new", "This conversation was deleted. Start a new one.")
         there = await memory.files.of(session)
         for one in there:
             if (one.name, one.text) == (file.name, text):
                 return one
         if len(there) >= MOST_FILES:
-            raise FileError(f"A conversation may have {MOST_FILES} files. Remove one, or start a new conversation.")
+            raise FileError(
+                "files.too-many",
+                "A conversation may have {most} files. Remove one, or start a new conversation.",
+                most=MOST_FILES,
+            )
         kept = await memory.files.keep(StoredFile(session, file.name, file.type, file.size, text))
         await self._open(session)
         self._failed = None
@@ -180,7 +184,7 @@ class FileService:
         """Of a file. Raises StoreError where it was deleted."""
         file = await self._runtime.memory_now().files.get(id)
         if file is None:
-            raise StoreError("record", "This file was removed.")
+            raise StoreError("record", "files.removed", "This file was removed.")
         return without_page_breaks(file.text)
 
     async def tables(self, session: str) -> list[Table]:
@@ -347,11 +351,16 @@ async def _check_cutting(name: str, text: str) -> None:
         async with asyncio.timeout(MOST_SECONDS):
             count = sum([1 async for _ in _cut(text, name, MOST_CHUNKS + 1)])
     except TimeoutError:
-        raise FileError(f"{name} takes too long to cut into passages. Take a part of it.") from None
+        raise FileError(
+            "files.slow-to-cut", "{name} takes too long to cut into passages. Take a part of it.", name=name
+        ) from None
     if count > MOST_CHUNKS:
         raise FileError(
-            f"{name} has too many small parts (pages, headings or rows): a file may have {MOST_CHUNKS:,} passages. "
-            "Take a part of it."
+            "files.too-many-passages",
+            "{name} has too many small parts (pages, headings or rows): a file may have {most} "
+            "passages. Take a part of it.",
+            name=name,
+            most=f"{MOST_CHUNKS:,}",
         )
 
 

@@ -7,6 +7,7 @@ import unicodedata
 from collections import Counter
 
 from app.files.encoding import decoded
+from py_core.messages import Message, UserError
 from py_core.showing import is_blank, whole_end
 
 MOST_BYTES = 4_000_000
@@ -20,13 +21,21 @@ _MARKS = (  # the longer first: that of UTF-32 begins as that of UTF-16
     (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"),
 )  # fmt: skip
 _KNOWN = (
-    (b"%PDF-", "Sonata's page reads PDF; here, run `pdftotext FILE.pdf` and take the text that it makes."),
-    (b"PK\x03\x04", "It is an archive or an office document: save it as text, CSV or PDF."),
-    (b"\xd0\xcf\x11\xe0", "It is an office document: save it as text, CSV or PDF."),
-    (b"\x89PNG", "Sonata reads no pictures."),
-    (b"\xff\xd8\xff", "Sonata reads no pictures."),
-    (b"GIF8", "Sonata reads no pictures."),
-    (b"GGUF", "It is a model: open it in Settings, Model."),
+    (
+        b"%PDF-",
+        Message(
+            "files.is-pdf", "Sonata's page reads PDF; here, run `pdftotext FILE.pdf` and take the text that it makes."
+        ),
+    ),
+    (
+        b"PK\x03\x04",
+        Message("files.is-archive", "It is an archive or an office document: save it as text, CSV or PDF."),
+    ),
+    (b"\xd0\xcf\x11\xe0", Message("files.is-office", "It is an office document: save it as text, CSV or PDF.")),
+    (b"\x89PNG", Message("files.is-picture", "Sonata reads no pictures.")),
+    (b"\xff\xd8\xff", Message("files.is-picture", "Sonata reads no pictures.")),
+    (b"GIF8", Message("files.is-picture", "Sonata reads no pictures.")),
+    (b"GGUF", Message("files.is-model", "It is a model: open it in Settings, Model.")),
 )
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _BINARY = re.compile("[\x00-\x07\x0e-\x19\x7f]")
@@ -38,7 +47,7 @@ MOST_CONTROLS = 0.02
 """The share of control characters in a text: some files have one here and there, machine code has many."""
 
 
-class FileError(ValueError):
+class FileError(UserError, ValueError):
     """A file cannot be attached; the message says why, and what to do."""
 
 
@@ -53,39 +62,59 @@ def text_of(name: str, data: bytes, type: str = "") -> str:
     if len(data) > MOST_BYTES:
         raise FileError(too_large(shown, len(data)))
     if not data:
-        raise FileError(f"{shown} is empty.")
+        raise FileError("files.empty", "{name} is empty.", name=shown)
     for mark, advice in _KNOWN:
         if data.startswith(mark):
-            raise FileError(f"{shown} is not text. {advice}")
+            raise FileError("files.no-text-but", "{name} is not text. {advice}", name=shown, advice=advice)
     text = _marked_or_wide(data)
     if text is None and not _is_binary(data.decode("latin-1")):
         text = decoded(data)
         if text is None:
-            raise FileError(f"{shown} is in an encoding that Sonata does not recognise. Save it as UTF-8.")
+            raise FileError(
+                "files.unknown-encoding",
+                "{name} is in an encoding that Sonata does not recognise. Save it as UTF-8.",
+                name=shown,
+            )
     if text is None or _is_binary(text):
         if type == PDF:
             raise FileError(
-                f"{shown} has no text: its fonts do not say which letters they draw. "
-                "Run a text recognition (OCR) over it first."
+                "files.no-letters",
+                "{name} has no text: its fonts do not say which letters they draw. Run a text "
+                "recognition (OCR) over it first.",
+                name=shown,
             )
-        raise FileError(f"{shown} is not text. Sonata reads text, Markdown, code, CSV and PDF.")
+        raise FileError(
+            "files.no-text", "{name} is not text. Sonata reads text, Markdown, code, CSV and PDF.", name=shown
+        )
     text = _without_backspaces(_ESCAPE.sub("", text))
     text = _CONTROLS.sub(" ", text.replace("\r\n", "\n").replace("\r", "\n"))
     if is_blank(text):
         if type == PDF:
-            raise FileError(f"{shown} has no text: its pages are pictures. Run a text recognition (OCR) over it first.")
-        raise FileError(f"{shown} is empty.")
+            raise FileError(
+                "files.only-pictures",
+                "{name} has no text: its pages are pictures. Run a text recognition (OCR) over it first.",
+                name=shown,
+            )
+        raise FileError("files.empty", "{name} is empty.", name=shown)
     if len(text) > MOST_CHARACTERS:
         raise FileError(
-            f"{shown} is too long: it has {len(text):,} characters, and a file may have {MOST_CHARACTERS:,}. "
-            "Take a part."
+            "files.too-long",
+            "{name} is too long: it has {length} characters, and a file may have {most}. Take a part.",
+            name=shown,
+            length=f"{len(text):,}",
+            most=f"{MOST_CHARACTERS:,}",
         )
     return text
 
 
-def too_large(shown: str, size: int) -> str:
+def too_large(shown: str, size: int) -> Message:
     """A sentence about a file of so many bytes."""
-    return f"{shown} is too large: it has {size / 1e6:,.1f} MB, and a file may have 4 MB. Take a part of it."
+    return Message(
+        "files.too-large",
+        "{name} is too large: it has {size} MB, and a file may have 4 MB. Take a part of it.",
+        name=shown,
+        size=f"{size / 1e6:,.1f}",
+    )
 
 
 def shown_name(name: str) -> str:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from py_core.memory.errors import StoreError
 from py_core.memory.policies import Policies
+from py_core.messages import Message
 from py_core.sampling import SamplingParams
 
 INSTRUCTIONS_POLICY = "answers.instructions"
@@ -64,7 +65,12 @@ def sampling_of(value: str) -> SamplingParams | None:
     if value in PRESETS:
         return PRESETS[value]
     names = ", ".join(sorted(_NAMES))
-    refused = f"Choose one of {', '.join(('agent', *PRESETS))}, or give some of {names} as JSON."
+    refused = Message(
+        "settings.which-sampling",
+        "Choose one of {presets}, or give some of {names} as JSON.",
+        presets=", ".join(("agent", *PRESETS)),
+        names=names,
+    )
     try:
         given = json.loads(value)
     except ValueError:
@@ -74,7 +80,9 @@ def sampling_of(value: str) -> SamplingParams | None:
     try:
         return SamplingParams(**given)
     except (ValueError, TypeError) as error:
-        raise StoreError("record", f"These settings of the answers cannot be used. {error}") from error
+        raise StoreError(
+            "record", "settings.bad-sampling", "These settings of the answers cannot be used. {why}", why=error
+        ) from error
 
 
 def check_setting(name: str, value: object) -> None:
@@ -83,7 +91,13 @@ def check_setting(name: str, value: object) -> None:
         sampling_of(value)
     elif name == INSTRUCTIONS_POLICY and isinstance(value, str) and len(value) > LONGEST_INSTRUCTIONS:
         raise StoreError(
-            "record", f"The instructions have {len(value):,} characters. Shorten them to {LONGEST_INSTRUCTIONS:,}."
+            "record",
+            "settings.long-instructions",
+            "The instructions have {length} characters. Shorten them to {most}.",
+            length=f"{len(value):,}",
+            most=f"{LONGEST_INSTRUCTIONS:,}",
         )
     elif name == LONGEST_POLICY and (isinstance(value, bool) or not isinstance(value, int | float) or value < 1):
-        raise StoreError("record", "The longest answer must be a number of tokens, 1 or more.")
+        raise StoreError(
+            "record", "settings.bad-max-tokens", "The longest answer must be a number of tokens, 1 or more."
+        )

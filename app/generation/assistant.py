@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from app.chat.partial_answer import PartialAnswer, begun_again
 from app.files.material import Material
 from app.generation.answer_adapters import AnswerAdapters
 from app.generation.answer_settings import AnswerSettings
 from app.generation.assistant_adapters import WithAdapters
 from app.generation.learned_answer import BEYOND, LEARNED_SAMPLING, Head, ids_of_learned, longest_learned
+from app.generation.partial_answer import PartialAnswer, begun_again
 from app.generation.prompt_window import PromptWindow
 from app.generation.reading_time import ReadingTime
 from app.generation.stop_token import StopToken
@@ -30,6 +30,7 @@ from py_core.engine.engine import Timings, shared_length
 from py_core.engine.page_keeping import PageShelf
 from py_core.learning.reading import answer_in, fact_of, reading_message
 from py_core.loading import Model
+from py_core.messages import UserError
 from py_core.paging.page_table import PAGE
 from py_core.routing.agents import Agent
 from py_core.sampling import SamplingParams
@@ -56,7 +57,7 @@ _LONG_PROMPT = 128
 """From so many new tokens on the progress of reading a prompt is reported."""
 
 
-class EmptyMessageError(ValueError):
+class EmptyMessageError(UserError, ValueError):
     """There is nothing to answer."""
 
 
@@ -123,7 +124,7 @@ class Assistant(WithAdapters):
         was seen of an answer by then stays in the conversation; without an answer it is as it was before.
         """
         if not text.strip():
-            raise EmptyMessageError("The message is empty. Write something first.")
+            raise EmptyMessageError("chat.empty-message", "The message is empty. Write something first.")
         self._stop = stop or StopToken()
         await self._leave_off()
         messages = [*(self.messages if before is None else before), user_message(text, agent)]

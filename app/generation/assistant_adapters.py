@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 
 from app.generation.answer_adapters import AnswerAdapters
 from py_core.adapters.lora import LoraAdapter
+from py_core.messages import Message, Words
 
 
 class WithAdapters(ABC):
@@ -38,16 +39,19 @@ class WithAdapters(ABC):
         return await self.adapters.number(adapter) if adapter else 0
 
     @property
-    def leaves_out(self) -> str:
+    def leaves_out(self) -> Words:
         """A sentence where the model answers without what it learned in pauses, for the chosen adapter's sake: their
         ranks add up to more than adapters may have. "" where nothing is left out."""
         if self.adapters.learned is None or self.adapter is None:
             return ""
         if self.adapters.with_learned(self.adapter) is not self.adapter:
             return ""
-        return (
-            f"The adapter {self.adapter.name} is too large to be used together with what was trained in pauses, which "
-            "waits while you use it. The facts that you taught are answered as before."
+        return Message(
+            "learning.adapter-too-large",
+            "The adapter {name} is too large to be used together with what was trained in "
+            "pauses, which waits while you use it. The facts that you taught are answered as "
+            "before.",
+            name=self.adapter.name,
         )
 
     def leave_adapter(self, name: str) -> None:

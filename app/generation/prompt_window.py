@@ -72,8 +72,11 @@ class PromptWindow:
         found = await _first_that(lambda at: fits(at, room), low, len(starts) - 1, guess)
         if not await fits(found, self._limit):
             raise ContextFullError(
-                f"The message is too long: with the instructions it has {len(prompts[found])} tokens, and the model "
-                f"reads at most {self._limit}. Shorten it, or send it in parts."
+                "chat.message-too-long",
+                "The message is too long: with the instructions it has {length} tokens, and "
+                "the model reads at most {most}. Shorten it, or send it in parts.",
+                length=len(prompts[found]),
+                most=self._limit,
             )
         return prompts[found], starts[found]
 
@@ -121,8 +124,11 @@ def refuse_by_length(model: Model, text: str, limit: int) -> None:
     """Raises ContextFullError where `text` has surely more tokens than `limit`: encoding it would take long."""
     if model.tokenizer.exceeds(text, limit):
         raise ContextFullError(
-            f"The text is too long: it has {len(text):,} characters, and the model reads at most {limit} tokens. "
-            "Shorten it, or send it in parts."
+            "chat.text-too-long",
+            "The text is too long: it has {length} characters, and the model reads at most "
+            "{most} tokens. Shorten it, or send it in parts.",
+            length=f"{len(text):,}",
+            most=limit,
         )
 
 

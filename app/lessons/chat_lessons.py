@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 from app.generation.assistant import Assistant
 from app.generation.stop_token import StopToken
 from app.lessons.imprints import LessonError
 from app.lessons.match import LessonMatch, UnsureMatch
 from app.lessons.reader import read_facts
-from app.runtime import Runtime
 from py_core.backends.base import BackendError
 from py_core.memory.errors import StoreError
 from py_core.routing.embedder import EmbedderError
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 
 def paused(runtime: Runtime) -> AbstractContextManager[None]:

@@ -15,31 +15,39 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from app.chat.trajectory_recorder import rated
 from app.lessons.imprints import LessonError
 from app.lessons.service import Learned, LearningService
 from app.routing.service import Reweighed
-from app.runtime import Runtime
-from py_core.learning.quality import kept_share
+from py_core.learning.quality import kept_share, rated
 from py_core.learning.teaching import Told, lesson_of
 from py_core.memory.memory import Memory
 from py_core.memory.trajectories import Opinion, Trajectory
+from py_core.messages import Message, UserError
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 STEP = 0.25
 """By how much a judged answer raises or lowers the quality of the lesson that gave it. The quality is 1 and the steps
 of all its judged answers together, so that each can be taken back exactly, in any order."""
 LEAST_QUALITY = 0.5
 """A lesson that falls to this is switched off: a new one with its second bad answer without a good one."""
-NOTHING_TOLD = "There is nothing to remember in this. Write a sentence, as: my dentist is Dr. Quill."
-OPENING = "Sonata is still loading what it learns with. Try again in a moment."
-UNKNOWN = "Nothing is known of how this answer came about, so it cannot be judged. Ask again, and judge the new answer."
+NOTHING_TOLD = Message(
+    "feedback.nothing-to-remember",
+    "There is nothing to remember in this. Write a sentence, as: my dentist is Dr. Quill.",
+)
+OPENING = Message("learning.loading", "Sonata is still loading what it learns with. Try again in a moment.")
+UNKNOWN = Message(
+    "feedback.unknown-answer",
+    "Nothing is known of how this answer came about, so it cannot be judged. Ask again, and judge the new answer.",
+)
 
 Effect = Mapping[str, Any]
 
 
-class FeedbackError(ValueError):
+class FeedbackError(UserError, ValueError):
     """It cannot be taken; the message says what to do."""
 
 

@@ -24,6 +24,7 @@ from py_core.loading import Model
 from py_core.memory.blobs import blob_name
 from py_core.memory.lessons import KIND, Lesson
 from py_core.memory.memory import Memory
+from py_core.messages import UserError
 from py_core.tokenizers.chat_template import ChatTemplateError
 
 GENERIC_TEXTS = Path(__file__).with_name("generic_texts.txt")
@@ -48,7 +49,7 @@ def _unheard(read: int, texts: int) -> None:
     """Nobody listens."""
 
 
-class LessonError(ValueError):
+class LessonError(UserError, ValueError):
     """This cannot be taught; the message says why, and what to do."""
 
 
@@ -77,20 +78,25 @@ class LessonImprints:
             for text in (lesson.question, lesson.answer):
                 refuse_by_length(self._model, text, longest)
         except ContextFullError as error:
-            raise LessonError(f"This is too long to learn: {error}") from None
+            raise LessonError("lessons.too-long-because", "This is too long to learn: {why}", why=error) from None
         try:
             tokens = await lesson_tokens(self._model, self._system, lesson.question, lesson.answer)
         except ChatTemplateError as error:
-            raise LessonError(f"This model cannot be taught: {error}") from None
+            raise LessonError("lessons.not-teachable", "This model cannot be taught: {why}", why=error) from None
         if tokens.longest > longest:
             raise LessonError(
-                f"Question and answer are {tokens.longest:,} tokens long; this model can learn {longest:,}. Shorten "
-                "them."
+                "lessons.too-long",
+                "Question and answer are {length} tokens long; this model can learn {most}. Shorten them.",
+                length=f"{tokens.longest:,}",
+                most=f"{longest:,}",
             )
         if len(tokens.answer) > LONGEST_ANSWER:
             raise LessonError(
-                f"The answer is {len(tokens.answer):,} tokens long; {LONGEST_ANSWER:,} can be learned. Shorten it, or "
-                "teach it in several lessons."
+                "lessons.long-answer",
+                "The answer is {length} tokens long; {most} can be learned. Shorten it, or "
+                "teach it in several lessons.",
+                length=f"{len(tokens.answer):,}",
+                most=f"{LONGEST_ANSWER:,}",
             )
         return tokens
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from app.generation.learned_answer import Head
-from app.protocol import Done
+from app.protocol import ConsideredLesson, Done, LessonName, Recall
 from py_core.adapters.lora import LoraAdapter
 from py_core.memory.lessons import Lesson
 
@@ -69,3 +70,15 @@ class UnsureMatch:
         best = self.facts[at]
         read = tuple(one.lesson for one in self.facts)
         return LessonMatch(best.lesson, best.confidence, (), self.considered, self.milliseconds, read, done)
+
+
+def recall_event(match: LessonMatch) -> Recall:
+    considered = [ConsideredLesson(one.lesson.id, one.lesson.question, one.confidence) for one in match.considered]
+    return Recall(
+        match.lesson.id, match.lesson.question, match.confidence, lesson_names(match.read),
+        tuple(considered), match.milliseconds,
+    )  # fmt: skip
+
+
+def lesson_names(lessons: Sequence[Lesson]) -> tuple[LessonName, ...]:
+    return tuple(LessonName(one.id, one.question) for one in lessons)

@@ -232,10 +232,10 @@ class LearningService:
         """
         begin = time.perf_counter()
         question, answer = question.strip(), answer.strip()
-        if is_blank(question) or is_blank(answer):
-            raise LessonError(
-                f"The {'question' if is_blank(question) else 'answer'} is empty. Write both a question and an answer."
-            )
+        if is_blank(question):
+            raise LessonError("lessons.empty-question", "The question is empty. Write both a question and an answer.")
+        if is_blank(answer):
+            raise LessonError("lessons.empty-answer", "The answer is empty. Write both a question and an answer.")
         async with self._changing:
             await self.refresh()
             lesson = Lesson(question, answer, source, before=corrects or (edited.before if edited else ""))
@@ -245,7 +245,7 @@ class LearningService:
             known = next((one for one in same if one.answer == answer), None)
             if edited is not None:
                 if known is not None and known.id != edited.id:
-                    raise LessonError("You have taught exactly this already. Forget one of the two.")
+                    raise LessonError("lessons.known", "You have taught exactly this already. Forget one of the two.")
                 known = None
                 same = [edited, *(one for one in same if one.id != edited.id)]
             others = [one for one in same if one is not known]

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from app.chat.turn_events import lesson_names
 from app.lessons.chat_lessons import paused
 from app.lessons.feedback import NOTHING_TOLD
 from app.lessons.imprints import LessonError
+from app.lessons.match import lesson_names
 from app.lessons.service import Learned, LearningService
 from app.protocol import Card
-from app.runtime import Runtime
 from py_core.backends.base import BackendError
 from py_core.learning.memory_talk import Correct, Forget, ListLessons, asked_of_memory
 from py_core.learning.teaching import Told, denies, lesson_of, takes_back, told_by
@@ -26,6 +25,9 @@ from py_core.memory.errors import StoreError
 from py_core.memory.lessons import Lesson, plain
 from py_core.passages.words import telling_words
 from py_core.routing.embedder import EmbedderError
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 OFFERS = "offers"
 """Of a session's state: False once the person has dismissed an offer to remember something."""
@@ -134,7 +136,7 @@ async def _learn(learning: LearningService, told: Told) -> Learned:
         return await learning.teach(_asks_for(known, told), told.answer, edited=known)
     same = await learning.lesson_for(told.question) if denies(told.answer) else None
     if same is not None and plain(same.question) == plain(told.question) and not denies(same.answer):
-        raise LessonError(_say("stays", told.language).format(question=same.question, answer=same.answer))
+        raise LessonError("talk.stays", _say("stays", told.language), question=same.question, answer=same.answer)
     return await learning.teach(told.question, told.answer)
 
 
@@ -208,7 +210,7 @@ _WORDS = {
         "untaught": "I could not remember that.",
         "stays": "For \u201c{question}\u201d you taught me: {answer} That stays, since it is not what you take back. "
         "Tell me what is right, and it takes its place.",
-        "nothing": NOTHING_TOLD,
+        "nothing": str(NOTHING_TOLD),
         "failed": "That did not work.",
         "forgotten": "I have forgotten what you taught me for \u201c{question}\u201d. You still see what was said in "
         "this chat, and the log keeps your questions; I no longer read any of it.",

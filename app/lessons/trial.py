@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
-from app.chat.turn_events import recall_event
 from app.generation.assistant import Assistant
 from app.generation.learned_answer import LEARNED_SAMPLING
 from app.generation.stop_token import StopToken
 from app.lessons.chat_lessons import paused, recall
+from app.lessons.match import recall_event
 from app.protocol import AnswerEvent, Delta, Done, Recall, Replacement
-from app.runtime import Runtime
 from py_core.loading import Model
 from py_core.memory.errors import StoreError
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 MOST_TOKENS = 100
 """Of an answer without what was taught: it may say anything."""
@@ -32,7 +35,7 @@ class LessonTrial:
         lesson answers. Raises StoreError, BackendError, ContextFullError."""
         lesson = await self._runtime.memory_now().lessons.get(id)
         if lesson is None:
-            raise StoreError("record", "This was forgotten.")
+            raise StoreError("record", "lessons.forgotten", "This was forgotten.")
         plain = None if learned else Assistant(self._model, LEARNED_SAMPLING, MOST_TOKENS)
         assistant = plain or self._new_assistant()
         try:

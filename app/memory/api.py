@@ -25,6 +25,7 @@ from py_core.memory.records import Record
 from py_core.memory.text_search import has_all, terms_of
 from py_core.memory.transfer import export, import_file
 from py_core.memory.witness import WitnessEntry
+from py_core.messages import Message
 from py_core.routing.agents import agent_to_dict
 from py_core.routing.embedder import EmbedderError
 from py_core.routing.projection import project
@@ -33,8 +34,8 @@ MEANT = 200
 """A search by meaning shows so many of the most similar."""
 LEAST_SIMILARITY = 0.25
 UNROUTED = {
-    "opening": "Routing is still loading. Try again in a moment.",
-    "off": "The address of this page switches routing off (?routing=off).",
+    "opening": Message("routing.loading", "Routing is still loading. Try again in a moment."),
+    "off": Message("routing.off", "The address of this page switches routing off (?routing=off)."),
 }
 
 
@@ -133,7 +134,7 @@ class MemoryApi(ConversationApi):
             about["unreadable"] = len(store.unreadable)
             about["uncompacted"], about["suspicion"] = store.uncompacted, store.suspicion
         if runtime.routing is not None:
-            about["agents"] = [{"id": agent.id, "title": agent.title} for agent in runtime.routing.agents.values()]
+            about["agents"] = agent_titles(runtime.routing.agents.values())
         return about
 
     async def counts(self) -> dict[str, int]:
@@ -259,7 +260,13 @@ class MemoryApi(ConversationApi):
         current = [agent_to_dict(agent) for agent in self._routing.agents.values()]
         edited = shipped.keys() & changes.get("agents", {}).keys()
         return [
-            {**entry, "shipped": entry["id"] in shipped, "edited": entry["id"] in edited, "hidden": is_hidden}
+            {
+                **entry,
+                **{key: agent_catalog.agent_words(entry["id"], key, entry[key]) for key in ("title", "definition")},
+                "shipped": entry["id"] in shipped,
+                "edited": entry["id"] in edited,
+                "hidden": is_hidden,
+            }
             for entries, is_hidden in ((current, False), (hidden, True))
             for entry in entries
         ]
@@ -335,7 +342,12 @@ class MemoryApi(ConversationApi):
     def _routing(self) -> RoutingService:
         if self._runtime.routing is None:
             why = UNROUTED.get(self._runtime.routing_state)
-            raise EmbedderError(why or f"Routing is not available: {self._runtime.problem} Reload the page.")
+            raise EmbedderError(
+                why
+                or Message(
+                    "routing.failed", "Routing is not available: {why} Reload the page.", why=self._runtime.problem
+                )
+            )
         return self._runtime.routing
 
     def _refuse_locked(self) -> None:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from app.chat.exact_answers import EXACT_POLICY
 from app.chat.trajectory_recorder import DEPTHS_POLICY
 from app.consolidation.deep_loop import REPORT_POLICY, UNTIL_POLICY
 from app.consolidation.idle_learning import LAST
@@ -18,7 +19,6 @@ from app.consolidation.idle_work import BACKGROUND_POLICY
 from app.consolidation.loop_runs import RUNS_POLICY
 from app.consolidation.training_settings import PREFIX
 from app.generation.answer_settings import INSTRUCTIONS_POLICY, LONGEST_POLICY, SAMPLING_POLICY
-from app.generation.exact_answers import EXACT_POLICY
 from app.lessons.service import EMBEDDER_POLICY as LESSONS_EMBEDDER
 from app.lessons.service import INSTANT_POLICY, READING_POLICY, THRESHOLD_POLICY
 from app.routing.agent_choice import ROUTING_POLICY
@@ -26,7 +26,11 @@ from app.routing.service import AGENTS_POLICY
 from py_core.learning.self_tuning import FACTORS
 from py_core.memory.memory import Memory
 from py_core.memory.policies import Policy, Value
+from py_core.messages import Message, Words
 from py_core.routing.pattern_store import EMBEDDER_POLICY
+
+_RESET = Message("policy.reset", "Reset")
+_DELETE = Message("policy.delete", "Delete")
 
 
 @dataclass(frozen=True)
@@ -35,44 +39,73 @@ class PolicyWords:
     since 1970, where the value is a time. can_edit: whether it is a value that a person may set here. deletion: what
     deleting it is called."""
 
-    title: str
-    value: str
-    about: str
-    by: str
+    title: Words
+    value: Words
+    about: Words
+    by: Message
     time: float | None = None
     can_edit: bool = True
-    deletion: str = "Reset"
+    deletion: Message = _RESET
+
+
+def _from_observations(by: Words, count: int) -> Message:
+    if count == 1:
+        return Message("policy.from-observation", "{by} from 1 observation", by=by)
+    return Message("policy.from-observations", "{by} from {count} observations", by=by, count=f"{count:,}")
+
+
+def _from_trainings(by: Words, count: int) -> Message:
+    if count == 1:
+        return Message("policy.from-training", "{by} from 1 training", by=by)
+    return Message("policy.from-trainings", "{by} from {count} trainings", by=by, count=f"{count:,}")
+
+
+def _from_judged(by: Words, count: int) -> Message:
+    if count == 1:
+        return Message("policy.from-judged", "{by} from 1 judged answer", by=by)
+    return Message("policy.from-judged-answers", "{by} from {count} judged answers", by=by, count=f"{count:,}")
 
 
 @dataclass(frozen=True)
 class _Known:
-    title: str
-    about: str
-    value: Callable[[Value], str]
-    observed: tuple[str, str] = ("observation", "observations")
+    title: Words
+    about: Words
+    value: Callable[[Value], Words]
+    observed: Callable[[Words, int], Message] = _from_observations
     is_time: bool = False
     can_edit: bool = True
 
 
-def _on(value: Value) -> str:
-    return "off" if value is False else "on"
+def _on(value: Value) -> Message:
+    return Message("policy.off", "off") if value is False else Message("policy.on", "on")
 
 
 def _nothing(value: Value) -> str:
     return ""
 
 
-def _times(least: float, most: float) -> Callable[[Value], str]:
-    def words(value: Value) -> str:
+def _times(least: float, most: float) -> Callable[[Value], Message]:
+    def words(value: Value) -> Message:
         number = _number(value)
-        return f"{number:.2f} times (from {least:g} to {most:g})"
+        return Message(
+            "policy.times",
+            "{times} times (from {least} to {most})",
+            times=f"{number:.2f}",
+            least=f"{least:g}",
+            most=f"{most:g}",
+        )
 
     return words
 
 
-def _opening(value: Value) -> str:
+def _opening(value: Value) -> Message:
     score = _number(value)
-    return f"a score of {score:.2f}: {1 / (1 + math.exp(-max(min(score, 30.0), -30.0))):.0%} sure"
+    return Message(
+        "policy.score",
+        "a score of {score}: {share} sure",
+        score=f"{score:.2f}",
+        share=f"{1 / (1 + math.exp(-max(min(score, 30.0), -30.0))):.0%}",
+    )
 
 
 def _shares(value: Value) -> str:
@@ -83,100 +116,184 @@ def _number(value: Value) -> float:
     return float(value) if isinstance(value, int | float) else 1.0
 
 
-_TRAININGS = ("training", "trainings")
-_FACTORS = {
+_FACTORS: Mapping[str, tuple[Callable[[Words], Message], Message]] = {
     "rate": (
-        "How fast trainings learn",
-        "The learning rate beside the measured one. It falls after a training that harmed other texts.",
+        lambda model: Message("policy.rate.title", "How fast trainings learn: {model}", model=model),
+        Message(
+            "policy.rate.about",
+            "The learning rate beside the measured one. It falls after a training that harmed other texts.",
+        ),
     ),
     "divergence": (
-        "How firmly other texts are held",
-        "How much other texts and the model's own answers count in a training, beside what was measured.",
+        lambda model: Message("policy.kl.title", "How firmly other texts are held: {model}", model=model),
+        Message(
+            "policy.kl.about",
+            "How much other texts and the model's own answers count in a training, beside what was measured.",
+        ),
     ),
     "rounds": (
-        "How long trainings are",
-        "How often each fact comes in a training, beside what was measured. More after one that gave too few answers.",
+        lambda model: Message("policy.length.title", "How long trainings are: {model}", model=model),
+        Message(
+            "policy.length.about",
+            "How often each fact comes in a training, beside what was measured. More after one that "
+            "gave too few answers.",
+        ),
     ),
     "rehearsal": (
-        "How much is rehearsed",
-        "How many facts of earlier trainings each step repeats, beside what was measured. More after some were lost.",
+        lambda model: Message("policy.rehearsal.title", "How much is rehearsed: {model}", model=model),
+        Message(
+            "policy.rehearsal.about",
+            "How many facts of earlier trainings each step repeats, beside what was measured. More "
+            "after some were lost.",
+        ),
     ),
     "elastic": (
-        "How firmly earlier facts are held",
-        "How much it counts what earlier facts need of the adapter (Fisher information), beside what was measured.",
+        lambda model: Message("policy.fisher.title", "How firmly earlier facts are held: {model}", model=model),
+        Message(
+            "policy.fisher.about",
+            "How much it counts what earlier facts need of the adapter (Fisher information), beside what was measured.",
+        ),
     ),
 }
 _KNOWN: Mapping[str, _Known] = {
-    INSTRUCTIONS_POLICY: _Known("Your instructions", "The model reads them with every conversation.", str),
+    INSTRUCTIONS_POLICY: _Known(
+        Message("policy.instructions.title", "Your instructions"),
+        Message("policy.instructions.about", "The model reads them with every conversation."),
+        str,
+    ),
     SAMPLING_POLICY: _Known(
-        "How answers are drawn", "agent, precise, balanced, varied, or fields of the sampling as JSON.", str
+        Message("policy.sampling.title", "How answers are drawn"),
+        Message("policy.sampling.about", "agent, precise, balanced, varied, or fields of the sampling as JSON."),
+        str,
     ),
-    LONGEST_POLICY: _Known("The longest answer", "In tokens, beside the agents' own limits.", str),
-    INSTANT_POLICY: _Known("Learning at once", "Whether what you teach answers.", _on),
-    READING_POLICY: _Known("Learning by reading", "Whether the model reads facts where the gate is not sure.", _on),
-    BACKGROUND_POLICY: _Known("Learning by training", "Whether the model is trained in pauses, and uses it.", _on),
-    EXACT_POLICY: _Known(
-        "Exact answers", "Whether arithmetic, dates, units and counting are computed before the model answers.", _on
+    LONGEST_POLICY: _Known(
+        Message("policy.max-tokens.title", "The longest answer"),
+        Message("policy.max-tokens.about", "In tokens, beside the agents' own limits."),
+        str,
     ),
-    ROUTING_POLICY: _Known(
-        "Agents are chosen automatically",
-        "Whether each message goes to the agent that suits it, in chats for which you have not chosen who answers.",
+    INSTANT_POLICY: _Known(
+        Message("policy.imprints.title", "Learning at once"),
+        Message("policy.imprints.about", "Whether what you teach answers."),
         _on,
     ),
-    "learning.deep": _Known("Learning from experience", "Whether answers are looked at together in pauses.", _on),
-    "learning.style": _Known("Learning your style", "Whether the tone that you like is learned and used.", _on),
+    READING_POLICY: _Known(
+        Message("policy.reading.title", "Learning by reading"),
+        Message("policy.reading.about", "Whether the model reads facts where the gate is not sure."),
+        _on,
+    ),
+    BACKGROUND_POLICY: _Known(
+        Message("policy.training.title", "Learning by training"),
+        Message("policy.training.about", "Whether the model is trained in pauses, and uses it."),
+        _on,
+    ),
+    EXACT_POLICY: _Known(
+        Message("policy.exact.title", "Exact answers"),
+        Message(
+            "policy.exact.about", "Whether arithmetic, dates, units and counting are computed before the model answers."
+        ),
+        _on,
+    ),
+    ROUTING_POLICY: _Known(
+        Message("policy.routing.title", "Agents are chosen automatically"),
+        Message(
+            "policy.routing.about",
+            "Whether each message goes to the agent that suits it, in chats for which you have not chosen who answers.",
+        ),
+        _on,
+    ),
+    "learning.deep": _Known(
+        Message("policy.experience.title", "Learning from experience"),
+        Message("policy.experience.about", "Whether answers are looked at together in pauses."),
+        _on,
+    ),
+    "learning.style": _Known(
+        Message("policy.style.title", "Learning your style"),
+        Message("policy.style.about", "Whether the tone that you like is learned and used."),
+        _on,
+    ),
     THRESHOLD_POLICY: _Known(
-        "From when on a fact answers",
-        "How sure the gate must be that a message asks for a fact. Fitted to what you said of answers.",
+        Message("policy.gate.title", "From when on a fact answers"),
+        Message(
+            "policy.gate.about",
+            "How sure the gate must be that a message asks for a fact. Fitted to what you said of answers.",
+        ),
         _opening,
-        ("judged answer", "judged answers"),
+        _from_judged,
     ),
     DEPTHS_POLICY: _Known(
-        "Where answers are recorded", "The depths of the model at which an answer's states are kept.", _shares
+        Message("policy.depths.title", "Where answers are recorded"),
+        Message("policy.depths.about", "The depths of the model at which an answer's states are kept."),
+        _shares,
     ),
     REPORT_POLICY: _Known(
-        "The last look at all answers", "What it found is in Learned, Learning.", _nothing, can_edit=False
+        Message("policy.deep-loop.title", "The last look at all answers"),
+        Message("policy.deep-loop.about", "What it found is in Learned, Learning."),
+        _nothing,
+        can_edit=False,
     ),
     UNTIL_POLICY: _Known(
-        "Answers looked at so far", "Up to this time; newer ones are new.", _nothing, is_time=True, can_edit=False
+        Message("policy.seen-until.title", "Answers looked at so far"),
+        Message("policy.seen-until.about", "Up to this time; newer ones are new."),
+        _nothing,
+        is_time=True,
+        can_edit=False,
     ),
     **{
-        RUNS_POLICY.format(loop): _Known(title, "The plot in Learned, Learning shows them.", _nothing, can_edit=False)
-        for loop, title in (("deep", "Looks at all answers"), ("style", "Trainings of your style"))
+        RUNS_POLICY.format(loop): _Known(
+            title,
+            Message("policy.plotted.about", "The plot in Learned, Learning shows them."),
+            _nothing,
+            can_edit=False,
+        )
+        for loop, title in (
+            ("deep", Message("policy.deep-loops.title", "Looks at all answers")),
+            ("style", Message("policy.style-trainings.title", "Trainings of your style")),
+        )
     },
     LESSONS_EMBEDDER: _Known(
-        "What searches among facts", "Names the model that made the facts' vectors.", _nothing, can_edit=False
+        Message("policy.facts-embedder.title", "What searches among facts"),
+        Message("policy.facts-embedder.about", "Names the model that made the facts' vectors."),
+        _nothing,
+        can_edit=False,
     ),
     EMBEDDER_POLICY: _Known(
-        "What searches among routes", "Names the model that made the patterns' vectors.", _nothing, can_edit=False
+        Message("policy.patterns-embedder.title", "What searches among routes"),
+        Message("policy.patterns-embedder.about", "Names the model that made the patterns' vectors."),
+        _nothing,
+        can_edit=False,
     ),
-    AGENTS_POLICY: _Known("Your changes to agents", "Edit them in Agents.", _nothing, can_edit=False),
+    AGENTS_POLICY: _Known(
+        Message("policy.agents.title", "Your changes to agents"),
+        Message("policy.agents.about", "Edit them in Agents."),
+        _nothing,
+        can_edit=False,
+    ),
     **{
-        LAST.format(loop): _Known(f"When {said} was last done", "", _nothing, is_time=True, can_edit=False)
-        for loop, said in (
-            ("background", "a training"),
-            ("deep", "a look at all answers"),
-            ("style", "a training of your style"),
+        LAST.format(loop): _Known(title, "", _nothing, is_time=True, can_edit=False)
+        for loop, title in (
+            ("background", Message("policy.last-training.title", "When a training was last done")),
+            ("deep", Message("policy.last-deep-loop.title", "When a look at all answers was last done")),
+            ("style", Message("policy.last-style.title", "When a training of your style was last done")),
         )
     },
 }
 _SOURCES = {
-    "user": "set by you",
-    "instant": "learned at once",
-    "background": "learned by the background loop",
-    "deep": "learned by the deep loop",
-    "router": "noted by the router",
+    "user": Message("policy.by-user", "set by you"),
+    "instant": Message("policy.by-lesson", "learned at once"),
+    "background": Message("policy.by-background", "learned by the background loop"),
+    "deep": Message("policy.by-deep", "learned by the deep loop"),
+    "router": Message("policy.by-router", "noted by the router"),
 }
 
 
 def policy_words(policy: Policy, models: Mapping[str, str]) -> PolicyWords:
     """models: names of models by the first 16 digits of their files' sha256."""
     known = _of(policy.name, models)
-    by = _SOURCES.get(policy.source, f"set by {policy.source}")
+    by = _SOURCES.get(policy.source) or Message("policy.by-other", "set by {source}", source=policy.source)
     if known is None:
-        return PolicyWords(policy.name, json.dumps(policy.value), "", by, deletion="Delete")
+        return PolicyWords(policy.name, json.dumps(policy.value), "", by, deletion=_DELETE)
     if policy.observations:
-        by += f" from {policy.observations:,} {known.observed[policy.observations != 1]}"
+        by = known.observed(by, policy.observations)
     time = float(policy.value) if known.is_time and isinstance(policy.value, int | float) else None
     return PolicyWords(known.title, known.value(policy.value), known.about, by, time, known.can_edit)
 
@@ -195,5 +312,5 @@ def _of(name: str, models: Mapping[str, str]) -> _Known | None:
         return None
     title, about = _FACTORS[factor]
     limits = FACTORS[factor]
-    model = models.get(base, f"the model {base}")
-    return _Known(f"{title}: {model}", about, _times(limits.least, limits.most), _TRAININGS)
+    model = models.get(base) or Message("policy.model", "the model {id}", id=base)
+    return _Known(title(model), about, _times(limits.least, limits.most), _from_trainings)

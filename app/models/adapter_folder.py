@@ -65,8 +65,11 @@ class AdapterFolder:
                 return kept
         names = ", ".join(kept.name for kept in self.adapters()) or "none"
         raise AdapterError(
-            f"There is no file {name}. No adapter of this name is kept either ({names} are); "
-            "`sonata adapters import FILE` keeps one."
+            "adapter.folder-none",
+            "There is no file {name}. No adapter of this name is kept either ({names} are); "
+            "`sonata adapters import FILE` keeps one.",
+            name=name,
+            names=names,
         )
 
     def read(self, name: str, base: BaseModel) -> LoraAdapter:
@@ -93,8 +96,12 @@ class AdapterFolder:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             raise AdapterError(
-                f"There is no room for the adapter {adapter.name} ({len(data) / 1e6:.1f} MB) in {self.folder}. Delete "
-                "something there, then import it again."
+                "adapter.folder-full",
+                "There is no room for the adapter {name} ({size} MB) in {folder}. Delete "
+                "something there, then import it again.",
+                name=adapter.name,
+                size=f"{len(data) / 1000000.0:.1f}",
+                folder=self.folder,
             ) from error
         return _described(path)
 
@@ -123,13 +130,23 @@ def files_at(path: Path) -> dict[str, bytes]:
         weights = next((path / name for name in names if (path / name).is_file()), path / WEIGHTS_FILE)
         found = [weights, path / CONFIG_FILE]
         if missing := [one.name for one in found if not one.is_file()]:
-            raise AdapterError(f"The folder {path} has no {missing[0]}: choose the folder of an adapter from PEFT.")
+            raise AdapterError(
+                "adapter.folder-lacks",
+                "The folder {path} has no {missing}: choose the folder of an adapter from PEFT.",
+                path=path,
+                missing=missing[0],
+            )
     else:
         beside = path.with_name(CONFIG_FILE)
         found = [path, *([beside] if path.name == WEIGHTS_FILE and beside.is_file() else [])]
     for one in found:
         if (size := one.stat().st_size) > MAX_ADAPTER_BYTES:
-            raise AdapterError(f"{one} has {size / 1e9:.1f} GB, which no adapter has. Choose another file.")
+            raise AdapterError(
+                "adapter.folder-too-large",
+                "{name} has {size} GB, which no adapter has. Choose another file.",
+                name=one,
+                size=f"{size / 1000000000.0:.1f}",
+            )
     return {one.name: one.read_bytes() for one in found}
 
 
@@ -197,7 +214,7 @@ def _name_anew(part: Path, path: Path) -> None:
 
 
 def _exists(name: str) -> AdapterError:
-    return AdapterError(f"There is a {name} already: choose another name, or --replace it.")
+    return AdapterError("adapter.taken", "There is a {name} already: choose another name, or --replace it.", name=name)
 
 
 @contextlib.contextmanager
@@ -206,4 +223,4 @@ def _named(name: str) -> Iterator[None]:
     try:
         yield
     except AdapterError as error:
-        raise AdapterError(f"{one_line(name)}: {error}") from error
+        raise AdapterError("adapter.folder-file", "{name}: {why}", name=one_line(name), why=error) from error

@@ -40,8 +40,12 @@ def adapter_of_files(files: Mapping[str, bytes], base: BaseModel, name: str = ""
     weights = [one for one in files if one not in configs]
     if len(weights) != 1 or len(configs) > 1:
         raise AdapterError(
-            f"An adapter is one file (.safetensors or .gguf), or {WEIGHTS_FILE} and {CONFIG_FILE}; these are "
-            f"{', '.join(map(shown, files)) or 'none'}. Choose the files of one adapter."
+            "adapter.which-files",
+            "An adapter is one file (.safetensors or .gguf), or {weights} and {config}; these "
+            "are {files}. Choose the files of one adapter.",
+            weights=WEIGHTS_FILE,
+            config=CONFIG_FILE,
+            files=", ".join(map(shown, files)) or "none",
         )
     config = files[configs[0]] if configs else None
     adapter = read_adapter(files[weights[0]], base.config, base.graph, peft_config=config, name=name)
@@ -63,8 +67,10 @@ def check_name(name: str) -> str:
     """Raises AdapterError for what is no name of an adapter that is kept."""
     if not _NAME.fullmatch(name):
         raise AdapterError(
-            f"{shown(name)} is no name for an adapter: use up to 60 small letters, digits, dots, - and _, with a "
-            "letter or a digit at both ends."
+            "adapter.bad-name",
+            "{name} is no name for an adapter: use up to 60 small letters, digits, dots, - and "
+            "_, with a letter or a digit at both ends.",
+            name=shown(name),
         )
     return name
 

@@ -11,6 +11,9 @@ from py_core.adapters.norms import layer_norms, pair_norm
 from py_core.memory.revisions import Run
 from py_core.memory.styles import Style
 
+if TYPE_CHECKING:
+    from app.runtime import Runtime
+
 MOST_FACTS = 50
 """So many of an adapter's facts are told by name."""
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from app.checksums import sha256_of
-from app.models.downloads import model_files
+from app.models.downloads import default_model_path, model_files
 from app.paths import cache_dir
 from py_core.formats.gguf import GGUFHeader, read_header
 from py_core.formats.source import open_source, parts_of
@@ -278,8 +278,11 @@ def sha256_of_model(path: Path) -> str:
     return sum_of_parts([sha256_of(part) for part in parts])
 
 
-def model_path(given: Path) -> Path:
-    """The file that `--model` means: a path, or the name of a model that is kept. Raises CacheError for neither."""
+def model_path(given: Path | None) -> Path:
+    """The file that `--model` means: a path, or the name of a model that is kept. None: the shipped one. Raises
+    CacheError if neither a file nor a kept model has this name."""
+    if given is None:
+        return default_model_path()
     if given.is_file():
         return given
     return ModelCache().path_of(str(given))

@@ -47,5 +47,8 @@ def default_model_path() -> Path:
     """The file of the default model. Raises FileNotFoundError, with what to do, when it is not downloaded."""
     path = model_files()[0].path
     if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist: run `python build.py serve` once to download it.")
+        raise FileNotFoundError(
+            f"{path} does not exist: run `python build.py serve` once in the repository to download it, or "
+            "`sonata models pull smollm2-135m`, and then name that model with --model smollm2-135m."
+        )
     return path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from app.build_outputs import jinja_kernel_path
+from app.models.build_outputs import jinja_kernel_path
 from py_core.tokenizers.template_renderer_wasmtime import WasmtimeTemplateRenderer
 
 

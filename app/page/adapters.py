@@ -17,9 +17,10 @@ from py_core.adapters.files import read_adapter, write_adapter
 from py_core.adapters.lora import MAX_RANK, check_base
 from py_core.adapters.peft import WEIGHTS_FILE
 from py_core.loading import Model
+from py_core.messages import Words
 
 
-async def choose(assistant: Assistant, name: str, base_sha256: str, read: Callable[[], Awaitable[bytes]]) -> str:
+async def choose(assistant: Assistant, name: str, base_sha256: str, read: Callable[[], Awaitable[bytes]]) -> Words:
     """From the next message on; "" for none. base_sha256: of the model that runs. Returns `leaves_out`.
 
     Raises AdapterError, BackendError, and what `read` raises.

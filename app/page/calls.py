@@ -90,15 +90,10 @@ def failure_of(error: Exception) -> Failure:
     """Without details if the message is a sentence for the user."""
     kind = type(error).__name__
     if isinstance(error, EOFError):
-        return Failure("GGUFError", f"the model file is truncated: {error}", None)
-    if _is_written_for_users(error):
-        return Failure(kind, str(error), None)
+        return Failure("GGUFError", Message("gguf.ends-early", "the model file is truncated: {why}", why=error), None)
+    if isinstance(error, UserError):
+        return Failure(kind, error.message, None)
+    if kind == "JsException" and getattr(error, "name", "") == "Error":  # of ours (weight_stream.js, executor.js)
+        return Failure(kind, js_words(error), None)
     message = traceback.format_exception_only(error)[-1].strip()
     return Failure(kind, message, "".join(traceback.format_exception(error)))
-
-
-def _is_written_for_users(error: Exception) -> bool:
-    """The core's own exceptions are, and so are plain Errors of our JavaScript (weight_stream.js, executor.js)."""
-    if type(error).__module__.startswith(("py_core.", "app.")):
-        return True
-    return type(error).__name__ == "JsException" and getattr(error, "name", "") == "Error"

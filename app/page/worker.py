@@ -43,6 +43,8 @@ from py_core.memory.encryption_browser import BrowserCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.indexeddb import IndexedDBRows
 from py_core.memory.memory import Memory
+from py_core.messages import Message
+from py_core.messages_browser import js_words
 from py_core.models.names import licence_of, title_of
 from py_core.paging.tiers import TierPolicy
 from py_core.routing.embedder import EmbedderError
@@ -53,17 +55,20 @@ JsObject = Any
 
 PAGES = "sonata-pages"
 """The database of what the model has read (app/chat/page_store.py)."""
-LOST = (
-    "The browser found Sonata's memory damaged and threw it away. If you have an export, import it in Settings, "
-    "Storage."
+LOST = Message(
+    "memory.thrown-away",
+    "The browser found Sonata's memory damaged and threw it away. If you have an export, import "
+    "it in Settings, Storage.",
 )
-NO_EMBEDDER = (
-    "Nothing can be taught without the sentence embedder, which routing loads: open the page without ?routing=off, or "
-    "reload it."
+NO_EMBEDDER = Message(
+    "learning.no-embedder",
+    "Nothing can be taught without the sentence embedder, which routing loads: open the page "
+    "without ?routing=off, or reload it.",
 )
-NAMELESS_MODEL = (
-    "Nothing can be taught to a model that the browser does not keep: what it learns belongs to its file. Open it "
-    "in Settings, Model."
+NAMELESS_MODEL = Message(
+    "learning.nameless-model",
+    "Nothing can be taught to a model that the browser does not keep: what it learns belongs to "
+    "its file. Open it in Settings, Model.",
 )
 
 
@@ -238,7 +243,7 @@ class PageModel:
         try:
             parts = await opening
         except JsException as error:
-            raise EmbedderError(error.message) from error
+            raise EmbedderError(js_words(error)) from error
         self._kernel = PyodideHnswKernel(parts.kernel)
         embedder = browser_embedder(parts.embedder)
         return await RoutingService.open(embedder, parts.data.to_bytes(), memory, self._kernel)
@@ -248,7 +253,7 @@ class PageModel:
 
     def _running(self) -> Model:
         if self._model is None:
-            raise BackendError("The model is not loaded yet. Wait for `sonata.info`.")
+            raise BackendError("engine.not-loaded", "The model is not loaded yet. Wait for `sonata.info`.")
         return self._model
 
 

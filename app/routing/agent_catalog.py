@@ -15,8 +15,9 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from py_core.messages import Message, Words
 from py_core.routing.agents import (
     FALLBACK_ID,
     Agent,
@@ -42,8 +43,19 @@ def shipped_agents(path: Path = AGENTS) -> list[dict[str, Any]]:
     try:
         agents_from_dicts(entries)
     except AgentError as error:
-        raise AgentError(f"{path}: {error}") from None
+        raise AgentError("agents.in-file", "{path}: {why}", path=path, why=error) from None
     return entries
+
+
+@cache
+def _shipped_texts() -> Mapping[str, Fields]:
+    return {entry["id"]: entry for entry in shipped_agents()}
+
+
+def agent_words(id: str, key: Literal["title", "definition"], text: str) -> Words:
+    """The title or definition of an agent: a shipped one's is known in other languages."""
+    is_shipped = _shipped_texts().get(id, {}).get(key) == text
+    return Message(f"agent.{id}.{key}", text) if is_shipped else text
 
 
 def shipped_examples(folder: Path = EXAMPLES) -> list[Example]:
@@ -59,7 +71,7 @@ def _examples_in(folder: Path) -> tuple[Example, ...]:
         try:
             examples += examples_from_dicts(path.stem, _tables(path, "example"))
         except AgentError as error:
-            raise AgentError(f"{path}: {error}") from None
+            raise AgentError("agents.in-file", "{path}: {why}", path=path, why=error) from None
     return tuple(examples)
 
 
@@ -99,9 +111,19 @@ def add_agent(shipped: Sequence[Fields], changes: Changes, agent: Fields) -> dic
     edited, hidden = _parts(changes)
     added = agent_from_dict(agent)
     if added.id in hidden:
-        raise AgentError(f"There is a removed agent {shown(added.id)}: restore it, or choose another id.", "id")
+        raise AgentError(
+            "agents.removed-id",
+            "There is a removed agent {id}: restore it, or choose another id.",
+            id=shown(added.id),
+            field="id",
+        )
     if any(added.id == entry["id"] for entry in shipped) or added.id in edited:
-        raise AgentError(f"There is an agent {shown(added.id)} already: edit it, or choose another id.", "id")
+        raise AgentError(
+            "agents.taken-id",
+            "There is an agent {id} already: edit it, or choose another id.",
+            id=shown(added.id),
+            field="id",
+        )
     return {"agents": {**edited, added.id: dict(agent)}, "hidden": hidden}
 
 
@@ -113,7 +135,11 @@ def edit_agent(shipped: Sequence[Fields], changes: Changes, agent_id: str, field
     edited, hidden = _parts(changes)
     _require(shipped, changes, agent_id)
     if fields.get("id", agent_id) != agent_id:
-        raise AgentError(f"The id of agent {shown(agent_id)} cannot change: add a new agent and remove this one.")
+        raise AgentError(
+            "agents.fixed-id",
+            "The id of agent {id} cannot change: add a new agent and remove this one.",
+            id=shown(agent_id),
+        )
     base = _shipped(shipped, agent_id)
     before = edited.get(agent_id, {})
     agent_from_dict(_merge(base or {}, _merge(before, fields)))
@@ -126,7 +152,11 @@ def remove_agent(shipped: Sequence[Fields], changes: Changes, agent_id: str) -> 
     edited, hidden = _parts(changes)
     _require(shipped, changes, agent_id)
     if agent_id == FALLBACK_ID:
-        raise AgentError(f"{shown(FALLBACK_ID)} answers what suits no other agent: it can be edited but not removed.")
+        raise AgentError(
+            "agents.fallback-stays",
+            "{id} answers what suits no other agent: it can be edited but not removed.",
+            id=shown(FALLBACK_ID),
+        )
     if _shipped(shipped, agent_id) is not None:
         return {"agents": edited, "hidden": [*hidden, agent_id]}
     return {"agents": {id_: fields for id_, fields in edited.items() if id_ != agent_id}, "hidden": hidden}
@@ -136,7 +166,9 @@ def restore_agent(changes: Changes, agent_id: str) -> dict[str, Any]:
     """Bring a removed shipped agent back, as it was when it was removed. Raises AgentError if it was not removed."""
     edited, hidden = _parts(changes)
     if agent_id not in hidden:
-        raise AgentError(f"Agent {shown(agent_id)} was not removed; there is nothing to restore.")
+        raise AgentError(
+            "agents.not-removed", "Agent {id} was not removed; there is nothing to restore.", id=shown(agent_id)
+        )
     return {"agents": edited, "hidden": [id_ for id_ in hidden if id_ != agent_id]}
 
 
@@ -144,7 +176,11 @@ def reset_agent(shipped: Sequence[Fields], changes: Changes, agent_id: str) -> d
     """Forget what the user edited of a shipped agent. Raises AgentError if there is no such shipped agent."""
     edited, hidden = _parts(changes)
     if _shipped(shipped, agent_id) is None:
-        raise AgentError(f"Agent {shown(agent_id)} is not a shipped one, so there is nothing to go back to.")
+        raise AgentError(
+            "agents.not-shipped",
+            "Agent {id} is not a shipped one, so there is nothing to go back to.",
+            id=shown(agent_id),
+        )
     return {"agents": {id_: fields for id_, fields in edited.items() if id_ != agent_id}, "hidden": hidden}
 
 
@@ -152,21 +188,25 @@ def _tables(path: Path, name: str) -> list[dict[str, Any]]:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise AgentError(f"{path} cannot be read: {error.strerror}.") from None
+        raise AgentError("files.unreadable", "{path} cannot be read: {why}.", path=path, why=error.strerror) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise AgentError(f"{path} is not valid TOML: {error}.") from None
+        raise AgentError("agents.no-toml", "{path} is not valid TOML: {why}.", path=path, why=error) from None
     tables = document.get(name)
     if set(document) != {name} or not isinstance(tables, list):
-        raise AgentError(f"{path} must hold [[{name}]] tables and nothing else.")
+        raise AgentError(
+            "agents.other-tables", "{path} must hold [[{name}]] tables and nothing else.", path=path, name=name
+        )
     return tables
 
 
 def _parts(changes: Changes) -> tuple[dict[str, dict[str, Any]], list[str]]:
     edited, hidden = changes.get("agents", {}), changes.get("hidden", [])
     if not isinstance(edited, Mapping) or not all(isinstance(fields, Mapping) for fields in edited.values()):
-        raise AgentError("The changes to agents are damaged: `agents` must hold a table for each id.")
+        raise AgentError(
+            "agents.damaged-tables", "The changes to agents are damaged: `agents` must hold a table for each id."
+        )
     if not isinstance(hidden, list | tuple):
-        raise AgentError("The changes to agents are damaged: `hidden` must be a list of ids.")
+        raise AgentError("agents.damaged-hidden", "The changes to agents are damaged: `hidden` must be a list of ids.")
     return {id_: dict(fields) for id_, fields in edited.items()}, list(hidden)
 
 
@@ -184,4 +224,6 @@ def _shipped(shipped: Sequence[Fields], agent_id: str) -> Fields | None:
 def _require(shipped: Sequence[Fields], changes: Changes, agent_id: str) -> None:
     known = [agent.id for agent in current_agents(shipped, changes)]
     if agent_id not in known:
-        raise AgentError(f"There is no agent {shown(agent_id)}; there are {', '.join(known)}.")
+        raise AgentError(
+            "agents.unknown", "There is no agent {id}; there are {known}.", id=shown(agent_id), known=", ".join(known)
+        )

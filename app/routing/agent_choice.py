@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from app.runtime import Runtime
 from py_core.routing.agents import FALLBACK_ID
 from py_core.routing.router import Reason
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 ROUTING_POLICY = "routing.automatic"
 """The policy that switches routing, for chats without a choice of their own."""

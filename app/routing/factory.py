@@ -45,7 +45,7 @@ async def build_router(
     shipped = shipped_examples()
     made = read_routing_data(data, embedder.fingerprint, examples_digest(shipped))
     if len(made.vectors) != len(shipped):
-        raise RoutingDataError("The routing data lack examples: run `python build.py site`.")
+        raise RoutingDataError("routing.no-examples", "The routing data lack examples: run `python build.py site`.")
     agents = current_agents(shipped_agents(), changes or no_changes())
     router = Router(embedder, router_parameters(), agents=[agent.id for agent in agents], head=made.head, kernel=kernel)
     router.add_examples(shipped, made.vectors)

@@ -35,9 +35,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from app.build_outputs import EMBEDDER_ADAPTER, EMBEDDER_TOKENIZER
 from app.building.embedder import WEIGHTS
 from app.building.minilm import merge_adapter, sentence_vector, whitened, whitening
+from app.models.build_outputs import EMBEDDER_ADAPTER, EMBEDDER_TOKENIZER
 from app.paths import ROOT, cache_dir
 from app.routing.factory import more_requests
 from app.training.general import GeneralSentences, graded_pairs, spearman

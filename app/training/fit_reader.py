@@ -33,11 +33,11 @@ from pathlib import Path
 
 import numpy as np
 
-from app.build_outputs import kernel_path
 from app.checksums import sha256_of
 from app.generation.assistant import SYSTEM_PROMPT
 from app.lessons.facts import VAGUE, Fact, Split, facts, generic_prompts
 from app.lessons.reader import reader_path
+from app.models.build_outputs import kernel_path
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
 from app.native_runtime import open_embedder

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from app.build_outputs import kernel_path
 from app.generation.assistant import SYSTEM_PROMPT
 from app.lessons.imprints import GENERIC_TEXTS, shipped_path
+from app.models.build_outputs import kernel_path
 from app.models.cache import sha256_of_model
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer

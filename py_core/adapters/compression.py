@@ -102,4 +102,9 @@ def _kept(values: np.ndarray, rank: int) -> int:
 
 def _check_rank(rank: int) -> None:
     if not 1 <= rank <= MAX_ADAPTER_RANK:
-        raise AdapterError(f"An adapter cannot have the rank {rank}: choose one of 1 to {MAX_ADAPTER_RANK}.")
+        raise AdapterError(
+            "adapter.bad-rank",
+            "An adapter cannot have the rank {rank}: choose one of 1 to {most}.",
+            rank=rank,
+            most=MAX_ADAPTER_RANK,
+        )

@@ -62,7 +62,10 @@ def read_adapter(
     """
     if len(data) > MAX_ADAPTER_BYTES:
         raise AdapterError(
-            f"The file has {len(data)} bytes, and no adapter has over {MAX_ADAPTER_BYTES}: choose another."
+            "adapter.long-file",
+            "The file has {length} bytes, and no adapter has over {most}: choose another.",
+            length=len(data),
+            most=MAX_ADAPTER_BYTES,
         )
     layout = Layout(config, graph)
     try:
@@ -73,25 +76,33 @@ def read_adapter(
             return LoraAdapter(own_name or one_line(name), pairs)
         if _is_of_pytorch(data):
             raise AdapterError(
-                "The adapter is in PyTorch's format, which may hold programs, so it is not opened: save it with "
-                "safe_serialization=True."
+                "adapter.pytorch",
+                "The adapter is in PyTorch's format, which may hold programs, so it is not "
+                "opened: save it with safe_serialization=True.",
             )
         stored, texts = stored_arrays(data)
     except (GGUFError, SafetensorsError, UnsupportedFormatError) as error:
-        raise AdapterError(str(error)) from error
+        raise AdapterError(error.message) from error
     if _MARK in texts:
         details = _details(stored, texts)
         if details.architecture != config.architecture:
             raise AdapterError(
-                f"The adapter {shown(details.name)} is for a model of {shown(details.architecture)}, and this is one "
-                f"of {config.architecture}: choose the model that it was made for, or another adapter."
+                "adapter.other-architecture-named",
+                "The adapter {name} is for a model of {theirs}, and this is one of {ours}: "
+                "choose the model that it was made for, or another adapter.",
+                name=shown(details.name),
+                theirs=shown(details.architecture),
+                ours=config.architecture,
             )
         pairs = read_pairs(stored, read_config(texts.get("adapter_config", "").encode()), layout)
         return LoraAdapter(details.name, pairs, details.base_sha256, details.metadata)
     if peft_config is None:
         raise AdapterError(
-            f"The file is no adapter of Sonata's own. If it is {WEIGHTS_FILE} from PEFT, give the folder in which it "
-            f"lies with {CONFIG_FILE}."
+            "adapter.not-ours-peft",
+            "The file is no adapter of Sonata's own. If it is {weights} from PEFT, give the "
+            "folder in which it lies with {config}.",
+            weights=WEIGHTS_FILE,
+            config=CONFIG_FILE,
         )
     return LoraAdapter(one_line(name), read_pairs(stored, read_config(peft_config), layout))
 
@@ -107,9 +118,9 @@ def read_details(data: bytes | memoryview) -> AdapterDetails:
     try:
         stored, texts = stored_arrays(data)
     except SafetensorsError as error:
-        raise AdapterError(str(error)) from error
+        raise AdapterError(error.message) from error
     if _MARK not in texts:
-        raise AdapterError("The file is no adapter of Sonata's own: import it first.")
+        raise AdapterError("adapter.not-ours", "The file is no adapter of Sonata's own: import it first.")
     return _details(stored, texts)
 
 
@@ -150,15 +161,19 @@ def export_peft(adapter: LoraAdapter, config: ModelConfig, graph: Graph, base_mo
 def _details(stored: Mapping[str, StoredArray], texts: Mapping[str, str]) -> AdapterDetails:
     if texts[_MARK] != _VERSION:
         raise AdapterError(
-            f"The adapter has the layout {shown(texts[_MARK])}; this Sonata reads {_VERSION}. Update it, or write the "
-            "adapter again."
+            "adapter.other-layout",
+            "The adapter has the layout {theirs}; this Sonata reads {ours}. Update it, or write the adapter again.",
+            theirs=shown(texts[_MARK]),
+            ours=_VERSION,
         )
     try:
         metadata = json.loads(texts.get("metadata", "{}"))
     except (ValueError, RecursionError):
         metadata = None
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise AdapterError("The adapter's metadata are no texts: it is damaged. Download it again.")
+        raise AdapterError(
+            "adapter.damaged-metadata", "The adapter's metadata are no texts: it is damaged. Download it again."
+        )
     ranks = [one.shape[0] for name, one in stored.items() if name.endswith(".lora_A.weight") and one.shape]
     return AdapterDetails(
         one_line(texts.get("name", "")), one_line(texts.get("architecture", "")),
@@ -170,7 +185,11 @@ def _halved(name: str, values: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):
         halved = values.astype(np.float16)
     if not np.isfinite(halved).all():
-        raise AdapterError(f"The adapter's tensor {shown(name)} has numbers over 65,504: write it in float32.")
+        raise AdapterError(
+            "adapter.large-numbers",
+            "The adapter's tensor {name} has numbers over 65,504: write it in float32.",
+            name=shown(name),
+        )
     return halved
 
 

@@ -34,20 +34,26 @@ def read_gguf_lora(data: bytes | memoryview, layout: Layout) -> tuple[dict[str, 
         found = _NAME.fullmatch(name)
         if not found:
             raise AdapterError(
-                f"The adapter has the tensor {shown(name)}, which is none of LoRA: Sonata applies plain LoRA only. "
-                "Choose another adapter."
+                "adapter.no-lora-tensor",
+                "The adapter has the tensor {name}, which is none of LoRA: Sonata applies "
+                "plain LoRA only. Choose another adapter.",
+                name=shown(name),
             )
         if found[1] not in layout.places and found[1] not in layout.whole:
             raise AdapterError(
-                f"The adapter changes {shown(found[1])}, which this model does not have as a linear of a block. Choose "
-                "the model that it was made for, or another adapter."
+                "adapter.no-block-linear",
+                "The adapter changes {name}, which this model does not have as a linear of a "
+                "block. Choose the model that it was made for, or another adapter.",
+                name=shown(found[1]),
             )
         halves.setdefault(found[1], {})[found[2]] = info
     pairs = {}
     for module, both in halves.items():
         if len(both) < 2:
             raise AdapterError(
-                f"The adapter has only one of the two matrices for {shown(module)}: it is damaged. Download it again."
+                "adapter.one-matrix",
+                "The adapter has only one of the two matrices for {name}: it is damaged. Download it again.",
+                name=shown(module),
             )
         a, b = both["a"], both["b"]
         check_shapes(module, layout.place(module), a.shape, b.shape)
@@ -66,26 +72,37 @@ def _alpha(header: GGUFHeader, architecture: str) -> float:
     values = header.metadata
     kind = values.get("general.type")
     if not _says(kind, "adapter"):
-        raise AdapterError(f"This GGUF file is no adapter (its general.type is {shown(kind)}): choose another file.")
+        raise AdapterError(
+            "adapter.gguf-no-adapter",
+            "This GGUF file is no adapter (its general.type is {kind}): choose another file.",
+            kind=shown(kind),
+        )
     if not _says(values.get("adapter.type"), "lora"):
         raise AdapterError(
-            f"The adapter is of the type {shown(values.get('adapter.type'))}; Sonata reads adapters of the type 'lora'."
+            "adapter.gguf-type",
+            "The adapter is of the type {type}; Sonata reads adapters of the type 'lora'.",
+            type=shown(values.get("adapter.type")),
         )
     if not _says(values.get("general.architecture"), architecture):
         raise AdapterError(
-            f"The adapter is for a model of {shown(values.get('general.architecture'))}, and this is one of "
-            f"{architecture}: choose the model that it was made for, or another adapter."
+            "adapter.other-architecture",
+            "The adapter is for a model of {theirs}, and this is one of {ours}: choose the "
+            "model that it was made for, or another adapter.",
+            theirs=shown(values.get("general.architecture")),
+            ours=architecture,
         )
     if "adapter.alora.invocation_tokens" in values:
         raise AdapterError(
-            "The adapter is an activated LoRA, which begins at certain tokens: Sonata applies plain LoRA only. Choose "
-            "another adapter."
+            "adapter.activated",
+            "The adapter is an activated LoRA, which begins at certain tokens: Sonata applies "
+            "plain LoRA only. Choose another adapter.",
         )
     alpha = values.get("adapter.lora.alpha", 0.0)
     if not isinstance(alpha, int | float) or isinstance(alpha, bool) or not abs(alpha) <= MAX_ADAPTER_SCALE:
         raise AdapterError(
-            f"The adapter's adapter.lora.alpha is {shown(alpha)}, which no adapter has: it is damaged. Download it "
-            "again."
+            "adapter.bad-alpha",
+            "The adapter's adapter.lora.alpha is {alpha}, which no adapter has: it is damaged. Download it again.",
+            alpha=shown(alpha),
         )
     return float(alpha)
 

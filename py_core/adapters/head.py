@@ -110,13 +110,20 @@ def _check_matrices(adapter: HeadAdapter, hidden_size: int) -> None:
     rank = adapter.rank
     if adapter.a.shape != (rank, hidden_size) or adapter.b.shape != (hidden_size, rank):
         raise AdapterError(
-            f"An adapter at the head's input has matrices of {adapter.a.shape} and {adapter.b.shape}; this model takes "
-            f"(rank, {hidden_size}) and ({hidden_size}, rank). It was made for another model: choose that one."
+            "adapter.head-shapes",
+            "An adapter at the head's input has matrices of {a} and {b}; this model takes "
+            "(rank, {size}) and ({size}, rank). It was made for another model: choose that "
+            "one.",
+            a=adapter.a.shape,
+            b=adapter.b.shape,
+            size=hidden_size,
         )
     if not 1 <= rank <= MAX_HEAD_RANK:
         raise AdapterError(
-            f"An adapter at the head's input has rank {rank}; ranks of 1 to {MAX_HEAD_RANK} can be used. Make a "
-            "smaller one."
+            "adapter.head-rank",
+            "An adapter at the head's input has rank {rank}; ranks of 1 to {most} can be used. Make a smaller one.",
+            rank=rank,
+            most=MAX_HEAD_RANK,
         )
     _check_finite(adapter.a, adapter.b)
 
@@ -125,27 +132,57 @@ def _check_neighbours(adapter: NeighbourAdapter, hidden_size: int, vocab_size: i
     n = len(adapter.states)
     if adapter.states.shape != (n, hidden_size) or adapter.tokens.shape != (n,):
         raise AdapterError(
-            f"An adapter of neighbours has states of {adapter.states.shape} and tokens of {adapter.tokens.shape}; this "
-            f"model takes (n, {hidden_size}) and (n,). It was made for another model: choose that one."
+            "adapter.neighbours-shapes",
+            "An adapter of neighbours has states of {states} and tokens of {tokens}; this "
+            "model takes (n, {size}) and (n,). It was made for another model: choose that one.",
+            states=adapter.states.shape,
+            tokens=adapter.tokens.shape,
+            size=hidden_size,
         )
     if not 1 <= n <= MAX_NEIGHBOURS:
-        raise AdapterError(f"An adapter of neighbours has {n} states; 1 to {MAX_NEIGHBOURS} can be used. Keep fewer.")
+        raise AdapterError(
+            "adapter.neighbours-many",
+            "An adapter of neighbours has {count} states; 1 to {most} can be used. Keep fewer.",
+            count=n,
+            most=MAX_NEIGHBOURS,
+        )
     _check_finite(adapter.states)
     if not np.linalg.norm(adapter.states, axis=1).all():
-        raise AdapterError("An adapter of neighbours has a state of zeros, which is similar to nothing. Leave it out.")
+        raise AdapterError(
+            "adapter.neighbours-zero",
+            "An adapter of neighbours has a state of zeros, which is similar to nothing. Leave it out.",
+        )
     if not (
         np.issubdtype(adapter.tokens.dtype, np.integer)
         and ((adapter.tokens >= 0) & (adapter.tokens < vocab_size)).all()
     ):
-        raise AdapterError(f"A token of an adapter of neighbours is outside of 0..{vocab_size - 1}. Make it anew.")
+        raise AdapterError(
+            "adapter.neighbours-token",
+            "A token of an adapter of neighbours is outside of 0..{last}. Make it anew.",
+            last=vocab_size - 1,
+        )
     if not 0 < adapter.lambda_ < 1:
-        raise AdapterError(f"lambda_ is {adapter.lambda_}, but must be over 0 and under 1: the neighbours' share.")
+        raise AdapterError(
+            "adapter.neighbours-lambda",
+            "lambda_ is {value}, but must be over 0 and under 1: the neighbours' share.",
+            value=adapter.lambda_,
+        )
     if not -1 <= adapter.tau <= 1:
-        raise AdapterError(f"tau is {adapter.tau}, but must be from -1 (always open) to 1: a cosine.")
+        raise AdapterError(
+            "adapter.neighbours-tau",
+            "tau is {value}, but must be from -1 (always open) to 1: a cosine.",
+            value=adapter.tau,
+        )
     if not 1e-3 <= adapter.temperature <= 1e3:
-        raise AdapterError(f"temperature is {adapter.temperature}, but must be from 0.001 to 1000.")
+        raise AdapterError(
+            "adapter.neighbours-temperature",
+            "temperature is {value}, but must be from 0.001 to 1000.",
+            value=adapter.temperature,
+        )
 
 
 def _check_finite(*arrays: np.ndarray) -> None:
     if not all(np.isfinite(array).all() for array in arrays):
-        raise AdapterError("An adapter at the head's input has numbers that are not finite. Make it anew.")
+        raise AdapterError(
+            "adapter.head-not-finite", "An adapter at the head's input has numbers that are not finite. Make it anew."
+        )

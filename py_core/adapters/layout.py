@@ -69,7 +69,11 @@ class Layout:
             found.setdefault(place.tensor, {})[place] = pair
         for module, place in self.whole.items():
             if module in modules and len(found[place.tensor]) > 1:
-                raise AdapterError(f"The adapter changes {shown(module)} twice: it is damaged. Download it again.")
+                raise AdapterError(
+                    "adapter.changes-twice",
+                    "The adapter changes {name} twice: it is damaged. Download it again.",
+                    name=shown(module),
+                )
         return {tensor: self._joined(parts) for tensor, parts in found.items()}
 
     def split(self, pairs: Mapping[str, LoraPair]) -> dict[str, LoraPair]:
@@ -81,8 +85,10 @@ class Layout:
         for tensor, pair in pairs.items():
             if tensor not in tensors:
                 raise AdapterError(
-                    f"The adapter changes {shown(tensor)}, which this model does not have as a linear: choose the "
-                    "model that it was made for."
+                    "adapter.no-linear",
+                    "The adapter changes {name}, which this model does not have as a linear: "
+                    "choose the model that it was made for.",
+                    name=shown(tensor),
                 )
             found.update(_split(pair, tensors[tensor]))
         return found
@@ -124,19 +130,30 @@ def check_shapes(name: str, place: Place, a: tuple[int, ...], b: tuple[int, ...]
     They need not have been read yet."""
     if 0 in (*a, *b):
         raise AdapterError(
-            f"The adapter's matrices for {shown(name)} are empty: the training saved empty matrices, as DeepSpeed "
-            "ZeRO-3 does if they are not gathered first. Save the adapter again with "
-            "stage3_gather_16bit_weights_on_model_save."
+            "adapter.empty-matrices",
+            "The adapter's matrices for {name} are empty: the training saved empty matrices, "
+            "as DeepSpeed ZeRO-3 does if they are not gathered first. Save the adapter again "
+            "with stage3_gather_16bit_weights_on_model_save.",
+            name=shown(name),
         )
     if len(a) != 2 or len(b) != 2 or (a[1], b[0]) != (place.columns, place.rows) or a[0] != b[1]:
         raise AdapterError(
-            f"The adapter has matrices of {_shape(a)} and {_shape(b)} for {shown(name)}, which is ({place.rows}, "
-            f"{place.columns}): it was made for another model. Choose that one, or another adapter."
+            "adapter.other-shapes",
+            "The adapter has matrices of {a} and {b} for {name}, which is ({rows}, {columns}): "
+            "it was made for another model. Choose that one, or another adapter.",
+            a=_shape(a),
+            b=_shape(b),
+            name=shown(name),
+            rows=place.rows,
+            columns=place.columns,
         )
     if a[0] > MAX_ADAPTER_RANK:
         raise AdapterError(
-            f"The adapter has rank {a[0]} for {shown(name)}, and no adapter has over {MAX_ADAPTER_RANK}: it is "
-            "damaged. Download it again."
+            "adapter.high-rank",
+            "The adapter has rank {rank} for {name}, and no adapter has over {most}: it is damaged. Download it again.",
+            rank=a[0],
+            name=shown(name),
+            most=MAX_ADAPTER_RANK,
         )
 
 
@@ -146,8 +163,10 @@ def finite(name: str, values: np.ndarray) -> np.ndarray:
         copied = np.array(values, np.float32)
     if not np.isfinite(copied).all():
         raise AdapterError(
-            f"The adapter's tensor {shown(name)} holds numbers that are not finite: its training has diverged, or the "
-            "file is damaged. Choose another."
+            "adapter.not-finite",
+            "The adapter's tensor {name} holds numbers that are not finite: its training has "
+            "diverged, or the file is damaged. Choose another.",
+            name=shown(name),
         )
     return copied
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from py_core.messages import UserError
 from py_core.models.graph import Graph
 from py_core.showing import one_line, shown
 
@@ -17,7 +18,7 @@ BASE_TITLE = "base_title"
 """In an adapter's metadata: what its model is called."""
 
 
-class AdapterError(ValueError):
+class AdapterError(UserError, ValueError):
     """An adapter is damaged, or not for this model; the message says what to do."""
 
 
@@ -69,9 +70,13 @@ def check_base(adapter: LoraAdapter, sha256: str) -> None:
     if adapter.base_sha256 and adapter.base_sha256 != sha256:
         title = adapter.metadata.get(BASE_TITLE, "")
         raise AdapterError(
-            f"The adapter {shown(adapter.name)} was made for another model than this one: for "
-            f"{one_line(title) or 'a file'} with the sha256 {adapter.base_sha256[:12]}..., and this is "
-            f"{sha256[:12] or 'a file whose sha256 is not known'}. Choose that model, or another adapter."
+            "adapter.other-model",
+            "The adapter {name} was made for another model than this one: for {title} with the "
+            "sha256 {theirs}..., and this is {ours}. Choose that model, or another adapter.",
+            name=shown(adapter.name),
+            title=one_line(title) or "a file",
+            theirs=adapter.base_sha256[:12],
+            ours=sha256[:12] or "a file whose sha256 is not known",
         )
 
 
@@ -80,23 +85,40 @@ def check_adapter(adapter: LoraAdapter, graph: Graph) -> None:
     linears = graph.linear_weights
     if not adapter.pairs:
         raise AdapterError(
-            f"The adapter {shown(adapter.name)} changes nothing: it has no matrices. Choose another file."
+            "adapter.changes-nothing",
+            "The adapter {name} changes nothing: it has no matrices. Choose another file.",
+            name=shown(adapter.name),
         )
     for name, pair in adapter.pairs.items():
         if name not in linears:
             raise AdapterError(
-                f"The adapter {shown(adapter.name)} changes {shown(name)}, which this model does not have as a linear. "
-                "It was made for another model: choose that one, or another adapter."
+                "adapter.no-linear-named",
+                "The adapter {name} changes {tensor}, which this model does not have as a "
+                "linear. It was made for another model: choose that one, or another adapter.",
+                name=shown(adapter.name),
+                tensor=shown(name),
             )
         rows, columns = graph.weights[name]
         if pair.a.shape != (pair.rank, columns) or pair.b.shape != (rows, pair.rank):
             raise AdapterError(
-                f"The adapter {shown(adapter.name)} has matrices of {pair.a.shape} and {pair.b.shape} for "
-                f"{shown(name)}, which is ({rows}, {columns}). It was made for another model: choose that one, or "
-                "another adapter."
+                "adapter.other-shapes-named",
+                "The adapter {name} has matrices of {a} and {b} for {tensor}, which is "
+                "({rows}, {columns}). It was made for another model: choose that one, or "
+                "another adapter.",
+                name=shown(adapter.name),
+                a=pair.a.shape,
+                b=pair.b.shape,
+                tensor=shown(name),
+                rows=rows,
+                columns=columns,
             )
         if not 1 <= pair.rank <= MAX_RANK:
             raise AdapterError(
-                f"The adapter {shown(adapter.name)} has rank {pair.rank} for {shown(name)}; ranks of 1 to {MAX_RANK} "
-                f"can be used. `sonata adapters import --rank {MAX_RANK}` makes a smaller one of it."
+                "adapter.rank-named",
+                "The adapter {name} has rank {rank} for {tensor}; ranks of 1 to {most} can be "
+                "used. `sonata adapters import --rank {most}` makes a smaller one of it.",
+                name=shown(adapter.name),
+                rank=pair.rank,
+                tensor=shown(name),
+                most=MAX_RANK,
             )

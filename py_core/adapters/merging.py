@@ -73,12 +73,21 @@ def merge(
     an argument makes no sense.
     """
     if method not in METHODS:
-        raise AdapterError(f"There is no method {shown(method)} of merging: choose one of {', '.join(METHODS)}.")
+        raise AdapterError(
+            "adapter.merge-method",
+            "There is no method {method} of merging: choose one of {methods}.",
+            method=shown(method),
+            methods=", ".join(METHODS),
+        )
     chosen = METHODS[method]
     given = [1.0] * len(adapters) if weights is None else [float(weight) for weight in weights]
     _check(method, chosen, adapters, given)
     if not 0 < density <= 1:
-        raise AdapterError(f"A density of {density} keeps nothing or too much: choose one over 0 and at most 1.")
+        raise AdapterError(
+            "adapter.merge-density",
+            "A density of {density} keeps nothing or too much: choose one over 0 and at most 1.",
+            density=density,
+        )
     shares = [weight / sum(given) for weight in given] if chosen.normalized else given
     settings = Settings(shares, rank, density, seed)
     names = [adapter.name for adapter in adapters]
@@ -97,23 +106,51 @@ def _pairs(tensor: str, adapters: Sequence[LoraAdapter]) -> Pairs:
     """Raises AdapterError where they are not of one shape."""
     pairs = [adapter.pairs.get(tensor) for adapter in adapters]
     if len({(len(pair.b), pair.a.shape[1]) for pair in pairs if pair}) > 1:
-        raise AdapterError(f"The adapters change {shown(tensor)} of different shapes: they are of different models.")
+        raise AdapterError(
+            "adapter.merge-shapes",
+            "The adapters change {tensor} of different shapes: they are of different models.",
+            tensor=shown(tensor),
+        )
     return pairs
 
 
 def _check(method: str, chosen: Method, adapters: Sequence[LoraAdapter], weights: Sequence[float]) -> None:
     if len(adapters) < 2 or (chosen.adapters and len(adapters) != chosen.adapters):
         wanted = "two" if chosen.adapters else "two or more"
-        raise AdapterError(f"{method} merges {wanted} adapters, and there {_are(len(adapters))}.")
+        raise AdapterError(
+            "adapter.merge-count",
+            "{method} merges {wanted} adapters, and there {are}.",
+            method=method,
+            wanted=wanted,
+            are=_are(len(adapters)),
+        )
     if len({adapter.base_sha256 for adapter in adapters} - {""}) > 1:
-        raise AdapterError("The adapters were made for different model files: choose adapters of one model.")
+        raise AdapterError(
+            "adapter.merge-models", "The adapters were made for different model files: choose adapters of one model."
+        )
     if len(weights) != len(adapters):
-        raise AdapterError(f"There {_are(len(weights))} for {len(adapters)} adapters: give one weight for each.")
+        raise AdapterError(
+            "adapter.merge-weights",
+            "There {are} for {count} adapters: give one weight for each.",
+            are=_are(len(weights)),
+            count=len(adapters),
+        )
     if not all(math.isfinite(weight) for weight in weights) or (chosen.positive and min(weights) <= 0):
         kind = "over 0" if chosen.positive else "finite"
-        raise AdapterError(f"The weights {shown(list(weights))} are not all {kind}, as {method} needs them.")
+        raise AdapterError(
+            "adapter.merge-kind",
+            "The weights {weights} are not all {kind}, as {method} needs them.",
+            weights=shown(list(weights)),
+            kind=kind,
+            method=method,
+        )
     if chosen.normalized and abs(sum(weights)) < 1e-6:
-        raise AdapterError(f"The weights {shown(list(weights))} add up to nothing, and {method} divides by their sum.")
+        raise AdapterError(
+            "adapter.merge-nothing",
+            "The weights {weights} add up to nothing, and {method} divides by their sum.",
+            weights=shown(list(weights)),
+            method=method,
+        )
 
 
 def _are(count: int) -> str:

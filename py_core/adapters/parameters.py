@@ -42,8 +42,14 @@ class ParameterLayout:
         for name, pair in adapter.pairs.items():
             if name not in self.slots or pair.rank > self.rank:
                 raise AdapterError(
-                    f"The adapter {adapter.name} has a pair of rank {pair.rank} for {name}, which is not among what is "
-                    f"trained at rank {self.rank}. Train with its linears and its rank."
+                    "adapter.not-trained",
+                    "The adapter {name} has a pair of rank {rank} for {tensor}, which is not "
+                    "among what is trained at rank {wanted}. Train with its linears and its "
+                    "rank.",
+                    name=adapter.name,
+                    rank=pair.rank,
+                    tensor=name,
+                    wanted=self.rank,
                 )
             a, b = self.views(flat)[name]
             a[: pair.rank] = pair.a

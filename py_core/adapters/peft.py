@@ -23,6 +23,7 @@ from py_core.adapters.layout import Layout, check_shapes, finite
 from py_core.adapters.lora import AdapterError, LoraPair
 from py_core.formats.safetensors import StoredArray
 from py_core.limits import MAX_ADAPTER_CONFIG_BYTES, MAX_ADAPTER_PATTERNS, MAX_ADAPTER_SCALE
+from py_core.messages import Message
 from py_core.models.transformers_names import file_module, halves_rotate, neighbours_rotate, transformers_module
 from py_core.showing import one_line, shown
 
@@ -70,7 +71,9 @@ def read_config(data: bytes | memoryview) -> dict[str, Any]:
         raise _of_mlx()
     if config.get("peft_type") != "LORA":
         raise AdapterError(
-            f"The adapter is of the type {shown(config.get('peft_type'))}; Sonata reads adapters of the type 'LORA'."
+            "adapter.peft-type",
+            "The adapter is of the type {type}; Sonata reads adapters of the type 'LORA'.",
+            type=shown(config.get("peft_type")),
         )
     for key, value in config.items():
         if value in (None, False, "") or value in ([], {}):
@@ -83,8 +86,11 @@ def read_config(data: bytes | memoryview) -> dict[str, Any]:
     begun = config.get("init_lora_weights")
     if isinstance(begun, str) and begun.lower().startswith(_NEW_BASE):
         raise AdapterError(
-            f"The adapter was trained on a base whose weights {shown(begun)} had changed (init_lora_weights), so it "
-            "does not fit the plain model: PEFT can convert it (path_initial_model_for_weight_conversion)."
+            "adapter.changed-base",
+            "The adapter was trained on a base whose weights {how} had changed "
+            "(init_lora_weights), so it does not fit the plain model: PEFT can convert it "
+            "(path_initial_model_for_weight_conversion).",
+            how=shown(begun),
         )
     return config
 
@@ -106,21 +112,33 @@ def read_pairs(stored: Mapping[str, StoredArray], config: Mapping[str, Any], lay
         if module not in layout.places:
             raise AdapterError(_elsewhere(theirs, module, layout.architecture))
         if half in halves.setdefault(module, {}):
-            raise AdapterError(f"The adapter has the tensor {shown(name)} twice: it is damaged. Download it again.")
+            raise AdapterError(
+                "adapter.tensor-twice",
+                "The adapter has the tensor {name} twice: it is damaged. Download it again.",
+                name=shown(name),
+            )
         halves[module][half] = theirs, array
     pairs = {}
     for module, both in halves.items():
         if len(both) < 2:
             (theirs, _), missing = next(iter(both.values())), "lora_B" if "A" in both else "lora_A"
-            raise AdapterError(f"The adapter has no {missing} for {shown(theirs)}: it is damaged. Download it again.")
+            raise AdapterError(
+                "adapter.no-matrix",
+                "The adapter has no {missing} for {name}: it is damaged. Download it again.",
+                missing=missing,
+                name=shown(theirs),
+            )
         (theirs, a), (_, b) = both["A"], both["B"]
         place = layout.places[module]
         check_shapes(theirs, place, a.shape, b.shape)
         for array in (a, b):
             if array.dtype not in _TYPES:
                 raise AdapterError(
-                    f"The adapter's tensors for {shown(theirs)} are of the type {array.dtype}; Sonata reads "
-                    f"{', '.join(_TYPES)}."
+                    "adapter.bad-type",
+                    "The adapter's tensors for {name} are of the type {type}; Sonata reads {readable}.",
+                    name=shown(theirs),
+                    type=array.dtype,
+                    readable=", ".join(_TYPES),
                 )
         rows = finite(f"{theirs}.lora_B", b.array())
         rows = neighbours_rotate(rows, place.heads) if place.heads else rows
@@ -213,8 +231,10 @@ class _Alphas:
 def _check_scale(scale: float) -> float:
     if not abs(scale) <= MAX_ADAPTER_SCALE:
         raise AdapterError(
-            f"The adapter multiplies by {shown(scale)}, and none does by over {MAX_ADAPTER_SCALE:g}: it is damaged. "
-            "Choose another."
+            "adapter.large-scale",
+            "The adapter multiplies by {scale}, and none does by over {most}: it is damaged. Choose another.",
+            scale=shown(scale),
+            most=f"{MAX_ADAPTER_SCALE:g}",
         )
     return scale
 
@@ -224,8 +244,10 @@ def _pattern(key: str) -> re.Pattern[str]:
     short = len(key) <= 200 and key.count("(") <= 2 and key.count("*") + key.count("+") <= 2
     if not (short and _PATTERN.fullmatch(key)):
         raise AdapterError(
-            f"adapter_config.json has {shown(key)} in alpha_pattern; Sonata reads names of modules there and short "
-            "regular expressions: write the names."
+            "adapter.bad-pattern",
+            "adapter_config.json has {key} in alpha_pattern; Sonata reads names of modules "
+            "there and short regular expressions: write the names.",
+            key=shown(key),
         )
     try:
         return re.compile(rf"(?:.*\.)?(?:{key})")
@@ -255,28 +277,38 @@ def _module(name: str) -> tuple[str, str, str]:
     raise _unsupported(f"{kind}, in the tensor {shown(name)}")
 
 
-def _elsewhere(theirs: str, module: str | None, architecture: str) -> str:
+def _elsewhere(theirs: str, module: str | None, architecture: str) -> Message:
     if module is None:
-        return (
-            f"The adapter changes {shown(theirs)}, which this model of {architecture} does not have. It was made for "
-            "another model: choose that one, or another adapter."
+        return Message(
+            "adapter.no-module",
+            "The adapter changes {name}, which this model of {architecture} does not have. It "
+            "was made for another model: choose that one, or another adapter.",
+            name=shown(theirs),
+            architecture=architecture,
         )
-    return (
-        f"The adapter changes {shown(theirs)}, and Sonata applies adapters to the linears of a model's blocks only. "
-        "Train it without that module, or choose another."
+    return Message(
+        "adapter.not-in-blocks",
+        "The adapter changes {name}, and Sonata applies adapters to the linears of a model's "
+        "blocks only. Train it without that module, or choose another.",
+        name=shown(theirs),
     )
 
 
 def _of_mlx() -> AdapterError:
     return AdapterError(
-        "The adapter is in the format of MLX, and Sonata reads PEFT's: convert it (MLX's matrices are transposed), or "
-        "choose another."
+        "adapter.mlx",
+        "The adapter is in the format of MLX, and Sonata reads PEFT's: convert it (MLX's "
+        "matrices are transposed), or choose another.",
     )
 
 
 def _unsupported(what: str) -> AdapterError:
-    return AdapterError(f"The adapter has {what}: Sonata applies plain LoRA only. Choose another adapter.")
+    return AdapterError(
+        "adapter.unsupported",
+        "The adapter has {what}: Sonata applies plain LoRA only. Choose another adapter.",
+        what=what,
+    )
 
 
 def _damaged(why: str) -> AdapterError:
-    return AdapterError(f"adapter_config.json cannot be used ({why}). Download it again.")
+    return AdapterError("adapter.bad-config", "adapter_config.json cannot be used ({why}). Download it again.", why=why)

@@ -17,7 +17,11 @@ class AdapterNumbers:
         """The smallest free number. Raises AdapterError, BackendError as `Backend.add_adapter`."""
         check_adapter(adapter, self._graph)
         if not self._free:
-            raise BackendError(f"{MAX_ADAPTERS} adapters are loaded already, the most that fit. Remove one first.")
+            raise BackendError(
+                "adapter.too-many",
+                "{most} adapters are loaded already, the most that fit. Remove one first.",
+                most=MAX_ADAPTERS,
+            )
         number = self._free.pop()
         self._taken.add(number)
         return number

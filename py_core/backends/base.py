@@ -17,6 +17,7 @@ from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.memory_use import MemoryUse
 from py_core.formats.gguf import TensorInfo
+from py_core.messages import Message, UserError
 from py_core.sampling import SamplingParams
 from py_core.speculation.guesses import PromptLookup
 from py_core.speculation.lookahead import Drafter
@@ -34,7 +35,7 @@ AfterPass = Callable[[int], Awaitable[None]]
 """Called after each forward pass of a long call with the number of the sequence's tokens that are stored by then."""
 
 
-class BackendError(RuntimeError):
+class BackendError(UserError, RuntimeError):
     """A backend cannot go on; the message is a sentence for the user that says what to do."""
 
 
@@ -98,8 +99,13 @@ def check_formats(
         form = tensors[name].format.name
         if form not in readable:
             raise BackendError(
-                f"{name} is in {form}; the {kernels} kernels read {', '.join(readable)} only. "
-                "Use a file in one of these, or the numpy backend, which is slow."
+                "model.unreadable-format",
+                "{name} is in {format}; the {kernels} kernels read {readable} only. Use a file "
+                "in one of these, or the numpy backend, which is slow.",
+                name=name,
+                format=form,
+                kernels=kernels,
+                readable=", ".join(readable),
             )
 
 
@@ -198,8 +204,13 @@ def pass_end(stored: int, length: int, most: int, last_rows: int) -> int:
     return stop if stop == length else min(stop, length - last_rows)
 
 
-def too_long(tokens: int, context_length: int) -> str:
-    return f"The text is {tokens} tokens long, but the model reads at most {context_length}. Shorten it."
+def too_long(tokens: int, context_length: int) -> Message:
+    return Message(
+        "engine.too-long",
+        "The text is {length} tokens long, but the model reads at most {most}. Shorten it.",
+        length=tokens,
+        most=context_length,
+    )
 
 
 class Backend(Protocol):

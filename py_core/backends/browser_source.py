@@ -8,6 +8,7 @@ from pyodide.ffi import JsException
 
 from py_core.formats.gguf import GGUFError
 from py_core.formats.source import Part
+from py_core.messages_browser import js_words
 
 
 class _Head:
@@ -21,7 +22,7 @@ class _Head:
         try:
             return (await self._stream.head(self._index, n)).to_bytes()
         except JsException as error:
-            raise GGUFError(error.message) from error
+            raise GGUFError(js_words(error)) from error
 
 
 class BrowserSource:
@@ -49,17 +50,17 @@ class BrowserSource:
         try:
             return (await self.stream.prefix(n)).to_bytes()
         except JsException as error:
-            raise GGUFError(error.message) from error
+            raise GGUFError(js_words(error)) from error
 
     async def read(self, offset: int, nbytes: int) -> bytes:
         try:
             return (await self.stream.read(offset, nbytes)).to_bytes()
         except JsException as error:
-            raise GGUFError(error.message) from error
+            raise GGUFError(js_words(error)) from error
 
     async def rewind(self) -> None:
         """From the browser's cache, where it kept the file."""
         try:
             self.stream = await self.stream.again()
         except JsException as error:
-            raise GGUFError(error.message) from error
+            raise GGUFError(js_words(error)) from error

@@ -32,7 +32,9 @@ class HeadSlots:
                 self.adapters[number] = adapter
                 return number
         raise BackendError(
-            f"{HEAD_SLOTS} adapters at the head's input are there already, the most that fit. Remove one first."
+            "adapter.too-many-heads",
+            "{most} adapters at the head's input are there already, the most that fit. Remove one first.",
+            most=HEAD_SLOTS,
         )
 
     def remove(self, number: int) -> None:

@@ -286,7 +286,9 @@ class Engine:
             return self.backend
         name = self.capabilities.backend
         raise BackendError(
-            f"Only the kernels of the webgpu backend can be measured one by one; this model runs on {name}."
+            "engine.no-profile",
+            "Only the kernels of the webgpu backend can be measured one by one; this model runs on {name}.",
+            name=name,
         )
 
     async def prefill(

@@ -148,19 +148,25 @@ class Scheduler:
                 return await task
             except asyncio.CancelledError:
                 if not self._goes_on(sequence, task):
-                    raise BackendError("This conversation was changed meanwhile. Send the message again.") from None
+                    raise BackendError(
+                        "engine.changed-meanwhile", "This conversation was changed meanwhile. Send the message again."
+                    ) from None
                 raise
 
     @contextmanager
     def _claim(self, sequence: TokenSequence, task: asyncio.Task[T] | Decoding) -> Iterator[None]:
         if sequence.number in self._tasks:
             task.cancel()
-            raise BackendError("This conversation is still being answered. Stop that answer first.")
+            raise BackendError(
+                "engine.still-answering", "This conversation is still being answered. Stop that answer first."
+            )
         if len(self._tasks) >= MOST_REQUESTS:
             task.cancel()
             raise BackendError(
-                f"The model works for {MOST_REQUESTS} conversations already, the most at a time. "
-                "Wait until one of them has its answer, then send the message again."
+                "engine.too-many-requests",
+                "The model works for {most} conversations already, the most at a time. Wait "
+                "until one of them has its answer, then send the message again.",
+                most=MOST_REQUESTS,
             )
         self._tasks[sequence.number] = task
         try:

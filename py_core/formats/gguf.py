@@ -47,7 +47,11 @@ class NeedMoreData(GGUFError):
     """The header is longer than the given prefix. `needed` is a lower bound of its size in bytes."""
 
     def __init__(self, needed: int) -> None:
-        super().__init__(f"the header of the GGUF file goes on: at least its first {needed} bytes are needed")
+        super().__init__(
+            "gguf.needs-more",
+            "the header of the GGUF file goes on: at least its first {count} bytes are needed",
+            count=needed,
+        )
         self.needed = needed
 
 
@@ -100,13 +104,19 @@ class _Reader:
             return
         if self.file_size is not None and end > self.file_size:
             raise GGUFError(
-                f"the GGUF file is truncated or damaged: {what} would end at byte {end} or later, "
-                f"but the file has {self.file_size} bytes; download it again"
+                "gguf.truncated-or-damaged",
+                "the GGUF file is truncated or damaged: {what} would end at byte {end} or "
+                "later, but the file has {size} bytes; download it again",
+                what=what,
+                end=end,
+                size=self.file_size,
             )
         if end > MAX_HEADER_BYTES:
             raise GGUFError(
-                f"the GGUF file is damaged: {what} would make its header larger than "
-                f"{MAX_HEADER_BYTES >> 20} MiB; download it again"
+                "gguf.long-header",
+                "the GGUF file is damaged: {what} would make its header larger than {most} MiB; download it again",
+                what=what,
+                most=MAX_HEADER_BYTES >> 20,
             )
         raise NeedMoreData(end)
 
@@ -127,7 +137,9 @@ class _Reader:
         try:
             return self.data[start:end].decode()
         except UnicodeDecodeError:
-            raise GGUFError(f"the GGUF file is damaged: {what} is not UTF-8; download it again") from None
+            raise GGUFError(
+                "gguf.no-utf8", "the GGUF file is damaged: {what} is not UTF-8; download it again", what=what
+            ) from None
 
     def strings(self, count: int, what: str) -> list[str]:
         """`count` strings. The hot loop of the parser: a vocabulary has 50,000 to 260,000."""
@@ -149,7 +161,10 @@ class _Reader:
                 append(data[start:pos].decode())
         except UnicodeDecodeError:
             raise GGUFError(
-                f"the GGUF file is damaged: element {len(out)} of {what} is not UTF-8; download it again"
+                "gguf.element-no-utf8",
+                "the GGUF file is damaged: element {number} of {what} is not UTF-8; download it again",
+                number=len(out),
+                what=what,
             ) from None
         self.pos = pos
         return out
@@ -161,11 +176,21 @@ class _Reader:
             return self.array(what)
         layout = SCALARS.get(value_type)
         if layout is None:
-            raise GGUFError(f"the GGUF file is damaged: {what} has the unknown type {value_type}; download it again")
+            raise GGUFError(
+                "gguf.unknown-type",
+                "the GGUF file is damaged: {what} has the unknown type {type}; download it again",
+                what=what,
+                type=value_type,
+            )
         value = self.number(layout, what)
         if value_type == BOOL:
             if value > 1:
-                raise GGUFError(f"the GGUF file is damaged: {what} is a bool of value {value}; download it again")
+                raise GGUFError(
+                    "gguf.bad-bool",
+                    "the GGUF file is damaged: {what} is a bool of value {value}; download it again",
+                    what=what,
+                    value=value,
+                )
             return bool(value)
         return value
 
@@ -175,10 +200,19 @@ class _Reader:
         if element_type == STRING:
             return self.strings(count, what)
         if element_type == ARRAY:
-            raise GGUFError(f"{what} is a list of lists, which no model file needs; choose another file of this model")
+            raise GGUFError(
+                "gguf.nested-lists",
+                "{what} is a list of lists, which no model file needs; choose another file of this model",
+                what=what,
+            )
         code = DTYPES.get(element_type)
         if code is None:
-            raise GGUFError(f"the GGUF file is damaged: {what} has the unknown type {element_type}; download it again")
+            raise GGUFError(
+                "gguf.unknown-type",
+                "the GGUF file is damaged: {what} has the unknown type {type}; download it again",
+                what=what,
+                type=element_type,
+            )
         dtype = np.dtype(code)
         end = self.pos + count * dtype.itemsize
         self.require(end, what)
@@ -186,7 +220,9 @@ class _Reader:
         self.pos = end
         if element_type == BOOL:
             if values.size and values.max() > 1:
-                raise GGUFError(f"the GGUF file is damaged: {what} holds a bool above 1; download it again")
+                raise GGUFError(
+                    "gguf.bools", "the GGUF file is damaged: {what} holds a bool above 1; download it again", what=what
+                )
             return values.astype(np.bool_)
         return values
 
@@ -218,7 +254,9 @@ def parse_header(prefix: bytes | bytearray | memoryview, file_size: int | None =
         key = reader.string("a metadata key")
         what = f"the metadata value {shown(key)}"
         if key in metadata:
-            raise GGUFError(f"the GGUF file is damaged: the metadata key {shown(key)} appears twice")
+            raise GGUFError(
+                "gguf.key-twice", "the GGUF file is damaged: the metadata key {key} appears twice", key=shown(key)
+            )
         start = reader.pos
         metadata[key] = reader.value(reader.number(U32, what), what)
         spans[key] = (start, reader.pos)
@@ -229,7 +267,9 @@ def parse_header(prefix: bytes | bytearray | memoryview, file_size: int | None =
         reader.require(reader.pos + (tensor_count - index) * MIN_TENSOR_BYTES, "the index of tensors")
         info = _read_tensor_info(reader, alignment)
         if info.name in relative:
-            raise GGUFError(f"the GGUF file is damaged: the tensor {shown(info.name)} appears twice")
+            raise GGUFError(
+                "gguf.tensor-twice", "the GGUF file is damaged: the tensor {name} appears twice", name=shown(info.name)
+            )
         relative[info.name] = info
     data_offset = -(-reader.pos // alignment) * alignment
     tensors = {
@@ -249,21 +289,39 @@ async def read_header(source: WeightSource) -> GGUFHeader:
     parts = source.parts
     count = _split_number(header, "split.count", 1)
     if count != max(len(parts), 1):
+        if count == 1:
+            raise GGUFError(
+                "gguf.no-part",
+                "the first of the {count} files does not say that it is a part of a model; download them again",
+                count=len(parts),
+            )
         raise GGUFError(
-            f"this is one of the {count} files of a model. Sonata reads them all under the names that they came with "
-            "(NAME-00001-of-0000N.gguf): in the terminal from one folder, in the page when you open all of them at once"
-            if count != 1
-            else f"the first of the {len(parts)} files does not say that it is a part of a model; download them again"
+            "gguf.one-of-several",
+            "this is one of the {count} files of a model. Sonata reads them all under the names that they came with "
+            "(NAME-00001-of-0000N.gguf): in the terminal from one folder, in the page when you open all of them at "
+            "once",
+            count=count,
         )
     tensors = dict(header.tensors)
     end = header.end_offset
     for number, part in enumerate(parts[1:], 1):
         another = await _read_one(part.source)
         if (_split_number(another, "split.no"), _split_number(another, "split.count")) != (number, count):
-            raise GGUFError(f"{part.name} is not part {number + 1} of {count} of this model; download it again")
+            raise GGUFError(
+                "gguf.part-missing",
+                "{name} is not part {number} of {count} of this model; download it again",
+                name=part.name,
+                number=number + 1,
+                count=count,
+            )
         for info in another.tensors.values():
             if info.name in tensors:
-                raise GGUFError(f"{part.name} has the tensor {shown(info.name)} of another part; download it again")
+                raise GGUFError(
+                    "gguf.part-repeats",
+                    "{name} has the tensor {tensor} of another part; download it again",
+                    name=part.name,
+                    tensor=shown(info.name),
+                )
             tensors[info.name] = replace(info, offset=part.start + info.offset)
         if len(tensors) > MAX_TENSORS:
             raise _too_many(f"{len(tensors)} tensors", MAX_TENSORS)
@@ -271,8 +329,10 @@ async def read_header(source: WeightSource) -> GGUFHeader:
     promised = _split_number(header, "split.tensors.count", len(tensors))
     if len(tensors) != promised:
         raise GGUFError(
-            f"the parts have {len(tensors)} tensors together, not {promised}; they are not of one model: "
-            "download them again"
+            "gguf.parts-differ",
+            "the parts have {count} tensors together, not {promised}; they are not of one model: download them again",
+            count=len(tensors),
+            promised=promised,
         )
     return replace(header, tensors=tensors, end_offset=end)
 
@@ -281,7 +341,12 @@ def _split_number(header: GGUFHeader, key: str, default: int = -1) -> int:
     """What a file says of the parts of its model. Raises GGUFError where it is no number."""
     value = header.metadata.get(key, default)
     if not isinstance(value, int):
-        raise GGUFError(f"the GGUF file is damaged: {key} is {shown(value)}, not a number; download it again")
+        raise GGUFError(
+            "gguf.no-number",
+            "the GGUF file is damaged: {key} is {value}, not a number; download it again",
+            key=key,
+            value=shown(value),
+        )
     return value
 
 
@@ -298,15 +363,20 @@ async def _read_one(source: FileHead) -> GGUFHeader:
         except NeedMoreData as short:
             if len(prefix) < wanted:
                 raise GGUFError(
-                    f"the GGUF file is truncated: it ends after {len(prefix)} bytes, inside its header; "
-                    "download it again"
+                    "gguf.ends-in-header",
+                    "the GGUF file is truncated: it ends after {size} bytes, inside its header; download it again",
+                    size=len(prefix),
                 ) from None
             wanted = min(max(2 * wanted, short.needed), MAX_HEADER_BYTES)
 
 
 def _too_many(found: str, most: int, where: str = "a model file") -> GGUFError:
     return GGUFError(
-        f"the GGUF file is damaged: it has {found}, and {where} may have {most}; download it again, or choose another"
+        "gguf.too-many",
+        "the GGUF file is damaged: it has {found}, and {where} may have {most}; download it again, or choose another",
+        found=found,
+        where=where,
+        most=most,
     )
 
 
@@ -314,7 +384,8 @@ def _read_version(reader: _Reader) -> int:
     available = reader.data[:4]
     if available != MAGIC[: len(available)]:
         raise GGUFError(
-            "this is not a GGUF file (it does not begin with 'GGUF'); choose a model file that ends in .gguf"
+            "gguf.none",
+            "this is not a GGUF file (it does not begin with 'GGUF'); choose a model file that ends in .gguf",
         )
     reader.require(8, "the file's version")
     (version,) = U32.unpack_from(reader.data, 4)
@@ -323,11 +394,17 @@ def _read_version(reader: _Reader) -> int:
         return version
     if version and version & 0xFFFF == 0:
         raise GGUFError(
-            "this GGUF file is big-endian, which Sonata cannot read; use the little-endian file of this model"
+            "gguf.big-endian",
+            "this GGUF file is big-endian, which Sonata cannot read; use the little-endian file of this model",
         )
     if version == 1:
-        raise GGUFError("this GGUF file has version 1, which Sonata cannot read; convert the model again to version 3")
-    raise GGUFError(f"this GGUF file says it has version {version}; Sonata reads versions 2 and 3")
+        raise GGUFError(
+            "gguf.version-1",
+            "this GGUF file has version 1, which Sonata cannot read; convert the model again to version 3",
+        )
+    raise GGUFError(
+        "gguf.version", "this GGUF file says it has version {version}; Sonata reads versions 2 and 3", version=version
+    )
 
 
 def _read_tensor_info(reader: _Reader, alignment: int) -> TensorInfo:
@@ -337,22 +414,37 @@ def _read_tensor_info(reader: _Reader, alignment: int) -> TensorInfo:
     dim_count = reader.number(U32, what)
     if not 1 <= dim_count <= MAX_DIMS:
         raise GGUFError(
-            f"the GGUF file is damaged: tensor {shown(name)} has {dim_count} dimensions, not 1 to {MAX_DIMS}"
+            "gguf.dimensions",
+            "the GGUF file is damaged: tensor {name} has {count} dimensions, not 1 to {most}",
+            name=shown(name),
+            count=dim_count,
+            most=MAX_DIMS,
         )
     shape = tuple(reader.number(U64, what) for _ in range(dim_count))[::-1]
     ggml_type = reader.number(U32, what)
     offset = reader.number(U64, what)
     if 0 in shape or math.prod(shape) >= 1 << 60:
-        raise GGUFError(f"the GGUF file is damaged: tensor {shown(name)} has the impossible shape {shape}")
+        raise GGUFError(
+            "gguf.bad-shape",
+            "the GGUF file is damaged: tensor {name} has the impossible shape {shape}",
+            name=shown(name),
+            shape=shape,
+        )
     fmt = format_for_type(ggml_type, shown(name))
     try:
         size = nbytes(fmt, shape)
     except ValueError as error:
-        raise GGUFError(f"the GGUF file is damaged: tensor {shown(name)}: {error}") from None
+        raise GGUFError(
+            "gguf.bad-tensor", "the GGUF file is damaged: tensor {name}: {why}", name=shown(name), why=error
+        ) from None
     if offset % alignment:
         raise GGUFError(
-            f"the GGUF file is damaged: tensor {shown(name)} begins at byte {offset} of the data, "
-            f"which is not a multiple of {alignment}"
+            "gguf.alignment-of-tensor",
+            "the GGUF file is damaged: tensor {name} begins at byte {offset} of the data, "
+            "which is not a multiple of {alignment}",
+            name=shown(name),
+            offset=offset,
+            alignment=alignment,
         )
     return TensorInfo(name, shape, fmt, offset, size)
 
@@ -363,12 +455,21 @@ def _check_layout(tensors: dict[str, TensorInfo], header_end: int, file_size: in
     in_file_order = sorted(tensors.values(), key=lambda info: info.offset)
     for info in in_file_order:
         if info.offset < end:
-            raise GGUFError(f"the GGUF file is damaged: tensors {shown(previous)} and {shown(info.name)} overlap")
+            raise GGUFError(
+                "gguf.overlap",
+                "the GGUF file is damaged: tensors {one} and {other} overlap",
+                one=shown(previous),
+                other=shown(info.name),
+            )
         end, previous = info.offset + info.nbytes, info.name
     if file_size is not None and end > file_size:
         missing = next(info for info in in_file_order if info.offset + info.nbytes > file_size)
         raise GGUFError(
-            f"the GGUF file is truncated: {end - file_size} of its {end} bytes are missing, "
-            f"from tensor {shown(missing.name)} on; download it again"
+            "gguf.truncated",
+            "the GGUF file is truncated: {missing} of its {size} bytes are missing, from "
+            "tensor {name} on; download it again",
+            missing=end - file_size,
+            size=end,
+            name=shown(missing.name),
         )
     return end

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
+from py_core.messages import UserError
 from py_core.showing import shown
 
 MAGIC = b"GGUF"
@@ -32,7 +33,7 @@ SCALARS: dict[int, struct.Struct] = {value_type: struct.Struct("<" + code) for v
 DTYPES: dict[int, str] = {value_type: code for value_type, _, code in _NUMBERS}
 
 
-class GGUFError(ValueError):
+class GGUFError(UserError, ValueError):
     """The file is not a GGUF file that can be used; the message says what is wrong and what to do."""
 
 
@@ -45,6 +46,8 @@ def alignment_of(metadata: Mapping[str, Any]) -> int:
     alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
     if not isinstance(alignment, int) or alignment < 8 or alignment & (alignment - 1):
         raise GGUFError(
-            f"the GGUF file is damaged: general.alignment is {shown(alignment)}, it must be a power of two from 8 on"
+            "gguf.alignment",
+            "the GGUF file is damaged: general.alignment is {value}, it must be a power of two from 8 on",
+            value=shown(alignment),
         )
     return alignment

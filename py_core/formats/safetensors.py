@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from py_core.limits import MAX_HEADER_BYTES, MAX_TENSORS
+from py_core.messages import UserError
 from py_core.showing import shown
 
 _DTYPES = {
@@ -35,7 +36,7 @@ def _names() -> dict[np.dtype, str]:
     return {np.dtype(kind): name for name, kind in _DTYPES.items()}
 
 
-class SafetensorsError(ValueError):
+class SafetensorsError(UserError, ValueError):
     """The file is truncated, damaged or of another kind; the message says what to do."""
 
 
@@ -132,7 +133,10 @@ def _stored(name: str, entry: Any, body: memoryview) -> StoredArray:
         raise _damaged(f"{shown(name)} ends at byte {stop} of {len(body)}")
     if dtype not in (*_DTYPES, "BF16"):
         raise SafetensorsError(
-            f"The tensor {shown(name)} is of the type {shown(dtype)}, which Sonata does not read: convert it."
+            "safetensors.unknown-type",
+            "The tensor {name} is of the type {type}, which Sonata does not read: convert it.",
+            name=shown(name),
+            type=shown(dtype),
         )
     item = 2 if dtype == "BF16" else np.dtype(_DTYPES[dtype]).itemsize
     if prod(shape) * item != stop - start:
@@ -145,4 +149,6 @@ def _is_size(value: object) -> bool:
 
 
 def _damaged(why: str) -> SafetensorsError:
-    return SafetensorsError(f"The safetensors file is damaged ({why}). Download it again.")
+    return SafetensorsError(
+        "safetensors.damaged", "The safetensors file is damaged ({why}). Download it again.", why=why
+    )

@@ -25,7 +25,7 @@ class WasmtimeHnswKernel(WasmHnswKernel):
     """One memory for all indexes that use it; what one gives back, another of the same sizes takes."""
 
     def __init__(self, wasm: Path) -> None:
-        """`wasm`: web/kernels/hnsw, compiled (app/build_outputs.py)."""
+        """`wasm`: web/kernels/hnsw, compiled (app/models/build_outputs.py)."""
         config = wasmtime.Config()
         config.cranelift_opt_level = "speed"
         # The whole address range is reserved at once, so that the memory does not move when it grows.

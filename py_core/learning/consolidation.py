@@ -31,6 +31,7 @@ from py_core.learning.lesson_examples import Kept, TaughtAnswer, examples_of
 from py_core.learning.probe import greedy, perplexity, sequence_with
 from py_core.learning.wordings import own_wordings
 from py_core.loading import Model
+from py_core.messages import Message
 from py_core.models.graph import Graph
 from py_core.tokenizers.prompts import encode_text
 from py_core.training.checkpoint import Checkpoint, CheckpointError, Origin, read_checkpoint, write_checkpoint
@@ -87,7 +88,7 @@ class Consolidation:
         plan = await self._prepared()
         seconds, begin = plan.seconds, time.perf_counter()
         outcome = await self._trained(plan)
-        if isinstance(outcome, str):
+        if isinstance(outcome, Message):
             return self._refused(plan, outcome, seconds + time.perf_counter() - begin)
         state, fisher = outcome
         return await self._decided(plan, state, fisher, seconds + time.perf_counter() - begin)
@@ -182,7 +183,7 @@ class Consolidation:
 
     # ---- the training ----
 
-    async def _trained(self, plan: _Plan) -> tuple[TrainingState, np.ndarray | None] | str:
+    async def _trained(self, plan: _Plan) -> tuple[TrainingState, np.ndarray | None] | Message:
         """Where the training ended, and the Fisher information of the lessons; or why it could not be ended."""
         recipe = self._recipe
         self._enter(Stage.TRAINING)
@@ -191,7 +192,7 @@ class Consolidation:
             try:
                 batches = await self._examples(plan, training.max_rows)
             except TrainingError as error:
-                return str(error)
+                return error.message
             origin = Origin(self.layout, self._base, f"{self._settings.recipe(self._seed)} {plan.job}")
             start = await self._kept(origin)
 
@@ -205,7 +206,7 @@ class Consolidation:
             try:
                 trained = await trainer.run()
             except TrainingError as error:
-                return str(error)
+                return error.message
             except asyncio.CancelledError:
                 await save(await trainer.checkpoint())
                 raise
@@ -239,7 +240,9 @@ class Consolidation:
         ]
         if not new:
             raise TrainingError(
-                f"What is new is too long to train with: over {max_rows} tokens. Its lessons still answer."
+                "training.too-long",
+                "What is new is too long to train with: over {most} tokens. Its lessons still answer.",
+                most=max_rows,
             )
         return await examples_of(
             self._recipe.portions, new, old, kept, answers, self._desk.prompt, self._seed, max_rows
@@ -280,7 +283,7 @@ class Consolidation:
         """Try it as it is, then smaller, until the probe is content."""
         self._enter(Stage.TESTING)
         begin, probe, base = time.perf_counter(), self._probe(), plan.probe["base"]
-        after, recall, old, scale, parameters, why = math.inf, 0.0, None, 0.0, None, ""
+        after, recall, old, scale, parameters = math.inf, 0.0, None, 0.0, None
         for scale in self._recipe.scales:
             tried = self.scaled(state.parameters, scale)
             number = await self._desk.use(self.adapter(tried))
@@ -296,21 +299,40 @@ class Consolidation:
         if old is not None:
             plan.recall["old"] = old
         before = plan.recall["before"]
-        if parameters is None:
-            why = (
-                f"Even at {scale:.0%} of its size it made other texts less likely: perplexity {after:.2f} instead of "
-                f"{base:.2f}. What was there before stays."
-            )
-        elif recall < before or recall == before < 1:
-            parameters = None
-            why = f"It gave {recall:.0%} of the answers, and {before:.0%} came before. What was there before stays."
         seconds += time.perf_counter() - begin
         if parameters is None:
-            return self._refused(plan, why, seconds, scale)
-        verdict: Verdict = "accepted" if scale == 1 else "scaled"
-        size = "" if scale == 1 else f", scaled to {scale:.0%}"
-        why = f"It gives {recall:.0%} of the answers{size}. Other texts: perplexity {after:.2f}, {base:.2f} without it."
-        return self._outcome(plan, verdict, why, scale, parameters, fisher, seconds)
+            too_harmful = Message(
+                "training.too-harmful",
+                "Even at {scale} of its size it made other texts less likely: perplexity {after} instead of {base}. "
+                "What was there before stays.",
+                scale=f"{scale:.0%}",
+                after=f"{after:.2f}",
+                base=f"{base:.2f}",
+            )
+            return self._refused(plan, too_harmful, seconds, scale)
+        if recall < before or recall == before < 1:
+            gave_less = Message(
+                "training.gave-less",
+                "It gave {recall} of the answers, and {before} came before. What was there before stays.",
+                recall=f"{recall:.0%}",
+                before=f"{before:.0%}",
+            )
+            return self._refused(plan, gave_less, seconds, scale)
+        figures = {"recall": f"{recall:.0%}", "after": f"{after:.2f}", "base": f"{base:.2f}"}
+        if scale == 1:
+            why = Message(
+                "training.kept",
+                "It gives {recall} of the answers. Other texts: perplexity {after}, {base} without it.",
+                **figures,
+            )
+            return self._outcome(plan, "accepted", why, scale, parameters, fisher, seconds)
+        why = Message(
+            "training.kept-scaled",
+            "It gives {recall} of the answers, scaled to {scale}. Other texts: perplexity {after}, {base} without it.",
+            scale=f"{scale:.0%}",
+            **figures,
+        )
+        return self._outcome(plan, "scaled", why, scale, parameters, fisher, seconds)
 
     def adapter(self, parameters: np.ndarray) -> LoraAdapter:
         return self.layout.adapter(parameters, NAME, self._base)
@@ -322,11 +344,11 @@ class Consolidation:
             b *= np.float32(scale)
         return flat.astype(np.float16).astype(np.float32)
 
-    def _refused(self, plan: _Plan, why: str, seconds: float, scale: float = 0.0) -> Outcome:
+    def _refused(self, plan: _Plan, why: Message, seconds: float, scale: float = 0.0) -> Outcome:
         return self._outcome(plan, "refused", why, scale, None, None, seconds)
 
     def _outcome(
-        self, plan: _Plan, verdict: Verdict, why: str, scale: float, parameters: np.ndarray | None,
+        self, plan: _Plan, verdict: Verdict, why: Message, scale: float, parameters: np.ndarray | None,
         fisher: np.ndarray | None, seconds: float,
     ) -> Outcome:  # fmt: skip
         norm = 0.0 if parameters is None else norm_of(self.layout, parameters)

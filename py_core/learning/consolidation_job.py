@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum
 from typing import Literal, Protocol
 
 import numpy as np
 
 from py_core.adapters.lora import LoraAdapter
 from py_core.learning.lesson_examples import Portions, TaughtAnswer
+from py_core.messages import Message
 from py_core.training.trainer import StepReport
 
 Verdict = Literal["accepted", "scaled", "refused"]
 
 
-class Stage(StrEnum):
+class Stage(Enum):
     """What a consolidation does, one after the other, in words for people that go on from "it "."""
 
-    READING = "reads texts that are to stay as likely as they are"
-    ANSWERING = "writes down how it answers now"
-    ASKING = "asks itself what it was taught"
-    WORDING = "looks for other words for what it was taught"
-    TRAINING = "trains"
-    WEIGHING = "looks what of it matters most"
-    TESTING = "tests what came of it"
+    READING = Message("training.reading", "reads texts that are to stay as likely as they are")
+    ANSWERING = Message("training.answering", "writes down how it answers now")
+    ASKING = Message("training.asking", "asks itself what it was taught")
+    WORDING = Message("training.wording", "looks for other words for what it was taught")
+    TRAINING = Message("training.training", "trains")
+    WEIGHING = Message("training.weighing", "looks what of it matters most")
+    TESTING = Message("training.testing", "tests what came of it")
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Outcome:
     """
 
     verdict: Verdict
-    why: str
+    why: Message
     scale: float
     parameters: np.ndarray | None
     fisher: np.ndarray | None
@@ -133,10 +134,10 @@ class Desk(Protocol):
         """Take the adapter of this name away again."""
         ...
 
-    def report(self, done: int, total: int, what: str = "") -> None:
-        """About so many tokens ran, of so many. what: a `Stage`."""
+    def report(self, done: int, total: int, stage: Stage) -> None:
+        """About so many tokens ran, of so many."""
         ...
 
     def stepped(self, report: StepReport) -> None: ...
 
-    def trouble(self, sentence: str) -> None: ...
+    def trouble(self, said: Message) -> None: ...

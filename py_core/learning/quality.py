@@ -18,7 +18,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
+
+from py_core.memory.trajectories import Trajectory
 
 WEIGHTS: Mapping[str, float] = {"fits": 0.35, "coherent": 0.25, "diverse": 0.15, "new": 0.05, "finished": 0.2}
 FITTING = 0.6
@@ -58,6 +61,12 @@ def quality_of(
         return None
     mean = sum(WEIGHTS[name] * value for name, value in known.items()) / sum(WEIGHTS[name] for name in known)
     return _share(mean * (AGAIN if again else 1.0))
+
+
+def rated(trajectory: Trajectory) -> Trajectory:
+    """The trajectory with the quality that follows from its parts and from what the person said and did."""
+    told = trajectory
+    return replace(told, quality=quality_of(told.parts, told.feedback, told.kept, told.again))
 
 
 def kept_share(answer: str, corrected: str) -> float:

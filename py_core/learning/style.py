@@ -27,10 +27,11 @@ from py_core.backends.base import TokenSequence
 from py_core.engine.engine import Engine
 from py_core.engine.scheduler import Priority
 from py_core.learning.instant import STATES
+from py_core.messages import Message, UserError
 from py_core.training.session import HeadRows, Training
 
 MAX_RANK = 4
-NOTHING = "There is nothing to learn a style from, or it is too long for this model."
+NOTHING = Message("style.nothing", "There is nothing to learn a style from, or it is too long for this model.")
 _SHARES = (1.0, 0.5, 0.25, 0.125, 0.0)
 """Of a step that are tried, one after the other, until one is within the bound; 0 refuses it."""
 _BEGIN, _END = (3, 2), 2
@@ -45,7 +46,7 @@ _BETAS, _EPS = (0.9, 0.95), 1e-8
 _Pair = tuple[np.ndarray, np.ndarray]
 
 
-class StyleError(ValueError):
+class StyleError(UserError, ValueError):
     """The numbers do not fit each other; the message says which."""
 
 
@@ -149,7 +150,9 @@ async def learn_style(
             if math.isfinite(loss.total) and np.isfinite(slopes).all() and (divergence <= recipe.bound or not kept):
                 break
         else:
-            raise StyleError("The model gives no numbers for these answers. Its file may be damaged.")
+            raise StyleError(
+                "style.no-numbers", "The model gives no numbers for these answers. Its file may be damaged."
+            )
         pair = tried
         down, up = pair_gradients(adapter, states, slopes)
         gradients = down @ whiten / length, up
@@ -253,14 +256,20 @@ def _rate(recipe: StyleRecipe, number: int) -> float:
 
 def _check(training: Training, liked: StyleRows, generic: np.ndarray, recipe: StyleRecipe) -> None:
     if not 1 <= recipe.rank <= MAX_RANK:
-        raise StyleError(f"The rank of a style is {recipe.rank}, but must be 1 to {MAX_RANK}.")
+        raise StyleError(
+            "style.bad-rank", "The rank of a style is {rank}, but must be 1 to {most}.", rank=recipe.rank, most=MAX_RANK
+        )
     if not len(liked.tokens) or not len(generic):
         raise StyleError(NOTHING)
     if liked.states.shape != (len(liked.tokens), generic.shape[-1]) or generic.ndim != 2:
         raise StyleError(
-            f"States of {liked.states.shape} and {generic.shape} and {len(liked.tokens)} tokens do not fit each other."
+            "style.other-shapes",
+            "States of {states} and {generic} and {count} tokens do not fit each other.",
+            states=liked.states.shape,
+            generic=generic.shape,
+            count=len(liked.tokens),
         )
     if recipe.batch + recipe.held > training.max_rows:
-        raise StyleError(f"A step of a style has at most {training.max_rows} rows.")
+        raise StyleError("style.many-rows", "A step of a style has at most {most} rows.", most=training.max_rows)
     if not (np.isfinite(liked.states).all() and np.isfinite(generic).all()):
-        raise StyleError("The model's states are no numbers. Its file may be damaged.")
+        raise StyleError("style.no-states", "The model's states are no numbers. Its file may be damaged.")

@@ -61,7 +61,12 @@ class Lock:
 async def new_lock(crypto: Crypto, passphrase: str, iterations: int = ITERATIONS) -> Lock:
     """A key with a new salt. Raises StoreError for a passphrase that is too short."""
     if len(passphrase.strip()) < SHORTEST_PASSPHRASE:
-        raise StoreError("passphrase", f"This passphrase is too short. Use at least {SHORTEST_PASSPHRASE} characters.")
+        raise StoreError(
+            "passphrase",
+            "passphrase.too-short",
+            "This passphrase is too short. Use at least {most} characters.",
+            most=SHORTEST_PASSPHRASE,
+        )
     salt = os.urandom(SALT_BYTES)
     cipher = await crypto.derive(_normalized(passphrase), salt, iterations)
     (verifier,) = await cipher.seal([_VERIFIER], [_VERIFIER])
@@ -79,7 +84,11 @@ async def unlock(crypto: Crypto, passphrase: str, header: str) -> Lock:
     except (ValueError, TypeError, KeyError) as error:
         raise StoreError("damaged") from error
     if not ours or type(iterations) is not int or not 0 < iterations <= MOST_ITERATIONS or len(salt) != SALT_BYTES:
-        raise StoreError("damaged", "This version of Sonata does not know this kind of encryption. Update Sonata.")
+        raise StoreError(
+            "damaged",
+            "memory.unknown-encryption",
+            "This version of Sonata does not know this kind of encryption. Update Sonata.",
+        )
     cipher = await crypto.derive(_normalized(passphrase), salt, iterations)
     try:
         opened = await cipher.open([verifier], [_VERIFIER])

@@ -11,6 +11,7 @@ from pyodide.ffi import JsException, to_js
 
 from py_core.memory.encryption import NONCE_BYTES, TAG_BYTES, Cipher, WrongKeyError
 from py_core.memory.errors import StoreError
+from py_core.messages_browser import js_words
 
 
 class BrowserCrypto:
@@ -23,7 +24,7 @@ class BrowserCrypto:
         try:
             return _BrowserCipher(await self._derive_cipher(to_js(passphrase), to_js(salt), iterations))
         except JsException as error:
-            raise StoreError("unavailable", error.message) from error
+            raise StoreError("unavailable", js_words(error)) from error
 
 
 class _BrowserCipher:

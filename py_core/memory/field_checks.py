@@ -102,6 +102,29 @@ def object_of(**known: Check) -> Check:
     return check
 
 
+def words(value: Any) -> str | None:
+    """Checks a text, or a message as plain data (py_core/messages.py)."""
+    if isinstance(value, str):
+        return text()(value)
+    return None if json_value(value) is None and _is_message(value) else "text or a message"
+
+
+def _is_message(value: Any) -> bool:
+    if not isinstance(value, dict) or value.keys() != {"code", "text", "values"}:
+        return False
+    code, template, values = value["code"], value["text"], value["values"]
+    return (
+        isinstance(code, str)
+        and isinstance(template, str)
+        and isinstance(values, dict)
+        and all(map(_is_value, values.values()))
+    )
+
+
+def _is_value(value: Any) -> bool:
+    return all(map(_is_value, value)) if isinstance(value, list) else isinstance(value, str) or _is_message(value)
+
+
 def names(value: Any) -> str | None:
     fits = isinstance(value, list) and all(name(each) is None for each in value)
     return None if fits else "a list of names"

@@ -96,7 +96,13 @@ class IndexedDBRows:
         except StoreError as error:
             if error.reason == "closed":
                 raise
-            raise StoreError("compacting", f"{SENTENCES['compacting']} ({error})") from error
+            raise StoreError(
+                "compacting",
+                "memory.compacting-because",
+                "{sentence} ({why})",
+                sentence=SENTENCES["compacting"],
+                why=error,
+            ) from error
 
     async def close(self) -> None:
         self.listen(None)
@@ -120,4 +126,10 @@ async def _answer(promise: Awaitable[Any]) -> Any:
         reason = as_reason(error.name)
         if reason == error.name:
             raise StoreError(reason) from error
-        raise StoreError(reason, f"The browser's storage failed ({error.name}: {error.message}).") from error
+        raise StoreError(
+            reason,
+            "memory.browser-failed",
+            "The browser's storage failed ({name}: {message}).",
+            name=error.name,
+            message=error.message,
+        ) from error

@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 
@@ -23,15 +23,17 @@ from py_core.memory.encryption import TAG_BYTES, Lock, WrongKeyError
 from py_core.memory.errors import StoreError
 from py_core.memory.records import decode_body
 from py_core.memory.rows import ATTEMPTS, BLOB, EVERYTHING, NAMELESS, Batch, Key, Row, Rows
+from py_core.messages import Message
 
 LEDGER = "ledger"
 """The name in meta. Encrypted memories have had it since version 4."""
 
-LOCK_GONE = (
-    "This memory was encrypted with a passphrase, and now it is not. If you did not remove the passphrase or delete "
-    "the memory, something other than Sonata did. What you write now is not encrypted. See Settings, Storage."
+LOCK_GONE = Message(
+    "ledger.not-encrypted",
+    "This memory was encrypted with a passphrase, and now it is not. If you did not remove the "
+    "passphrase or delete the memory, something other than Sonata did. What you write now is not "
+    "encrypted.",
 )
-TAMPERED = "Something other than Sonata changed the memory: {}. See Settings, Storage."
 NO_LEDGER = "the checksum of all items was removed"
 NOUNS = {
     "pattern": ("pattern", "patterns"),
@@ -48,6 +50,14 @@ TOGETHER = 200  # rows that are compared in a step
 _CONTEXT = b"sonata memory ledger"
 _BYTES = 32
 _MODULUS = 1 << (8 * _BYTES)
+
+
+def tampered(differences: Sequence[str]) -> Message:
+    return Message(
+        "ledger.changed",
+        "Something other than Sonata changed the memory: {what}.",
+        what="; ".join(differences),
+    )
 
 
 @dataclass(frozen=True, slots=True)

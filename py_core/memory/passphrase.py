@@ -30,5 +30,5 @@ async def _check(store: Store, passphrase: str | None) -> None:
     if store.lock is None:
         return
     if passphrase is None:
-        raise StoreError("passphrase", "Type the current passphrase, too.")
+        raise StoreError("passphrase", "passphrase.current", "Type the current passphrase, too.")
     await unlock(store.crypto, passphrase, store.lock.header)

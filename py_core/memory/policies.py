@@ -98,13 +98,22 @@ class Policies:
             value = float(value)  # JavaScript writes 1.0 as 1
         if before is not None and type(before.value) is not type(value):
             held, given = (_KINDS.get(type(each), "something else") for each in (before.value, value))
-            raise StoreError("record", f"The policy {name} holds {held}, not {given}. Delete it first.")
+            raise StoreError(
+                "record",
+                "policies.other-kind",
+                "The policy {name} holds {held}, not {given}. Delete it first.",
+                name=name,
+                held=held,
+                given=given,
+            )
         return await self.set(name, value, confidence=1.0, source="user")
 
     async def set(self, name: str, value: Value, *, confidence: float, source: str, observations: int = 0) -> Policy:
         """Replace a policy, whatever its type. Durable when it returns."""
         if not 0.0 <= confidence <= 1.0:
-            raise StoreError("record", "The confidence of a policy must be a number from 0 to 1.")
+            raise StoreError(
+                "record", "policies.bad-confidence", "The confidence of a policy must be a number from 0 to 1."
+            )
         before = self._policies.get(name)
         now = self._store.clock()
         policy = Policy(name, value, confidence, source, now, observations, now)

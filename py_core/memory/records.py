@@ -72,23 +72,36 @@ def is_name(name: Any) -> bool:
 def check_name(name: str, what: str) -> None:
     """Kinds and ids are text of 1 to LONGEST_NAME characters, all printable."""
     if not is_name(name):
-        raise StoreError("record", f"A record's {what} must be printable text of 1 to {LONGEST_NAME} characters.")
+        raise StoreError(
+            "record",
+            "record.name",
+            "A record's {what} must be printable text of 1 to {most} characters.",
+            what=what,
+            most=LONGEST_NAME,
+        )
 
 
 def check_time(seconds: float) -> None:
     if not math.isfinite(seconds):
-        raise StoreError("record", "A record's time must be a finite number of seconds.")
+        raise StoreError("record", "record.time", "A record's time must be a finite number of seconds.")
 
 
 def encode_body(body: dict[str, Any]) -> bytes:
     if not isinstance(body, dict) or not all(isinstance(name, str) for name in body):
-        raise StoreError("record", "A record's body must be a JSON object: a dictionary with text as its keys.")
+        raise StoreError(
+            "record", "record.no-object", "A record's body must be a JSON object: a dictionary with text as its keys."
+        )
     try:
         data = json.dumps(body, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise StoreError("record", f"A record's body must be JSON ({error}).") from error
+        raise StoreError("record", "record.no-json", "A record's body must be JSON ({why}).", why=error) from error
     if _is_too_deep(data):
-        raise StoreError("record", f"A record's body must have at most {DEEPEST} levels of lists and objects.")
+        raise StoreError(
+            "record",
+            "record.deep",
+            "A record's body must have at most {most} levels of lists and objects.",
+            most=DEEPEST,
+        )
     return data
 
 
@@ -139,7 +152,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 def encode_vector(vector: Vector) -> bytes:
     array = np.asarray(vector, dtype="<f4")
     if array.ndim != 1 or not array.size or not np.isfinite(array).all():
-        raise StoreError("record", "A record's vector must be a row of finite float32 numbers.")
+        raise StoreError("record", "record.vector", "A record's vector must be a row of finite float32 numbers.")
     return array.tobytes()
 
 

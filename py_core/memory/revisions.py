@@ -19,6 +19,7 @@ from py_core.memory.records import Record
 from py_core.memory.rows import BLOB
 from py_core.memory.store import Store
 from py_core.memory.transaction import Transaction
+from py_core.messages import Words, words_from
 
 KIND = "consolidation"
 WEIGHTS = "weights"
@@ -44,7 +45,7 @@ class Run:
 
     base_sha256: str
     verdict: RunVerdict
-    why: str
+    why: Words
     revision: int = 0
     parent: int = 0
     scale: float = 0.0
@@ -178,5 +179,5 @@ def _record(run: Run) -> Record:
 def _run(record: Record) -> Run:
     assert record.created is not None
     body = record.body
-    lists = {"lessons": tuple(body["lessons"]), "new": tuple(body["new"])}
-    return Run(**{**body, **lists}, id=record.id, created=record.created)
+    values = {"why": words_from(body["why"]), "lessons": tuple(body["lessons"]), "new": tuple(body["new"])}
+    return Run(**{**body, **values}, id=record.id, created=record.created)

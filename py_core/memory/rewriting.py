@@ -13,6 +13,7 @@ from py_core.memory.ledger import LEDGER, Ledger, seal_ledger
 from py_core.memory.migrations import Migration, migrate
 from py_core.memory.records import Record
 from py_core.memory.rows import ATTEMPTS, BLOB, CHUNK, NAMELESS, UNCOMPACTED, Batch, Key, Row, Rows
+from py_core.messages import Message
 
 Anew = Callable[[list[Row]], Awaitable[tuple[list[Row], list[Key]]]]
 """From rows to what is put in their place, and the keys of those that are deleted."""
@@ -52,14 +53,14 @@ async def nothing(rows: list[Row]) -> tuple[list[Row], list[Key]]:
     return [], []
 
 
-async def compact(rows: Rows) -> str | None:
+async def compact(rows: Rows) -> Message | None:
     """Compact the files, or tell in a sentence why that must wait for the next start."""
     try:
         await rows.compact()
     except StoreError as error:
         if error.reason != "compacting":
             raise
-        return str(error)
+        return error.message
     return None
 
 

@@ -120,7 +120,7 @@ SCHEMAS: Mapping[str, Schema] = {
             "revision": checks.integer(LARGEST_INTEGER),
             "parent": checks.integer(LARGEST_INTEGER),
             "verdict": checks.one_of(*get_args(RunVerdict)),
-            "why": checks.text(),
+            "why": checks.words,
             "scale": checks.share,
             "lessons": checks.names,
             "new": checks.names,
@@ -193,7 +193,7 @@ SCHEMAS: Mapping[str, Schema] = {
         {
             "base_sha256": checks.text(LONGEST_NAME),
             "verdict": checks.one_of(*get_args(StyleVerdict)),
-            "why": checks.text(),
+            "why": checks.words,
             "revision": checks.integer(LARGEST_INTEGER),
             "sources": checks.names,
             "held": checks.names,

@@ -142,7 +142,7 @@ class Sessions:
         """Show the branch of a turn: its newest one. Raises StoreError("record") when there is no such turn."""
         branches = await self.branches(id)
         if number not in branches:
-            raise StoreError("record", "This message is not in this conversation any more.")
+            raise StoreError("record", "chat.message-gone", "This message is not in this conversation any more.")
         return await self.edit(id, leaf=branches.newest_below(number))
 
     async def delete(self, *ids: str) -> list[Record]:
@@ -218,7 +218,9 @@ class Sessions:
             return changed, []
         place = session.leaf if after == "leaf" else after
         if place is not None and not 0 <= place < first:
-            raise StoreError("record", "The message that this follows is not in this conversation any more.")
+            raise StoreError(
+                "record", "chat.parent-gone", "The message that this follows is not in this conversation any more."
+            )
         said = [replace(turn, number=first + n, after=first + n - 1 if n else place) for n, turn in enumerate(turns)]
         changed = replace(changed, turns=first + len(said), leaf=said[-1].number)
         return changed, [_turn_record(session.id, turn) for turn in said]
@@ -230,7 +232,7 @@ class Sessions:
         for _ in range(ATTEMPTS):
             record = await self._store.get(KIND, id)
             if record is None:
-                raise StoreError("record", "This conversation was deleted. Start a new one.")
+                raise StoreError("record", "chat.deleted-start-new", "This conversation was deleted. Start a new one.")
             session = _session(record)
             changed, turns = await change(session, max(first, session.turns))
             now = self._store.clock()

@@ -92,7 +92,12 @@ class SQLiteRows:
         version = _pragma(connection, "user_version")
         empty = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if _pragma(connection, "application_id") != APPLICATION_ID and not (version == 0 and empty):
-            raise StoreError("damaged", f"{self.place} was not written by Sonata. Choose another path.")
+            raise StoreError(
+                "damaged",
+                "memory.other-file",
+                "{path} was not written by Sonata. Choose another path.",
+                path=self.place,
+            )
         if version > LAYOUT:
             raise StoreError("newer")
         connection.execute("PRAGMA journal_mode = WAL")
@@ -226,7 +231,12 @@ class SQLiteRows:
                 needed = (
                     f"This needs {nbytes / 1e6:,.0f} MB on the disk of {self.place}, which has {free / 1e6:,.0f} MB."
                 )
-                raise StoreError("room", f"{needed} Free some space, then try again. Nothing was changed.")
+                raise StoreError(
+                    "room",
+                    "memory.native-room",
+                    "{needed} Free some space, then try again. Nothing was changed.",
+                    needed=needed,
+                )
 
         await self._run(check)
 
@@ -252,14 +262,26 @@ class SQLiteRows:
                 if _empty_log(connection):
                     connection.execute("DELETE FROM meta WHERE name = ?", (UNCOMPACTED,))
                     return
-            raise StoreError("compacting", f"{SENTENCES['compacting']} Another program has {self.place} open.")
+            raise StoreError(
+                "compacting",
+                "memory.compacting-open",
+                "{sentence} Another program has {path} open.",
+                sentence=SENTENCES["compacting"],
+                path=self.place,
+            )
 
         try:
             await self._run(rewrite)
         except StoreError as error:
             if error.reason in ("compacting", "closed", "damaged"):
                 raise
-            raise StoreError("compacting", f"{SENTENCES['compacting']} {error}") from error
+            raise StoreError(
+                "compacting",
+                "memory.compacting-failed",
+                "{sentence} {why}",
+                sentence=SENTENCES["compacting"],
+                why=error,
+            ) from error
 
     async def close(self) -> None:
         def end() -> None:
@@ -291,14 +313,27 @@ class SQLiteRows:
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return StoreError("busy")
         if code == sqlite3.SQLITE_FULL:
-            return StoreError("quota", f"The disk of {self.place} is full. Free some space, then start Sonata again.")
+            return StoreError(
+                "quota",
+                "memory.native-quota",
+                "The disk of {path} is full. Free some space, then start Sonata again.",
+                path=self.place,
+            )
         # An "error" is one of our statements that does not fit the tables that are there.
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
             return StoreError(
                 "damaged",
-                f"{self.place} is damaged, or Sonata did not write it. Move it away. It was not changed.",
+                "memory.native-damaged",
+                "{path} is damaged, or Sonata did not write it. Move it away. It was not changed.",
+                path=self.place,
             )
-        return StoreError("unavailable", f"{self.place} cannot be used ({error}). Check its folder's permissions.")
+        return StoreError(
+            "unavailable",
+            "memory.native-unavailable",
+            "{path} cannot be used ({why}). Check its folder's permissions.",
+            path=self.place,
+            why=error,
+        )
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from py_core.memory.blobs import blobs_with, rows_starting_with
 from py_core.memory.codec import decode_rows, encode_records, open_blob, seal_blob
 from py_core.memory.encryption import Crypto, Lock, NativeCrypto, unlock
 from py_core.memory.errors import StoreError
-from py_core.memory.ledger import LEDGER, LOCK_GONE, NO_LEDGER, TAMPERED, KeptLedger, Step
+from py_core.memory.ledger import LEDGER, LOCK_GONE, NO_LEDGER, KeptLedger, Step, tampered
 from py_core.memory.migrations import MIGRATIONS, Migration
 from py_core.memory.records import INDEXED, Record, index_fields
 from py_core.memory.rewriting import Anew, compact, migrating, nothing, rewrite, sealing_anew
@@ -40,6 +40,7 @@ from py_core.memory.rows import (
 )
 from py_core.memory.styles import styles_of
 from py_core.memory.transaction import Transaction
+from py_core.messages import Message
 
 ProblemOf = Callable[[Record], str | None]
 """Why a record cannot be used, as a sentence; None if it can (schemas.py)."""
@@ -66,9 +67,9 @@ class Store:
         self.problem_of = problem_of
         self.unreadable: set[Key] = set()
         """Keys of unreadable records that were met so far."""
-        self.uncompacted: str | None = None
+        self.uncompacted: Message | None = None
         """Why the files may still hold what was encrypted or deleted, as a sentence."""
-        self.suspicion: str | None = None
+        self.suspicion: Message | None = None
         """What something other than Sonata seems to have done to the memory, as a sentence; see `check`."""
         self._rows = rows
         self._lock = lock
@@ -112,7 +113,7 @@ class Store:
         if lock is None and was_locked:
             store.suspicion = LOCK_GONE
         elif lock is not None and LEDGER not in meta and (was_locked or version == schema):
-            store.suspicion = TAMPERED.format(NO_LEDGER)
+            store.suspicion = tampered([NO_LEDGER])
         if version < schema:
             await store._migrate(version, migrations)
         if lock is not None and not was_locked:
@@ -223,7 +224,13 @@ class Store:
         """Records of a kind by indexed fields (INDEXED), created in [since, before), oldest first."""
         indexed = INDEXED.get(kind, ())
         if unknown := set(where or ()) - set(indexed):
-            raise StoreError("record", f"Records of kind {kind} cannot be found by {', '.join(sorted(unknown))}.")
+            raise StoreError(
+                "record",
+                "memory.not-indexed",
+                "Records of kind {kind} cannot be found by {names}.",
+                kind=kind,
+                names=", ".join(sorted(unknown)),
+            )
         wanted = {name: v if isinstance(v, str | Range) else float(v) for name, v in (where or {}).items()}
         if limit is not None and limit <= 0:
             return []
@@ -345,10 +352,10 @@ class Store:
                 self.uncompacted = await compact(self._rows)
         self._tell(Change(everything=True))
 
-    async def check(self, step: Step = contextlib.nullcontext) -> str | None:
+    async def check(self, step: Step = contextlib.nullcontext) -> Message | None:
         """Compare an encrypted memory with its ledger, a piece a step: `suspicion` then tells the differences."""
         if self._ledger is not None and self.suspicion is None and (said := await self._ledger.differences(step)):
-            self.suspicion = TAMPERED.format("; ".join(said))
+            self.suspicion = tampered(said)
             self._tell(Change())
         return self.suspicion
 
@@ -375,7 +382,7 @@ class Store:
             ]
             for record in stamped:
                 if (problem := self.problem_of(record)) is not None:
-                    raise StoreError("record", problem)
+                    raise StoreError("record", "memory.unfit-record", "{why}", why=problem)
             gone = (*transaction.deletes, *await styles_of(self, transaction))
             batch = Batch(
                 puts=await encode_records(stamped, self._lock),

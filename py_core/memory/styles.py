@@ -19,6 +19,7 @@ from py_core.memory.errors import StoreError
 from py_core.memory.records import Record
 from py_core.memory.rows import ATTEMPTS, Key
 from py_core.memory.transaction import Transaction
+from py_core.messages import Words, words_from
 
 if TYPE_CHECKING:
     from py_core.memory.store import Store
@@ -40,7 +41,7 @@ class Style:
 
     base_sha256: str
     verdict: StyleVerdict
-    why: str
+    why: Words
     revision: int = 0
     sources: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
@@ -141,5 +142,5 @@ def _record(style: Style, now: float) -> Record:
 
 def _style(record: Record) -> Style:
     assert record.created is not None
-    lists = {name: tuple(record.body[name]) for name in ("sources", "held")}
-    return Style(**{**record.body, **lists}, created=record.created)
+    values = {name: tuple(record.body[name]) for name in ("sources", "held")}
+    return Style(**{**record.body, **values, "why": words_from(record.body["why"])}, created=record.created)

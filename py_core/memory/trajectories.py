@@ -94,7 +94,7 @@ class Trace:
         """Raises SafetensorsError for what is no trace."""
         arrays, metadata = read_safetensors(data)
         if "tokens" not in arrays or not arrays.keys() <= {"tokens", "logprobs", "last", "mean"}:
-            raise SafetensorsError("These are not an answer's tokens and states.")
+            raise SafetensorsError("trajectory.other-tensors", "These are not an answer's tokens and states.")
         return cls(**arrays, layers=tuple(metadata.get("layers", "").split()))
 
 

@@ -29,6 +29,7 @@ from py_core.memory.rows import LAYOUT
 from py_core.memory.sessions import KIND as SESSION
 from py_core.memory.sessions import TURN
 from py_core.memory.store import Store
+from py_core.messages import Message
 
 FORMAT, VERSION = "sonata-memory", 1
 BEGINNING = f'{{"format": "{FORMAT}"'.encode()
@@ -81,7 +82,11 @@ async def import_file(
     """
     records, left_out = await read_export(store, data, passphrase)
     if left_out and not records:
-        raise StoreError("file", "Nothing in this file can be read. Choose another file. Nothing was changed.")
+        raise StoreError(
+            "file",
+            "import.nothing-readable",
+            "Nothing in this file can be read. Choose another file. Nothing was changed.",
+        )
     async with store.transaction() as transaction:
         if mode == "replace":
             transaction.clear()
@@ -109,14 +114,18 @@ async def read_export(store: Store, data: bytes, passphrase: str | None = None) 
     lock: Lock | None = None
     if first["key"] is not None:
         if passphrase is None:
-            raise StoreError("locked", "A passphrase protects this file. Type the passphrase of the file.")
+            raise StoreError(
+                "locked", "import.locked", "A passphrase protects this file. Type the passphrase of the file."
+            )
         lock = await unlock(store.crypto, passphrase, first["key"])
     line, _, payload = rest.partition(b"\n")
     try:
         head = decode_list(line)
         rows = unpack(head, payload)
     except StoreError as error:
-        raise StoreError("file", "The file is damaged. Choose another file. Nothing was changed.") from error
+        raise StoreError(
+            "file", "import.damaged", "The file is damaged. Choose another file. Nothing was changed."
+        ) from error
     decoded, unreadable = await decode_rows(rows, lock)
     records, left_out = list[Record](), len(unreadable)
     for record in decoded:
@@ -143,11 +152,22 @@ def _checked(data: bytes) -> tuple[dict[str, Any], bytes]:
     if not ours or not (key is None or isinstance(key, str)) or schema < 1:
         raise StoreError("file")
     if version > VERSION or schema > LAYOUT:
-        raise StoreError("newer", "A newer version of Sonata made this file. Update Sonata to import it.")
+        raise StoreError(
+            "newer", "import.newer", "A newer version of Sonata made this file. Update Sonata to import it."
+        )
     rest = data[end + 1 :]
     if len(rest) < nbytes:
-        said = f"The file is truncated: it has {len(rest):,} of {nbytes:,} bytes. Copy it again."
-        raise StoreError("file", f"{said} Nothing was changed.")
+        said = Message(
+            "import.truncated",
+            "The file is truncated: it has {length} of {wanted} bytes. Copy it again.",
+            length=f"{len(rest):,}",
+            wanted=f"{nbytes:,}",
+        )
+        raise StoreError("file", "import.nothing-changed", "{said} Nothing was changed.", said=said)
     if len(rest) > nbytes or hashlib.sha256(rest).hexdigest() != digest:
-        raise StoreError("file", "The file was changed after Sonata made it. Choose another file. Nothing was changed.")
+        raise StoreError(
+            "file",
+            "import.changed-file",
+            "The file was changed after Sonata made it. Choose another file. Nothing was changed.",
+        )
     return {**first, "schema": schema}, rest

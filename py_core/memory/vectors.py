@@ -53,7 +53,7 @@ class VectorSearch:
         try:
             found = stored.index.search(vector, k, filter)
         except VectorError as error:
-            raise StoreError("record", str(error)) from error
+            raise StoreError("record", "memory.unfit-record", "{why}", why=error) from error
         records = {record.id: record for record in await self._store.get_many([(kind, id) for id, _ in found])}
         return [(records[id], similarity) for id, similarity in found if id in records]
 

@@ -66,7 +66,7 @@ class Witness:
     async def rate(self, id: str, quality: float | None) -> WitnessEntry | None:
         """Rate an answer later; quality None removes the rating. Returns None when there is no such entry."""
         if quality is not None and not 0.0 <= quality <= 1.0:
-            raise StoreError("record", "The quality must be a number from 0 to 1.")
+            raise StoreError("record", "witness.bad-quality", "The quality must be a number from 0 to 1.")
         await self.writer.flush()
         record = await self.store.update(KIND, id, lambda r: replace(r, body={**r.body, "quality": quality}))
         return entry_of(record) if record else None

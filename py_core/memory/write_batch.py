@@ -67,7 +67,7 @@ class BatchedWriter:
         record = replace(record, created=created, updated=updated)
         check_record(record)  # here, because one bad record would stop its whole batch
         if (problem := self.store.problem_of(record)) is not None:
-            raise StoreError("record", problem)
+            raise StoreError("record", "memory.unfit-record", "{why}", why=problem)
         if not self._waiting:
             self._since = asyncio.get_running_loop().time()
         self._waiting.pop(record.key, None)

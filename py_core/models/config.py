@@ -114,7 +114,11 @@ class _Settings:
 
     def _damaged(self, key: str, value: object) -> GGUFError:
         return GGUFError(
-            f"The model file says {self.architecture}.{key} = {shown(value)}, which no model has: it is damaged."
+            "model.damaged-key",
+            "The model file says {architecture}.{key} = {value}, which no model has: it is damaged.",
+            architecture=self.architecture,
+            key=key,
+            value=shown(value),
         )
 
 
@@ -129,7 +133,10 @@ async def read_rope_factors(source: WeightSource, header: GGUFHeader) -> dict[st
             continue
         if math.prod(info.shape) > 1 << 16:
             raise GGUFError(
-                f"Tensor {shown(name)} has the shape {info.shape}, which no model has: the file is damaged."
+                "model.bad-shape",
+                "Tensor {name} has the shape {shape}, which no model has: the file is damaged.",
+                name=shown(name),
+                shape=info.shape,
             )
         end = info.offset + info.nbytes
         if end <= _PREFIX_BYTES:
@@ -138,7 +145,11 @@ async def read_rope_factors(source: WeightSource, header: GGUFHeader) -> dict[st
             data = bytes(await source.read(info.offset, info.nbytes))
             await source.rewind()
         if len(data) < info.nbytes:
-            raise GGUFError(f"The model file ends before its tensor {shown(name)}. Download it again.")
+            raise GGUFError(
+                "model.ends-before-tensor",
+                "The model file ends before its tensor {name}. Download it again.",
+                name=shown(name),
+            )
         found[name] = dequantize(data, info.format, info.shape).reshape(-1)
     return found
 
@@ -153,22 +164,38 @@ def config_from_gguf(
     """
     settings = _Settings(header.metadata)
     if "token_embd.weight" not in header.tensors:
-        raise GGUFError("The model file has no tensor 'token_embd.weight': it is not a complete language model.")
+        raise GGUFError(
+            "model.no-embedding",
+            "The model file has no tensor 'token_embd.weight': it is not a complete language model.",
+        )
     hidden_size = settings.integer("embedding_length")
     layers = settings.integer("block_count")
     heads = settings.of_layers("attention.head_count", layers)
     kv_heads = settings.of_layers("attention.head_count_kv", layers, heads)
     head_dim = settings.integer("attention.key_length", max(hidden_size // heads, 1))
     if heads % kv_heads:
-        raise GGUFError(f"The model file has {heads} attention heads and {kv_heads} key/value heads: it is damaged.")
+        raise GGUFError(
+            "model.bad-heads",
+            "The model file has {heads} attention heads and {kv} key/value heads: it is damaged.",
+            heads=heads,
+            kv=kv_heads,
+        )
     if head_dim % 2:
-        raise GGUFError(f"This model's attention heads have {head_dim} values; Sonata reads even numbers only.")
+        raise GGUFError(
+            "model.odd-heads",
+            "This model's attention heads have {size} values; Sonata reads even numbers only.",
+            size=head_dim,
+        )
     trained = settings.integer("context_length")
     context = min(trained, DEFAULT_CONTEXT) if context is None else context
     if context > trained * _MOST_STRETCH:
         raise GGUFError(
-            f"This model was trained for {trained} tokens; a context of {context} is too much of a stretch. "
-            f"Ask for at most {trained * _MOST_STRETCH}."
+            "model.context-too-long",
+            "This model was trained for {trained} tokens; a context of {context} is too much "
+            "of a stretch. Ask for at most {most}.",
+            trained=trained,
+            context=context,
+            most=trained * _MOST_STRETCH,
         )
     rope = _rope(settings, header, head_dim, trained, context, rope_factors or {})
     check_settings(header.metadata, settings.architecture, head_dim, rope.dimensions, layers)
@@ -208,8 +235,11 @@ def _vocab_size(header: GGUFHeader) -> int:
     tokens = header.metadata.get("tokenizer.ggml.tokens")
     if isinstance(tokens, list) and len(tokens) != rows:
         raise GGUFError(
-            f"The model file has {len(tokens)} tokens, but an embedding of {rows} rows: it is damaged, or its "
-            "vocabulary is another model's. Download it again."
+            "model.other-vocabulary",
+            "The model file has {tokens} tokens, but an embedding of {rows} rows: it is "
+            "damaged, or its vocabulary is another model's. Download it again.",
+            tokens=len(tokens),
+            rows=rows,
         )
     return rows
 
@@ -223,8 +253,12 @@ def _rope(
     dimensions = settings.integer("rope.dimension_count", head_dim)
     if dimensions > head_dim or dimensions % 2:
         raise GGUFError(
-            f"The model file says {settings.architecture}.rope.dimension_count = {dimensions}, but its attention heads "
-            f"have {head_dim} values: it is damaged."
+            "model.bad-rope",
+            "The model file says {architecture}.rope.dimension_count = {dimensions}, but its "
+            "attention heads have {size} values: it is damaged.",
+            architecture=settings.architecture,
+            dimensions=dimensions,
+            size=head_dim,
         )
     for name in ROPE_FACTORS:
         if name in header.tensors and name not in factors:
@@ -232,8 +266,11 @@ def _rope(
     for name, values in factors.items():
         if values.shape != (dimensions // 2,) or not (np.isfinite(values) & (values > 0)).all():
             raise GGUFError(
-                f"Tensor {name!r} should have {dimensions // 2} numbers over 0, one for each pair that is rotated: "
-                "the file is damaged. Download it again."
+                "model.bad-rope-factors",
+                "Tensor {name} should have {count} numbers over 0, one for each pair that is "
+                "rotated: the file is damaged. Download it again.",
+                name=repr(name),
+                count=dimensions // 2,
             )
     rope = rotation.plain(theta, dimensions)
     kind = settings.get("rope.scaling.type", str, "linear").strip() or "linear"  # by 1 if the file has no factor
@@ -244,7 +281,11 @@ def _rope(
         # Chosen by the context that is opened, never by the sequence: keys in the cache are rotated already.
         chosen = ROPE_LONG if context > before else ROPE_SHORT
         if chosen not in factors:
-            raise GGUFError(f"The model file has no tensor {shown(chosen)}: it is not a complete model.")
+            raise GGUFError(
+                "model.no-tensor",
+                "The model file has no tensor {name}: it is not a complete model.",
+                name=shown(chosen),
+            )
         return rotation.divided(rope, factors[chosen].tolist(), magnitude)
     if ROPE_FREQS in factors:
         rope = rotation.divided(rope, factors[ROPE_FREQS].tolist())
@@ -269,9 +310,16 @@ def _yarn(settings: _Settings, rope: Rotation, theta: float, factor: float, befo
 def _get(metadata: Mapping[str, Any], key: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
     value = metadata.get(key, default)
     if value is None:
-        raise GGUFError(f"The model file does not say {shown(key)}: it is damaged or no language model.")
+        raise GGUFError(
+            "model.missing-key",
+            "The model file does not say {key}: it is damaged or no language model.",
+            key=shown(key),
+        )
     if not isinstance(value, kind) or isinstance(value, bool):
         raise GGUFError(
-            f"The model file has {shown(key)} = {shown(value)}, which is not of the expected kind: it is damaged."
+            "model.bad-key",
+            "The model file has {key} = {value}, which is not of the expected kind: it is damaged.",
+            key=shown(key),
+            value=shown(value),
         )
     return value

@@ -252,22 +252,35 @@ class Graph:
         A tensor that nothing reads (a bias, factors that stretch the context) would be missing in the answers.
         """
         for name in sorted(self.required - tensors.keys()):
-            raise GGUFError(f"The model file has no tensor {name!r}: it is not a complete model of this architecture.")
+            raise GGUFError(
+                "model.no-tensor-of-architecture",
+                "The model file has no tensor {name}: it is not a complete model of this architecture.",
+                name=repr(name),
+            )
         for name, shape in self.weights.items():
             if name not in tensors:
                 raise GGUFError(
-                    f"The model file has no tensor {name!r}: it is not a complete model of this architecture."
+                    "model.no-tensor-of-architecture",
+                    "The model file has no tensor {name}: it is not a complete model of this architecture.",
+                    name=repr(name),
                 )
             if tensors[name].shape != shape:
                 raise GGUFError(
-                    f"Tensor {name!r} has the shape {tensors[name].shape}, but the model's settings ask for {shape}: "
-                    "the file is damaged or was converted wrongly. Download it again."
+                    "model.other-shape",
+                    "Tensor {name} has the shape {shape}, but the model's settings ask for "
+                    "{wanted}: the file is damaged or was converted wrongly. Download it again.",
+                    name=repr(name),
+                    shape=tensors[name].shape,
+                    wanted=shape,
                 )
         if unread := [name for name in tensors if name not in self.weights and name not in self.read_elsewhere]:
             names = ", ".join(map(shown, unread[:3])) + (f" and {len(unread) - 3} more" if len(unread) > 3 else "")
             raise GGUFError(
-                f"The model file has tensors that Sonata does not know how to use: {names}. "
-                "Its answers would be wrong without them, so it is not opened. Choose another model."
+                "model.unknown-tensors",
+                "The model file has tensors that Sonata does not know how to use: {names}. Its "
+                "answers would be wrong without them, so it is not opened. Choose another "
+                "model.",
+                names=names,
             )
 
     def _value(self, width: int) -> Value:

@@ -28,8 +28,10 @@ def refuse_adapters(header: GGUFHeader) -> None:
     """Raises AdapterFileError for a file that changes a model and is none."""
     if header.metadata.get("general.type") == "adapter":
         raise AdapterFileError(
-            "This file is an adapter: it changes how a model answers, and is no model. `sonata adapters import` keeps "
-            "it, and `--adapter` answers with it; in the page, open it in Settings, Model."
+            "model.is-adapter",
+            "This file is an adapter: it changes how a model answers, and is no model. `sonata "
+            "adapters import` keeps it, and `--adapter` answers with it; in the page, open it "
+            "in Settings, Model.",
         )
 
 
@@ -44,7 +46,12 @@ def describe_model(
     architecture = header.metadata.get("general.architecture")
     if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
         known = ", ".join(sorted(ARCHITECTURES))
-        raise GGUFError(f"The model file is of the architecture {shown(architecture)}; Sonata runs {known}.")
+        raise GGUFError(
+            "model.architecture",
+            "The model file is of the architecture {name}; Sonata runs {known}.",
+            name=shown(architecture),
+            known=known,
+        )
     config = config_from_gguf(header, context, rope_factors)
     graph = Graph(header.tensors, read_elsewhere=set(ROPE_FACTORS))
     ARCHITECTURES[architecture](config, graph)

@@ -60,8 +60,11 @@ _ACTIVATIONS = {"silu": ("silu", "swish"), "gelu": ("gelu", "gelu_new", "gelu_py
 def unsupported(key: str, value: object) -> GGUFError:
     """What is said of a file that has this setting."""
     return GGUFError(
-        f"The model file says {key} = {shown(value)}, which Sonata does not compute. Its answers would be wrong "
-        "without it, so it is not opened. Choose another model."
+        "model.unknown-setting",
+        "The model file says {key} = {value}, which Sonata does not compute. Its answers "
+        "would be wrong without it, so it is not opened. Choose another model.",
+        key=key,
+        value=shown(value),
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from py_core.messages import Message, UserError
 from py_core.sampling import SamplingParams
 from py_core.showing import is_blank, shown
 
@@ -29,11 +30,11 @@ _EXAMPLE_KEYS = ("text", "group", "hard")
 _SAMPLING_DEFAULTS = {option.name: option.default for option in fields(SamplingParams)}
 
 
-class AgentError(ValueError):
+class AgentError(UserError, ValueError):
     """An agent, or an example of one, is not valid. field: the key that is wrong, where it is one."""
 
-    def __init__(self, message: str, field: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: Message | str, text: str = "", /, field: str | None = None, **values: Any) -> None:
+        super().__init__(message, text, **values)
         self.field = field
 
 
@@ -77,21 +78,37 @@ def agent_from_dict(data: Mapping[str, Any]) -> Agent:
     for key in _REQUIRED:
         value = data.get(key)
         if not isinstance(value, str) or is_blank(value):
-            raise AgentError(f"{who} needs a {key}: a text that is not empty.", key)
+            raise AgentError(
+                "agents.missing-key", "{who} needs a {key}: a text that is not empty.", who=who, key=key, field=key
+            )
     if len(data["id"]) > _LONGEST_ID or not _ID.fullmatch(data["id"]):
         raise AgentError(
-            f"{shown(data['id'])} cannot be an agent's id: use up to {_LONGEST_ID} lower-case letters, digits and "
+            "agents.bad-id",
+            "{id} cannot be an agent's id: use up to {most} lower-case letters, digits and "
             "single hyphens, and begin with a letter.",
-            "id",
+            id=shown(data["id"]),
+            most=_LONGEST_ID,
+            field="id",
         )
     for key, longest in _LONGEST.items():
         if len(data[key]) > longest:
-            length = f"{len(data[key]):,} characters; at most {longest:,} are allowed"
-            raise AgentError(f"The {key} of {who} has {length}.", key)
+            raise AgentError(
+                "agents.long-text",
+                "The {key} of {who} has {length} characters; at most {most} are allowed.",
+                key=key,
+                who=who,
+                length=f"{len(data[key]):,}",
+                most=f"{longest:,}",
+                field=key,
+            )
     max_tokens = data.get("max_tokens", Agent.max_tokens)
     if not _is_int(max_tokens) or not 1 <= max_tokens <= MAX_TOKENS_LIMIT:
         raise AgentError(
-            f"max_tokens of {who} is {shown(max_tokens)}, but must be a whole number from 1 to 1048576.", "max_tokens"
+            "agents.bad-max-tokens",
+            "max_tokens of {who} is {value}, but must be a whole number from 1 to 1048576.",
+            who=who,
+            value=shown(max_tokens),
+            field="max_tokens",
         )
     texts = {key: data[key] for key in _REQUIRED}
     return Agent(
@@ -124,10 +141,16 @@ def agents_from_dicts(entries: Iterable[Mapping[str, Any]]) -> list[Agent]:
     for entry in entries:
         agent = agent_from_dict(entry)
         if agent.id in agents:
-            raise AgentError(f"There are two agents with the id {shown(agent.id)}: rename or remove one.")
+            raise AgentError(
+                "agents.twice", "There are two agents with the id {id}: rename or remove one.", id=shown(agent.id)
+            )
         agents[agent.id] = agent
     if FALLBACK_ID not in agents:
-        raise AgentError(f"There is no agent {shown(FALLBACK_ID)}: it is needed for messages that suit no other.")
+        raise AgentError(
+            "agents.no-fallback",
+            "There is no agent {id}: it is needed for messages that suit no other.",
+            id=shown(FALLBACK_ID),
+        )
     return list(agents.values())
 
 
@@ -139,28 +162,51 @@ def examples_from_dicts(agent_id: str, rows: Iterable[Mapping[str, Any]]) -> lis
         _refuse_unknown_keys(who, row, _EXAMPLE_KEYS)
         text, group, hard = row.get("text"), row.get("group"), row.get("hard", False)
         if not isinstance(text, str) or is_blank(text):
-            raise AgentError(f"{who} needs a text that is not empty.")
+            raise AgentError("agents.empty-example", "{who} needs a text that is not empty.", who=who)
         if len(text) > _LONGEST_EXAMPLE:
-            raise AgentError(f"{who} has {len(text):,} characters; at most {_LONGEST_EXAMPLE:,} are allowed.")
+            raise AgentError(
+                "agents.long-example",
+                "{who} has {length} characters; at most {most} are allowed.",
+                who=who,
+                length=f"{len(text):,}",
+                most=f"{_LONGEST_EXAMPLE:,}",
+            )
         if not isinstance(group, int) or isinstance(group, bool) or group < 1:
-            raise AgentError(f"{who} has the group {shown(group)}, but it must be a whole number from 1.")
+            raise AgentError(
+                "agents.bad-group",
+                "{who} has the group {group}, but it must be a whole number from 1.",
+                who=who,
+                group=shown(group),
+            )
         if not isinstance(hard, bool):
-            raise AgentError(f"{who} has hard = {shown(hard)}, but it must be true or false.")
+            raise AgentError(
+                "agents.bad-hard", "{who} has hard = {hard}, but it must be true or false.", who=who, hard=shown(hard)
+            )
         examples.append(Example(text, agent_id, group, hard))
     return examples
 
 
 def _who(data: Mapping[str, Any]) -> str:
     if not isinstance(data, Mapping):
-        raise AgentError(f"An agent must be a table of keys and values, not {shown(data)}.")
+        raise AgentError(
+            "agents.agent-no-table", "An agent must be a table of keys and values, not {data}.", data=shown(data)
+        )
     return f"agent {shown(data['id'])}" if "id" in data else "an agent without an id"
 
 
 def _refuse_unknown_keys(who: str, data: Mapping[str, Any], known: Iterable[str]) -> None:
     if not isinstance(data, Mapping):
-        raise AgentError(f"{who} must be a table of keys and values, not {shown(data)}.")
+        raise AgentError(
+            "agents.no-table", "{who} must be a table of keys and values, not {data}.", who=who, data=shown(data)
+        )
     if unknown := [str(key) for key in data if key not in known]:
-        raise AgentError(f"{who} has an unknown key {shown(unknown[0])}; there are {', '.join(known)}.")
+        raise AgentError(
+            "agents.unknown-key",
+            "{who} has an unknown key {key}; there are {known}.",
+            who=who,
+            key=shown(unknown[0]),
+            known=", ".join(known),
+        )
 
 
 def _sampling(who: str, data: Mapping[str, Any]) -> SamplingParams:
@@ -170,11 +216,21 @@ def _sampling(who: str, data: Mapping[str, Any]) -> SamplingParams:
         whole = isinstance(_SAMPLING_DEFAULTS[name], int)
         if not (_is_int(value) or (isinstance(value, float) and not whole)):
             kind = "a whole number" if whole else "a number"
-            raise AgentError(f"The sampling of {who}: {name} is {shown(value)}, but must be {kind}.", name)
+            raise AgentError(
+                "agents.bad-sampling",
+                "The sampling of {who}: {name} is {value}, but must be {kind}.",
+                who=who,
+                name=name,
+                value=shown(value),
+                kind=kind,
+                field=name,
+            )
         try:
             SamplingParams(**{name: value})
         except ValueError as error:
-            raise AgentError(f"The sampling of {who}: {error}", name) from None
+            raise AgentError(
+                "agents.sampling", "The sampling of {who}: {why}", who=who, why=error, field=name
+            ) from None
     return SamplingParams(**values)
 
 
@@ -182,19 +238,32 @@ def _depths(who: str, depths: Any) -> tuple[float, ...]:
     fits = isinstance(depths, list | tuple) and len(depths) <= _MOST_DEPTHS
     if not fits or not all((_is_int(depth) or isinstance(depth, float)) and 0 < depth <= 1 for depth in depths):
         raise AgentError(
-            f"The depths of {who} must be a list of at most {_MOST_DEPTHS} numbers over 0 and at most 1.", "depths"
+            "agents.bad-depths",
+            "The depths of {who} must be a list of at most {most} numbers over 0 and at most 1.",
+            who=who,
+            most=_MOST_DEPTHS,
+            field="depths",
         )
     return tuple(float(depth) for depth in depths)
 
 
 def _own_examples(who: str, texts: Any) -> tuple[str, ...]:
     if not isinstance(texts, list | tuple):
-        raise AgentError(f"The examples of {who} must be a list of texts, not {shown(texts)}.")
+        raise AgentError(
+            "agents.bad-examples",
+            "The examples of {who} must be a list of texts, not {data}.",
+            who=who,
+            data=shown(texts),
+        )
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str) or is_blank(text) or len(text) > _LONGEST_EXAMPLE:
             raise AgentError(
-                f"Example {number} of {who} must be a text of 1 to {_LONGEST_EXAMPLE:,} characters that is not blank.",
-                "examples",
+                "agents.bad-example",
+                "Example {number} of {who} must be a text of 1 to {most} characters that is not blank.",
+                number=number,
+                who=who,
+                most=f"{_LONGEST_EXAMPLE:,}",
+                field="examples",
             )
     return tuple(texts)
 

@@ -16,6 +16,7 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
+from py_core.messages import UserError
 from py_core.tokenizers.wordpiece import WordPiece
 
 DIMENSIONS = 384
@@ -29,7 +30,7 @@ TEXTS_AT_ONCE = 32
 _T = TypeVar("_T")
 
 
-class EmbedderError(Exception):
+class EmbedderError(UserError):
     """A text could not be embedded; the message says what to do."""
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from pyodide.ffi import JsException, to_js
 
+from py_core.messages_browser import js_words
 from py_core.routing.embedder import DIMENSIONS, EmbedderError, SentenceEmbedder
 from py_core.tokenizers.wordpiece import WordPiece
 
@@ -40,7 +41,7 @@ async def _rows(run: Any, texts: Sequence[Sequence[int]]) -> np.ndarray:
     try:
         rows = await run(to_js(memoryview(ids)), to_js(memoryview(lengths)))
     except JsException as error:
-        raise EmbedderError(error.message) from error
+        raise EmbedderError(js_words(error)) from error
     return np.frombuffer(rows.to_bytes(), np.float32).reshape(-1, DIMENSIONS)
 
 

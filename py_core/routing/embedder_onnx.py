@@ -61,8 +61,10 @@ class OnnxEncoder:
             return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # its exceptions have no common class
             raise EmbedderError(
-                f"The embedding model {os.fspath(self._path)} cannot be opened ({str(error).splitlines()[0][:200]}): "
-                "run `python build.py site` to make it again."
+                "embedder.not-opened",
+                "The embedding model {path} cannot be opened ({why}): run `python build.py site` to make it again.",
+                path=os.fspath(self._path),
+                why=str(error).splitlines()[0][:200],
             ) from error
 
 

@@ -200,9 +200,16 @@ class Router:
         Raises AgentError for an unknown agent or an empty text, EmbedderError.
         """
         if agent not in self._allowed:
-            raise AgentError(f"There is no agent {shown(agent)}; there are {', '.join(sorted(self._allowed))}.")
+            raise AgentError(
+                "agents.unknown",
+                "There is no agent {id}; there are {known}.",
+                id=shown(agent),
+                known=", ".join(sorted(self._allowed)),
+            )
         if not text.strip():
-            raise AgentError("An empty request cannot be learned: there is nothing to compare others with.")
+            raise AgentError(
+                "routing.empty-request", "An empty request cannot be learned: there is nothing to compare others with."
+            )
         vector = (await self.embedder.embed([text]))[0]
         pattern = Pattern(pattern_id(text, "user"), text, vector, agent, last_used=time.time())
         for other, similarity in self.learned.nearest(vector, 10):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
+from py_core.messages import UserError
 from py_core.routing.agents import Example
 from py_core.routing.head import BUCKETS, Head
 from py_core.showing import shown
@@ -21,7 +22,7 @@ from py_core.showing import shown
 VERSION = "1"
 
 
-class RoutingDataError(ValueError):
+class RoutingDataError(UserError, ValueError):
     """The file cannot be used; the message says why."""
 
 
@@ -58,20 +59,33 @@ def read_routing_data(file: bytes, fingerprint: str, examples: str) -> RoutingDa
     try:
         arrays, told = read_safetensors(file)
     except SafetensorsError as error:
-        raise RoutingDataError(f"The routing data cannot be read: {error}") from error
+        raise RoutingDataError("routing.unreadable", "The routing data cannot be read: {why}", why=error) from error
     if told.get("version") != VERSION:
-        raise RoutingDataError(f"The routing data have the version {shown(told.get('version'))}, not {shown(VERSION)}.")
+        raise RoutingDataError(
+            "routing.version",
+            "The routing data have the version {theirs}, not {ours}.",
+            theirs=shown(told.get("version")),
+            ours=shown(VERSION),
+        )
     for name, wanted in (("fingerprint", fingerprint), ("examples", examples)):
         if told.get(name) != wanted:
-            other = "another embedder" if name == "fingerprint" else "other examples"
-            raise RoutingDataError(f"The routing data were made with {other}: run `python build.py site`.")
+            if name == "fingerprint":
+                raise RoutingDataError(
+                    "routing.other-embedder",
+                    "The routing data were made with another embedder: run `python build.py site`.",
+                )
+            raise RoutingDataError(
+                "routing.other-examples", "The routing data were made with other examples: run `python build.py site`."
+            )
     agents = tuple(told.get("agents", "").split())
     widened = {name: array.astype(np.float32) for name, array in arrays.items()}
     vectors = widened.get("vectors", np.empty(0))
     shapes = {"words": (BUCKETS, len(agents)), "dense": (*vectors.shape[1:], len(agents)), "rarity": (BUCKETS,)}
     whole = all(name in widened and widened[name].shape == wanted for name, wanted in shapes.items())
     if vectors.ndim != 2 or not whole:
-        raise RoutingDataError("The routing data lack an array, or it has another shape: run `python build.py site`.")
+        raise RoutingDataError(
+            "routing.shapes", "The routing data lack an array, or it has another shape: run `python build.py site`."
+        )
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     head = Head(agents, widened["rarity"], widened["words"], widened["dense"])
     return RoutingData(fingerprint, examples, vectors, head)

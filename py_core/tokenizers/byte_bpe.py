@@ -54,8 +54,10 @@ class ByteBPE(VocabularyTokenizer):
         pre = metadata.get("tokenizer.ggml.pre", "default")
         if not isinstance(pre, str) or (pre := pre or "default") not in PRE_TOKENIZERS:
             raise TokenizerError(
-                f"the model cuts its text by the rules {shown(pre)}, which Sonata does not know; "
-                f"it knows {', '.join(PRE_TOKENIZERS)}"
+                "tokenizer.unknown-rules",
+                "the model cuts its text by the rules {rules}, which Sonata does not know; it knows {known}",
+                rules=shown(pre),
+                known=", ".join(PRE_TOKENIZERS),
             )
         vocabulary = Vocabulary.from_gguf(metadata, Defaults(add_bos=PRE_TOKENIZERS[pre].adds_bos))
         return cls(vocabulary, strings(metadata, "tokenizer.ggml.merges"), pre)
@@ -89,6 +91,8 @@ def _merge_ranks(merges: Sequence[str], ids: Mapping[str, int]) -> dict[str, int
     for pair in ranks:
         if pair.count(" ") != 1 or pair.replace(" ", "") not in ids:
             raise TokenizerError(
-                f"the model's vocabulary is damaged: the merge {shown(pair)} gives no token; download the model again"
+                "tokenizer.bad-merge",
+                "the model's vocabulary is damaged: the merge {pair} gives no token; download the model again",
+                pair=shown(pair),
             )
     return ranks

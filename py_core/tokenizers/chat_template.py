@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
+from py_core.messages import UserError
 from py_core.showing import shown
 from py_core.tokenizers.base import Tokenizer
 from py_core.tokenizers.conversation_shape import Message, merge_repeats, merge_system
@@ -40,10 +41,9 @@ _NAMED_FIELDS = frozenset(["role", "type"])
 _PRIVATE_USE = range(0x100000, 0x10FFFE)
 _PROBE = "5318008"  # no change of case and no trimming changes it
 _WORD_BREAK = "\u200b"
-_OTHER_FILE = "choose another file of this model"
 
 
-class ChatTemplateError(ValueError):
+class ChatTemplateError(UserError, ValueError):
     """The template cannot render these messages; the message says why."""
 
 
@@ -60,8 +60,10 @@ class ChatTemplate:
         """Raises ChatTemplateError where the source is longer than any template."""
         if len(template_source) > MAX_SOURCE_CHARS:
             raise ChatTemplateError(
-                f"the model's chat template is {len(template_source)} characters long, more than any real one; "
-                f"{_OTHER_FILE}"
+                "template.long",
+                "the model's chat template is {length} characters long, more than any real one; choose another file of "
+                "this model",
+                length=len(template_source),
             )
         self.source = template_source
         self._renderer = renderer
@@ -80,7 +82,9 @@ class ChatTemplate:
         source = metadata.get("tokenizer.chat_template")
         source = "" if source is None else source
         if not isinstance(source, str):
-            raise ChatTemplateError(f"the model's chat template is no text; {_OTHER_FILE}")
+            raise ChatTemplateError(
+                "template.no-text", "the model's chat template is no text; choose another file of this model"
+            )
         if not source.strip():
             source = default_template(tokenizer)
 
@@ -178,12 +182,22 @@ class ChatTemplate:
             finally:
                 self._left -= self._renderer.spent
         except TemplateBrokenError as error:
-            raise ChatTemplateError(f"the model's chat template is broken {error}; {_OTHER_FILE}") from None
+            raise ChatTemplateError(
+                "template.broken",
+                "the model's chat template is broken {why}; choose another file of this model",
+                why=error,
+            ) from None
         except TemplateError as error:
-            words = f"the model's chat template cannot render this conversation: {error}"
             if isinstance(error, TemplateCostlyError):
-                raise ChatTemplateCostlyError(f"{words}; {_OTHER_FILE}") from None
-            raise ChatTemplateError(words) from None
+                raise ChatTemplateCostlyError(
+                    "template.costly",
+                    "the model's chat template cannot render this conversation: {why}; choose another file of this "
+                    "model",
+                    why=error,
+                ) from None
+            raise ChatTemplateError(
+                "template.failed", "the model's chat template cannot render this conversation: {why}", why=error
+            ) from None
 
 
 async def encode_chat(
@@ -204,7 +218,9 @@ async def encode_chat(
         for value in sorted(set(_fields(messages, named=True))):
             if any(token in value for token in forbidden):
                 raise ChatTemplateError(
-                    f"a message's role or key, {shown(value)}, holds a special token of the model; use a plain name"
+                    "template.special-token",
+                    "a message's role or key, {value}, holds a special token of the model; use a plain name",
+                    value=shown(value),
                 )
         parts = [*await _parts(template, messages, add_generation_prompt, forbidden), *begun]
     return framed(tokenizer, tokenizer.encode_parts(parts, marks), bos=bos, by_template=True)

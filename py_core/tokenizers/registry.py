@@ -19,7 +19,10 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     kind = metadata.get("tokenizer.ggml.model")
     if not isinstance(kind, str) or kind not in TOKENIZERS:
         raise TokenizerError(
-            f"the model's tokenizer is of kind {shown(kind)}, which Sonata cannot read; choose a model with a "
-            "byte-level BPE ('gpt2') or a SentencePiece ('llama') tokenizer, such as SmolLM2, Qwen2.5, Llama or Gemma"
+            "tokenizer.unknown-kind",
+            "the model's tokenizer is of kind {kind}, which Sonata cannot read; choose a model "
+            "with a byte-level BPE ('gpt2') or a SentencePiece ('llama') tokenizer, such as "
+            "SmolLM2, Qwen2.5, Llama or Gemma",
+            kind=shown(kind),
         )
     return TOKENIZERS[kind](metadata)

@@ -25,7 +25,7 @@ class WasmtimeTemplateRenderer:
     """`run` blocks: the caller's loop waits for a template, for its seconds of the processor and no longer."""
 
     def __init__(self, wasm: Path) -> None:
-        """`wasm`: web/kernels/jinja, compiled (app/build_outputs.py)."""
+        """`wasm`: web/kernels/jinja, compiled (app/models/build_outputs.py)."""
         self.spent = 0.0
         config = wasmtime.Config()
         config.epoch_interruption = True

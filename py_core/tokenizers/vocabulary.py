@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from py_core.limits import MAX_SPECIAL_TOKENS, MAX_TOKENS
+from py_core.messages import UserError
 from py_core.showing import shown
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
@@ -42,7 +43,7 @@ _OPTIONAL_KEYS = ("unknown", *_OTHER_ENDS)
 _KEEP_SPACE = ("<unk>", "<s>", "<|endoftext|>")
 
 
-class TokenizerError(ValueError):
+class TokenizerError(UserError, ValueError):
     """The model file's tokenizer cannot be used; the message says why."""
 
 
@@ -80,20 +81,30 @@ class Vocabulary:
         so it may."""
         if len(self.tokens) > MAX_TOKENS:
             raise TokenizerError(
-                f"the model's vocabulary is damaged: it has {len(self.tokens)} tokens, more than the {MAX_TOKENS} that "
-                "any model may have; choose another file of this model"
+                "tokenizer.many-tokens",
+                "the model's vocabulary is damaged: it has {count} tokens, more than the "
+                "{most} that any model may have; choose another file of this model",
+                count=len(self.tokens),
+                most=MAX_TOKENS,
             )
         ids = {token: index for index, token in enumerate(self.tokens) if token}
         if len(ids) + sum(not token for token in self.tokens) != len(self.tokens):
-            raise TokenizerError("the model's vocabulary is damaged: a token appears twice; download the model again")
+            raise TokenizerError(
+                "tokenizer.token-twice",
+                "the model's vocabulary is damaged: a token appears twice; download the model again",
+            )
         self.ids = ids
         self.types = types = list(self.types) or [NORMAL] * len(self.tokens)
         for name in _CONTROL_NAMES & ids.keys():
             types[ids[name]] = CONTROL
         if (special := len(self.of_types(CONTROL, UNKNOWN, USER_DEFINED))) > MAX_SPECIAL_TOKENS:
             raise TokenizerError(
-                f"the model's vocabulary is damaged: {special} of its tokens are special ones, more than the "
-                f"{MAX_SPECIAL_TOKENS} that any model may have; choose another file of this model"
+                "tokenizer.many-special",
+                "the model's vocabulary is damaged: {count} of its tokens are special ones, "
+                "more than the {most} that any model may have; choose another file of this "
+                "model",
+                count=special,
+                most=MAX_SPECIAL_TOKENS,
             )
 
     @classmethod
@@ -127,7 +138,9 @@ def strings(metadata: Mapping[str, Any], key: str) -> list[str]:
     """Raises TokenizerError where the metadata has no list of strings of this name."""
     values = metadata.get(key)
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise TokenizerError(f"the model file has no usable list {key}; choose another file of this model")
+        raise TokenizerError(
+            "tokenizer.no-list", "the model file has no usable list {key}; choose another file of this model", key=key
+        )
     return values
 
 
@@ -145,11 +158,17 @@ def numbers(metadata: Mapping[str, Any], key: str, kinds: str, tokens: int) -> l
     if numbers.ndim == 1 and len(numbers) == 0:
         return []
     if numbers.dtype.kind not in kinds or numbers.ndim != 1 or np.isnan(numbers).any():
-        raise TokenizerError(f"the model file has no usable list {key}; choose another file of this model")
+        raise TokenizerError(
+            "tokenizer.no-list", "the model file has no usable list {key}; choose another file of this model", key=key
+        )
     if len(numbers) != tokens:
         raise TokenizerError(
-            f"the model's vocabulary is damaged: {tokens} tokens, but {len(numbers)} entries in {key}; "
-            "download the model again"
+            "tokenizer.other-length",
+            "the model's vocabulary is damaged: {tokens} tokens, but {count} entries in {key}; "
+            "download the model again",
+            tokens=tokens,
+            count=len(numbers),
+            key=key,
         )
     return numbers.tolist()
 
@@ -164,7 +183,12 @@ def _token_id(metadata: Mapping[str, Any], name: str, vocab_size: int) -> int | 
     if isinstance(value, int) and not isinstance(value, bool):
         return value if 0 <= value < vocab_size else None
     if value is not None and name not in _OPTIONAL_KEYS:
-        raise TokenizerError(f"the model file is damaged: {key} is {shown(value)}, not the id of a token")
+        raise TokenizerError(
+            "tokenizer.no-token",
+            "the model file is damaged: {key} is {value}, not the id of a token",
+            key=key,
+            value=shown(value),
+        )
     return None
 
 

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from py_core import limits
+from py_core.messages import UserError
 from py_core.showing import shown
 from py_core.tokenizers import unicode_ranges
 
@@ -29,7 +30,7 @@ _FIRST_CHARACTERS = 16_384
 _REMEMBERED_WORDS = 20_000
 
 
-class WordPieceError(ValueError):
+class WordPieceError(UserError, ValueError):
     """The tokenizer's file is damaged or of another kind; the message says what to do."""
 
 
@@ -95,10 +96,16 @@ class WordPiece:
         """Raises WordPieceError when one of [CLS], [SEP] and `unknown` is not in the vocabulary."""
         if missing := [token for token in ("[CLS]", "[SEP]", unknown) if token not in vocabulary]:
             raise WordPieceError(
-                f"The tokenizer has no token {shown(missing[0])}: it is not one of BERT's. Download it again."
+                "wordpiece.no-token",
+                "The tokenizer has no token {name}: it is not one of BERT's. Download it again.",
+                name=shown(missing[0]),
             )
         if max_tokens < 2:
-            raise WordPieceError(f"{max_tokens} tokens leave no room for [CLS] and [SEP]: allow 2 or more.")
+            raise WordPieceError(
+                "wordpiece.few-tokens",
+                "{tokens} tokens leave no room for [CLS] and [SEP]: allow 2 or more.",
+                tokens=max_tokens,
+            )
         self._begin, self._end = vocabulary["[CLS]"], vocabulary["[SEP]"]
         self._unknown = [vocabulary[unknown]]
         self._whole = vocabulary
@@ -124,11 +131,18 @@ class WordPiece:
             rules += [normalizer["clean_text"], normalizer["handle_chinese_chars"], normalizer["lowercase"]]
             options = (model["unk_token"], model["continuing_subword_prefix"], model["max_input_chars_per_word"])
         except (ValueError, LookupError, TypeError, RecursionError) as error:
-            raise WordPieceError("The tokenizer's file is damaged. Download it again.") from error
+            raise WordPieceError(
+                "wordpiece.damaged-file", "The tokenizer's file is damaged. Download it again."
+            ) from error
         if rules != ["WordPiece", "BertNormalizer", "BertPreTokenizer", True, True, True] or not strips_accents:
-            raise WordPieceError("The tokenizer is not that of an uncased BERT model: use tokenizer.json of one.")
+            raise WordPieceError(
+                "wordpiece.not-uncased",
+                "The tokenizer is not that of an uncased BERT model: use tokenizer.json of one.",
+            )
         if not _is_vocabulary(vocabulary) or not _are_options(*options):
-            raise WordPieceError("The tokenizer's vocabulary is damaged. Download it again.")
+            raise WordPieceError(
+                "wordpiece.damaged-vocabulary", "The tokenizer's vocabulary is damaged. Download it again."
+            )
         return cls(vocabulary, max_tokens, *options)
 
     def encode(self, text: str) -> list[int]:

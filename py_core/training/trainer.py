@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from py_core.adapters.parameters import ParameterLayout
+from py_core.messages import Message, UserError
 from py_core.training.batches import Batches
 from py_core.training.checkpoint import Checkpoint
 from py_core.training.packing import Example, WeightSums, compared_pack, in_groups, packed
@@ -29,7 +30,7 @@ MAX_LOSSES = 3
 """How often in a row a device may go away before any new step is done."""
 
 
-class TrainingError(RuntimeError):
+class TrainingError(UserError, RuntimeError):
     """The training cannot go on; the message is a sentence for the user that says what to do."""
 
 
@@ -81,7 +82,7 @@ class Trainer:
     def __init__(
         self, training: Training, batches: Batches, settings: Settings, start: Checkpoint,
         on_step: Callable[[StepReport], None] = lambda report: None,
-        on_trouble: Callable[[str], None] = lambda sentence: None,
+        on_trouble: Callable[[Message], None] = lambda said: None,
         on_save: Callable[[Checkpoint], Awaitable[None]] | None = None,
     ) -> None:  # fmt: skip
         self._training, self._batches, self._settings = training, batches, settings
@@ -146,11 +147,18 @@ class Trainer:
         if self._dropped >= MAX_DROPPED:
             self._step += 1
             raise TrainingError(
-                f"The training was ended: the gradients of {self._dropped} steps in a row were no finite numbers. "
-                "What was learned before them is kept. Train with a smaller rate."
+                "training.no-gradients",
+                "The training was ended: the gradients of {steps} steps in a row were no "
+                "finite numbers. What was learned before them is kept. Train with a smaller "
+                "rate.",
+                steps=self._dropped,
             )
         self._on_trouble(
-            f"Step {self._step + 1} was left out, since its gradient is no finite number. The rate is halved."
+            Message(
+                "training.step-left-out",
+                "Step {step} was left out, since its gradient is no finite number. The rate is halved.",
+                step=self._step + 1,
+            )
         )
 
     def _report(self, report: StepReport) -> None:
@@ -216,10 +224,20 @@ class Trainer:
                 furthest = max(furthest, self._step)
                 if losses >= MAX_LOSSES:
                     raise TrainingError(
-                        f"The training was ended: the device went away {losses} times in a row. What was learned up to "
-                        f"step {self._saved.step} is kept. Go on later, or on another device."
+                        "training.device-gone",
+                        "The training was ended: the device went away {losses} times in a row. "
+                        "What was learned up to step {step} is kept. Go on later, or on "
+                        "another device.",
+                        losses=losses,
+                        step=self._saved.step,
                     ) from error
-                self._on_trouble(f"The device went away. The training goes on after step {self._saved.step}.")
+                self._on_trouble(
+                    Message(
+                        "training.device-back",
+                        "The device went away. The training goes on after step {step}.",
+                        step=self._saved.step,
+                    )
+                )
 
     async def _restore(self) -> None:
         saved = self._saved

@@ -1,6 +1,6 @@
 """What a set of LoRA matrices on every linear costs: decode and prefill with and without one, and exchanging it.
 
-    python tests/bench/adapters.py [--engine page-wasm-2] [--rank 8] [--rounds 15] [--json FILE]
+    python -m tests.bench adapters [--engine page-wasm-2] [--rank 8] [--rounds 15] [--json FILE]
 
 Engines: wasm, numpy and webgpu run natively; page-wasm-1, page-wasm-2 (so many workers) and page-webgpu in headless
 Chromium, in the page's Python. The numbers of the set are drawn from a seed. Each round reads the same prompt and
@@ -11,7 +11,6 @@ ratio, with the set to without.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -22,10 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from adapters_measure import Milliseconds, Tuning, measure
-from in_browser import chromium, local_server, machine, preferred, python_page, run_python, wait_for_quiet
 from playwright.sync_api import Browser
-from rich.console import Console
 from rich.table import Table
 
 from app.building.kernels import kernel_path
@@ -39,6 +35,9 @@ from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader
 from py_core.models.registry import describe_model
+from tests.bench.adapters_measure import Milliseconds, Tuning, measure
+from tests.bench.in_browser import chromium, local_server, machine, preferred, python_page, run_python, wait_for_quiet
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 NATIVE, IN_PAGE = ("wasm", "numpy", "webgpu"), ("page-wasm-1", "page-wasm-2", "page-webgpu")
 DEFAULT = ("wasm", "page-wasm-1", "page-wasm-2")
@@ -75,7 +74,7 @@ await measure_in_page(*json.loads('ARGUMENTS'))
 
 def main() -> None:
     assert __doc__
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     parser.add_argument("--engine", action="append", choices=NATIVE + IN_PAGE, help=f"default: {', '.join(DEFAULT)}")
     parser.add_argument("--rank", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=15)
@@ -86,7 +85,6 @@ def main() -> None:
         "--wait", type=float, default=0, metavar="S", help="wait so long for other programs to be quiet"
     )
     parser.add_argument("--preferred", action="store_true", help="get the cores before other programs (Linux, as root)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     options = parser.parse_args()
     counts = (options.rank, options.rounds, options.prompt, options.tokens)
     engines = options.engine or list(DEFAULT)
@@ -109,9 +107,7 @@ def main() -> None:
             for name in pages:
                 wait_for_quiet(options.wait)
                 note(name, *in_page(browser, address, name, options.precision, counts))
-    print(json.dumps(result))
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    write_figures(options, result)
     show(result)
 
 
@@ -164,8 +160,4 @@ def show(result: dict[str, Any]) -> None:
             cells.append(f"{figures[f'{what}_time_ratio']:.3f}")
         cells += [f"{figures['add_ms']:.0f}", f"{figures['same_ms']:.1f}", f"{figures['swap_ms']:.1f}"]
         table.add_row(name, *cells, f"{figures['load_average']:.1f}")
-    Console(width=110).print(table)
-
-
-if __name__ == "__main__":
-    main()
+    print_tables(table)

@@ -1,7 +1,7 @@
 """Sonata beside llama.cpp, natively on the CPU: a beginning read before, guessed tokens, conversations at once.
 
     python -m venv /tmp/llama && /tmp/llama/bin/pip install llama-cpp-python   # compiles for 15 minutes
-    python tests/bench/beside_llama_cpp.py --python /tmp/llama/bin/python [--task prefix|speculation|parallel]
+    python -m tests.bench beside_llama_cpp --python /tmp/llama/bin/python [--task prefix|speculation|parallel]
         [--rounds 3] [--threads 1] [--prefix 2000] [--answer 160] [--conversations 8] [--prompt 512] [--tokens 128]
         [--model FILE] [--clock wall|cpu] [--preferred] [--json FILE]
 
@@ -46,11 +46,7 @@ from time import perf_counter, process_time
 from typing import Any, Protocol
 
 import numpy as np
-from in_browser import PEERS, preferred, processor
-from parallel_sequences import loader_of
-from rich.console import Console
 from rich.table import Table
-from speculation import TASKS as QUESTIONS
 
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
@@ -59,6 +55,10 @@ from py_core.engine.engine import Timings, shared_length
 from py_core.formats.source import FileSource
 from py_core.loading import Model, load_model
 from py_core.sampling import SamplingParams
+from tests.bench.in_browser import PEERS, preferred, processor
+from tests.bench.parallel_sequences import loader_of
+from tests.bench.reporting import options_of, print_tables, write_figures
+from tests.bench.speculation import TASKS as QUESTIONS
 
 TASKS = ("prefix", "speculation", "parallel")
 LLAMA = "llama.cpp"
@@ -412,14 +412,13 @@ def parallel_table(found: dict[str, dict[str, float]], prompts: dict[str, float]
 
 def report(found: dict[str, Any], table: Table, options: argparse.Namespace) -> None:
     """After each task, so that what was measured is there if the next one fails."""
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    write_figures(options, found)
     about = found["llama.cpp"]
     table.caption = (
         f"{found['model']}; llama-cpp-python {about['version']}, threads: {about['threads']}; {found['cpu']}; "
         f"rounds: {options.rounds}, {options.clock} time"
     )
-    Console(width=125).print(table)
+    print_tables(table)
 
 
 async def measure(options: argparse.Namespace, path: Path) -> None:
@@ -464,7 +463,7 @@ async def measure(options: argparse.Namespace, path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     parser.add_argument("--python", default=sys.executable, help="an interpreter that has llama-cpp-python")
     parser.add_argument("--task", choices=TASKS, action="append", help="only this one; may be given again")
     parser.add_argument("--rounds", type=int, default=3)
@@ -477,12 +476,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, metavar="FILE", help="the usual model otherwise")
     parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall", help="what seconds are: with cpu, CPU time")
     parser.add_argument("--preferred", action="store_true", help="get the cores before all other programs")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     options = parser.parse_args()
     path = options.model or default_model_path()
     with preferred() if options.preferred else contextlib.nullcontext():
         asyncio.run(measure(options, path))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """A model file of 3 GB in the page: how fast it is copied and read, and how much memory the page takes meanwhile.
 
-    python tests/bench/big_file.py [--layers 63] [--context 1024] [--json]
+    python -m tests.bench big_file [--layers 63] [--context 1024] [--json FILE]
 
 The file has random weights (random_gguf.py) and is kept in the cache. The page runs on the CPU, in a browser with a
 profile on disk. Reading is measured in a worker of the page that throws the bytes away: through Sonata's store, which
@@ -10,8 +10,6 @@ and loads it, three times. The heaps are the largest sum over the page and its w
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -21,14 +19,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from heaps import Heaps
-from in_browser import LIMIT_MS, browsers_cpu_seconds, evaluate, local_server
 from playwright.sync_api import BrowserContext, Page, sync_playwright
-from rich.console import Console
 from rich.table import Table
 
 from app.building.system import CHROMIUM_FLAGS, find_chromium
 from app.paths import cache_dir
+from tests.bench.heaps import Heaps
+from tests.bench.in_browser import LIMIT_MS, browsers_cpu_seconds, evaluate, local_server
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 STATE = "document.documentElement.dataset.state"
 # Reads the model that is kept, or a file of the user's; MB/s of each way.
@@ -200,30 +198,28 @@ def report(found: dict[str, Any]) -> None:
     )
     for place, name in (("store", "the browser's store"), ("disk", "the user's disk")):
         table.add_row(name, *(said(found[place][way]) for way in READS))
-    console = Console()
-    console.print(table)
     reads = ", ".join(
         f"{load['read']:.0f} MB/s, ready after {load['ready_s']:.1f} s, {load['cpu_s']:.1f} s of CPU time"
         for load in found["loads"]
     )
     copying, loading, python = (found[f"{heap}"] / 1e6 for heap in ("heap_copying", "heap_loading", "python_heap"))
     store = found["store"]
-    console.print(
+    print_tables(
+        table,
         f"Checksums, MB/s: SHA-256 {said(store['sha256'])} by the browser, "
         f"{said(store['sha256 kernel'])} by the kernel; "
         f"XXH64 {said(store['xxh64'])}.\n"
         f"Copied into the store at {found['copied']:.0f} MB/s; a plain copy on this disk: {found['cp']:.0f}.\n"
         f"Loaded, from when Python was there (CPU time of all of the browser, Python's start included): {reads}.\n"
         f"JavaScript's heaps while copying: {copying:.0f} MB, while loading: {loading:.0f}; Python's: {python:.0f}.\n"
-        f"It answers: {len(found['tokens'])} tokens, {found['decode_tok_s']:.2f} a second."
+        f"It answers: {len(found['tokens'])} tokens, {found['decode_tok_s']:.2f} a second.",
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     parser.add_argument("--layers", type=int, default=63, help="of the shape of Qwen2.5-3B, whose other sizes it has")
     parser.add_argument("--context", type=int, default=1024, help="the most tokens of a conversation")
-    parser.add_argument("--json", action="store_true", help="print JSON only")
     options = parser.parse_args()
     path = the_file(options.layers)
     check_room(path)
@@ -237,10 +233,5 @@ def main() -> None:
         finally:
             context.close()
     found = {"gigabytes": path.stat().st_size / 1e9, "cp": cp, "load": os.getloadavg()[0], **measured}
-    if not options.json:
-        report(found)
-    print(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main()
+    report(found)
+    write_figures(options, found)

@@ -1,6 +1,6 @@
 """Sonata's WASM backend against its peers, in headless Chromium on the CPU.
 
-    python tests/bench/browser_decode.py [--rounds 3] [--tokens 128] [--only 'wllama-*'] [--json FILE]
+    python -m tests.bench browser_decode [--rounds 3] [--tokens 128] [--only 'wllama-*'] [--json FILE]
 
 Each round opens one page after the other, so that all of them see the same noise of the machine: Sonata with 1 and 2
 workers, precise and fast, and wllama with 1 and 2 threads, on the same GGUF file, the same prompt of 94 tokens and as
@@ -12,18 +12,19 @@ there are cores collapses (7 tok/s instead of 25): trust only what was measured 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import os
 import sys
 from collections.abc import Callable
 from fnmatch import fnmatch
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-from in_browser import (
+from playwright.sync_api import Browser
+from rich.table import Table
+
+from app.models.downloads import model_files
+from tests.bench.in_browser import (
     SonataTab,
     chromium,
     evaluate,
@@ -33,11 +34,7 @@ from in_browser import (
     preferred,
     wait_for_quiet,
 )
-from playwright.sync_api import Browser
-from rich.console import Console
-from rich.table import Table
-
-from app.models.downloads import model_files
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 PEERS = ["wllama-1", "wllama-2"]
 SONATA = ["sonata-precise-1", "sonata-precise-2", "sonata-fast-1", "sonata-fast-2"]
@@ -62,7 +59,7 @@ Figures = dict[str, float]
 
 def main() -> None:
     assert __doc__
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=128, help="new tokens of each answer")
     parser.add_argument("--only", action="append", metavar="NAME", help=f"of {', '.join(PEERS + SONATA)}; * is allowed")
@@ -70,7 +67,6 @@ def main() -> None:
         "--wait", type=float, default=0, metavar="S", help="wait so long for other programs to be quiet"
     )
     parser.add_argument("--preferred", action="store_true", help="get the cores before other programs (Linux, as root)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     options = parser.parse_args()
     patterns = options.only or ["*"]
     engines = [name for name in PEERS + SONATA if any(fnmatch(name, pattern) for pattern in patterns)]
@@ -79,9 +75,7 @@ def main() -> None:
     before_others = preferred() if options.preferred else contextlib.nullcontext()
     with before_others, local_server(with_peers=True) as address, chromium() as browser:
         result = measure(browser, address, engines, options.rounds, options.tokens, options.wait)
-    print(json.dumps(result))
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    write_figures(options, result)
     show(result)
 
 
@@ -193,11 +187,6 @@ def show(result: dict[str, Any]) -> None:
         cells = [f"{figures[key]:.0f}" if key in figures else "" for key in METRICS.values()]
         times = [f"{ratios[key]:.2f}" if key in ratios else "" for key in ("decode_tok_s", "prefill_tok_s")]
         table.add_row(name, *cells, *times)
-    console = Console(width=100)
-    console.print(table)
+    print_tables(table)
     for name, why in result["not_measured"].items():
-        console.print(f"{name} was not measured: {why}", markup=False)
-
-
-if __name__ == "__main__":
-    main()
+        print(f"{name} was not measured: {why}")

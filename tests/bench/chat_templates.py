@@ -1,6 +1,6 @@
 """How long the renderer of chat templates takes, and whether it makes of published templates what jinja2 makes of them.
 
-    .venv/bin/python -m tests.bench.chat_templates [--turns 50] [--page] [--published FOLDER]
+    python -m tests.bench chat_templates [--turns 50] [--page] [--published FOLDER]
 
 The table: milliseconds, the median of 20, of one rendering of a chat of so many turns (200 characters each), in
 wasmtime, with --page in the page (its worker and the way there and back), and in jinja2 (compiled before); and of the
@@ -10,12 +10,10 @@ tests/unit/test_jinja.py; what differs is listed.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import base64
 import math
 import statistics
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -31,10 +29,8 @@ from py_core.formats.gguf import parse_header
 from py_core.tokenizers.chat_template import ChatTemplate, encode_chat
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.template_renderer import MAX_SECONDS, encode_request
-
-sys.path.insert(0, str(Path(__file__).parent))
-from page_load import start_server
-
+from tests.bench.page_load import start_server
+from tests.bench.reporting import options_of
 from tests.jinja_reference import environment, reference
 from tests.unit.test_jinja import CHATS, FAMILIES, rendered, said
 
@@ -121,7 +117,7 @@ def compare(folder: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = options_of(__doc__)
     parser.add_argument("--turns", type=int, default=50)
     parser.add_argument("--page", action="store_true")
     parser.add_argument("--published", type=Path)
@@ -129,7 +125,3 @@ def main() -> None:
     asyncio.run(measure(options.turns, options.page))
     if options.published:
         compare(options.published)
-
-
-if __name__ == "__main__":
-    main()

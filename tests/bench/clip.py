@@ -1,6 +1,6 @@
 """Makes README's pictures of the real page with the real model: clip.png (it moves) and page.png in docs/pictures.
 
-    .venv/bin/python tests/bench/clip.py
+    python -m tests.bench clip
 
 The clip is an animated PNG: its frames are the browser's screenshots as they come, put behind each other.
 """
@@ -123,7 +123,3 @@ def main() -> None:
     finally:
         server.terminate()
         server.wait(10)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,8 @@
 """What the background loop makes of facts: recall without lessons, paraphrases, perplexity, tokens and time.
 
-    python tests/bench/consolidation.py [--backend wasm|webgpu] [--split held] [--facts 24] [--more 20] [--seed 0]
+    python -m tests.bench consolidation [--backend wasm|webgpu] [--split held] [--facts 24] [--more 20] [--seed 0]
         [--elastic 0] [--looks 24 --plot FILE.svg] [--json FILE]
-    python tests/bench/consolidation.py --where browser [--split dev] [--facts 24] [--workers 2] [--json FILE]
+    python -m tests.bench consolidation --where browser [--split dev] [--facts 24] [--workers 2] [--json FILE]
 
 A first task of so many facts of app/facts, then a second of so many `more` (0: none). Answers are those of
 the plain assistant, greedy: right is the whole answer, word by word. Perplexity is of paragraphs of which nothing is
@@ -25,16 +25,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 import numpy as np
-from consolidation_browser import browser_table, measure_in_browser
-from rich.console import Console
 from rich.table import Table
 
 from app.bench.learning_plots import training_plots, write_plots
 from app.bench.perplexity import Text, joined, score_texts
-from app.build_outputs import kernel_path
 from app.chat.asker import GREEDY
 from app.consolidation.desk import WorkDesk
 from app.consolidation.service import RECIPE, ConsolidationService
@@ -42,6 +37,7 @@ from app.generation.assistant import Assistant
 from app.lessons.facts import Fact, facts, paragraphs
 from app.lessons.service import LearningService
 from app.lessons.shipped_gate import shipped_gate
+from app.models.build_outputs import kernel_path
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
 from app.native_runtime import open_embedder
@@ -59,6 +55,8 @@ from py_core.loading import BackendLoader, Model, load_model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.sqlite import SQLiteRows
 from py_core.tokenizers.prompts import encode_text
+from tests.bench.consolidation_browser import browser_table, measure_in_browser
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 
 async def open_model(path: Path, backend: str) -> Model:
@@ -123,7 +121,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
             assert run is not None
             report["tasks"].append(
                 {
-                    "facts": len(task), "verdict": run.verdict, "why": run.why, "tokens": run.tokens,
+                    "facts": len(task), "verdict": run.verdict, "why": str(run.why), "tokens": run.tokens,
                     "seconds": run.seconds, "with_imprints_seconds": seconds, "norm": run.norm,
                     "probe": dict(run.probe), "perplexity_change": await perplexity() / before - 1,
                     "new": await recall(assistant, task),
@@ -202,7 +200,7 @@ def table_of(report: dict[str, Any]) -> Table:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     parser.add_argument("--where", choices=["native", "browser"], default="native")
     parser.add_argument("--workers", type=int, default=2, help="of the page")
     parser.add_argument("--backend", choices=["wasm", "webgpu"], default="wasm")
@@ -214,17 +212,10 @@ def main() -> None:
     parser.add_argument("--looks", type=int, default=0, metavar="STEPS", help="a multiple of 8")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg")
     parser.add_argument("--model", type=Path)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     report = measure_in_browser(options) if options.where == "browser" else asyncio.run(measure(options))
-    print(json.dumps(report))
     if options.plot and "steps" in report:
         base = report["looks"][0]["perplexity"]
         write_plots(options.plot, training_plots(report["steps"], report["looks"], base))
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=1) + "\n")
-    Console(width=120).print((browser_table if options.where == "browser" else table_of)(report))
-
-
-if __name__ == "__main__":
-    main()
+    write_figures(options, report)
+    print_tables((browser_table if options.where == "browser" else table_of)(report))

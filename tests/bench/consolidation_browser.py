@@ -7,10 +7,10 @@ import sys
 import time
 from typing import Any
 
-from in_browser import SonataTab, browsers_cpu_seconds, chromium, evaluate, local_server, machine
 from rich.table import Table
 
 from app.lessons.facts import facts
+from tests.bench.in_browser import SonataTab, browsers_cpu_seconds, chromium, evaluate, local_server, machine
 
 LOOK_SECONDS = 0.5
 ENDS = ("learned", "failed", "waiting")

@@ -1,6 +1,6 @@
 """Writes GGUF files that are a model and a draft for it, where only one real model is there.
 
-    python tests/bench/draft_models.py OUT.gguf [--model FILE] [--format F16] [--keep N] [--empty N]
+    python -m tests.bench draft_models OUT.gguf [--model FILE] [--format F16] [--keep N] [--empty N]
 
 --format brings all matrices to a format: a draft in few bits is often, not always, right. --keep has the first so many
 blocks only: a draft that is fast and seldom right. --empty puts so many blocks behind the others whose output matrices
@@ -9,7 +9,6 @@ are zero: the model says what it says, and a pass takes as long as that of a lar
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import re
 from pathlib import Path
@@ -23,6 +22,7 @@ from py_core.formats.gguf import read_header
 from py_core.formats.gguf_writer import StoredTensor, write_gguf
 from py_core.formats.quantization import FORMATS, BlockFormat, dequantize
 from py_core.formats.source import FileSource
+from tests.bench.reporting import options_of
 
 _BLOCK = re.compile(r"blk\.(\d+)\.(.+)")
 _OUTPUTS = ("attn_output.weight", "ffn_down.weight")
@@ -59,7 +59,7 @@ async def write(path: Path, out: Path, form: BlockFormat | None, keep: int | Non
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--model", type=Path, default=None)
     parser.add_argument("--format", choices=FORMATS)
@@ -69,7 +69,3 @@ def main() -> None:
     form = FORMATS[options.format] if options.format else None
     asyncio.run(write(options.model or default_model_path(), options.out, form, options.keep, options.empty))
     print(f"{options.out}: {options.out.stat().st_size / 1e6:.0f} MB")
-
-
-if __name__ == "__main__":
-    main()

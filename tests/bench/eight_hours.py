@@ -1,6 +1,6 @@
 """Eight hours of use, at high speed: what the page holds at the end of each that it did not hold an hour before.
 
-    python tests/bench/eight_hours.py [--hours 8] [--chats 5] [--messages 8] [--json FILE] [--plot FILE]
+    python -m tests.bench eight_hours [--hours 8] [--chats 5] [--messages 8] [--json FILE] [--plot FILE]
 
 An hour is some chats of some messages each, with variants, an edited message, files that are attached and removed,
 searches by words and by meaning, chats that are renamed, pinned, deleted and opened again, every panel with its tabs,
@@ -12,8 +12,6 @@ through the hours (least squares), and shown beside what the stored conversation
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import tempfile
 import time
@@ -22,19 +20,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from plain_server import PlainServer
 from playwright.sync_api import Error, Locator, Page, sync_playwright
-from rich.console import Console
 from rich.table import Table
+from small_site import SmallSite
 
 from app.bench.plots import Line, Plot, svg_of
-from app.building.common import ROOT
 from app.building.site import DIST
 from app.building.system import CHROMIUM_FLAGS, find_chromium
-
-sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT)]
-from page_memory import PageMemory, put_hook  # noqa: E402
-from plain_server import PlainServer  # noqa: E402
-from small_site import SmallSite  # noqa: E402
+from tests.bench.page_memory import PageMemory, put_hook
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 QUERY = "?backend=wasm&workers=1&max_tokens=12&idle=2"
 LIMIT_MS = 120_000
@@ -184,7 +179,7 @@ def show(samples: Sequence[dict[str, Any]]) -> None:
     for name in figures_of(samples):
         cells = (samples[n].get(name, float("nan")) for n in (0, min(1, len(samples) - 1), -1))
         table.add_row(name, *(f"{value:,.2f}" for value in cells), f"{growth(samples, name):+,.3f}")
-    Console().print(table)
+    print_tables(table)
     for kind, more in grown_kinds(samples).items():
         print(f"  Python's {kind}: {more:+,.1f} an hour")
 
@@ -208,11 +203,10 @@ def plots(samples: Sequence[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = options_of(__doc__)
     parser.add_argument("--hours", type=int, default=8)
     parser.add_argument("--chats", type=int, default=5, help="an hour")
     parser.add_argument("--messages", type=int, default=8, help="a chat")
-    parser.add_argument("--json", type=Path, help="also write what was seen here")
     parser.add_argument("--plot", type=Path, help="also draw the growth here, as SVG")
     options = parser.parse_args()
     samples: list[dict[str, Any]] = []
@@ -238,13 +232,8 @@ def main() -> None:
                     raise
                 samples.append(memory.sample() | {"seconds": time.perf_counter() - begin})
                 print(f"hour {hour + 1}: {person.said} messages, {samples[-1]['seconds']:.0f} s", file=sys.stderr)
-                if options.json:
-                    options.json.write_text(json.dumps(samples, indent=1), "utf-8")
+                write_figures(options, samples)
             browser.close()
     show(samples)
     if options.plot:
         options.plot.write_text(plots(samples), "utf-8")
-
-
-if __name__ == "__main__":
-    main()

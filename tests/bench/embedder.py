@@ -1,6 +1,6 @@
 """How long a text takes to become a vector, and a request to find its agent: in Chromium and natively.
 
-    python tests/bench/embedder.py [--rounds 200] [--json FILE]
+    python -m tests.bench embedder [--rounds 200] [--json FILE]
 
 In Chromium Python runs in the page's engine worker, as in the product: `embed` is what Python waits for (tokens, the
 message to the worker, the model, the message back), `tokens` the tokenizer alone, `meaning` what Python waits for when
@@ -12,23 +12,21 @@ each for the first time. Wanted: embed, search and decide under 12 ms, search an
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from in_browser import chromium, evaluate, local_server, machine, wait_for_quiet
 from playwright.sync_api import Page
-from rich.console import Console
 from rich.table import Table
 
 from app.bench.routing import TEST_SET, read_test_set
 from app.native_runtime import open_embedder
 from app.server.headers import HEADERS
 from py_core.routing.embedder import SentenceEmbedder
+from tests.bench.in_browser import chromium, evaluate, local_server, machine, wait_for_quiet
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 TEXTS = {
     "3 words": "write unit tests",
@@ -123,9 +121,8 @@ self.onmessage = async ({ data: { code, texts, rounds, requests, corrections } }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = options_of(__doc__)
     parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--json", type=Path, help="also write the figures here")
     parser.add_argument("--patience", type=float, default=60, help="seconds to wait for a quiet machine")
     options = parser.parse_args()
     native = summary(natively(options.rounds))
@@ -144,9 +141,7 @@ def main() -> None:
             "assemble_ms": in_page["routes"].pop("assemble"),
             "routes": route_summary(in_page["routes"]),
         }
-    print(json.dumps(figures))
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=1))
+    write_figures(options, figures)
     show(figures)
 
 
@@ -234,15 +229,11 @@ def show(figures: dict[str, Any]) -> None:
                 f"{found['meaning_median_ms']:.2f}", f"{found['meaning_p95_ms']:.2f}",
                 f"{found['tokens_median_ms']:.3f}", f"{found['cached_ms']:.4f}",
             )  # fmt: skip
-    Console().print(table)
+    print_tables(table)
     table = Table(title=f"To its agent in Chromium, ms (the router is made in {figures['assemble_ms']:.0f} ms)")
     for column in ("router", "step", "median", "p95"):
         table.add_column(column, justify="left" if column in ("router", "step") else "right")
     for name, steps in figures["routes"].items():
         for step, found in steps.items():
             table.add_row(name, step, f"{found['median_ms']:.2f}", f"{found['p95_ms']:.2f}")
-    Console().print(table)
-
-
-if __name__ == "__main__":
-    main()
+    print_tables(table)

@@ -1,6 +1,6 @@
 """What the exact tools cost a message that is not for them, and one that is.
 
-    python -m tests.bench.exact_tools [--json FILE]
+    python -m tests.bench exact_tools [--json FILE]
 
 Prints microseconds a message over the repository's general messages (app/lessons/generic_texts.txt, app/lessons/facts,
 app/routing/agents), how many of them get a second look and how many are computed, and how long the tools take to
@@ -9,17 +9,15 @@ import, which the first message that gets a second look waits for.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import subprocess
 import sys
 import time
 from datetime import datetime
-from pathlib import Path
 
 from py_core.tools.answering import answer_exactly
 from py_core.tools.first_look import may_be_for_a_tool
+from tests.bench.reporting import options_of, write_figures
 from tests.tools.test_computed import general_messages
 
 IMPORTS = {
@@ -40,8 +38,7 @@ def seconds_of(code: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--json", type=Path)
+    parser = options_of(__doc__)
     chosen = parser.parse_args()
     messages, now = general_messages(), datetime.now()
     looks, wholes, second, computed = list[float](), list[float](), 0, 0
@@ -64,14 +61,9 @@ def main() -> None:
         "whole_us": {"median": 1e6 * statistics.median(wholes), "p99": 1e6 * statistics.quantiles(wholes, n=100)[98]},
         "import_ms": {name: 1000 * seconds_of(code) for name, code in IMPORTS.items()},
     }
-    if chosen.json:
-        chosen.json.write_text(json.dumps(report, indent=1), encoding="utf-8")
+    write_figures(chosen, report)
     print(f"{len(messages)} messages: {report['second_look']} get a second look, {computed} are computed")
     for name in ("first_look_us", "whole_us"):
         print(f"{name:16} median {report[name]['median']:8.1f}   p99 {report[name]['p99']:8.1f}")
     for name, milliseconds in report["import_ms"].items():
         print(f"import {name:12} {milliseconds:8.1f} ms")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """What a pass of several rows costs beside one of a single row: milliseconds by rows, medians.
 
-    python tests/bench/few_rows.py [--backend wasm|webgpu] [--model FILE | --shape qwen2.5-3b] [--rows 1,2,4,8,16,64]
-        [--position 512] [--rounds 15] [--precision precise|fast] [--kernels] [--json]
+    python -m tests.bench few_rows [--backend wasm|webgpu] [--model FILE | --shape qwen2.5-3b] [--rows 1,2,4,8,16,64]
+        [--position 512] [--rounds 15] [--precision precise|fast] [--kernels] [--json FILE]
 
 Of "last" only the last row gets logits, as in a prefill; of "all" up to 8 do, as when guessed tokens are checked. On
 WebGPU (wgpu-py) it is the GPU's own time of the pass, and --kernels prints that of each kernel (microseconds by name);
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import tempfile
 import time
 from functools import partial
@@ -22,8 +21,6 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from random_gguf import SHAPES, write
-from rich.console import Console
 from rich.table import Table
 
 from app.models.template_renderer import native_renderer
@@ -31,6 +28,8 @@ from py_core.backends.base import MAX_LOGIT_ROWS, Backend, TokenSequence
 from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader, Model, load_model
+from tests.bench.random_gguf import SHAPES, write
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 SMALL = "smollm2-135m"
 """A shape whose usual file has one format for the layers and another for the embedding."""
@@ -43,7 +42,7 @@ def loader_of(backend: str, precision: str) -> BackendLoader:
         from py_core.backends.webgpu.host_wgpu import WgpuHost
 
         return partial(load_webgpu, WgpuHost(), tuning=AutotuneCache())
-    from app.build_outputs import kernel_path
+    from app.models.build_outputs import kernel_path
     from py_core.backends.wasm.backend import load_wasm
     from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 
@@ -134,7 +133,7 @@ def tables(found: dict[str, Any], kernels: bool) -> list[Table]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     parser.add_argument("--backend", choices=("wasm", "webgpu"), default="wasm")
     parser.add_argument("--model", type=Path)
     parser.add_argument("--shape", choices=SHAPES)
@@ -143,7 +142,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--precision", choices=("precise", "fast"), default="precise")
     parser.add_argument("--kernels", action="store_true")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = options.model
@@ -156,13 +154,5 @@ def main() -> None:
 
             path = default_model_path()
         found = asyncio.run(measure(path, options))
-    if options.json:
-        print(json.dumps(found, indent=1))
-        return
-    console = Console(width=None if Console().is_terminal else 160)
-    for table in tables(found, options.kernels):
-        console.print(table)
-
-
-if __name__ == "__main__":
-    main()
+    write_figures(options, found)
+    print_tables(*tables(found, options.kernels))

@@ -1,6 +1,6 @@
 """How the gate of lessons decides: on invented facts (app/lessons/facts) with few and with many lessons stored.
 
-    python tests/bench/gate.py [--splits dev common_dev held] [--stored 24 1000] [--threshold T] [--json FILE]
+    python -m tests.bench gate [--splits dev common_dev held] [--stored 24 1000] [--threshold T] [--json FILE]
 
 A row a split and a number of stored lessons. "taught" and "para": the share that opens on the right lesson. The others
 should stay shut: generic prompts, near misses, questions about facts that are not stored ("other"), paragraphs. Of 24
@@ -10,25 +10,19 @@ choosing anything. The probability that a score says is compared with how often 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
-import sys
 import timeit
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from app.lessons.shipped_gate import shipped_gate
 from app.native_runtime import open_embedder
 from app.training.gate_worlds import Compared, Decisions, World, open_world, split_of
 from py_core.learning.gate import SHUT, Gate
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 KINDS = ("taught", "paraphrase", "generic", "near", "other", "vague", "paragraph")
 DRAWS = 6
@@ -101,35 +95,30 @@ async def milliseconds(gate: Gate) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = options_of(__doc__)
     parser.add_argument("--splits", nargs="+", default=["dev", "common_dev"])
     parser.add_argument("--stored", nargs="+", type=int, default=[24, 1000])
     parser.add_argument("--threshold", type=float, nargs="*")
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    gate = shipped_gate()
+    gate, reports = shipped_gate(), []
     for threshold in options.threshold or [gate.threshold]:
         rows = asyncio.run(measured(options.splits, options.stored, gate, threshold))
-        report = {"threshold": threshold, "milliseconds": round(asyncio.run(milliseconds(gate)), 3), "rows": rows}
-        show(report)
-        if options.json:
-            options.json.write_text(json.dumps(report, indent=1), encoding="utf-8")
+        reports.append(
+            {"threshold": threshold, "milliseconds": round(asyncio.run(milliseconds(gate)), 3), "rows": rows}
+        )
+        show(reports[-1])
+    write_figures(options, reports)
 
 
 def show(report: dict[str, Any]) -> None:
-    console = Console(width=160)
     shown = Table(title=f"open above {report['threshold']:.2f}; {report['milliseconds']} ms for 8 lessons")
     for name in ("split", "stored", *KINDS, *(f"para at {share:.0%}" for share in OPENED_GENERIC)):
         shown.add_column(name)
     for row in report["rows"]:
         at = [f"{share:.3f}" for share in row["para_at_generic"].values()]
         shown.add_row(row["split"], str(row["stored"]), *(f"{row[k]:.3f}" if k in row else "" for k in KINDS), *at)
-    console.print(shown)
+    print_tables(shown)
     for row in report["rows"]:
-        console.print(row["split"], row["stored"], "open by kind:", row["generic_kinds"], highlight=False)
-        console.print("  probability said, right, prompts:", row["calibration"], highlight=False)
-        console.print("  right lesson not among the 8:", row["missed_candidates"], highlight=False)
-
-
-if __name__ == "__main__":
-    main()
+        print(row["split"], row["stored"], "open by kind:", row["generic_kinds"])
+        print("  probability said, right, prompts:", row["calibration"])
+        print("  right lesson not among the 8:", row["missed_candidates"])

@@ -1,11 +1,11 @@
-"""Sonata's page on WebGPU beside wllama's, on the same file and prompts, in turns: JSON and a table.
+"""Sonata's page on WebGPU beside wllama's, on the same file and prompts, in turns.
 
-python tests/bench/gpu_browser.py site OUT           the site with the page and its peer, for a machine with a GPU
-python tests/bench/gpu_browser.py here [--page P] [--query Q]   in this machine's Chromium (SwiftShader: slow)
-python tests/bench/gpu_browser.py table RESULT.json  the table of what the page sent to /result
-python tests/bench/gpu_browser.py adapters RESULT.json  what a set of LoRA matrices costs: of adapters.html
-python tests/bench/gpu_browser.py shapes RESULT.json ...   the same of several models, and each kernel of a token
-python tests/bench/gpu_browser.py together RESULT.json  guessed tokens and conversations at once: of together.html
+python -m tests.bench gpu_browser site OUT           the site with the page and its peer, for a machine with a GPU
+python -m tests.bench gpu_browser here [--page P] [--query Q]   in this machine's Chromium (SwiftShader: slow)
+python -m tests.bench gpu_browser table RESULT.json  the table of what the page sent to /result
+python -m tests.bench gpu_browser adapters RESULT.json  what a set of LoRA matrices costs: of adapters.html
+python -m tests.bench gpu_browser shapes RESULT.json ...   the same of several models, and each kernel of a token
+python -m tests.bench gpu_browser together RESULT.json  guessed tokens and conversations at once: of together.html
 
 P is bench.html or together.html of tests/bench/gpu_page, Q its query: "rounds=1&peer=0&prompts=20&tokens=8" for the
 first, "backend=wasm&workers=2&precision=fast" for the second. On an NVIDIA GPU
@@ -14,7 +14,6 @@ llama.cpp needs Chromium's flag --enable-dawn-features=vulkan_enable_f16_on_nvid
 
 from __future__ import annotations
 
-import argparse
 import json
 import mimetypes
 import re
@@ -26,18 +25,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from adapters import MEASURE_IN_PAGE, show, summary_of
-from in_browser import chromium, evaluate, install_peers, local_server
-from rich.console import Console
 from rich.table import Table
-from speculation import TASKS, by_kind_of
-from speculation import table_of as guesses_table
 
 from app.building.common import ROOT
 from app.building.site import DIST
 from app.models.downloads import model_files
+from tests.bench.adapters import MEASURE_IN_PAGE, show, summary_of
+from tests.bench.in_browser import chromium, evaluate, install_peers, local_server
+from tests.bench.reporting import options_of, print_tables, write_figures
+from tests.bench.speculation import TASKS, by_kind_of
+from tests.bench.speculation import table_of as guesses_table
 
 WAIT = """async () => {
     while (!globalThis.result) await new Promise((resolve) => setTimeout(resolve, 200));
@@ -123,7 +120,6 @@ def show_adapters(result: dict[str, Any]) -> None:
     """A table for each prompt."""
     for run in result["runs"]:
         figures = summary_of(run["milliseconds"], run["prompt"], result["tokens"])
-        print(json.dumps({"prompt": run["prompt"], "device": run["device"], **figures}))
         show(
             {
                 "rank": result["rank"],
@@ -144,17 +140,16 @@ def show_together(result: dict[str, Any]) -> None:
     speeds = {count: median(one["tok_s"] for one in result["parallel"] if one["count"] == count) for count in counts}
     same = {count: min(one["same"] for one in result["parallel"] if one["count"] == count) for count in counts}
     ninth = {key: median(one[key] for one in result["ninth"]) for key in result["ninth"][0]}
-    print(json.dumps({"guesses": by_kind, "parallel": speeds, "answers as alone": same, "ninth": ninth}))
     table = Table(title="Conversations at once; the first token of a ninth, ms: " + str(ninth))
     for name in ("conversations", "tok/s together", "answers as alone"):
         table.add_column(name, justify="right")
     for count in counts:
         table.add_row(str(count), f"{speeds[count]:,.0f}", str(same[count]))
-    Console(width=120).print(guesses_table(by_kind, "Decoding, tok/s"), table)
+    print_tables(guesses_table(by_kind, "Decoding, tok/s"), table)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("site").add_argument("out", type=Path)
     here = commands.add_parser("here")
@@ -166,29 +161,24 @@ def main() -> None:
     commands.add_parser("shapes").add_argument("results", type=Path, nargs="+")
     options = parser.parse_args()
     if options.command == "shapes":
-        report, *tables = shapes_report(options.results)
-        print(json.dumps(report))
-        for table in tables:
-            Console(width=120).print(table)
+        figures, *tables = shapes_report(options.results)
+        write_figures(options, figures)
+        print_tables(*tables)
         return
     if options.command == "here":
         result = run_here(options.page, options.query)
-    elif options.command != "site":
+    elif options.command == "site":
+        lay_out(options.out)
+        return
+    else:
         result = json.loads(options.result.read_text())
+    write_figures(options, result)
     if options.command == "together" or (options.command == "here" and options.page == "together.html"):
         show_together(result)
         return
     if options.command == "adapters":
         show_adapters(result)
         return
-    if options.command == "site":
-        lay_out(options.out)
-        return
-    print(json.dumps(result))
     if "error" in result:
         raise SystemExit(result["error"])
-    Console(width=120).print(table_of(result))
-
-
-if __name__ == "__main__":
-    main()
+    print_tables(table_of(result))

@@ -1,6 +1,6 @@
 """The index of py_core/hnsw/index.py beside hnswlib: recall@10, times, memory; natively and in Pyodide in Chromium.
 
-    python tests/bench/hnsw.py [--size 1000 --size 10000] [--kind clustered] [--where native] [--wait S] [--json FILE]
+    python -m tests.bench hnsw [--size 1000 --size 10000] [--kind clustered] [--where native] [--wait S] [--json FILE]
 
 Same data, metric (cosine), M, ef_construction, ef for both, one thread each. Recall is the share of the ten true
 nearest vectors that are found, over all queries. The peer is left out, with a line that says so, where it is not
@@ -9,25 +9,25 @@ installed: `pip install hnswlib==0.8.0` (it needs a C++ compiler).
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
+import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hnsw_measure import _milliseconds, dataset, measure
-from in_browser import chromium, local_server, python_page, run_python, wait_for_quiet
 from playwright.sync_api import Page
-from rich.console import Console
 from rich.table import Table
 
 from app.building.kernels import hnsw_kernel_path
 from py_core.hnsw.numpy_kernel import NumpyHnswKernel
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
+from tests.bench.hnsw_measure import _milliseconds, dataset, measure
+from tests.bench.in_browser import chromium, local_server, python_page, run_python, wait_for_quiet
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 try:
     import hnswlib
@@ -48,7 +48,7 @@ json.dumps(measure(PyodideHnswKernel(hnsw_exports), {settings!r}, *dataset({kind
 
 def main() -> None:
     assert __doc__
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     parser.add_argument("--size", type=int, action="append", help=f"vectors; default: {SIZES}")
     parser.add_argument("--kind", action="append", choices=KINDS, help="default: both")
     parser.add_argument(
@@ -64,7 +64,6 @@ def main() -> None:
     parser.add_argument(
         "--wait", type=float, default=0, metavar="S", help="wait so long for other programs to be quiet"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     options = parser.parse_args()
     where = options.where or ["native", "browser"]
     settings = {
@@ -73,9 +72,10 @@ def main() -> None:
         "ef_search": options.ef_search,
         "brute_force_below": options.scan_below,
     } | ({"expansion": options.expansion} if options.expansion else {})
-    console = Console(stderr=True)
     if hnswlib is None:
-        console.print("hnswlib is not installed, so there is nothing to compare with: pip install hnswlib==0.8.0")
+        print(
+            "hnswlib is not installed, so there is nothing to compare with: pip install hnswlib==0.8.0", file=sys.stderr
+        )
     rows = []
     with ExitStack() as stack:
         page = None
@@ -97,7 +97,7 @@ def main() -> None:
                     found = figures.pop("found")
                     recall = float(np.mean([len(t & set(f)) / K for t, f in zip(true, found, strict=True)]))
                     rows.append({"kind": kind, "size": size, "engine": engine, "recall": recall, **figures})
-                    console.print(f"{kind} {size} {engine}: recall {recall:.4f}")
+                    print(f"{kind} {size} {engine}: recall {recall:.4f}", file=sys.stderr)
 
                 wait_for_quiet(options.wait)
                 if hnswlib is not None:
@@ -111,9 +111,7 @@ def main() -> None:
                 if page:
                     add("sonata, Pyodide", in_page(page, settings, kind, size, options.dimension, options.queries))
     result = {"machine": machine(), "dimension": options.dimension, "settings": settings, "k": K, "rows": rows}
-    print(json.dumps(result))
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=1))
+    write_figures(options, result)
     show(result)
 
 
@@ -177,8 +175,4 @@ def show(result: dict[str, Any]) -> None:
             f"{scan['p50']:.3f}" if scan else "",
             f"{row['mb']:.1f}",
         )
-    Console().print(table)
-
-
-if __name__ == "__main__":
-    main()
+    print_tables(table)

@@ -1,7 +1,7 @@
 """What a message waits for while Sonata learns in idle times: time to the first token, and tokens a second.
 
-    python tests/bench/idle_learning.py [--rounds 15] [--piece GFLOP] [--json FILE]             natively, WASM kernels
-    python tests/bench/idle_learning.py --where browser [--rounds 15] [--workers 2] [--json FILE]        in Chromium
+    python -m tests.bench idle_learning [--rounds 15] [--piece GFLOP] [--json FILE]             natively, WASM kernels
+    python -m tests.bench idle_learning --where browser [--rounds 15] [--workers 2] [--json FILE]        in Chromium
 
 Three cases take turns: `quiet`, nothing is learned; `learning`, a message is sent in the midst of a training without
 any sign before; `typed`, a key was pressed 0.2 s before it was sent, as in the page. Medians, ratios to `quiet`, and
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import random
 import sys
 import threading
@@ -21,11 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 import numpy as np
-from in_browser import SonataTab, chromium, evaluate, local_server, machine
-from rich.console import Console
 from rich.table import Table
 
 from app.building.kernels import kernel_path
@@ -50,6 +45,8 @@ from py_core.training.packing import answer_example
 from py_core.training.schedule import Schedule
 from py_core.training.session import Loss, Pack
 from py_core.training.trainer import Settings, Trainer, fresh_start
+from tests.bench.in_browser import SonataTab, chromium, evaluate, local_server, machine
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 CASES = ("quiet", "learning", "typed")
 TYPED_SECONDS = 0.2
@@ -243,19 +240,12 @@ def table_of(result: dict[str, Any]) -> Table:
 
 def main() -> None:
     assert __doc__
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     parser.add_argument("--where", choices=["native", "browser"], default="native")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--workers", type=int, default=2, help="of the page")
     parser.add_argument("--piece", type=float, metavar="GFLOP", help="of a piece of training, natively")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     options = parser.parse_args()
     result = in_browser(options) if options.where == "browser" else asyncio.run(natively(options))
-    print(json.dumps({key: value for key, value in result.items() if key != "rounds"}))
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
-    Console(width=100).print(table_of(result))
-
-
-if __name__ == "__main__":
-    main()
+    write_figures(options, result)
+    print_tables(table_of(result))

@@ -1,8 +1,8 @@
 """What teaching and recalling cost, natively, and that nothing else changes.
 
-    python tests/bench/instant.py [--backend wasm|webgpu] [--facts N] [--stored N] [--random N] [--long N]
+    python -m tests.bench instant [--backend wasm|webgpu] [--facts N] [--stored N] [--random N] [--long N]
 
-Facts and paragraphs are the committed ones of app/facts; `--stored` fills the memory with facts by templates,
+Facts and paragraphs are the committed ones of app/lessons/facts; `--stored` fills the memory with facts by templates,
 `--long` teaches so many paragraphs as answers of several parts, and asks for them.
 Milliseconds are medians, with the least beside them: other programs may run beside it.
 """
@@ -10,9 +10,6 @@ Milliseconds are medians, with the least beside them: other programs may run bes
 from __future__ import annotations
 
 import argparse
-import asyncio
-import json
-import sys
 import time
 from contextlib import contextmanager
 from operator import truediv
@@ -22,10 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from app.bench.perplexity import Text, joined, score_texts
 from app.generation.assistant import SYSTEM_PROMPT, Assistant
@@ -48,7 +42,8 @@ from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
 from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.store import Store
-from tests.bench.head import loader
+from tests.bench.parallel_sequences import loader_of
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 Times = dict[str, list[float]]
 IN_TURNS = ("an imprint, made", "the same, everything read anew")
@@ -61,17 +56,21 @@ def timed(times: Times, name: str):
     times.setdefault(name, []).append(1000 * (time.perf_counter() - begin))
 
 
-async def main(folder: Path) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+async def main() -> None:
+    parser = options_of(__doc__)
     parser.add_argument("--backend", choices=("wasm", "webgpu"), default="wasm")
     parser.add_argument("--facts", type=int, default=24)
     parser.add_argument("--stored", type=int, default=0, help="facts by templates beside them")
     parser.add_argument("--random", type=int, default=0, help="lessons far from all others beside these")
     parser.add_argument("--long", type=int, default=0, help="paragraphs that are taught as answers")
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    with TemporaryDirectory() as folder:
+        await measure(options, Path(folder))
+
+
+async def measure(options: argparse.Namespace, folder: Path) -> None:
     path = default_model_path()
-    model = await load_model(FileSource(path), loader(options.backend), native_renderer())
+    model = await load_model(FileSource(path), loader_of(options.backend), native_renderer())
     parts = native_router_parts()
     file = folder / "memory.sqlite"
     memory = await Memory.open(await Store.open(await SQLiteRows.open(file)), lambda: parts.kernel)
@@ -100,12 +99,11 @@ async def main(folder: Path) -> None:
         "long": whole, "same_bits": before == after,
         "perplexity": [joined(before).perplexity, joined(after).perplexity],
     }  # fmt: skip
-    if options.json:
-        options.json.write_text(json.dumps(found))
+    write_figures(options, found)
     table = Table("", "median ms", "least ms", title=f"{options.backend}, {len(chosen)} facts")
     for name, each in times.items():
         table.add_row(name, f"{median(each):.2f}", f"{min(each):.2f}")
-    Console().print(table)
+    print_tables(table)
     made, anew = (times[name] for name in IN_TURNS)
     print(
         f"an imprint in turns with one that reads everything anew: {median(map(truediv, made, anew)):.3f} of the time"
@@ -256,8 +254,3 @@ async def opened_again(
             await again.recall(chosen[0].question)
     again.close()
     return memory
-
-
-if __name__ == "__main__":
-    with TemporaryDirectory() as made:
-        asyncio.run(main(Path(made)))

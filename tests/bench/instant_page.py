@@ -1,6 +1,6 @@
 """What teaching and recalling cost in the page, in headless Chromium with the WASM backend.
 
-    python tests/bench/instant_page.py [--facts N] [--workers N] [--json FILE]
+    python -m tests.bench instant_page [--facts N] [--workers N] [--json FILE]
 
 Each fact of app/lessons/facts (held) is taught, then asked for in other words. Milliseconds are medians, with the
 least beside them: other programs may run beside it.
@@ -8,17 +8,12 @@ least beside them: other programs may run beside it.
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from app.lessons.facts import facts
 from tests.bench.in_browser import LIMIT_MS, SonataTab, chromium, evaluate, local_server
+from tests.bench.reporting import options_of, write_figures
 
 TEACH = """async ([question, answer]) => {
     const start = performance.now();
@@ -41,10 +36,9 @@ ASK = """async (question) => {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     parser.add_argument("--facts", type=int, default=8)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     chosen = facts("held")[: options.facts]
     times: dict[str, list[float]] = {}
@@ -73,9 +67,4 @@ def main() -> None:
     print(f"unrelated answer the same: {before['text'] == after['text']}; {right} of {len(chosen)} said in other words")
     for name, each in times.items():
         print(f"{name}: median {median(each):.0f} ms, least {min(each):.0f} ms")
-    if options.json:
-        options.json.write_text(json.dumps({"milliseconds": times, "right": right, "facts": len(chosen)}))
-
-
-if __name__ == "__main__":
-    main()
+    write_figures(options, {"milliseconds": times, "right": right, "facts": len(chosen)})

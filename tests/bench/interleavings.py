@@ -1,6 +1,6 @@
 """Whatever happens in whatever order, for minutes or hours: how often an answer is not the one that it is alone.
 
-    python -m tests.bench.interleavings [--kind wasm|webgpu] [--seconds 60] [--processes 1] [--seed 0] [--only SEED]
+    python -m tests.bench interleavings [--kind wasm|webgpu] [--seconds 60] [--processes 1] [--seed 0] [--only SEED]
         [--json FILE]
 
 Each play opens a tiny model (plain, with windows, with tiers of keys and values) on the backend and on numpy, the
@@ -12,9 +12,7 @@ kernels' noise explains. A play that fails is told with its seed; `--only` plays
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import random
 import tempfile
 import time
@@ -25,15 +23,15 @@ from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
-from app.build_outputs import kernel_path
+from app.models.build_outputs import kernel_path
 from py_core.paging import page_table
 from py_core.paging.page_table import PAGE
 from tests.architectures.variants import VARIANTS
 from tests.backends.test_interleavings import CONTEXT, NAMES, Step, play
 from tests.backends.test_tiers import POLICY
+from tests.bench.reporting import options_of, print_tables, write_figures
 from tests.tiny_llama import TinyLlama
 from tests.tiny_models import ALL_BYTES
 
@@ -84,15 +82,14 @@ def played_until(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = options_of(__doc__)
     parser.add_argument("--kind", choices=("wasm", "webgpu"), default="wasm")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int)
-    parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    kernel, console = kernel_path(), Console()
+    kernel = kernel_path()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         for name, model in MODELS.items():
@@ -114,12 +111,6 @@ def main() -> None:
     for what, times in sorted(seen.items()):
         table.add_row(what, f"{times:,}")
     table.add_row("plays that went wrong", f"{len(wrong):,}")
-    console.print(table)
-    for problem in wrong[:20]:
-        console.print(problem, markup=False)
-    if given.json:
-        given.json.write_text(json.dumps({"kind": given.kind, "seen": seen, "wrong": wrong}, indent=1), "utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    print_tables(table)
+    print(*wrong[:20], sep="\n")
+    write_figures(given, {"kind": given.kind, "seen": seen, "wrong": wrong})

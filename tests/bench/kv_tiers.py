@@ -1,7 +1,7 @@
 """What tiers of keys and values cost and gain: bytes, perplexity, and a token's time, beside exact pages.
 
-    python tests/bench/kv_tiers.py [--backend wasm|webgpu|numpy] [--build pairs] [--model FILE | --shape qwen2.5-3b]
-        [--at 8000] [--scored 1024] [--rounds 3] [--steps 24] [--json]
+    python -m tests.bench kv_tiers [--backend wasm|webgpu|numpy] [--build pairs] [--model FILE | --shape qwen2.5-3b]
+        [--at 8000] [--scored 1024] [--rounds 3] [--steps 24] [--json FILE]
 
 Natively (wasmtime, wgpu-py) with SmolLM2-135M, another file, or one of a shape with random weights (random_gguf.py),
 whose perplexity says nothing. The text is this repository's documentation, read up to position `--at`. Bytes are those
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import math
 import tempfile
 import time
@@ -24,11 +23,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from random_gguf import SHAPES, write
-from rich.console import Console
 from rich.table import Table
 
-from app.build_outputs import MODEL_BUILDS, kernel_path
+from app.models.build_outputs import MODEL_BUILDS, kernel_path
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
 from py_core.backends.numpy.backend import load_numpy
@@ -39,6 +36,8 @@ from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader, Model, load_model
 from py_core.paging.tiers import TierPolicy
 from py_core.sampling import SamplingParams
+from tests.bench.random_gguf import SHAPES, write
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 TEXTS = ("docs/guide/security.md", "docs/results/gpu.md", "docs/results/cpu.md", "docs/guide/learning.md")
 RANDOM_FORMATS = {"smollm2-135m": ("Q4_1", "Q8_0")}
@@ -118,7 +117,7 @@ async def measure(path: Path, options: argparse.Namespace) -> dict[str, dict[str
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     parser.add_argument("--backend", choices=("wasm", "webgpu", "numpy"), default="wasm")
     parser.add_argument("--model", type=Path)
     parser.add_argument("--shape", choices=SHAPES)
@@ -129,7 +128,6 @@ def main() -> None:
     parser.add_argument("--scored", type=int, default=1024)
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if options.shape:
@@ -138,9 +136,7 @@ def main() -> None:
         else:
             path = options.model or default_model_path()
         found = asyncio.run(measure(path, options))
-    if options.json:
-        print(json.dumps({"backend": options.backend, "at": options.at, "tiers": found}, indent=1))
-        return
+    write_figures(options, {"backend": options.backend, "at": options.at, "tiers": found})
     table = Table(title=f"Keys and values at {options.at:,} tokens, {options.backend}")
     columns = ("bytes of f16's", "pools", "perplexity", "by exact", "token at 100, ms", "token, ms", "speed")
     for column in ("tiers", *columns):
@@ -152,8 +148,4 @@ def main() -> None:
             for each in numbers
         ]
         table.add_row(name, *shown)
-    Console().print(table)
-
-
-if __name__ == "__main__":
-    main()
+    print_tables(table)

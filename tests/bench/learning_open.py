@@ -1,6 +1,6 @@
 """What answers cost with learning open where no lesson answers, beside the same without learning, natively.
 
-    python tests/bench/learning_open.py [--rounds N] [--tokens N] [--json FILE]
+    python -m tests.bench learning_open [--rounds N] [--tokens N] [--json FILE]
 
 Both in turns, on the WASM kernels, in new conversations: milliseconds to the first word, and of each token after it.
 """
@@ -8,24 +8,18 @@ Both in turns, on the WASM kernels, in new conversations: milliseconds to the fi
 from __future__ import annotations
 
 import argparse
-import asyncio
-import json
-import sys
 import time
 from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from app.build_outputs import kernel_path
 from app.chat.conversation import Conversation
 from app.generation.assistant import Assistant
 from app.lessons.facts import facts
+from app.models.build_outputs import kernel_path
 from app.models.cache import sha256_of_model
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
@@ -37,17 +31,22 @@ from py_core.formats.source import FileSource
 from py_core.loading import load_model
 from py_core.memory.lessons import Lesson
 from py_core.sampling import SamplingParams
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 QUESTIONS = ("Write a short story about the sea.", "How do bees find their way home?", "Describe a quiet village.")
 KINDS = ("with learning", "without")
 
 
-async def main(folder: Path) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+async def main() -> None:
+    parser = options_of(__doc__)
     parser.add_argument("--rounds", type=int, default=16, help="pairs")
     parser.add_argument("--tokens", type=int, default=48)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    with TemporaryDirectory() as folder:
+        await measure(options, Path(folder))
+
+
+async def measure(options: argparse.Namespace, folder: Path) -> None:
     path = default_model_path()
     loader = partial(load_wasm, WasmtimeHost(kernel_path()))
     model = await load_model(FileSource(path), loader, native_renderer())
@@ -74,9 +73,8 @@ async def main(folder: Path) -> None:
     ratios = {what: median(a / b for a, b in zip(found[KINDS[0]][what], found[KINDS[1]][what], strict=True))
               for what in ("first", "token")}  # fmt: skip
     table.add_row("ratio, median of pairs", f"{ratios['first']:.3f}", f"{ratios['token']:.3f}")
-    Console().print(table)
-    if options.json:
-        options.json.write_text(json.dumps({"milliseconds": found, "ratios": ratios}))
+    print_tables(table)
+    write_figures(options, {"milliseconds": found, "ratios": ratios})
     runtime.learning = learning
     learning.close()
     await runtime.close()
@@ -95,8 +93,3 @@ async def answered(conversation: Conversation, question: str) -> tuple[float, fl
     conversation.assistant.close()
     assert done is not None
     return first, 1000 * done.decode_seconds / done.new_tokens
-
-
-if __name__ == "__main__":
-    with TemporaryDirectory() as made:
-        asyncio.run(main(Path(made)))

@@ -1,7 +1,7 @@
 """Logits beside llama.cpp's: tiny models of each architecture, each format, stretched contexts, and files you name.
 
     pip install llama-cpp-python   # compiles for 15 minutes; no part of the project
-    python tests/bench/llama_cpp_logits.py [MODEL.gguf ...] [--json FILE]
+    python -m tests.bench llama_cpp_logits [MODEL.gguf ...] [--json FILE]
 
 Each file is read by both programs; the logits after each of the same tokens are compared (numpy backend). llama.cpp
 rounds activations to 8 bits for quantized weights, to BF16 for BF16, and Sonata does not: so the cosine is 0.99999 for
@@ -10,10 +10,6 @@ F32 and less for the others, and what counts there is that no other token is cho
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import json
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -22,10 +18,7 @@ from typing import Any
 
 import llama_cpp
 import numpy as np
-from rich.console import Console
 from rich.table import Table
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from app.models.template_renderer import native_renderer
 from py_core.backends.numpy.backend import load_numpy
@@ -35,6 +28,7 @@ from py_core.loading import load_model
 from tests.architectures.test_architectures import logits_of_a_prompt
 from tests.architectures.variants import VARIANTS
 from tests.backend_pairs import cosine
+from tests.bench.reporting import options_of, print_tables, write_figures
 from tests.tiny_models import CONTEXT, Variant
 
 POSITIONS, FAR = 72, 600
@@ -110,19 +104,13 @@ async def compare(case: Case) -> dict[str, Any]:
 
 
 async def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = options_of(__doc__)
     parser.add_argument("models", nargs="*", type=Path)
-    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         results = [await compare(case) for case in cases(Path(folder), arguments.models)]
     table = Table(*results[0], title=f"Logits beside llama-cpp-python {llama_cpp.__version__}")
     for row in results:
         table.add_row(*(f"{value:.6f}" if isinstance(value, float) else str(value) for value in row.values()))
-    Console().print(table)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results))
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
+    print_tables(table)
+    write_figures(arguments, results)

@@ -1,6 +1,6 @@
 """The side bar's work in a memory of many conversations: its list, search by words and by meaning, opening one.
 
-    python tests/bench/many_chats.py [--conversations 1000] [--turns 50] [--browser] [--passphrase] [--json FILE]
+    python -m tests.bench many_chats [--conversations 1000] [--turns 50] [--browser] [--passphrase] [--json FILE]
 
 In a file of SQLite on this machine, and with --browser in the real page, in Chromium's IndexedDB (many_chats_page.py;
 with --passphrase there also encrypted). "first": after a start, when nothing was read yet; "then": the median of ten.
@@ -10,17 +10,15 @@ empty one's.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import tempfile
 from pathlib import Path
 
-from many_chats_measure import fill, measure
-from many_chats_page import in_chromium, pack_rows
-
 from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.store import Store
+from tests.bench.many_chats_measure import fill, measure
+from tests.bench.many_chats_page import in_chromium, pack_rows
+from tests.bench.reporting import options_of, write_figures
 
 
 async def natively(folder: Path, conversations: int, turns: int) -> dict[str, float]:
@@ -39,14 +37,13 @@ async def natively(folder: Path, conversations: int, turns: int) -> dict[str, fl
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options_of(__doc__)
     parser.add_argument("--conversations", type=int, default=1000)
     parser.add_argument("--turns", type=int, default=50)
     parser.add_argument("--browser", action="store_true", help="in Chromium, too")
     parser.add_argument("--passphrase", action="store_true", help="in Chromium with a passphrase, too")
     parser.add_argument("--rounds", type=int, default=5, help="starts of the page, with and without conversations")
     parser.add_argument("--folder", type=Path, help="keep the conversations here, or take those that are there")
-    parser.add_argument("--json", type=Path, default=None)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
@@ -58,9 +55,4 @@ def main() -> None:
         print(place)
         for name, value in found.items():
             print(f"  {name:<70}{value:>10,.3f}" if "ratio" in name else f"  {name:<70}{value:>10,.1f} ms")
-    if given.json:
-        given.json.write_text(json.dumps(figures, indent=1), "utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    write_figures(given, figures)

@@ -18,17 +18,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
+from plain_server import PlainServer
 from playwright.sync_api import BrowserContext, Page, Playwright, sync_playwright
+from small_site import SmallSite
 
 from app.building.common import ROOT
 from app.building.site import DIST
 from app.building.system import CHROMIUM_FLAGS, find_chromium
 from py_core.memory.packing import pack
 from py_core.memory.rows import CHUNK, LAYOUT, Key, Rows
-
-sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT)]
-from plain_server import PlainServer  # noqa: E402
-from small_site import SmallSite  # noqa: E402
 
 LIMIT_MS = 600_000
 QUERY = "?backend=wasm&max_tokens=8"

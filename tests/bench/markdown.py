@@ -1,6 +1,6 @@
 """The longest task of the page while it shows long or strange answers, in Chromium.
 
-    python tests/bench/markdown.py [--characters 60000] [--only NAME ...]
+    python -m tests.bench markdown [--characters 60000] [--only NAME ...]
 
 `at once` shows a whole answer, as from the memory; `streamed` gets it in pieces of 96 characters, one every 4 ms.
 The last line is of a chat that is shown after a reload. A task is what Chromium calls one, drawing included; those
@@ -9,9 +9,8 @@ under 50 ms are not told. `until` is when all of it was there.
 
 from __future__ import annotations
 
-import argparse
-
-from in_browser import chromium, local_server
+from tests.bench.in_browser import chromium, local_server
+from tests.bench.reporting import options_of
 
 REPEATED = {
     "bold and italic": "**x** *y ",
@@ -98,7 +97,7 @@ ANSWER = "The sky is **blue** because of *scattering*.\n\n- one\n- two `three`\n
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = options_of(__doc__)
     parser.add_argument("--characters", type=int, default=60_000)
     parser.add_argument("--messages", type=int, default=1000)
     parser.add_argument("--only", nargs="*", choices=REPEATED, default=list(REPEATED))
@@ -129,7 +128,3 @@ def main() -> None:
         page.evaluate("document.body.replaceChildren()")
         chat = page.evaluate(CHAT, turns)
     print(f"{options.messages} messages: longest task {chat['longest']:.0f} ms, until {chat['until']:.0f} ms")
-
-
-if __name__ == "__main__":
-    main()

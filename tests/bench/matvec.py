@@ -1,7 +1,6 @@
-"""How fast the kernel of decoding reads matrices, by format: its share of what the adapter reads at most. JSON
-and a table.
+"""How fast the kernel of decoding reads matrices, by format: its share of what the adapter reads at most.
 
-python tests/bench/matvec.py [--sizes 4096x11008,11008x4096] [--formats Q4_K,Q6_K] [--shapes all]
+    python -m tests.bench matvec [--sizes 4096x11008,11008x4096] [--formats Q4_K,Q6_K] [--shapes all]
 
 Sizes are rows x columns. "In a chain" each product waits for the one before, as in a model, so that its beginning and
 its end count; "side by side" it does not. Weights are random, and so many copies are read in turns that no cache keeps
@@ -10,20 +9,12 @@ them. The shape is the fastest of those that autotune tries (in a chain), or of 
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import json
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby, product
-from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from py_core.backends.base import BackendError
 from py_core.backends.sampling_state import ROW_BYTES, state_bytes
@@ -36,6 +27,7 @@ from py_core.backends.webgpu.profiling import measure_bandwidth, measure_lists
 from py_core.backends.webgpu.tuning import KernelShapes, MatvecShape, choose_halves, choose_shapes
 from py_core.backends.webgpu.weights import MatrixPart, WeightMatrix
 from py_core.formats.quantization import FORMATS
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 CACHES = 256 << 20
 """Bytes that one round reads at least: more than any cache holds."""
@@ -154,7 +146,13 @@ def table_of(found: list[Reading], limit: float, best: int) -> Table:
     return table
 
 
-async def run(options: argparse.Namespace) -> None:
+async def main() -> None:
+    parser = options_of(__doc__)
+    parser.add_argument("--sizes", default="4096x11008,11008x4096,151936x2048")
+    parser.add_argument("--formats", default=",".join(name for name, one in LAYOUTS.items() if name != "F32"))
+    parser.add_argument("--shapes", choices=["tuned", "all"], default="tuned")
+    parser.add_argument("--best", type=int, default=1, help="rows to print of each")
+    options = parser.parse_args()
     bench = Bench()
     shapes = bench.shapes = replace(bench.shapes, halves=await choose_halves(bench.host))
     limit = await measure_bandwidth(bench.host)
@@ -165,14 +163,6 @@ async def run(options: argparse.Namespace) -> None:
         tried = list(all_shapes(shapes, columns)) if every else candidates(shapes, bench.host.adapter, columns)
         found += await bench.measure(form, rows, columns, tried)
     adapter = bench.host.adapter.name
-    print(json.dumps({"adapter": adapter, "bytes_per_second": limit, "readings": [asdict(one) for one in found]}))
-    Console(width=120).print(table_of(found, limit, options.best))
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", default="4096x11008,11008x4096,151936x2048")
-    parser.add_argument("--formats", default=",".join(name for name, one in LAYOUTS.items() if name != "F32"))
-    parser.add_argument("--shapes", choices=["tuned", "all"], default="tuned")
-    parser.add_argument("--best", type=int, default=1, help="rows to print of each")
-    asyncio.run(run(parser.parse_args()))
+    readings = [asdict(one) for one in found]
+    write_figures(options, {"adapter": adapter, "bytes_per_second": limit, "readings": readings})
+    print_tables(table_of(found, limit, options.best))

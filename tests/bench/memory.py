@@ -1,6 +1,6 @@
 """How fast the memory writes, reads and searches: SQLite natively, IndexedDB in Chromium, both with and without a key.
 
-    python tests/bench/memory.py [--records 10000 50000] [--conversations 2000] [--json FILE]
+    python -m tests.bench memory [--records 10000 50000] [--conversations 2000] [--json FILE]
 
 Writes are batches of 100, each durable before the next. A search by meaning reads the ten records that it finds. The
 first one opens the index: from the records alone, when each vector is compared, or with the graph that was written.
@@ -9,28 +9,24 @@ Conversations have 8 messages; they are searched for two words, and for the 200 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from in_browser import local_server
-from memory_measure import measure, measure_conversations
-from rich.console import Console
+from page import BrowserThread, Tab
 from rich.table import Table
 
-from app.build_outputs import hnsw_kernel_path
 from app.building.system import find_chromium
+from app.models.build_outputs import hnsw_kernel_path
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.store import Store
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "memory"))
-from page import BrowserThread, Tab
+from tests.bench.in_browser import local_server
+from tests.bench.memory_measure import measure, measure_conversations
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 COLUMNS = {
     "writes_per_s": "writes/s",
@@ -92,10 +88,9 @@ def in_the_page(tab: Tab, count: int, encrypted: bool, conversations: int) -> di
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = options_of(__doc__)
     parser.add_argument("--records", type=int, nargs="+", default=[10_000, 50_000])
     parser.add_argument("--conversations", type=int, default=2000, help="searched by words and by meaning; 0: none")
-    parser.add_argument("--json", type=Path, help="also write the figures here")
     options = parser.parse_args()
     chats = [options.conversations, *(0 for _ in options.records[1:])]  # once each with and without a key
     kinds = [
@@ -117,9 +112,7 @@ def main() -> None:
         figures += [in_the_page(tab, *kind) for kind in kinds]
         thread.wait(context.close())
     thread.close()
-    print(json.dumps(figures))
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=1))
+    write_figures(options, figures)
     show(figures)
 
 
@@ -137,8 +130,4 @@ def table(title: str, lines: dict[str, str], rows: list[dict[str, Any]]) -> None
     shown = Table("", *(row["backend"] + ("\nencrypted" if row["encrypted"] else "") for row in rows), title=title)
     for figure, name in lines.items():
         shown.add_row(name, *(f"{row[figure]:,.0f}" if row[figure] >= 100 else f"{row[figure]:.2g}" for row in rows))
-    Console().print(shown)
-
-
-if __name__ == "__main__":
-    main()
+    print_tables(shown)

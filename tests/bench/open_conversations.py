@@ -1,7 +1,7 @@
 """Many conversations open at once in the memory of few: what is held, and how soon one of them goes on.
 
-    python tests/bench/open_conversations.py [--backend wasm|webgpu] [--precision precise|fast] [--model FILE]
-        [--conversations 1000] [--tokens 64] [--budget MB] [--asked 40] [--rounds N] [--json]
+    python -m tests.bench open_conversations [--backend wasm|webgpu] [--precision precise|fast] [--model FILE]
+        [--conversations 1000] [--tokens 64] [--budget MB] [--asked 40] [--rounds N] [--json FILE]
 
 Natively (wasmtime on one core, or wgpu-py). Each conversation reads so many tokens, no two alike. Then some of them say
 8 tokens each; "first token" is the median time until the first of these. "held" has its pages still, "let go" reads its
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import random
 import time
 from pathlib import Path
@@ -24,8 +23,6 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from parallel_sequences import GREEDY, drawn, loader_of
-from rich.console import Console
 from rich.table import Table
 
 from app.models.downloads import default_model_path
@@ -37,6 +34,8 @@ from py_core.engine.engine import Engine, Timings
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
 from py_core.paging.page_table import pages_of
+from tests.bench.parallel_sequences import GREEDY, drawn, loader_of
+from tests.bench.reporting import options_of, print_tables, write_figures
 from tests.tiny_llama import TinyLlama
 
 SAID = 8
@@ -134,7 +133,7 @@ async def read_again(options: argparse.Namespace, folder: Path) -> dict[str, obj
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     parser.add_argument("--backend", choices=("wasm", "webgpu"), default="wasm")
     parser.add_argument("--precision", choices=("precise", "fast"), default="precise")
     parser.add_argument("--model", type=Path)
@@ -143,23 +142,16 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=256, help="MB of keys and values")
     parser.add_argument("--asked", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=0, help="ask all of them in turn, and count what is read again")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if options.rounds:
         with TemporaryDirectory() as folder:
             found = asyncio.run(read_again(options, Path(folder)))
     else:
         found = asyncio.run(measure(options))
-    if options.json:
-        print(json.dumps(found, indent=1))
-        return
+    write_figures(options, found)
     table = Table(title=f"{options.conversations} conversations of {options.tokens} tokens")
     for column in ("", "value"):
         table.add_column(column)
     for name, value in found.items():
         table.add_row(name, f"{value:.3g}" if isinstance(value, float) else str(value))
-    Console().print(table)
-
-
-if __name__ == "__main__":
-    main()
+    print_tables(table)

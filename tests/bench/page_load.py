@@ -1,6 +1,6 @@
 """How long the page takes until it can be asked: first, second and third visit, and without the server.
 
-    python tests/bench/page_load.py [--rounds N] [--backend wasm] [--dist PATH] [--json]
+    python -m tests.bench page_load [--rounds N] [--backend wasm] [--dist PATH] [--json FILE]
 
 Each round begins with an empty browser profile on disk. `isolating` is `sonata serve`; `plain` is a server without COOP
 and COEP, where the first visit reloads once. In brackets: the CPU time of all of the browser's processes, its own start
@@ -9,8 +9,6 @@ included.
 
 from __future__ import annotations
 
-import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -19,14 +17,14 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from in_browser import LIMIT_MS, browsers_cpu_seconds
 from playwright.sync_api import Page, sync_playwright
-from rich.console import Console
 from rich.table import Table
 
 from app.building.common import ROOT
 from app.building.site import DIST
 from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG, find_chromium
+from tests.bench.in_browser import LIMIT_MS, browsers_cpu_seconds
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 PLAIN = [sys.executable, "-u", "-m", "http.server", "--bind", "127.0.0.1"]
 READY = "['ready', 'failed'].includes(document.documentElement.dataset.state)"
@@ -100,12 +98,11 @@ def one_round(kind: str, dist: Path, backend: str) -> dict[str, float]:
     return figures
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main() -> None:
+    parser = options_of(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--backend", default="wasm")
     parser.add_argument("--dist", type=Path, help="a site that was built before (default: this checkout's, made anew)")
-    parser.add_argument("--json", action="store_true")
     parser.add_argument("--before", type=Path, help="another site: rounds of both in turns, and the ratio of the two")
     parser.add_argument("--server", choices=(*SERVERS, "both"), default="both")
     options = parser.parse_args()
@@ -123,12 +120,10 @@ def main() -> int:
         for (server, site), rounds in measured.items()
         if options.before and not site
     }
-    if options.json:
-        found = {"backend": options.backend, "ratios": ratios}
-        for key, figures in (("median_s", medians), ("rounds_s", measured)):
-            found[key] = {" ".join(name).strip(): each for name, each in figures.items()}
-        print(json.dumps(found, indent=1))
-        return 0
+    found = {"backend": options.backend, "ratios": ratios}
+    for key, figures in (("median_s", medians), ("rounds_s", measured)):
+        found[key] = {" ".join(name).strip(): each for name, each in figures.items()}
+    write_figures(options, found)
     table = Table(title=f"Seconds until the page is ready ({options.backend}, median of {options.rounds})")
     for column in ("server", "first visit", "second visit", "server gone"):
         table.add_column(column, justify="left" if column == "server" else "right")
@@ -138,13 +133,8 @@ def main() -> int:
     for server, figures in ratios.items():
         cells = (f"{figures[visit]:.3f} ({figures[f'{visit}_cpu']:.3f})" for visit in VISITS)
         table.add_row(f"{server}, ratio", *cells)
-    Console().print(table)
-    return 0
+    print_tables(table)
 
 
 def ratio_of(key: str) -> Callable[[dict[str, float], dict[str, float]], float]:
     return lambda now, before: now[key] / before[key]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from heaps import Heaps
 from playwright.sync_api import Page
 from small_site import SmallSite
+
+from tests.bench.heaps import Heaps
 
 MB = 1024 * 1024
 PYTHON = """

@@ -1,6 +1,6 @@
 """Where the time of a page's start goes: milliseconds from the beginning of the visit until each part of it is done.
 
-    python tests/bench/page_phases.py [--rounds N] [--backend wasm] [--dist PATH] [--json]
+    python -m tests.bench page_phases [--rounds N] [--backend wasm] [--dist PATH] [--json FILE]
 
 The first visit begins with an empty browser profile, the others with what those before left: in the second one the
 browser compiles much of the page's JavaScript still. The last one is without a server. The page's and its worker's
@@ -10,22 +10,19 @@ token" is of a message that was typed once the page was ready: the milliseconds 
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 import tempfile
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from in_browser import LIMIT_MS
-from page_load import READY, VISITS, start_server, use
 from playwright.sync_api import Page, sync_playwright
-from rich.console import Console
 from rich.table import Table
 
 from app.building.site import DIST
 from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG, find_chromium
+from tests.bench.in_browser import LIMIT_MS
+from tests.bench.page_load import READY, VISITS, start_server, use
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 MESSAGE = "Why is the sky blue?"
 OF_PAGE = """() => {
@@ -93,11 +90,10 @@ def one_round(dist: Path, backend: str) -> dict[str, dict[str, float]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--backend", default="wasm")
     parser.add_argument("--dist", type=Path, default=DIST)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rounds = [one_round(options.dist, options.backend) for _ in range(options.rounds)]
     names = {name: median(each["second"].get(name, 0.0) for each in rounds) for name in rounds[0]["second"]}
@@ -105,9 +101,7 @@ def main() -> int:
         visit: {name: median(r[visit][name] for r in rounds if name in r[visit]) for name in rounds[0][visit]}
         for visit in VISITS
     }
-    if options.json:
-        print(json.dumps({"backend": options.backend, "median_ms": medians, "rounds_ms": rounds}, indent=1))
-        return 0
+    write_figures(options, {"backend": options.backend, "median_ms": medians, "rounds_ms": rounds})
     table = Table(title=f"Milliseconds of the visit until ... ({options.backend}, median of {options.rounds})")
     for column in ("", *VISITS):
         table.add_column(column, justify="right" if column else "left")
@@ -115,9 +109,5 @@ def main() -> int:
         if name != "from sending":
             table.add_row(name, *(f"{medians[v][name]:,.0f}" if name in medians[v] else "" for v in VISITS))
     table.add_row("(from sending)", *(f"{medians[visit]['from sending']:,.0f}" for visit in VISITS))
-    Console().print(table)
+    print_tables(table)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,7 @@
 """Conversations that are answered at once: tokens a second together, and how long one more waits for its first token.
 
-    python tests/bench/parallel_sequences.py [--backend wasm|webgpu] [--precision precise|fast] [--model FILE]
-        [--conversations 1,2,4,8] [--prompt 120] [--tokens 128] [--rounds 3] [--json]
+    python -m tests.bench parallel_sequences [--backend wasm|webgpu] [--precision precise|fast] [--model FILE]
+        [--conversations 1,2,4,8] [--prompt 120] [--tokens 128] [--rounds 3] [--json FILE]
 
 Natively (wasmtime on one core, or wgpu-py), medians. All have read their prompts when the answers begin; these are
 greedy and have `tokens` tokens each. "rows" is how many of them shared a step in the end. "waits" is the time until the
@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import time
 from functools import partial
 from pathlib import Path
 from statistics import median
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from app.build_outputs import kernel_path
+from app.models.build_outputs import kernel_path
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
 from py_core.backends.base import TokenSequence
@@ -30,11 +28,12 @@ from py_core.engine.engine import Engine, Timings
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader, load_model
 from py_core.sampling import SamplingParams
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 GREEDY = SamplingParams()
 
 
-def loader_of(backend: str, precision: str) -> BackendLoader:
+def loader_of(backend: str, precision: str = "precise") -> BackendLoader:
     if backend == "webgpu":
         from app.models.autotune_cache import AutotuneCache
         from py_core.backends.webgpu.backend import load_webgpu
@@ -132,7 +131,7 @@ async def measure(options: argparse.Namespace) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     parser.add_argument("--backend", choices=("wasm", "webgpu"), default="wasm")
     parser.add_argument("--precision", choices=("precise", "fast"), default="precise")
     parser.add_argument("--model", type=Path)
@@ -140,12 +139,9 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=120)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     found = asyncio.run(measure(options))
-    if options.json:
-        print(json.dumps(found, indent=1))
-        return
+    write_figures(options, found)
     title = f"{found['adapter']}; the first token of one alone after {found['first_token_alone_ms']:,.0f} ms"
     table = Table(title=title)
     for column in ("conversations", "rows", "tok/s together", "times one", "one more waits, ms"):
@@ -158,8 +154,4 @@ def main() -> None:
             f"{one['times_one']:.2f}",
             f"{one['wait_ms']:,.0f}",
         )
-    Console().print(table)
-
-
-if __name__ == "__main__":
-    main()
+    print_tables(table)

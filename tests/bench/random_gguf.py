@@ -1,6 +1,6 @@
 """Writes a GGUF file of a known model's shape with random weights, to measure speed where the model cannot be had.
 
-python tests/bench/random_gguf.py OUT.gguf [--shape qwen2.5-3b] [--format Q4_K_M] [--embedding Q8_0]
+python -m tests.bench random_gguf OUT.gguf [--shape qwen2.5-3b] [--format Q4_K_M] [--embedding Q8_0]
     [--layers N --hidden N --heads N --kv-heads N --ffn N --vocabulary N]
 
 --format is a mixture of `sonata quantize`, or one format of all matrices, but for --embedding. A number given besides
@@ -9,22 +9,19 @@ the shape takes the place of the shape's own. What the model says means nothing.
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from py_core.formats.format_choice import BASES, choose_formats, fitting, is_quantized
 from py_core.formats.gguf import TensorInfo
 from py_core.formats.gguf_writer import StoredTensor, write_gguf
 from py_core.formats.quantization import FORMATS, BlockFormat, quantize
 from py_core.tokenizers.byte_bpe import BYTE_TO_CHAR
+from tests.bench.reporting import options_of
 
 _BYTES = 1 << 20  # of random weights, again and again
 
@@ -156,8 +153,8 @@ def metadata(s: Shape) -> dict[str, Any]:
     }
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main() -> None:
+    parser = options_of(__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--shape", choices=SHAPES, default="qwen2.5-3b")
     parser.add_argument("--format", choices=[*BASES, *FORMATS], default="Q4_K_M")

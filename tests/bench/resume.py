@@ -1,7 +1,7 @@
 """The first token of a conversation of 2,000 tokens that is opened again after a restart, with and without kept pages.
 
-    python tests/bench/resume.py [--backend wasm|webgpu] [--precision precise|fast] [--tokens 2000] [--rounds 3]
-        [--encrypted] [--json]
+    python -m tests.bench resume [--backend wasm|webgpu] [--precision precise|fast] [--tokens 2000] [--rounds 3]
+        [--encrypted] [--json FILE]
 
 Natively (wasmtime or wgpu-py), with SmolLM2-135M; the pages are in SQLite. Each time is of a model and a database that
 were opened anew; medians. The file lies in the machine's own cache of files, as after a reload.
@@ -9,9 +9,7 @@ were opened anew; medians. The file lies in the machine's own cache of files, as
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import tempfile
 import time
 from collections.abc import Sequence
@@ -20,10 +18,9 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from app.build_outputs import kernel_path
+from app.models.build_outputs import kernel_path
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
 from py_core.backends.wasm.backend import load_wasm
@@ -39,6 +36,7 @@ from py_core.memory.kept_pages import KeptPages
 from py_core.memory.sqlite import SQLiteRows
 from py_core.paging.page_table import PAGE
 from py_core.sampling import SamplingParams
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 QUESTION = 20
 CHAT = "a chat"
@@ -108,19 +106,16 @@ async def measure(backend: str, precision: str, tokens: int, rounds: int, encryp
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     parser.add_argument("--backend", choices=("wasm", "webgpu"), default="wasm")
     parser.add_argument("--precision", choices=("precise", "fast"), default="precise")
     parser.add_argument("--tokens", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--encrypted", action="store_true")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     given = {name: value for name, value in vars(options).items() if name != "json"}
     found = asyncio.run(measure(**given))
-    if options.json:
-        print(json.dumps(given | found, indent=1))
-        return
+    write_figures(options, given | found)
     table = Table(title=f"First token of a chat of {options.tokens:,} tokens after a restart, {options.backend}")
     for column in (
         "all read, ms",
@@ -137,8 +132,4 @@ def main() -> None:
         f"{found['read_ms'] / found['taken_ms']:.1f}",
         f"{found['reused']:,.0f}", f"{found['keep_ms']:,.0f}", f"{found['file_mb']:.0f}",
     )  # fmt: skip
-    Console().print(table)
-
-
-if __name__ == "__main__":
-    main()
+    print_tables(table)

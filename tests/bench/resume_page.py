@@ -1,6 +1,6 @@
 """The first words of an answer in a chat of 2,000 tokens after a reload of the page, with and without kept pages.
 
-    python tests/bench/resume_page.py [--precision precise] [--workers 2] [--words 1500] [--rounds 3] [--wait 2]
+    python -m tests.bench resume_page [--precision precise] [--workers 2] [--words 1500] [--rounds 3] [--wait 2]
         [--json FILE]
 
 Headless Chromium, the WASM backend, the usual model, pages in IndexedDB. `--wait`: seconds between the page being ready
@@ -9,16 +9,14 @@ and the question, in which a person reads. "Without" deletes the pages before th
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-from in_browser import LIMIT_MS, SonataTab, chromium, evaluate, local_server, machine
-from rich.console import Console
 from rich.table import Table
+
+from tests.bench.in_browser import LIMIT_MS, SonataTab, chromium, evaluate, local_server, machine
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 WORDS = (
     "the",
@@ -102,28 +100,22 @@ def measure(tab: SonataTab, words: int, rounds: int, wait: float) -> dict[str, A
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     parser.add_argument("--precision", choices=("precise", "fast"), default="precise")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--words", type=int, default=1500)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--wait", type=float, default=2.0)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     options = parser.parse_args()
     with local_server() as address, chromium() as browser:
         tab = SonataTab(browser, address, options.workers, options.precision, "&routing=off&max_tokens=8")
         found = measure(tab, options.words, options.rounds, options.wait)
         about = machine(browser)
-    if options.json:
-        options.json.write_text(json.dumps({"machine": about, **found}, indent=1) + "\n")
+    write_figures(options, {"machine": about, **found})
     table = Table(title=f"First words after a reload, ms; {options.precision}, {options.workers} workers")
     for column in ("", "first words, ms", "tokens of the prompt", "of these not read again"):
         table.add_column(column, justify="right")
     for name, label in (("read", "all read"), ("kept", "from disk")):
         figures = (found[f"{name}_ms"], found[f"{name}_prompt"], found[f"{name}_reused"])
         table.add_row(label, *(f"{figure:,.0f}" for figure in figures))
-    Console().print(table)
-
-
-if __name__ == "__main__":
-    main()
+    print_tables(table)

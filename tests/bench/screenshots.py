@@ -1,13 +1,12 @@
 """Takes the screenshots that the manifest names, of the real page and the real model: web/screenshots/*.jpg.
 
-    .venv/bin/python tests/bench/screenshots.py [--out FOLDER] [--tokens 160]
+    python -m tests.bench screenshots [--out FOLDER] [--tokens 160]
 
 Browsers show them when they offer to install the page. They are committed, so that the build needs no browser.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from playwright.async_api import Browser, async_playwright
 
 from app.building.common import ROOT
 from app.building.system import CHROMIUM_FLAGS, ensure_chromium
+from tests.bench.reporting import options_of
 
 FOLDER = ROOT / "web" / "screenshots"
 QUALITY = 82
@@ -63,7 +63,7 @@ async def take_all(address: str, out: Path, tokens: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = options_of(__doc__)
     parser.add_argument("--out", type=Path, default=FOLDER)
     parser.add_argument("--tokens", type=int, default=160, help="of an answer at most")
     options = parser.parse_args()
@@ -77,7 +77,3 @@ def main() -> None:
     finally:
         server.terminate()
         server.wait(10)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """What a first visit downloads before the model and the sentence embedder, as servers send it.
 
-    python tests/bench/shell_sizes.py [--dist DIST] [--json]
+    python -m tests.bench shell_sizes [--dist DIST] [--json FILE]
 
 Bytes of each file with gzip (level 6, what most static servers do; brotli makes less), or as it is where that is
 smaller. Left out is what no first visit waits for: the modules that were joined (app/building/bundle.py) and their
@@ -10,17 +10,14 @@ this machine use from the second visit on (docs/develop/start.md).
 
 from __future__ import annotations
 
-import argparse
 import gzip
-import json
-import sys
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from app.building.site import DIST, EMBEDDER, LATER, NEVER_KEPT, NOT_PRECACHED, unused
 from app.building.snapshot import SNAPSHOT
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 LISTED = 25
 
@@ -38,14 +35,11 @@ def first_load(dist: Path) -> dict[str, int]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     parser.add_argument("--dist", type=Path, default=DIST)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     sizes = first_load(options.dist)
-    if options.json:
-        print(json.dumps({"bytes": sum(sizes.values()), "files": sizes}, indent=1))
-        return 0
+    write_figures(options, {"bytes": sum(sizes.values()), "files": sizes})
     table = Table(
         title=f"First load without models and embedder: {sum(sizes.values()) / 1e6:.2f} MB in {len(sizes)} files"
     )
@@ -54,9 +48,5 @@ def main() -> int:
     for name, size in list(sizes.items())[:LISTED]:
         table.add_row(name, f"{size / 1e3:,.0f}")
     table.add_row("the others", f"{sum(list(sizes.values())[LISTED:]) / 1e3:,.0f}")
-    Console().print(table)
+    print_tables(table)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,12 +1,12 @@
 """What guessed tokens are worth in the page: tokens a second with and without them, in turns, by kind of task.
 
-    python tests/bench/speculation.py [--rounds 3] [--tokens 160] [--precision precise] [--workers 2] [--json FILE]
+    python -m tests.bench speculation [--rounds 3] [--tokens 160] [--precision precise] [--workers 2] [--json FILE]
 
 Headless Chromium, the WASM backend, the usual model, greedy: answers to the tasks in data/speculation.toml, which are
 the same text with and without. Figures are of decoding, medians over rounds and tasks; ratios are medians of each
 pair's.
 
-    python tests/bench/speculation.py --draft FILE [--model FILE] [--backend wasm|webgpu] [--temperature 0]
+    python -m tests.bench speculation --draft FILE [--model FILE] [--backend wasm|webgpu] [--temperature 0]
 
 measures natively (wasmtime on one core, or wgpu-py) what a draft model is worth besides: how many of its guesses were
 right, the tokens of a pass with them, and times as many tokens a second as without any guess. draft_models.py makes
@@ -17,20 +17,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import tomllib
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from in_browser import SonataTab, chromium, evaluate, local_server, machine
-from rich.console import Console
 from rich.table import Table
-from speculation_draft import draft_table, measure_draft, open_both
 
 from app.models.downloads import default_model_path
 from py_core.sampling import SamplingParams
+from tests.bench.in_browser import SonataTab, chromium, evaluate, local_server, machine
+from tests.bench.reporting import options_of, print_tables, write_figures
+from tests.bench.speculation_draft import draft_table, measure_draft, open_both
 
 TASKS = Path(__file__).parent / "data" / "speculation.toml"
 ASK = """async ({ prompt, tokens, isOn }) => {
@@ -87,16 +86,15 @@ async def with_draft(options: argparse.Namespace, tasks: list[dict[str, str]]) -
     found = await measure_draft(model, tasks, options.rounds, options.tokens, sampling)
     model.close()
     title = f"{path.stem}, draft {options.draft.stem}, {options.backend}, {options.precision}"
-    Console(width=125).print(draft_table(found, title))
+    print_tables(draft_table(found, title))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=160)
     parser.add_argument("--precision", choices=("precise", "fast"), default="precise")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     parser.add_argument("--draft", type=Path, metavar="FILE")
     parser.add_argument("--model", type=Path, metavar="FILE", help="with --draft; the usual model otherwise")
     parser.add_argument("--backend", choices=("wasm", "webgpu"), default="wasm", help="with --draft")
@@ -111,10 +109,5 @@ def main() -> None:
         found = measure(tab, tasks, options.rounds, options.tokens)
         about = machine(browser)
     by_kind = by_kind_of(found)
-    if options.json:
-        options.json.write_text(json.dumps({"machine": about, "kinds": by_kind, "runs": found}, indent=1) + "\n")
-    Console().print(table_of(by_kind, f"Decoding, tok/s, {options.precision}, {options.workers} workers"))
-
-
-if __name__ == "__main__":
-    main()
+    write_figures(options, {"machine": about, "kinds": by_kind, "runs": found})
+    print_tables(table_of(by_kind, f"Decoding, tok/s, {options.precision}, {options.workers} workers"))

@@ -12,7 +12,7 @@ from statistics import median
 
 from rich.table import Table
 
-from app.build_outputs import kernel_path
+from app.models.build_outputs import kernel_path
 from app.models.template_renderer import native_renderer
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost

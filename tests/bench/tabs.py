@@ -1,6 +1,6 @@
 """What a second and a third tab cost: the time until each is ready, and the memory of all tabs' processes.
 
-    python tests/bench/tabs.py [--tabs 3] [--query "?backend=wasm"] [--json FILE]
+    python -m tests.bench tabs [--tabs 3] [--query "?backend=wasm"] [--json FILE]
 
 Each tab is opened when the one before is ready. Memory is the proportional set size of Chromium's renderer processes
 (shared pages count once), which is Linux's; the row of a tab says what came with it. "alone" is a tab that shares with
@@ -9,36 +9,32 @@ none (another address), for comparison.
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from pathlib import Path
 from typing import Any
 
-from in_browser import LIMIT_MS, chromium, local_server
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Page
-from rich.console import Console
 from rich.table import Table
+
+from tests.bench.in_browser import LIMIT_MS, chromium, local_server
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = options_of(__doc__)
     parser.add_argument("--tabs", type=int, default=3)
     parser.add_argument("--query", default="?backend=wasm")
-    parser.add_argument("--json", type=Path, help="also write the figures here")
     options = parser.parse_args()
     with local_server() as address, chromium() as browser:
         figures = measure(browser, f"{address}/{options.query}", options.tabs)
-    print(json.dumps(figures))
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=1))
+    write_figures(options, figures)
     table = Table("tab", "ready after s", "renderers MB", "came with it MB", "runs the model")
     before = 0.0
     for row in figures:
         more = row["renderers_mb"] - before
         table.add_row(row["tab"], f"{row['ready_s']:.2f}", f"{row['renderers_mb']:.0f}", f"{more:.0f}", row["runs"])
         before = row["renderers_mb"]
-    Console().print(table)
+    print_tables(table)
 
 
 def measure(browser: Browser, url: str, count: int) -> list[dict[str, Any]]:
@@ -86,7 +82,3 @@ def pss_kb(pid: int) -> int:
         if line.startswith("Pss:"):
             return int(line.split()[1])
     return 0
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """The titles that a model makes of conversations' first messages (app/chat/titles.py), and how long one takes.
 
-    python tests/bench/titles.py [--model FILE] [--json FILE]
+    python -m tests.bench titles [--model FILE] [--json FILE]
 
 The messages are in tests/bench/data/first_messages.toml. Where the model makes no good title, there is a "-": the first
 words of the message are the title then.
@@ -8,27 +8,22 @@ words of the message are the title then.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import statistics
-import sys
 import time
 import tomllib
 from functools import partial
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from app.build_outputs import kernel_path  # noqa: E402
-from app.chat.titles import make_title  # noqa: E402
-from app.models.downloads import default_model_path  # noqa: E402
-from app.models.template_renderer import native_renderer  # noqa: E402
-from py_core.backends.wasm.backend import load_wasm  # noqa: E402
-from py_core.backends.wasm.host_wasmtime import WasmtimeHost  # noqa: E402
-from py_core.formats.source import FileSource  # noqa: E402
-from py_core.loading import load_model  # noqa: E402
+from app.chat.titles import make_title
+from app.models.build_outputs import kernel_path
+from app.models.downloads import default_model_path
+from app.models.template_renderer import native_renderer
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.formats.source import FileSource
+from py_core.loading import load_model
+from tests.bench.reporting import options_of, write_figures
 
 MESSAGES = tomllib.loads((Path(__file__).parent / "data" / "first_messages.toml").read_text("utf-8"))["messages"]
 
@@ -46,17 +41,11 @@ async def measure(path: Path) -> list[dict[str, object]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options_of(__doc__)
     parser.add_argument("--model", type=Path, default=None)
-    parser.add_argument("--json", type=Path, default=None)
     given = parser.parse_args()
     rows = asyncio.run(measure(given.model or default_model_path()))
     made = sum(bool(row["title"]) for row in rows)
     median = statistics.median(float(str(row["seconds"])) for row in rows)
     print(f"{made} of {len(rows)} have a title; {median:.2f} s each (median)")
-    if given.json:
-        given.json.write_text(json.dumps(rows, indent=1), "utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    write_figures(given, rows)

@@ -1,9 +1,9 @@
-"""How fast SmolLM2 is trained: a step of 4 sequences of 100 tokens, rank 8 on all linears. JSON and a table.
+"""How fast SmolLM2 is trained: a step of 4 sequences of 100 tokens, rank 8 on all linears.
 
-    python tests/bench/training.py --backend numpy|wasm|webgpu [--where native|browser] [--rounds 5] [--workers 2]
+    python -m tests.bench training --backend numpy|wasm|webgpu [--where native|browser] [--rounds 5] [--workers 2]
         [--precision precise|fast] [--divergence 1] [--rank 8] [--wait S] [--preferred] [--json FILE]
-    python tests/bench/training.py site OUT                   the site with the page, for a machine with a GPU
-    python tests/bench/training.py table RESULT.json ...      the table of what the page sent to /result
+    python -m tests.bench training site OUT                   the site with the page, for a machine with a GPU
+    python -m tests.bench training table RESULT.json ...      the table of what the page sent to /result
 
 The page is gpu_page/training.html?backend=webgpu&model=URL. Half of the tokens have a loss. Forward is the base's
 forward pass alone, backward all else of a pass: the loss, the gradients, and computing blocks again. The longest piece
@@ -27,13 +27,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from in_browser import chromium, evaluate, local_server, machine, preferred, wait_for_quiet
 from playwright.sync_api import Route
-from rich.console import Console
 from rich.table import Table
-from training_measure import DEFAULTS, load_and_measure
 
 from app.building.common import ROOT
 from app.building.kernels import kernel_path
@@ -46,6 +41,9 @@ from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader
+from tests.bench.in_browser import chromium, evaluate, local_server, machine, preferred, wait_for_quiet
+from tests.bench.reporting import options_of, print_tables, write_figures
+from tests.bench.training_measure import DEFAULTS, load_and_measure
 
 HERE = Path(__file__).parent
 FILES = [HERE / "gpu_page" / "training.html", HERE / "gpu_page" / "training_worker.js", HERE / "training_measure.py"]
@@ -125,9 +123,9 @@ def main() -> None:
         lay_out(Path(sys.argv[2]))
         return
     if sys.argv[1:2] == ["table"]:
-        Console(width=120).print(table_of([json.loads(Path(name).read_text()) for name in sys.argv[2:]]))
+        print_tables(table_of([json.loads(Path(name).read_text()) for name in sys.argv[2:]]))
         return
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     parser.add_argument("--backend", choices=["numpy", "wasm", "webgpu"], required=True)
     parser.add_argument("--where", choices=["native", "browser"], default="native")
     parser.add_argument("--workers", type=int, default=2, help="of the wasm backend in the browser")
@@ -138,16 +136,9 @@ def main() -> None:
         "--wait", type=float, default=0, metavar="S", help="wait so long for other programs to be quiet"
     )
     parser.add_argument("--preferred", action="store_true", help="get the cores before other programs (Linux, as root)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     options = parser.parse_args()
     with preferred() if options.preferred else contextlib.nullcontext():
         wait_for_quiet(options.wait)
         result = native(options) if options.where == "native" else in_browser(options)
-    print(json.dumps(result))
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
-    Console(width=120).print(table_of([result]))
-
-
-if __name__ == "__main__":
-    main()
+    write_figures(options, result)
+    print_tables(table_of([result]))

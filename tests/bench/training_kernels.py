@@ -1,6 +1,6 @@
 """Where the GPU of this machine spends the time of a step of training: each kernel of a pass, by the GPU's own clock.
 
-python tests/bench/training_kernels.py MODEL.gguf [--rank 8] [--sequences 4] [--tokens 100] [--json FILE]
+python -m tests.bench training_kernels MODEL.gguf [--rank 8] [--sequences 4] [--tokens 100] [--json FILE]
 
 The pack is of so many sequences, all of whose tokens have a cross-entropy; the pairs are of every linear. Kernels of a
 name run together, so their sum is a little less than the parts' own time ("all"). tests/bench/training.py has rates.
@@ -10,14 +10,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from py_core.adapters.parameters import parameter_layout
 from py_core.backends.webgpu.backend import WebGPUBackend, load_webgpu
@@ -28,6 +24,7 @@ from py_core.backends.webgpu.training import WebGPUTraining
 from py_core.formats.source import FileSource
 from py_core.loading import read_description
 from py_core.training.session import Pack, TrainingState
+from tests.bench.reporting import options_of, write_figures
 
 PARTS = ("forward", "loss", "back")
 
@@ -68,11 +65,10 @@ async def measure(backend: WebGPUBackend, options: argparse.Namespace) -> list[d
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     parser.add_argument("model", type=Path)
     for name, usual in (("--rank", 8), ("--sequences", 4), ("--tokens", 100)):
         parser.add_argument(name, type=int, default=usual)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     options = parser.parse_args()
 
     async def run() -> list[dict[str, Any]]:
@@ -85,12 +81,7 @@ def main() -> None:
             backend.close()
 
     found = asyncio.run(run())
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    write_figures(options, found)
     for row in sorted(found, key=lambda row: -row["ms"]):
         figures = f"{row['count']:5} {row['ms']:9.3f} ms {row['tflops']:7.2f} TFLOP/s"
         print(f"{row['part']:8} {row['kernel']:32} {figures}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """What recording an answer costs: at the answer, where a person may wait, and later in the background.
 
-    python tests/bench/trajectories.py [--answers N] [--tokens N] [--prompt N] [--json FILE]
+    python -m tests.bench trajectories [--answers N] [--tokens N] [--prompt N] [--json FILE]
 
 "at the answer" is all that stands between an answer's last token and its end: the log entry was there before, the rest
 is the trajectory's. The background reads the first of the answer's tokens again, and ends where a next message comes.
@@ -8,10 +8,7 @@ is the trajectory's. The background reads the first of the answer's tokens again
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
-import sys
 import tempfile
 import time
 from functools import partial
@@ -20,10 +17,7 @@ from pathlib import Path
 from statistics import median, quantiles
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from app.building.kernels import kernel_path
 from app.chat.answer import Answer
@@ -42,18 +36,18 @@ from py_core.memory.encryption import NativeCrypto
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.sqlite import SQLiteRows
 from py_core.sampling import SamplingParams
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 NEXT, DURING = "a next message, first token", "the same in the midst of the reading"
 
 
 async def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     parser.add_argument("--answers", type=int, default=500)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--prompt", type=int, default=1000)
     parser.add_argument("--long", type=int, default=800, help="tokens of a long answer")
     parser.add_argument("--rounds", type=int, default=12, help="next messages")
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     model = await load_model(FileSource(default_model_path()), partial(load_wasm, WasmtimeHost(kernel_path())),
                              native_renderer())  # fmt: skip
@@ -77,12 +71,11 @@ async def main() -> None:
     messages = await next_message(assistant, ids, options.prompt, options.rounds)
     found |= messages
     model.close()
-    if options.json:
-        options.json.write_text(json.dumps(found))
+    write_figures(options, found)
     table = Table("", "median, ms", "90%, ms", title=f"{options.tokens} tokens behind {options.prompt}")
     for name, ms in found.items():
         table.add_row(name, f"{median(ms):.3f}", f"{quantiles(ms, n=10)[8]:.3f}" if len(ms) > 20 else "")
-    Console().print(table)
+    print_tables(table)
     ratio = median(map(truediv, messages[DURING], messages[NEXT]))
     print(f"a next message in the midst of the reading: {ratio:.3f} of the time to its first token (pairs in turns)")
 
@@ -154,7 +147,3 @@ async def recording(assistant: Assistant, folder: Path) -> tuple[Runtime, Trajec
     runtime = Runtime(NativeCrypto())
     await runtime.open(lambda: SQLiteRows.open(folder / "memory.sqlite"))
     return runtime, TrajectoryRecorder(assistant, runtime)
-
-
-if __name__ == "__main__":
-    asyncio.run(main())

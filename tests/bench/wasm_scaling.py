@@ -1,6 +1,6 @@
 """How the WASM backend scales in headless Chromium: with workers, with a core taken away, with the context's length.
 
-    python tests/bench/wasm_scaling.py [--rounds 3] [--tokens 64] [--precision fast] [--json FILE]
+    python -m tests.bench wasm_scaling [--rounds 3] [--tokens 64] [--precision fast] [--json FILE]
 
 Decode tok/s, the end token ignored. One page for each number of workers and precision, all open at the same time; each
 round asks one after the other, so that all of them see the same noise of the machine. "busy": a process of this
@@ -9,21 +9,19 @@ benchmark spins on the last core meanwhile. Figures are medians over the rounds;
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-from in_browser import SonataTab, chromium, local_server, machine, oracle_prompt, wait_for_quiet
 from playwright.sync_api import Browser
-from rich.console import Console
 from rich.table import Table
+
+from tests.bench.in_browser import SonataTab, chromium, local_server, machine, oracle_prompt, wait_for_quiet
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 WORKERS = (1, 2)
 LONG = 4000
@@ -44,7 +42,7 @@ Figures = dict[str, float]
 
 def main() -> None:
     assert __doc__
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_of(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=64, help="new tokens of each answer")
     parser.add_argument("--long", type=int, default=LONG, help="tokens of the long prompt")
@@ -52,14 +50,11 @@ def main() -> None:
     parser.add_argument(
         "--wait", type=float, default=0, metavar="S", help="wait so long for other programs to be quiet"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     options = parser.parse_args()
     precisions = options.precision or ["precise", "fast"]
     with local_server() as address, chromium() as browser:
         result = measure(browser, address, precisions, options.rounds, options.tokens, options.long, options.wait)
-    print(json.dumps(result))
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    write_figures(options, result)
     show(result)
 
 
@@ -147,16 +142,10 @@ def show(result: dict[str, Any]) -> None:
         table.add_column(column, justify="right")
     for name, figures in result["medians"].items():
         table.add_row(name, *(f"{figures[column]:.0f}" for column in columns))
-    console = Console(width=110)
-    console.print(table)
     ratios = Table(title="ratios")
     ratios.add_column("of", no_wrap=True)
     for precision in result["ratios"]:
         ratios.add_column(precision, justify="right")
     for label in next(iter(result["ratios"].values())):
         ratios.add_row(label, *(f"{figures[label]:.2f}" for figures in result["ratios"].values()))
-    console.print(ratios)
-
-
-if __name__ == "__main__":
-    main()
+    print_tables(table, ratios)

@@ -1,6 +1,6 @@
 """What a token costs the page's worker beside the GPU, and how much memory Python takes.
 
-    python tests/bench/worker_cost.py [--tokens 24] [--json FILE]
+    python -m tests.bench worker_cost [--tokens 24] [--json FILE]
 
 Chromium's own trace is read: the CPU time of all tasks on the worker's thread while tokens are decoded (submitting the
 plan, reading ids, Python, the tokenizer, messages to the page), divided by the tokens. The GPU's work happens in
@@ -9,26 +9,23 @@ another process and is not in it, so the figure does not depend on how fast the 
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
-from rich.console import Console
 from rich.table import Table
 
 from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG, find_chromium
+from tests.bench.reporting import options_of, print_tables, write_figures
 
 CATEGORIES = ["toplevel", "blink.user_timing", "__metadata"]
 QUESTION = "Explain in a few sentences how a bicycle stays upright while it is moving."
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = options_of(__doc__)
     parser.add_argument("--tokens", type=int, default=24)
-    parser.add_argument("--json", type=Path, help="also write the figures here")
     options = parser.parse_args()
     server = subprocess.Popen(
         [sys.executable, "-m", "app.server.site", "--no-open", "--port", "0"], stdout=subprocess.PIPE, text=True
@@ -42,9 +39,7 @@ def main() -> None:
             browser.close()
     finally:
         server.terminate()
-    print(json.dumps(figures))
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=1))
+    write_figures(options, figures)
     show(figures)
 
 
@@ -109,8 +104,4 @@ def show(figures: dict[str, float | str]) -> None:
     table.add_column("value", justify="right")
     for name, value in figures.items():
         table.add_row(name, value if isinstance(value, str) else f"{value:.3f}")
-    Console().print(table)
-
-
-if __name__ == "__main__":
-    main()
+    print_tables(table)

@@ -11,11 +11,11 @@ import pytest
 from wasmtime import Config, Engine, Instance, Limits, Memory, MemoryType, Module, SharedMemory, Store, WasmtimeError
 from wasmtime import _ffi as ffi
 
-from app import build_outputs
 from app.building import kernels
 from app.building.common import BuildError, one_build_at_a_time
 from app.building.download import Downloader
 from app.building.python_env import pypi_address
+from app.models import build_outputs
 from app.paths import cache_dir
 from py_core.backends.wasm.host import HEAP_BASE
 

@@ -1,42 +1,21 @@
-"""Which part may import which: what runs needs neither build nor training, and the core needs no application."""
+"""Which part may import which."""
 
 from __future__ import annotations
 
-import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def imported_by(path: Path) -> set[str]:
-    """Every module that a file imports, also inside of functions."""
-    names = set[str]()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return names
-
-
-@pytest.mark.parametrize(
-    ("files", "forbidden"),
-    [("app/[!bt]*/**/*.py", ("app.building", "app.training")), ("py_core/**/*.py", ("app",))],
-    ids=["the runtime imports neither building nor training", "the core does not import the application"],
-)
-def test_layers(files: str, forbidden: tuple[str, ...]) -> None:
-    paths = sorted(ROOT.glob(files))
-    assert paths
-    for path in paths:
-        wrong = {
-            name
-            for name in imported_by(path)
-            if name in forbidden or name.startswith(tuple(f"{f}." for f in forbidden))
-        }
-        assert not wrong, f"{path.relative_to(ROOT)} imports {', '.join(sorted(wrong))}"
+def test_each_part_imports_only_what_lies_below_it() -> None:
+    """The contracts are in pyproject.toml."""
+    linted = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert linted.returncode == 0, linted.stdout
 
 
 def test_the_application_reaches_the_backend_through_the_engine_alone() -> None:

@@ -33,7 +33,6 @@ ALLOWED = {
     "common/own_script.js": "a mistake in a program",
     "sw.js": "an error that nobody is told",
     "turn/turn_view.js": "an opinion, for code",
-    "panels/storage/storage_panel.js": "what is cut from a sentence of Python",
 }
 
 Catalogue = dict[str, dict[str, str | dict[str, str]]]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from app.build_outputs import kernel_path
 from app.models import fit_check
+from app.models.build_outputs import kernel_path
 from app.models.fit_check import available_memory
 from app.models.template_renderer import native_renderer
 from py_core.backends.base import TokenSequence
@@ -95,7 +95,7 @@ async def test_what_fits_has_no_problem(real: Need) -> None:
 
 async def test_a_context_that_is_too_long_gets_the_one_that_fits(real: Need) -> None:
     room = Room(memory=200_000_000)
-    said = problem(real, 8192, room)
+    said = str(problem(real, 8192, room))
     assert said
     assert "needs 0.32 GB for 8192 tokens of context: weights 0.12 GB, keys and values 0.20 GB" in said
     assert "There are 0.20 GB." in said
@@ -110,16 +110,16 @@ async def test_weights_that_are_too_large_get_a_quantization_that_fits(
     need = await need_of(write_model(hidden=256, ffn=2048, layers=8, formats=("F16",), context=1024), "webgpu")
     parts = need.at(512)
     room = Room(memory=need.smaller["Q8_0"] + parts.pages + parts.scratch)
-    said = problem(need, 512, room)
+    said = str(problem(need, 512, room))
     assert said
     assert "A Q8_0 file of this model fits" in said
-    assert problem(need, 512, Room(memory=1000)).endswith("Choose a smaller model.")
+    assert str(problem(need, 512, Room(memory=1000))).endswith("Choose a smaller model.")
 
 
 async def test_a_gpu_binds_the_pages_of_a_layer(model_path: Path) -> None:
     need = await need_of(model_path, "webgpu")
     room = Room(binding=8 << 20)
-    said = problem(need, 8192, room)
+    said = str(problem(need, 8192, room))
     assert said
     assert "This GPU binds 8.4 MB at once." in said
     assert need.at(need.largest_context(room)).pages // len(need.windows) <= 8 << 20

@@ -125,11 +125,11 @@ async def test_unseen_answers_decide_and_the_figures_are_told(
     assert {source.partition(":")[0] for source in found.sources} == {"lesson", "trajectory"}
     assert found.figures["nll_after"] < found.figures["nll_before"] - style_service.LEAST_GAIN
     assert await style.waiting() == 0
-    assert "Learned from 24 answers." in found.why
+    assert "Learned from 24 answers." in str(found.why)
     assert style.current is not None
     await runtime.learn_idly(idle_loops(runtime), learning.model.engine.idle_held, NeverFree())
     (told,) = [loop for loop in (await LearningApi(runtime).overview())["loops"] if loop["name"] == "style"]
-    assert (told["on"], told["words"]) == (True, found.why)
+    assert (told["on"], told["words"]) == (True, [found.why])
 
 
 class NeverFree:
@@ -149,7 +149,7 @@ async def test_a_style_that_helps_too_little_or_harms_is_left_out(
     found = await style.learn(priority=Priority.BACKGROUND)
     assert found is not None
     assert (found.verdict, found.weights, assistant.adapters.style) == ("refused", "", 0)
-    assert "left out" in found.why
+    assert "left out" in str(found.why)
     assert await style.waiting() == 0, "the same answers are not tried again"
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from app.cli.main.terminal_chat import run_chat
 
 from app.chat.conversation import Conversation
 from app.chat.turn_events import stored_turns
+from app.cli.terminal_chat import run_chat
 from app.generation.assistant import Assistant
 from app.protocol import AnswerEvent, Delta, Done, Stored, Thought
 from app.runtime import Runtime

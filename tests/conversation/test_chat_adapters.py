@@ -76,8 +76,8 @@ async def test_a_chosen_adapter_without_room_for_the_learned_one_says_that_it_le
     await assistant.use_adapter(small)
     assert assistant.leaves_out == ""
     await assistant.use_adapter(large)
-    assert large.name in assistant.leaves_out
-    assert "too large to be used together with what was trained in pauses" in assistant.leaves_out
+    assert large.name in str(assistant.leaves_out)
+    assert "too large to be used together with what was trained in pauses" in str(assistant.leaves_out)
     await assistant.use_adapter(None)
     assert assistant.leaves_out == ""
     await assistant.use_adapter(large)

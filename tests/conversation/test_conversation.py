@@ -316,7 +316,7 @@ async def test_without_a_router_the_plain_assistant_answers(model: Model, tmp_pa
     conversation = await begin(model, runtime)
     events = [event async for event in conversation.respond(CRASH)]
     assert not any(isinstance(event, Route) for event in events)
-    assert (await MemoryApi(runtime).info())["problem"] == "There is no router today."
+    assert str((await MemoryApi(runtime).info())["problem"]) == "There is no router today."
     assert [entry.agent for entry in await runtime.memory.witness.entries()] == [""]
     await runtime.close()
 

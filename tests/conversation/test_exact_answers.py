@@ -12,9 +12,9 @@ import pytest
 
 from app.chat.api import TalkApi
 from app.chat.conversation import Conversation
+from app.chat.exact_answers import EXACT_POLICY
 from app.chat.turn_events import stored_turns
 from app.generation.assistant import Assistant
-from app.generation.exact_answers import EXACT_POLICY
 from app.memory.policy_words import told_policies
 from app.page.talk import Opened, PageTalk
 from app.protocol import Computation, Delta, Done, Event, Route, Stored
@@ -114,7 +114,7 @@ async def test_a_switch_turns_the_tools_off(conversation: Conversation, runtime:
     assert isinstance(events[0], Route)
     assert not any(isinstance(event, Computation) for event in events)
     (words,) = [words for policy, words in await told_policies(memory_of(runtime)) if policy.name == EXACT_POLICY]
-    assert (words.title, words.value, words.can_edit) == ("Exact answers", "off", True)
+    assert (str(words.title), str(words.value), words.can_edit) == ("Exact answers", "off", True)
     await memory_of(runtime).policies.edit(EXACT_POLICY, True)
     assert isinstance((await all_of(conversation.respond(SUM)))[0], Computation)
 
@@ -146,7 +146,7 @@ async def test_the_page_is_told_of_the_tool(model: Model) -> None:
 
 def test_the_tools_are_not_imported_before_a_message_needs_them() -> None:
     code = (
-        "import sys, app.chat.conversation, app.page.session; from app.generation.exact_answers import exact_answer; "
+        "import sys, app.chat.conversation, app.page.session; from app.chat.exact_answers import exact_answer; "
         "from app.runtime import Runtime; from py_core.memory.encryption import NativeCrypto; "
         "s = Runtime(NativeCrypto()); "
         "before = [m for m in sys.modules if m.startswith('py_core.tools')]; "

@@ -243,7 +243,7 @@ async def test_what_cannot_be_remembered_is_answered_with_the_reason_and_nothing
     assert events[0].text.startswith("I could not remember that. ")
     refused, *_ = [event async for event in conversation.respond("Remember: hello")]
     assert isinstance(refused, Delta)
-    assert refused.text == NOTHING_TOLD
+    assert refused.text == str(NOTHING_TOLD)
     assert await memory_of(runtime).lessons.all() == []
 
 

@@ -133,7 +133,7 @@ async def test_it_is_told_whether_a_file_will_be_indexed(runtime: Runtime, embed
     assert await comes(files)
     await files.indexed(session)
     assert not await comes(files)
-    assert runtime.problem == "It broke."
+    assert str(runtime.problem) == "It broke."
     await files.indexed(session)
     assert broken.asked == 1, "it is not tried again and again"
     files = FileService(runtime, lambda: embedder)

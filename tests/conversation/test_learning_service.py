@@ -329,5 +329,5 @@ async def test_without_an_embedder_learning_is_off_and_says_why(tmp_path: Path) 
     await runtime.learn_with(opening)
     assert (runtime.learning, runtime.learning_state) == (None, "failed")
     assert runtime.why_not_learning is not None
-    assert "run `python build.py site`" in runtime.why_not_learning
+    assert "run `python build.py site`" in str(runtime.why_not_learning)
     await runtime.close()

@@ -315,7 +315,7 @@ async def test_agents_are_edited_hidden_and_brought_back(api: MemoryApi) -> None
     assert (await agent("coder"))["title"] == "Programmer"
     assert (await agent("coder"))["edited"]
     await api.reset_agent("coder")
-    assert (await agent("coder"))["title"] == "Coder"
+    assert str((await agent("coder"))["title"]) == "Coder"
     await api.remove_agent("coder")
     assert (await agent("coder"))["hidden"]
     await api.restore_agent("coder")
@@ -336,10 +336,10 @@ async def test_policies_are_edited_and_removed(api: MemoryApi, runtime: Runtime)
     await runtime.memory.policies.set("routing.agents", "{}", confidence=1.0, source="user")
     words = {policy["name"]: policy["words"] for policy in await api.policies()}
     gate, agents = words["learning.gate.threshold"], words["routing.agents"]
-    assert (gate["title"], gate["value"]) == ("From when on a fact answers", "a score of 0.00: 50% sure")
-    assert (gate["by"], gate["deletion"]) == ("learned by the deep loop from 1 judged answer", "Reset")
+    assert (str(gate["title"]), str(gate["value"])) == ("From when on a fact answers", "a score of 0.00: 50% sure")
+    assert (str(gate["by"]), str(gate["deletion"])) == ("learned by the deep loop from 1 judged answer", "Reset")
     assert (agents["value"], agents["canEdit"]) == ("", False)  # JSON, for programs
-    assert (words["answers.length"]["title"], words["answers.length"]["deletion"]) == ("answers.length", "Delete")
+    assert (words["answers.length"]["title"], str(words["answers.length"]["deletion"])) == ("answers.length", "Delete")
     await api.remove_policies(["answers.length"])
     assert "answers.length" not in {policy["name"] for policy in await api.policies()}
 

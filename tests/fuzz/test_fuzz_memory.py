@@ -16,6 +16,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from app.memory.api import MemoryApi
+from app.protocol import to_json
 from app.runtime import Runtime, problem_of_record
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
@@ -102,16 +103,16 @@ async def use_everything(path: Path, passphrase: str | None) -> set[str]:
     assert memory is not None
     if not memory.store.persistent:  # of a future version, as it says
         assert runtime.problem is not None
-        assert "newer version of Sonata" in runtime.problem
+        assert "newer version of Sonata" in str(runtime.problem)
         await runtime.close()
         return set(KINDS)
     await memory.background.settled()
     shown: list[Any] = [await api.info(), await api.patterns(), await api.conversations("sheep"), await api.log()]
     shown += [await api.log("slow"), await api.statistics(), await api.policies()]
     shown += [await api.conversation(entry["id"]) for entry in (await api.conversations())["items"]]
-    assert json.dumps(shown, allow_nan=False)
+    assert json.dumps(shown, allow_nan=False, default=to_json)
     if runtime.problem is not None:
-        check_sentence(runtime.problem)
+        check_sentence(str(runtime.problem))
     kinds = {record.kind async for record in memory.store.scan()}
     await set_passphrase(memory.store, "another horse", old=passphrase, iterations=1)
     assert {record.kind async for record in memory.store.scan()} == kinds

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from app.build_outputs import kernel_path
 from app.chat.asker import Asker
 from app.chat.conversation import Conversation
 from app.generation.assistant import Assistant
@@ -18,6 +17,7 @@ from app.lessons.feedback import Feedback
 from app.lessons.match import UnsureMatch
 from app.lessons.reader import READERS, FactReader, fetch_natively, read_facts, reader_path
 from app.lessons.service import READING_POLICY, THRESHOLD_POLICY
+from app.models.build_outputs import kernel_path
 from app.models.downloads import model_files
 from app.models.template_renderer import native_renderer
 from app.native_runtime import open_runtime

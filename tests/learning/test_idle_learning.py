@@ -87,7 +87,7 @@ class Idle:
 
     async def until(self, state: str, words: str = "") -> IdleStatus:
         async with asyncio.timeout(PATIENCE):
-            while self.learning.status.state != state or words not in self.learning.status.sentence:
+            while self.learning.status.state != state or words not in str(self.learning.status.sentence):
                 self.told.clear()
                 await self.told.wait()
         return self.learning.status
@@ -115,9 +115,9 @@ async def idle(work: Lessons, policies: Policies, tmp_path: Path) -> AsyncIterat
 
 
 async def test_it_learns_once_there_is_enough_and_says_how_far_it_is(idle: Idle) -> None:
-    assert (await idle.until("learned")).sentence == "There are no new lessons to learn from."
+    assert str((await idle.until("learned")).sentence) == "There are no new lessons to learn from."
     idle.teach(2)
-    said = (await idle.until("waiting")).sentence
+    said = str((await idle.until("waiting")).sentence)
     assert said == "Sonata learns in a pause once there are 3 new lessons; so far: 2."
     assert idle.work.runs == 0
     idle.teach(1)
@@ -127,13 +127,13 @@ async def test_it_learns_once_there_is_enough_and_says_how_far_it_is(idle: Idle)
     assert (status.loop, status.total) == ("background", 4000)
     assert 0 < status.done < status.total
     assert status.seconds_left
-    assert status.sentence.startswith("Sonata is learning: it trains. ")
-    assert "% is done, about " in status.sentence
+    assert str(status.sentence).startswith("Sonata is learning: it trains. ")
+    assert "% is done, about " in str(status.sentence)
     await idle.until("learned")
     assert idle.work.steps == list(range(40))
     # The next run has to wait, but for one who asks for it.
     idle.teach(3)
-    assert (await idle.until("waiting")).sentence == "Sonata has just learned; it goes on later."
+    assert str((await idle.until("waiting")).sentence) == "Sonata has just learned; it goes on later."
     idle.learning.learn_now("background")
     await idle.until("learned")
     assert idle.work.runs == 2
@@ -153,7 +153,7 @@ async def test_a_message_holds_it_where_it_stands_and_it_ends_with_the_same_numb
             assert await answer(small.engine) == said
             assert await answer(small.engine) == said
             held = await idle.until("held")
-            assert held.sentence.startswith("Learning waits while you use Sonata.")
+            assert str(held.sentence).startswith("Learning waits while you use Sonata.")
             assert len(idle.work.steps) == steps
     await idle.until("learned")
     assert idle.work.runs == 1, "it was only held"
@@ -164,7 +164,9 @@ async def test_typing_holds_it_for_some_seconds(work: Lessons, policies: Policie
     now = 0.0
     idle = Idle(work, policies, tmp_path / "lock", idle_seconds=10.0, clock=lambda: now)
     idle.teach(3)
-    assert (await idle.until("held")).sentence == "There is something to learn. Learning waits while you use Sonata."
+    assert (
+        str((await idle.until("held")).sentence) == "There is something to learn. Learning waits while you use Sonata."
+    )
     now = 10.0
     idle.learning.look_again()
     await work.step()
@@ -202,13 +204,13 @@ async def test_switch_battery_and_pause_end_it_and_it_goes_on_from_there(idle: I
     idle.teach(3)
     await work.step()
     learning.note_battery(0.29, charging=False)
-    assert (await idle.until("battery")).sentence == "The battery is at 29%: learning waits until it is charged."
+    assert str((await idle.until("battery")).sentence) == "The battery is at 29%: learning waits until it is charged."
     assert work.sessions == 0
     assert work.kept.step > 0
     learning.note_battery(0.29, charging=True)
     await work.step()
     learning.pause()
-    assert "What was learned so far is kept" in (await idle.until("paused")).sentence
+    assert "What was learned so far is kept" in str((await idle.until("paused")).sentence)
     learning.resume()
     await work.step()
     await policies.edit("learning.background", False)
@@ -218,7 +220,7 @@ async def test_switch_battery_and_pause_end_it_and_it_goes_on_from_there(idle: I
     idle.open = False
     await policies.edit("learning.background", True)
     learning.look_again()
-    assert (await idle.until("waiting")).sentence == "The memory is not open."
+    assert str((await idle.until("waiting")).sentence) == "The memory is not open."
     idle.open = True
     learning.look_again()
     await idle.until("learned")
@@ -245,7 +247,9 @@ async def test_only_one_of_two_programs_learns(idle: Idle, work: Lessons, polici
     idle.teach(3)
     await work.step()
     other.teach(3)
-    assert (await other.until("elsewhere")).sentence == "Another tab or program of yours is learning; this one waits."
+    assert (
+        str((await other.until("elsewhere")).sentence) == "Another tab or program of yours is learning; this one waits."
+    )
     assert other.work.runs == 0
     await idle.learning.close()
     assert work.kept.step > 0, "it was ended in the middle"
@@ -257,7 +261,7 @@ async def test_only_one_of_two_programs_learns(idle: Idle, work: Lessons, polici
 async def test_trouble_is_told_and_it_is_not_tried_again_and_again(idle: Idle) -> None:
     idle.work.breaks = "The disk is full. Delete something."
     idle.teach(3)
-    assert (await idle.until("failed")).sentence == "The disk is full. Delete something."
+    assert str((await idle.until("failed")).sentence) == "The disk is full. Delete something."
     idle.learning.look_again()
     for _ in range(50):
         await asyncio.sleep(0)
@@ -279,4 +283,4 @@ def test_time_left_counts_only_the_time_that_it_works() -> None:
     now = 110.0
     progress.report(300, 1100)
     assert progress.seconds_left == pytest.approx(20 * 800 / 200)
-    assert progress.spoken == " 27% is done, about 80 seconds left."
+    assert str(progress.told_after("It learns.")) == "It learns. 27% is done, about 80 seconds left."

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from app.bench.perplexity import Text, score_texts
-from app.build_outputs import kernel_path
 from app.chat.conversation import Conversation
 from app.generation.assistant import Assistant, assistant_message, user_message
 from app.lessons.imprints import shipped_path
 from app.lessons.match import LessonMatch
+from app.models.build_outputs import kernel_path
 from app.models.cache import sha256_of_model
 from app.models.template_renderer import native_renderer
 from app.native_runtime import open_runtime

@@ -78,7 +78,7 @@ async def test_what_others_delete_change_or_date_anew_is_noticed_until_it_is_acc
             store = await opened(lasting)
             said = await store.check()
             assert said is not None, tamper
-            assert told in said
+            assert told in str(said)
         await store.put(Record("policy", "p", {"value": 1}))
         assert await store.check() == said
         await store.accept()
@@ -116,7 +116,7 @@ async def test_a_memory_that_was_locked_and_is_empty_says_so(lasting: Place) -> 
     for _ in range(2):
         store = await opened(lasting, None)
         assert store.suspicion is not None
-        assert "encrypted with a passphrase, and now it is not" in store.suspicion
+        assert "encrypted with a passphrase, and now it is not" in str(store.suspicion)
     for end in (Store.accept, Store.clear):
         await store._rows.note_locked(True)
         store = await opened(lasting, None)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from places import FEW_ITERATIONS, PASSPHRASE, Place
 
-from app.build_outputs import hnsw_kernel_path
+from app.models.build_outputs import hnsw_kernel_path
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 from py_core.memory.background import Background
 from py_core.memory.memory import Memory

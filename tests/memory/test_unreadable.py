@@ -34,6 +34,7 @@ from places import PASSPHRASE
 
 from app.memory.api import MemoryApi
 from app.native_runtime import native_router_parts
+from app.protocol import to_json
 from app.routing.factory import RouterParts
 from app.routing.service import RoutingService
 from app.runtime import Runtime, problem_of_record
@@ -315,7 +316,7 @@ async def check_the_view(runtime: Runtime) -> None:
     shown += [await api.policies(), await api.agents(), await api.map()]
     for conversation in (await api.conversations())["items"]:
         shown.append(await api.conversation(conversation["id"]))
-    assert json.dumps(shown, allow_nan=False)
+    assert json.dumps(shown, allow_nan=False, default=to_json)
     assert runtime.routing is not None
     assert (await runtime.routing.route("count the sheep")).agent
     await api.export_file(None)
@@ -346,7 +347,7 @@ async def test_a_bad_record_is_told_once_and_locks_nothing_out(name: str, parts:
     await api.export_file(None)
     assert (await api.info())["unreadable"] == 1
     assert runtime.problem is not None
-    assert "left out" in runtime.problem
+    assert "left out" in str(runtime.problem)
     runtime.problem = None
     await check_the_view(runtime)
     assert runtime.problem is None

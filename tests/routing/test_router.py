@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.bench.routing import measure_follow_ups, read_follow_ups
-from app.build_outputs import hnsw_kernel_path
+from app.models.build_outputs import hnsw_kernel_path
 from app.native_runtime import open_router
 from app.routing.agent_catalog import add_agent, no_changes, remove_agent, shipped_agents
 from app.routing.factory import router_parameters

@@ -58,7 +58,7 @@ async def test_a_call_gives_its_value_and_bytes_stay_bytes() -> None:
 async def test_an_error_for_the_user_is_a_sentence_with_its_reason_and_a_bug_has_details() -> None:
     error = (await ask("locked"))["error"]
     assert (error["kind"], error["reason"], error["details"]) == ("StoreError", "locked", None)
-    assert error["message"] == str(StoreError("locked"))
+    assert error["message"] == {"code": "memory.locked", "text": str(StoreError("locked")), "values": {}}
     bug = (await ask("broken"))["error"]
     assert bug["message"] == "RuntimeError: a bug"
     assert "Traceback" in bug["details"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from app.build_outputs import MODEL_BUILDS
+from app.models.build_outputs import MODEL_BUILDS
 
 OTHERS = ("pairs", "simd")
 """The one that runs natively, and the one of browsers without relaxed SIMD."""

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from app.build_outputs import MODEL_BUILDS
+from app.models.build_outputs import MODEL_BUILDS
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 
 

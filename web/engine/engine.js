@@ -11,6 +11,7 @@ import { ConversationCalls, DeveloperCalls, FilesCalls, ModelCalls } from '../pr
 import { Learning } from '../learning/client.js';
 import { Memory } from '../memory/client.js';
 import { userError } from '../common/user_error.js';
+import { said } from '../i18n/engine_texts.js';
 
 /** What Python answers is asked of `conversation`, `memory`, `learning`, `files`, `model` and `developer`. */
 export class Engine {

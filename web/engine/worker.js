@@ -21,6 +21,7 @@ import { ModelSource } from '../storage/model_source.js';
 import { bootPython } from './python_runtime.js';
 import { TemplateCage } from '../tokenizers/template_cage.js';
 import { tuningStore } from '../storage/tuning_store.js';
+import '../common/error_transfer.js';
 import { userError } from '../common/user_error.js';
 import { WeightStream } from '../backends/weight_stream.js';
 

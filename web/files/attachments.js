@@ -7,7 +7,7 @@ import { visible } from '../common/cut.js';
 import { icon } from '../common/icon.js';
 import { describe, fromError } from '../shell/problems.js';
 import { t } from '../i18n/i18n.js';
-import { told } from '../i18n/engine_texts.js';
+import { said } from '../i18n/engine_texts.js';
 import { formatBytes, formatShare } from '../common/format.js';
 import { readFile } from './read_file.js';
 
@@ -20,7 +20,7 @@ const LONG_PASTE = 2000; // characters that are offered as a file
 
 /** What went wrong; a sentence of ours may begin with a file's name, as that is written. */
 function sentence(error) {
-  return error.stack ? describe(fromError(error)).message : told(error.message);
+  return error.stack ? describe(fromError(error)).message : said(error.said ?? error.message);
 }
 
 export class Attachments {

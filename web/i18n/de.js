@@ -11,7 +11,7 @@ import * as settings from './de/settings.js';
 import * as sidebar from './de/sidebar.js';
 import * as storage from './de/storage.js';
 
-export { sentences } from './de/engine.js';
+export { messages } from './de/engine.js';
 export { workerSentences } from './de/workers.js';
 export const german = {
   ...chat, ...files, ...learned, ...learning, ...memory, ...model, ...page, ...panels, ...settings, ...sidebar, ...storage,

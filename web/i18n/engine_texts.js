@@ -4,6 +4,26 @@
  * stays as it is.
  */
 
+import { filled } from '../common/message.js';
+
+/** @type {Record<string, string>} */
+let texts = {};
+
+/** @param {Record<string, string>} catalogue by code */
+export function setMessages(catalogue) {
+  texts = catalogue;
+}
+
+/**
+ * @param {import('../protocol.js').Message|string} message a string is as it was stored, or in the language of the page
+ * @returns {string} in the language of the page
+ */
+export function said(message) {
+  if (typeof message === 'string') return told(message);
+  const { code, text, values } = message;
+  return code in texts ? filled(texts[code], values, said) : told(filled(text, values, said));
+}
+
 /** @typedef {{pattern: RegExp, names: string[], translated: string}} Row */
 
 /** @type {Row[]} */

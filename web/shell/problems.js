@@ -1,39 +1,42 @@
 /** Turns an error into a sentence for the person at the page that says what to do. */
-import { told } from '../i18n/engine_texts.js';
+import { english } from '../common/message.js';
+import { said } from '../i18n/engine_texts.js';
 import { t } from '../i18n/i18n.js';
 
-/** Advice by the error's kind, for messages that do not say it already (`said`). */
+/** @typedef {import('../common/message.js').Message|string} Said */
+
+/** Advice by the error's kind, for messages that do not say it already (`enough`). */
 const ADVICE = {
   GGUFError: {
-    said: /\bload (it )?again/i,
+    enough: /\bload (it )?again/i,
     advice: 'problems.fileDamaged',
   },
-  DeviceLostError: { said: /load/i, advice: 'problems.loadToContinue' },
-  BackendError: { said: /load|reload|try/i, advice: 'problems.loadModelAgain' },
-  ContextFullError: { said: /shorten/i, advice: 'problems.shorten' },
+  DeviceLostError: { enough: /load/i, advice: 'problems.loadToContinue' },
+  BackendError: { enough: /load|reload|try/i, advice: 'problems.loadModelAgain' },
+  ContextFullError: { enough: /shorten/i, advice: 'problems.shorten' },
 };
 
 /**
- * @param {{kind: string, message: string, details: string|null}} error details (a stack) only where the message is not
- *   written for people
+ * @param {{kind: string, message: Said, details: string|null}} error details (a stack) only if the message is not written
+ *   for people
  * @returns {{kind: string, message: string, details: string|null}} with a message that says what to do
  */
 export function describe({ kind, message, details }) {
   if (details) {
-    const what = sentence(t('problems.engine', { message: message || kind }));
+    const what = sentence(t('problems.engine', { message: said(message) || kind }));
     return { kind, message: `${what} ${t('problems.reloadToStart')}`, details };
   }
-  const { said, advice } = ADVICE[kind] ?? {};
-  const what = sentence(message || kind);
-  return { kind, message: advice && !said.test(what) ? `${told(what)} ${t(advice)}` : told(what), details: null };
+  const { enough, advice } = ADVICE[kind] ?? {};
+  const what = sentence(said(message) || kind);
+  return { kind, message: advice && !enough.test(english(message)) ? `${what} ${t(advice)}` : what, details: null };
 }
 
 /**
  * An Error that came out of the engine, as `describe` wants it. See user_error.js.
- * @param {{name: string, message: string, stack?: string}} error
+ * @param {{name: string, message: string, stack?: string, said?: Said}} error
  */
-export function fromError({ name, message, stack }) {
-  if (!stack) return { kind: name, message, details: null };
+export function fromError({ name, message, stack, said = message }) {
+  if (!stack) return { kind: name, message: said, details: null };
   const [lastLine] = message.trim().split('\n').slice(-1); // Pyodide's messages are whole tracebacks
   return { kind: name, message: lastLine, details: stack.includes(message) ? stack : `${message}\n${stack}` };
 }

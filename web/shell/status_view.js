@@ -1,5 +1,5 @@
 /** What runs the model: a chip in the header with its name, and the menu behind it with the rest. */
-import { told } from '../i18n/engine_texts.js';
+import { said } from '../i18n/engine_texts.js';
 import { t } from '../i18n/i18n.js';
 import { part } from '../common/dom.js';
 import { formatRate } from '../common/format.js';
@@ -43,7 +43,7 @@ export class StatusView {
     this.#name.textContent = model;
     this.#root.dataset.slow = this.#chip.dataset.slow = String(slowly);
     const note = reason || (slowly && t('status.software'));
-    this.#reason.textContent = note ? told(note) : '';
+    this.#reason.textContent = note ? said(note) : '';
     this.#reason.hidden = !note;
     this.#tabs.hidden = !isElsewhere;
   }

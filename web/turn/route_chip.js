@@ -6,7 +6,7 @@ import { floatPanel } from '../common/card.js';
 import { button, element, ProblemLine } from '../common/dom.js';
 import { formatMeasured, formatShare } from '../common/format.js';
 import { PLAIN } from '../memory/client.js';
-import { told } from '../i18n/engine_texts.js';
+import { said } from '../i18n/engine_texts.js';
 import { t } from '../i18n/i18n.js';
 
 const NEIGHBOURS = 3;
@@ -36,7 +36,7 @@ export class RouteChip {
    */
   constructor(route, memory, onAgain) {
     this.#onAgain = onAgain;
-    this.#route = { ...route, title: told(route.title) };
+    this.#route = { ...route, title: said(route.title) };
     this.#memory = memory;
     this.#earlier = route.neighbours.find(({ source, text }) => source === 'user' && text === route.text);
     this.#titles.set(route.agent, this.#route.title);

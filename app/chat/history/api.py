@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-from app.chat.chat_question import NO_AGENT
+from app.chat.chat_question import agent_gone
 from app.chat.history.export import as_json, as_markdown
 from app.chat.turn_events import stored_turns
 from app.protocol import StoredTurn
@@ -18,8 +18,12 @@ from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
 from py_core.memory.records import Record
 from py_core.memory.text_search import snippet, terms_of
-from py_core.routing.agents import AgentError
+from py_core.messages import Message
+from py_core.routing.agents import Agent
 from py_core.showing import is_blank, whole_end
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 LEAST_TURN_SIMILARITY = 0.15
 """A single word ("coding") is less similar to a message than requests are to each other (docs/decisions/0062)."""
@@ -27,7 +31,7 @@ LEAST_IN_PIECES = 0.3
 """The same of a search in words that the embedder knows only in pieces: "zzzzqq" is near to something by chance."""
 SHORT_PIECE = 2.4  # characters
 MOST_SIMILAR_CONVERSATIONS = 20
-NO_UNDO = "This can be undone no more: the conversation was deleted for good."
+NO_UNDO = Message("chat.no-undo", "This can be undone no more: the conversation was deleted for good.")
 LONGEST_TITLE = 200
 
 
@@ -151,20 +155,20 @@ class ConversationApi:
         agents = self._runtime.routing.agents.values() if self._runtime.routing else ()
         return {
             "agent": choice.agent, "chosen": chosen, "isLost": choice.is_lost,
-            "agents": [{"id": agent.id, "title": agent.title} for agent in agents],
+            "agents": agent_titles(agents),
             "routing": self._runtime.routing_state,
         }  # fmt: skip
 
     async def choose_agent(self, id: str, agent: str) -> None:
         """Who answers in a chat from the next message on; AUTOMATIC: who suits each message. Raises AgentError."""
         if agent != AUTOMATIC and (self._runtime.routing is None or agent not in self._runtime.routing.agents):
-            raise AgentError(NO_AGENT)
+            raise agent_gone()
         await self._memory.sessions.edit(id, state={CHOICE: agent})
 
     async def rename_conversation(self, id: str, title: str) -> None:
         title = " ".join(title.split())
         if is_blank(title):
-            raise StoreError("record", "Type a title.")
+            raise StoreError("record", "chat.no-title", "Type a title.")
         await self._memory.sessions.edit(id, title=title[: whole_end(title, LONGEST_TITLE)], titled="user")
 
     async def pin_conversation(self, id: str, pinned: bool) -> None:
@@ -202,7 +206,7 @@ class ConversationApi:
     async def _session(self, id: str) -> sessions.Session:
         session = await self._memory.sessions.get(id)
         if session is None:
-            raise StoreError("record", "This conversation was deleted.")
+            raise StoreError("record", "chat.deleted", "This conversation was deleted.")
         return session
 
     async def _found(self, search: str, turns: dict[str, str | None]) -> list[StoredConversation]:

@@ -102,8 +102,9 @@ async def import_chats(
     if mode == "replace":
         raise StoreError(
             "file",
-            "This file has only chats, which are added to what is here and replace nothing. Choose to merge (in a "
-            "terminal leave out --replace). Nothing was changed.",
+            "import.only-chats",
+            "This file has only chats, which are added to what is here and replace nothing. "
+            "Choose to merge (in a terminal leave out --replace). Nothing was changed.",
         )
     chats = [(await _placed(session, sessions), turns) for session, turns in found.chats]
     merged = await sessions.merge(chats)
@@ -123,7 +124,9 @@ def read_chats(data: bytes) -> ChatFile | None:
             return ChatFile([chat]) if chat else None
         parts = [data]
     if sum(map(len, parts)) > MAX_CHATS_BYTES:
-        raise StoreError("file", "The chats in this file are too large to be imported. Nothing was changed.")
+        raise StoreError(
+            "file", "import.too-large", "The chats in this file are too large to be imported. Nothing was changed."
+        )
     found = ChatFile()
     for part in parts:
         for entry in _entries(part):
@@ -144,10 +147,14 @@ def _unpacked(data: bytes) -> list[bytes]:
                     room -= len(parts[-1])
     except RuntimeError as error:
         raise StoreError(
-            "file", "Sonata cannot unpack this archive. Unpack it, then choose conversations.json. Nothing was changed."
+            "file",
+            "import.not-unpacked",
+            "Sonata cannot unpack this archive. Unpack it, then choose conversations.json. Nothing was changed.",
         ) from error
     except Exception as error:  # each of its ways of packing raises errors of its own
-        raise StoreError("file", "The archive is damaged. Choose another file. Nothing was changed.") from error
+        raise StoreError(
+            "file", "import.damaged-archive", "The archive is damaged. Choose another file. Nothing was changed."
+        ) from error
     return parts
 
 
@@ -347,7 +354,9 @@ def _without_details(text: str) -> tuple[str, bool]:
 def _own_chat(entry: Mapping[str, Any]) -> Chat | None:
     """Of as_json. Raises StoreError("newer")."""
     if entry.get("version") != VERSION:
-        raise StoreError("newer", "A newer version of Sonata made this file. Update Sonata to import it.")
+        raise StoreError(
+            "newer", "import.newer", "A newer version of Sonata made this file. Update Sonata to import it."
+        )
     turns = dict[int, Turn]()
     told = entry.get("turns")
     for one in told if isinstance(told, list) else ():

@@ -88,7 +88,7 @@ def read_weights(folder: Path) -> dict[str, StoredArray]:
             source = FileSource(path)
             found, _ = stored_arrays(source.view(0, source.size))
         except SafetensorsError as error:
-            raise SafetensorsError(f"{path}: {error}") from error
+            raise SafetensorsError("safetensors.in-file", "{path}: {why}", path=path, why=error) from error
         if twice := next((name for name in found if name in weights), None):
             raise ConvertError(f"{path} has the tensor {shown(twice)} of another file: download the folder again.")
         weights |= found

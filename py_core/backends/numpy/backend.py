@@ -248,7 +248,7 @@ class NumpyBackend(AdapterUse):
 
     def _state(self, sequence: TokenSequence) -> _State:
         if sequence.number not in self._states:
-            raise BackendError("This conversation was closed. Start a new one.")
+            raise BackendError("engine.closed", "This conversation was closed. Start a new one.")
         return self._states[sequence.number]
 
     def _rewind(self, sequence: TokenSequence, stored: int) -> None:

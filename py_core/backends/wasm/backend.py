@@ -68,7 +68,12 @@ class WasmBackend(PipelinedBackend):
         tiers: TierPolicy | None = None,
     ) -> None:  # fmt: skip
         if precision not in PRECISIONS:
-            raise BackendError(f"There is no precision {precision!r}; choose {' or '.join(PRECISIONS)}.")
+            raise BackendError(
+                "wasm.no-precision",
+                "There is no precision {precision}; choose {precisions}.",
+                precision=repr(precision),
+                precisions=" or ".join(PRECISIONS),
+            )
         check_formats(header.tensors, graph.weights, MATRIX_KINDS, "WASM")
         simd = "relaxed SIMD" if host.relaxed else "SIMD"
         workers = f"{host.workers} workers" if host.workers > 1 else "1 worker"

@@ -15,6 +15,7 @@ from py_core.backends.wasm.host import RepackJob, WorkersRestartedError
 from py_core.backends.wasm.layout import ABI
 from py_core.formats.gguf import GGUFError
 from py_core.formats.source import WeightSource
+from py_core.messages_browser import js_words
 
 _STAGING_ALIGNMENT = 64
 _POOL_ERRORS = ("WorkersRestarted", "WorkersLost", "WorkersFailed")
@@ -29,7 +30,12 @@ class BrowserKernelHost:
     def __init__(self, pool: Any) -> None:
         """Raises BackendError where the site's kernels are of another version than this code."""
         if pool.abi != ABI:
-            raise BackendError(f"The kernels of this site are of version {pool.abi}, not {ABI}. Reload the page.")
+            raise BackendError(
+                "wasm.other-version",
+                "The kernels of this site are of version {theirs}, not {ours}. Reload the page.",
+                theirs=pool.abi,
+                ours=ABI,
+            )
         self._pool = pool
         self._reserved = 0
         self.workers = int(pool.workers)
@@ -73,8 +79,8 @@ class BrowserKernelHost:
             await self._pool.upload(source.stream, to_js(memoryview(words)), staging)
         except JsException as error:
             if error.name in _POOL_ERRORS:
-                raise BackendError(f"{error.message} Load the model again.") from error
-            raise GGUFError(error.message) from error
+                raise BackendError("model.load-again", "{why} Load the model again.", why=js_words(error)) from error
+            raise GGUFError(js_words(error)) from error
 
     def run(self, program: int, steps: int) -> asyncio.Future[list[int]]:
         # Not a task: Pyodide reports one that fails before anybody waits for it.
@@ -108,4 +114,4 @@ def _aligned(nbytes: int) -> int:
 def _explain(error: JsException) -> Exception:
     if error.name == "WorkersRestarted":
         return WorkersRestartedError(error.message)
-    return BackendError(error.message)
+    return BackendError(js_words(error))

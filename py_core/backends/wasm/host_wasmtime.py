@@ -91,7 +91,13 @@ class WasmtimeHost:
         self._threads = ThreadPoolExecutor(len(self._others), "sonata-kernels") if self._others else None
         self.relaxed = "simd" not in kernels.name
         if (abi := self._first.call("abi")) != ABI:
-            raise BackendError(f"{kernels} is of version {abi}, not {ABI}: run `python build.py site` again.")
+            raise BackendError(
+                "wasm.native-version",
+                "{kernels} is of version {theirs}, not {ours}: run `python build.py site` again.",
+                kernels=kernels,
+                theirs=abi,
+                ours=ABI,
+            )
         self._staging = self._runs = 0
 
     async def reserve(self, nbytes: int) -> None:
@@ -104,7 +110,9 @@ class WasmtimeHost:
             self._memory.grow(lacking)
         except wasmtime.WasmtimeError as error:
             raise BackendError(
-                f"The model needs {nbytes / 2**20:.0f} MiB, more than WASM can have here. Take a smaller model."
+                "wasm.native-memory",
+                "The model needs {size} MiB, more than WASM can have here. Take a smaller model.",
+                size=f"{nbytes / 2**20:.0f}",
             ) from error
 
     def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
@@ -115,7 +123,9 @@ class WasmtimeHost:
         total, done = sum(job.nbytes for job in jobs), 0
         for job in sorted(jobs, key=lambda job: job.file_offset):
             if job.nbytes > _STAGING:
-                raise BackendError(f"A row of {job.columns} values is too long for the WASM kernels.")
+                raise BackendError(
+                    "wasm.long-row", "A row of {columns} values is too long for the WASM kernels.", columns=job.columns
+                )
             self.write(self._staging, await source.read(job.file_offset, job.nbytes))
             self._first.call("repack", job.format, self._staging, job.target, job.first_row, job.rows, job.columns)
             done += job.nbytes

@@ -103,7 +103,9 @@ class KVPages:
             while group.pages.lacks(slot, first, length):
                 capacity = group.pages.grown()
                 if capacity == group.pages.capacity:
-                    raise BackendError("The conversations have no more memory. Close one, or start a new chat.")
+                    raise BackendError(
+                        "wasm.no-memory-left", "The conversations have no more memory. Close one, or start a new chat."
+                    )
                 await self._grow(host, group, _extents(capacity))
                 group.pages.add_capacity(capacity)
             await self._copy_others_page(host, group, slot, first)

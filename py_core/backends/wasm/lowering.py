@@ -55,8 +55,14 @@ class ProgramLowering:
         group = config.num_attention_heads // config.num_key_value_heads
         if config.head_dim > MOST_HEAD_DIM or group > MOST_GROUP:
             raise BackendError(
-                f"This model has {group} heads of {config.head_dim} for each of keys and values; the WASM kernels take "
-                f"up to {MOST_GROUP}, of up to {MOST_HEAD_DIM}. Choose another backend or model."
+                "wasm.heads",
+                "This model has {group} heads of {size} for each of keys and values; the WASM "
+                "kernels take up to {most}, of up to {longest}. Choose another backend or "
+                "model.",
+                group=group,
+                size=config.head_dim,
+                most=MOST_GROUP,
+                longest=MOST_HEAD_DIM,
             )
         self._config, self._mode, self._graph, self._max_rows = config, mode, graph, max_rows
         self._query_width = config.num_attention_heads * head_room(config.head_dim)

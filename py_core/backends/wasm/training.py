@@ -222,5 +222,6 @@ async def open_wasm_training(
 
 def _lost() -> TrainingLostError:
     return TrainingLostError(
-        "The workers on the CPU were started again in the middle of training. Restore its last step."
+        "wasm.training-lost",
+        "The workers on the CPU were started again in the middle of training. Restore its last step.",
     )

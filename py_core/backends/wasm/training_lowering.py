@@ -328,7 +328,12 @@ class TrainingLowering:
         """The matrix that has these rows of a tensor, and the row of it at which they begin."""
         matrix, first = self._model.weights.find(Rows(name, first_row, rows))
         if first % GROUP_ROWS:
-            raise BackendError(f"{name} begins in the middle of {GROUP_ROWS} rows; the WASM kernels cannot train it.")
+            raise BackendError(
+                "wasm.training-rows",
+                "{name} begins in the middle of {rows} rows; the WASM kernels cannot train it.",
+                name=name,
+                rows=GROUP_ROWS,
+            )
         return matrix.address, first
 
     def _bias(self, name: str | None, first_row: int, rows: int) -> int:

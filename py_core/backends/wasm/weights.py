@@ -71,7 +71,12 @@ class PackedWeights:
             info = self._tensors[parts[0].name]
             columns, rows = info.shape[1], sum(part.count for part in parts)
             if columns % 4:
-                raise BackendError(f"{info.name} is {columns} wide; the WASM kernels read multiples of 4 only.")
+                raise BackendError(
+                    "wasm.columns",
+                    "{name} is {columns} wide; the WASM kernels read multiples of 4 only.",
+                    name=info.name,
+                    columns=columns,
+                )
             nbytes = matrix_bytes(info.format, rows, columns)
             data = self._arena.take(nbytes)
             self.nbytes += nbytes
@@ -141,7 +146,10 @@ class PackedWeights:
                 info = self._tensors[part.name]
                 if info.format.name != "F32":
                     raise BackendError(
-                        f"{part.name} is in {info.format.name}; the WASM kernels read norms and biases in F32 only."
+                        "wasm.norm-format",
+                        "{name} is in {format}; the WASM kernels read norms and biases in F32 only.",
+                        name=part.name,
+                        format=info.format.name,
                     )
                 offset = info.offset + 4 * part.first
                 self.jobs.append(RepackJob(offset, 4 * part.count, info.format.ggml_type, data, first, part.count, 1))

@@ -62,7 +62,11 @@ def lane_group_shape(head_dim: int, most_lanes: int, most: int, adapter: Adapter
         fits = _memory(quads, lanes, workgroup) <= adapter.max_workgroup_storage
         if fits and workgroup <= min(most, adapter.max_workgroup_size) and lanes <= workgroup and quads <= workgroup:
             return lanes, workgroup
-    raise BackendError(f"The GPU has too little workgroup memory for attention heads of {head_dim} values.")
+    raise BackendError(
+        "gpu.workgroup-memory",
+        "The GPU has too little workgroup memory for attention heads of {size} values.",
+        size=head_dim,
+    )
 
 
 def _memory(quads: int, lanes: int, workgroup: int) -> int:
@@ -135,7 +139,9 @@ class AttentionKernels:
     def _tiles(self, op: Attention, q: Binding, out: Binding) -> Kernel:
         limits = self._adapter
         if self._config.head_dim > _MOST_TILED:
-            raise BackendError(f"The GPU's kernels take attention heads of up to {_MOST_TILED} values.")
+            raise BackendError(
+                "gpu.long-heads", "The GPU's kernels take attention heads of up to {most} values.", most=_MOST_TILED
+            )
         slices = min(_MOST_SLICES, limits.max_workgroup_storage // _SLICE_BYTES, limits.max_workgroup_size // 128)
         heads, pipeline = self._config.num_attention_heads, self._reading("attention_tiles", op, SLICES=slices)
         bindings = self._bindings(op, q, out)

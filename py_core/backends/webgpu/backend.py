@@ -63,6 +63,7 @@ from py_core.backends.webgpu.tuning import FEW_ROWS, INTEGER_TILE, KernelShapes,
 from py_core.backends.webgpu.weights import WeightArena
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import WeightSource
+from py_core.messages import Message
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.paging.page_table import PageTable
@@ -79,9 +80,10 @@ _LEAST_STEPS = 4
 
 _SCORED = "scored"
 
-_ONLY_SOFTWARE = (
-    "The connection to the graphics card was lost, and there is only a software adapter, which is slow, in its place. "
-    "Load the model again to go on."
+_ONLY_SOFTWARE = Message(
+    "gpu.only-software",
+    "The connection to the graphics card was lost, and there is only a software adapter, which "
+    "is slow, in its place. Load the model again to go on.",
 )
 
 
@@ -199,8 +201,10 @@ class WebGPUBackend(PipelinedBackend):
 
         if self._config.head_dim % 4:
             raise BackendError(
-                f"The GPU kernels train models whose attention heads have multiples of 4 values, and this one's have "
-                f"{self._config.head_dim}. Train it on another backend."
+                "gpu.training-heads",
+                "The GPU kernels train models whose attention heads have multiples of 4 "
+                "values, and this one's have {size}. Train it on another backend.",
+                size=self._config.head_dim,
             )
         training = WebGPUTraining(self, training_plan(self._graph, layout))
         self._trainings.add(training)

@@ -77,7 +77,9 @@ class DemotedPages:
         new = max(len(places), self._settings.first_demoted)
         nbytes = (old + new * _PLACES[tier]) * self.place_bytes
         if nbytes > self._host.adapter.max_binding_size:
-            raise BackendError("The conversations need more memory than this GPU gives. Start a new chat.")
+            raise BackendError(
+                "gpu.no-memory-left", "The conversations need more memory than this GPU gives. Start a new chat."
+            )
         for layer in range(self._layers):
             buffer = self._host.create_buffer(nbytes, PAGES)
             if old:

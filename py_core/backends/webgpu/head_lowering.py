@@ -62,8 +62,10 @@ class HeadLowering:
         size = HEAD_SLOTS * self._slot_bytes
         if is_new and size > self._host.adapter.max_binding_size:
             raise BackendError(
-                f"Adapters at the head's input take {size >> 20} MiB for this model, more than this GPU can bind. "
-                "Choose another backend."
+                "gpu.head-adapters",
+                "Adapters at the head's input take {size} MiB for this model, more than this "
+                "GPU can bind. Choose another backend.",
+                size=size >> 20,
             )
         slots = self._buffer(HEAD_ADAPTERS, size)
         self._host.write(slots.buffer, (number - 1) * self._slot_bytes, slot_data(adapter))

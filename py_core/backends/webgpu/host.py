@@ -12,6 +12,7 @@ from typing import Protocol
 
 from py_core.backends.base import Progress
 from py_core.formats.source import WeightSource
+from py_core.messages import Message
 
 UPLOAD_PIECE = 4 << 20
 """Bytes of a file that are brought at a time, at most. web/backends/webgpu/executor.js has the same number."""
@@ -75,8 +76,9 @@ class Segment:
     then: int = 0
 
 
-NO_TIMESTAMPS = (
-    "This GPU has no timestamp-query, so the time of a kernel cannot be measured. Try another browser or driver."
+NO_TIMESTAMPS = Message(
+    "gpu.no-timestamps",
+    "This GPU has no timestamp-query, so the time of a kernel cannot be measured. Try another browser or driver.",
 )
 
 

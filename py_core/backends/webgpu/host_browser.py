@@ -13,6 +13,8 @@ from py_core.backends.browser_source import BrowserSource
 from py_core.backends.webgpu.host import NO_TIMESTAMPS, AdapterInfo, Dispatch, Segment
 from py_core.formats.gguf import GGUFError
 from py_core.formats.source import WeightSource
+from py_core.messages import Message
+from py_core.messages_browser import js_words
 
 
 class BrowserHost:
@@ -109,7 +111,7 @@ class BrowserHost:
         except JsException as error:
             if await self._executor.isLost():
                 raise DeviceLostError(_LOST) from error
-            raise GGUFError(error.message) from error
+            raise GGUFError(js_words(error)) from error
 
     async def check(self) -> None:
         try:
@@ -118,7 +120,7 @@ class BrowserHost:
             raise await self._explain(error) from error
         self._open()
         if refused:
-            raise BackendError(f"The graphics card refused the model: {refused}")
+            raise BackendError("gpu.refused", "The graphics card refused the model: {why}", why=refused)
 
     def close(self) -> None:
         self._closed = True
@@ -126,7 +128,7 @@ class BrowserHost:
 
     def _refuse_closed(self) -> None:
         if self._closed:
-            raise BackendError("The model was closed. Load it again.")
+            raise BackendError("model.closed", "The model was closed. Load it again.")
 
     def _open(self) -> Any:
         self._refuse_closed()
@@ -137,10 +139,13 @@ class BrowserHost:
     async def _explain(self, error: JsException) -> BackendError:
         if await self._executor.isLost():
             return DeviceLostError(_LOST)
-        return BackendError(f"The graphics card reported an error: {error.message} Load the model again.")
+        return BackendError(
+            "gpu.error", "The graphics card reported an error: {why} Load the model again.", why=js_words(error)
+        )
 
 
-_LOST = (
-    "The connection to the graphics card was lost (it was reset, went to sleep, or ran out of memory). "
-    "Load the model again to go on."
+_LOST = Message(
+    "gpu.lost",
+    "The connection to the graphics card was lost (it was reset, went to sleep, or ran out of "
+    "memory). Load the model again to go on.",
 )

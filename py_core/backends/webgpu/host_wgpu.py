@@ -89,7 +89,9 @@ class WgpuHost:
         try:
             self._device = adapter.request_device_sync(required_features=features, required_limits=limits)
         except Exception as error:
-            raise BackendError(f"The GPU {adapter.info['device']} gives no device: {error}") from error
+            raise BackendError(
+                "gpu.no-device", "The GPU {name} gives no device: {why}", name=adapter.info["device"], why=error
+            ) from error
         info = adapter.info
         self.adapter = AdapterInfo(
             name=info["device"] or info["description"],
@@ -123,8 +125,11 @@ class WgpuHost:
                 buffer = self._open().create_buffer(size=size, usage=usage, label=label)
         except wgpu.GPUError as error:
             raise BackendError(
-                f"The GPU has no room for {size / 2**20:.0f} MiB ({label}). Close other programs that use it, or take "
-                "a smaller model."
+                "gpu.no-room",
+                "The GPU has no room for {size} MiB ({label}). Close other programs that use "
+                "it, or take a smaller model.",
+                size=f"{size / 2**20:.0f}",
+                label=label,
             ) from error
         return self._keep(self._buffers, buffer)
 
@@ -172,7 +177,12 @@ class WgpuHost:
                     compute={"module": _shader_module(device, wgsl, label), "entry_point": "main"},
                 )
         except wgpu.GPUError as error:
-            raise BackendError(f"The GPU driver cannot compile the kernel {label!r}: {error}") from error
+            raise BackendError(
+                "gpu.not-compiled",
+                "The GPU driver cannot compile the kernel {label}: {why}",
+                label=repr(label),
+                why=error,
+            ) from error
         return self._keep(self._pipelines, (pipeline, layout))
 
     @_telling_loss()
@@ -286,7 +296,7 @@ class WgpuHost:
 
     def _open(self) -> wgpu.GPUDevice:
         if self._closed:
-            raise BackendError("The model was closed. Load the model again.")
+            raise BackendError("gpu.native-closed", "The model was closed. Load the model again.")
         return self._device
 
     def _keep(self, table: dict[int, T], value: T) -> int:

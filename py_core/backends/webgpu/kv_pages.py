@@ -111,7 +111,10 @@ class KVPages:
             while group.pages.lacks(slot, first, length):
                 capacity = group.pages.grown()
                 if capacity == group.pages.capacity or capacity * self.page_bytes > self._host.adapter.max_binding_size:
-                    raise BackendError("The conversations need more memory than this GPU gives. Start a new chat.")
+                    raise BackendError(
+                        "gpu.no-memory-left",
+                        "The conversations need more memory than this GPU gives. Start a new chat.",
+                    )
                 await self._resize(group, capacity)
                 group.pages.add_capacity(capacity)
             self._copy_others_page(group, slot, first)

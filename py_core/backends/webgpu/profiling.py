@@ -172,7 +172,10 @@ def _repeats(seconds: float, times: int, shortest: float) -> int:
         return times
     if times >= _MOST_REPEATS:
         if seconds == 0:
-            raise BackendError("This GPU's timestamps stand still, so the time of a kernel cannot be measured.")
+            raise BackendError(
+                "gpu.frozen-timestamps",
+                "This GPU's timestamps stand still, so the time of a kernel cannot be measured.",
+            )
         return times
     growth = min(16, math.ceil(shortest / seconds)) if seconds else 16
     return min(times * growth, _MOST_REPEATS)

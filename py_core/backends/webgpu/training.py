@@ -21,6 +21,7 @@ from py_core.backends.webgpu.plan import Launch
 from py_core.backends.webgpu.training_device import Section, SessionOnDevice
 from py_core.backends.webgpu.training_loss import SUMS_BYTES, loss_of
 from py_core.backends.webgpu.training_optimizer import STEP_BYTES
+from py_core.messages import Message
 from py_core.training.backward import TrainingPlan
 from py_core.training.session import (
     AdamW,
@@ -41,7 +42,10 @@ _KEPT = 0.8
 """Of what is known of the GPU's speed with each piece. The ends of several are often heard at once, so that one alone
 says nothing."""
 
-_LOST = "The connection to the graphics card was lost in the middle of training. It goes on from what was saved last."
+_LOST = Message(
+    "gpu.training-lost",
+    "The connection to the graphics card was lost in the middle of training. It goes on from what was saved last.",
+)
 
 
 class TrainingBackend(Protocol):

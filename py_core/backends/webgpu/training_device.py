@@ -55,8 +55,11 @@ class SessionOnDevice:
         nbytes = 4 * plan.layout.size
         if nbytes > self.host.adapter.max_binding_size:
             raise BackendError(
-                f"What is to be trained has {nbytes >> 20} MiB, more than this GPU can bind "
-                f"({self.host.adapter.max_binding_size >> 20} MiB). Choose a smaller rank, or fewer linears."
+                "gpu.training-too-large",
+                "What is to be trained has {size} MiB, more than this GPU can bind ({most} "
+                "MiB). Choose a smaller rank, or fewer linears.",
+                size=nbytes >> 20,
+                most=self.host.adapter.max_binding_size >> 20,
             )
         try:
             self._build(plan, nbytes)

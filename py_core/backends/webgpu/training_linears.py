@@ -83,7 +83,11 @@ class TrainingLinears:
         """out = dy W, or with `add` added to what it holds."""
         products = self._products(op.weight, op.first_row, op.dy.width)
         if len(products) > 1:
-            raise BackendError(f"{op.weight} is larger than this GPU can bind, so nothing can be trained before it.")
+            raise BackendError(
+                "gpu.training-before",
+                "{name} is larger than this GPU can bind, so nothing can be trained before it.",
+                name=op.weight,
+            )
         return [self._transposed(products[0], state, dy, out, add)]
 
     def logits(

@@ -95,7 +95,13 @@ class WeightArena:
                 info = self._tensors[name]
                 if info.format.name != "F32":
                     kind = "biases" if name.endswith(".bias") else "norms"
-                    raise BackendError(f"{name} is in {info.format.name}; the GPU kernels read {kind} in F32 only.")
+                    raise BackendError(
+                        "gpu.norm-format",
+                        "{name} is in {format}; the GPU kernels read {kind} in F32 only.",
+                        name=name,
+                        format=info.format.name,
+                        kind=kind,
+                    )
                 self._segments.append(Segment(info.offset + 4 * first, 4 * count, found.buffer, at))
             at += 4 * count
         return found
@@ -114,7 +120,12 @@ class WeightArena:
     def _place(self, infos: list[TensorInfo], whole: bool) -> WeightMatrix:
         form, columns = infos[0].format, infos[0].shape[-1]
         if columns % 4:
-            raise BackendError(f"{infos[0].name} is {columns} wide; the GPU kernels read multiples of 4 only.")
+            raise BackendError(
+                "gpu.columns",
+                "{name} is {columns} wide; the GPU kernels read multiples of 4 only.",
+                name=infos[0].name,
+                columns=columns,
+            )
         rows = sum(math.prod(info.shape) for info in infos) // columns
         padded = blocks_of(columns) * BLOCK
         limit = self._host.adapter.max_binding_size
@@ -137,7 +148,10 @@ class WeightArena:
 
     def _too_large(self, name: str) -> BackendError:
         return BackendError(
-            f"{name} is larger than this GPU can bind ({self._host.adapter.max_binding_size >> 20} MiB)."
+            "gpu.tensor-too-large",
+            "{name} is larger than this GPU can bind ({most} MiB).",
+            name=name,
+            most=self._host.adapter.max_binding_size >> 20,
         )
 
     def _part(self, form: BlockFormat, columns: int, first_row: int, rows: int) -> MatrixPart:

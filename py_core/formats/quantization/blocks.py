@@ -50,8 +50,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from py_core.messages import UserError
 
-class UnsupportedFormatError(ValueError):
+
+class UnsupportedFormatError(UserError, ValueError):
     """Sonata cannot read the tensor's format; the message names it and the formats that it can read."""
 
 
@@ -129,14 +131,24 @@ def format_for_type(ggml_type: int, tensor: str) -> BlockFormat:
     what = known.name if known else f"format number {ggml_type}"
     *names, last = FORMATS
     raise UnsupportedFormatError(
-        f"tensor {tensor} uses {what}, which Sonata cannot read yet; use a file in {', '.join(names)} or {last}"
+        "gguf.no-readable-format",
+        "tensor {tensor} uses {what}, which Sonata cannot read yet; use a file in {names} or {last}",
+        tensor=tensor,
+        what=what,
+        names=", ".join(names),
+        last=last,
     )
 
 
 def check_readable(fmt: BlockFormat) -> None:
     """Raises UnsupportedFormatError for a format that is not among FORMATS."""
     if FORMATS.get(fmt.name) != fmt:
-        raise UnsupportedFormatError(f"Sonata cannot read or write {fmt.name}; it knows {', '.join(FORMATS)}")
+        raise UnsupportedFormatError(
+            "gguf.unreadable-format",
+            "Sonata cannot read or write {format}; it knows {known}",
+            format=fmt.name,
+            known=", ".join(FORMATS),
+        )
 
 
 def nbytes(fmt: BlockFormat, shape: Sequence[int]) -> int:

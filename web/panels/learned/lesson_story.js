@@ -2,6 +2,7 @@
  * What a lesson changed: the answer before, the one that the user wants to hear, and the one of now, side by side, with what
  * differs marked. Each of the two answers of the model can be asked for again.
  */
+import { userError } from '../../common/user_error.js';
 import { wordDiff } from '../../common/word_diff.js';
 import { t } from '../../i18n/i18n.js';
 import { button, element, ProblemLine } from '../../common/dom.js';
@@ -157,7 +158,7 @@ class AskButton {
         const event = next.value;
         if (event.type === 'delta') this.#side.stream(text += event.text);
         else if (event.type === 'replacement') ({ text } = event);
-        else if (event.type === 'failure') throw Object.assign(new Error(event.message), { name: event.kind, stack: event.details ?? '' });
+        else if (event.type === 'failure') throw Object.assign(userError(event.kind, event.message), { stack: event.details ?? '' });
       }
       this.#side.say(text, this.#said, this.#said === t('story.nowAsked'));
     } catch (error) {

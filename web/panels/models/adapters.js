@@ -1,5 +1,5 @@
 /** Which adapter the model answers with, and those that this browser keeps. adapters_section.js shows them. */
-import { told } from '../../i18n/engine_texts.js';
+import { said } from '../../i18n/engine_texts.js';
 import { t } from '../../i18n/i18n.js';
 import { chosenAdapter, rememberAdapter } from '../../storage/adapter_choice.js';
 import { onAdapters, removeAdapter, storedAdapters } from '../../storage/adapter_store.js';
@@ -51,7 +51,7 @@ export class Adapters {
         problem = facts ? await engine.useAdapter({ facts, base: this.base }) : t('models.adapterNotKept');
         if (engine === this.#engine) this.current = facts ?? null;
       } catch (error) {
-        problem = told(error.message);
+        problem = said(error.said ?? error.message);
       }
     }
     this.#notices.say('adapter', problem || null);

@@ -8,7 +8,7 @@ import { readNumber, SAMPLING } from '../agents/agent_fields.js';
 const INSTRUCTIONS = 'answers.instructions';
 const SAMPLED = 'answers.sampling';
 const LONGEST = 'answers.longest';
-const EXACT = 'tools.exact'; // app/generation/exact_answers.py
+const EXACT = 'tools.exact'; // app/chat/exact_answers.py
 const ROUTING = 'routing.automatic'; // app/routing/agent_choice.py
 const LONGEST_INSTRUCTIONS = 4000; // characters, as in app/generation/answer_settings.py
 const PRESETS = ['agent', 'precise', 'balanced', 'varied'];

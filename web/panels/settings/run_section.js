@@ -2,7 +2,7 @@
 import { html, nothing, render } from '../../vendor/lit-html/lit-html.js';
 import { live } from '../../vendor/lit-html/directives/live.js';
 import { findAdapter, isSoftware } from '../../backends/webgpu/adapter.js';
-import { told } from '../../i18n/engine_texts.js';
+import { said } from '../../i18n/engine_texts.js';
 import { t } from '../../i18n/i18n.js';
 import { formatBytes, formatNumber } from '../../common/format.js';
 import { BACKENDS, MOST_WORKERS } from './run_settings.js';
@@ -40,7 +40,7 @@ export class RunSection {
   #backend() {
     const { values: { backend }, runs } = this.#run;
     const names = [...Object.keys(BACKENDS), ...backend === 'numpy' ? ['numpy'] : []]; // slow, so it is not offered
-    const why = runs && (runs.reason ? told(runs.reason) : t(backend === 'auto' ? 'run.whyGpu' : 'run.whyChosen'));
+    const why = runs && (runs.reason ? said(runs.reason) : t(backend === 'auto' ? 'run.whyGpu' : 'run.whyChosen'));
     return this.#field('backend', t('run.backend'), names.map((name) => [name, t(SHOWN[name])]), backend, html`
       <small id="backend-about">${t('run.backendAbout')}</small>
       <small class="run-why">${[this.#there, why].filter(Boolean).join(' ')}</small>`);

@@ -10,7 +10,6 @@ import { DeleteSection } from './delete_section.js';
 import { ModelsSection } from './models_section.js';
 import { PassphraseSection } from './passphrase_section.js';
 
-const SEE_HERE = ' See Settings, Storage.';
 
 export class StoragePanel {
   /** @type {import('../../memory/client.js').Memory} */ #memory;
@@ -74,7 +73,7 @@ export class StoragePanel {
       const remove = () => this.#memory.removeUnreadable().catch((error) => problem.say(error));
       return askingButton(t('stored.unreadableDelete'), () => t('stored.unreadableAsk', { count: unreadable }), t('forms.delete'), remove);
     });
-    warn(this.#suspicion, (suspicion ?? '').replace(SEE_HERE, ''), (problem) => {
+    warn(this.#suspicion, suspicion ?? '', (problem) => {
       const accept = () => this.#memory.accept().catch((error) => problem.say(error));
       return button(t('stored.acceptSuspicion'), 'quiet', accept);
     });

@@ -13,7 +13,6 @@ from py_core.tokenizers.base import THINKING_TAGS
 from py_core.tokenizers.chat_template import Message
 from py_core.tokenizers.thinking import opens_thought
 
-NO_ROOM = "There is no room to go on with this answer: it is as long as the model can read. Ask for the rest of it."
 _OPEN, _CLOSE = THINKING_TAGS
 
 
@@ -51,7 +50,10 @@ async def begun_again(
     try:
         prompt, forgotten = await window.fit(messages, forgotten, opening, parts)
     except ContextFullError:
-        raise ContextFullError(NO_ROOM) from None
+        raise ContextFullError(
+            "chat.no-room",
+            "There is no room to go on with this answer: it is as long as the model can read. Ask for the rest of it.",
+        ) from None
     plain, _ = await window.fit(messages, forgotten, opening)
     said = "".join(part for part, _ in parts)
     return PartialAnswer(tuple(prompt), shared_length(plain, prompt), forgotten, text=said)

@@ -1,7 +1,7 @@
 """What build.py makes in the cache, and where: the compiled kernels, the sentence embedder, the router's data.
 
 Each folder there is named by a digest of everything that goes into its files. So a file of other sources is never used,
-and app/building makes only what is missing. Standard library only.
+and app/building makes only what is missing. An installed wheel brings these files along. Standard library only.
 """
 
 from __future__ import annotations
@@ -18,6 +18,14 @@ from app.models.downloads import downloads
 from app.paths import ROOT, cache_dir
 
 BUILDING = ROOT / "app" / "building"
+MADE = Path("app", "made")
+"""The folder of these files in a wheel (app/building/wheel.py). The repository has no such folder."""
+
+
+def _in_wheel(name: str) -> Path | None:
+    path = ROOT / MADE / name
+    return path if path.is_file() else None
+
 
 # ---- kernels, compiled from C ----
 
@@ -123,7 +131,7 @@ def jinja_kernel_path() -> Path:
 
 
 def _compiled(module: KernelModule, name: str) -> Path:
-    path = kernel_files(cache_dir(), module)[name]
+    path = _in_wheel(name) or kernel_files(cache_dir(), module)[name]
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist: run `python build.py site` once to compile it.")
     return path
@@ -163,8 +171,9 @@ def embedder_files(cache: Path, adapter: Path = EMBEDDER_ADAPTER) -> EmbedderFil
         parts.append(f"adapter {sha256_of(adapter)}")
     sources = [f"{name} {sha256_of(BUILDING / name)}" for name in _EMBEDDER_SOURCES]
     folder = cache / "embedder"
-    made = folder / short_digest([*parts, meaning, *sources]) / EMBEDDER_MODEL
-    return EmbedderFiles(made, folder / EMBEDDER_TOKENIZER, short_digest(parts), meaning)
+    made = _in_wheel(EMBEDDER_MODEL) or folder / short_digest([*parts, meaning, *sources]) / EMBEDDER_MODEL
+    tokenizer = _in_wheel(EMBEDDER_TOKENIZER) or folder / EMBEDDER_TOKENIZER
+    return EmbedderFiles(made, tokenizer, short_digest(parts), meaning)
 
 
 # ---- the router's data ----
@@ -179,6 +188,8 @@ _ROUTING_SOURCES = (
 
 def routing_file(cache: Path) -> Path:
     """Where the router's data lie, or will lie once they are made."""
+    if made := _in_wheel(ROUTING_DATA):
+        return made
     parameters = tomllib.loads((_AGENTS / "router.toml").read_text(encoding="utf-8"))
     files = embedder_files(cache)
     parts = [files.model.parent.name, files.fingerprint]

@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from app.chat.help_answers import help_answer
-from app.runtime import Runtime
 from py_core.memory.errors import StoreError
 
 if TYPE_CHECKING:
+    from app.runtime import Runtime
     from py_core.tools.exact import Exact
 
 EXACT_POLICY = "tools.exact"

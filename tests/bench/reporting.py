@@ -1,0 +1,33 @@
+"""What the benchmarks share: their options, how tables are printed and where figures are written."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, RenderableType
+
+WIDTH = 125
+"""Of what is no terminal."""
+
+
+def options_of(doc: str | None) -> argparse.ArgumentParser:
+    """A parser with the options that all benchmarks take; doc: the benchmark's docstring."""
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog=f"python -m tests.bench {sys.argv[0]}", description=doc, formatter_class=form)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    return parser
+
+
+def write_figures(options: argparse.Namespace, figures: Any) -> None:
+    """Write them where --json says, if it does."""
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
+
+
+def print_tables(*tables: RenderableType) -> None:
+    for table in tables:
+        Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
