@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from app.chat.page_store import PageStore
 from app.chat.turn_indexer import TurnIndexer
@@ -15,6 +15,7 @@ from app.consolidation.idle_work import Loop, OnlyOne
 from app.files.service import FileService
 from app.generation.resident_adapters import ResidentAdapters
 from app.lessons.service import LearningService
+from app.protocol import LearningState, MemoryState, RoutingState
 from app.routing.service import RoutingService
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.memory.encryption import Crypto
@@ -36,9 +37,6 @@ if TYPE_CHECKING:  # what trains is imported when it is opened: the first answer
     from app.consolidation.service import AnswerWith, ConsolidationService
     from app.consolidation.style_service import StyleService
 
-MemoryState = Literal["opening", "ready", "locked"]
-RoutingState = Literal["opening", "ready", "failed", "off"]
-LearningState = Literal["opening", "ready", "failed", "off"]
 MEMORY_PATIENCE = 30.0
 """Seconds that an answer which is complete waits for a memory that is still opening, so that it is remembered."""
 

@@ -47,19 +47,19 @@
  */
 
 /**
- * uncompacted, suspicion: sentences.
+ * problem, uncompacted, suspicion: sentences.
  * @typedef {object} MemoryInfo
  * @property {'opening'|'ready'|'locked'} state
  * @property {'opening'|'ready'|'failed'|'off'} routing
  * @property {'opening'|'ready'|'failed'|'off'} learning
- * @property {string|null} problem
+ * @property {import('./protocol.js').Message|string|null} problem
  * @property {boolean} persistent
  * @property {string} place
  * @property {boolean} encrypted
  * @property {number} unreadable
  * @property {AgentName[]} agents
- * @property {string|null} uncompacted
- * @property {string|null} suspicion
+ * @property {import('./protocol.js').Message|string|null} uncompacted
+ * @property {import('./protocol.js').Message|string|null} suspicion
  */
 
 /**
@@ -174,7 +174,7 @@
  * What the Learning view shows. problem: why nothing can be learned now. idle: what learns in pauses, and how far.
  * lessons: the latest that this model has learned; here and in what follows the oldest first.
  * @typedef {object} Overview
- * @property {string|null} problem
+ * @property {import('./protocol.js').Message|string|null} problem
  * @property {IdleStatus|null} idle
  * @property {LoopView[]} loops
  * @property {LearnedLesson[]} lessons
@@ -267,7 +267,7 @@
  * An agent, and its name.
  * @typedef {object} AgentName
  * @property {string} id
- * @property {string} title
+ * @property {import('./protocol.js').Message|string} title
  */
 
 /**
@@ -306,12 +306,12 @@
  * where that is not known yet. what: what it does now, as its `Report` tells it.
  * @typedef {object} IdleStatus
  * @property {'off'|'paused'|'battery'|'learned'|'waiting'|'elsewhere'|'held'|'running'|'failed'} state
- * @property {string} sentence
+ * @property {import('./protocol.js').Message|string} sentence
  * @property {string} loop
  * @property {number} done
  * @property {number} total
  * @property {number|null} secondsLeft
- * @property {string} what
+ * @property {import('./protocol.js').Message|string} what
  */
 
 /**
@@ -319,7 +319,7 @@
  * @typedef {object} LoopView
  * @property {string} name
  * @property {boolean} on
- * @property {string} words
+ * @property {(import('./protocol.js').Message|string)[]} words
  * @property {boolean} runs
  */
 
@@ -336,7 +336,7 @@
  * @typedef {object} TrainingView
  * @property {number} created
  * @property {'accepted'|'scaled'|'refused'} verdict
- * @property {string} why
+ * @property {import('./protocol.js').Message|string} why
  * @property {number[]} losses
  * @property {Record<string, number>} probe
  * @property {Record<string, number>} recall
@@ -391,7 +391,7 @@ class Calls {
   constructor(to) { this.to = to; }
 }
 
-/** app/chat/api.py says what each call does. */
+/** app/page/conversation.py says what each call does. */
 export class ConversationCalls extends Calls {
   /** @param {{text: string, after?: number|'leaf'|null, agent?: string|null, choice?: string|null}} given @returns {Promise<AsyncIterableIterator<import('./protocol.js').Event>>} */
   respond(given) { return this.to.stream('conversation', 'respond', given); }
@@ -640,7 +640,7 @@ export class FilesCalls extends Calls {
   text(given) { return this.to.call('files', 'text', given); }
 }
 
-/** app/models/api.py says what each call does. */
+/** app/page/model.py says what each call does. */
 export class ModelCalls extends Calls {
   /** @param {{base?: string, idle?: number|null}} [given] @returns {Promise<void>} */
   openLearning(given = {}) { return this.to.call('model', 'openLearning', given); }

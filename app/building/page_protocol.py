@@ -20,6 +20,7 @@ from app import protocol
 from app.building.common import ROOT, write_atomically
 from app.page.calls import calls_of
 from app.page.session import Apis
+from py_core.messages import Message
 
 _SIMPLE = {
     str: "string", int: "number", float: "number", bool: "boolean", bytes: "Uint8Array<ArrayBuffer>",
@@ -41,7 +42,8 @@ class Calls {
 
 def page_protocol() -> str:
     """The text of web/protocol.js."""
-    types = _Types([one for one in vars(protocol).values() if _is_of_protocol(one)], "")
+    kinds = [Message, *(one for one in vars(protocol).values() if _is_of_protocol(one) and one is not Message)]
+    types = _Types(kinds, "")
     union = " | ".join(event.__name__ for event in get_args(protocol.Event))
     head = "/** Made of app/protocol.py by the build (app/building/page_protocol.py): change it there. */"
     event = _comment(["Something that happens to a turn.", f"@typedef {{{union}}} Event"])
@@ -156,7 +158,7 @@ class _Types:
 
 
 def _is_of_protocol(kind: Any) -> bool:
-    return isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == protocol.__name__
+    return isinstance(kind, type) and is_dataclass(kind) and (kind is Message or kind.__module__ == protocol.__name__)
 
 
 def _comment(lines: list[str]) -> str:

@@ -6,18 +6,16 @@ web/learning/client.js calls its methods with JSON. Times are seconds since 1970
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from app.consolidation.idle_learning import IdleLearning
 from app.consolidation.views import (
-    AdapterView,
     Judged,
     LearnedLesson,
     LessonPage,
     LessonView,
     Opinion,
     Overview,
-    Story,
     TaughtLesson,
     TrainingView,
 )
@@ -25,6 +23,8 @@ from app.lessons.feedback import Feedback
 from app.lessons.forgotten import ForgottenLessons
 from app.lessons.service import Learned, LearningService
 from app.lessons.talk import OFFERS
+from app.lessons.views import Story
+from app.models.views import AdapterView
 from py_core.adapters.lora import LoraAdapter
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import KIND as LESSON

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from app.consolidation.deep_loop import REPORT_POLICY, last_report
 from app.consolidation.loop_runs import runs_of

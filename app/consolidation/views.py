@@ -11,10 +11,10 @@ from typing import Literal, TypedDict
 from app.consolidation.idle_work import IdleStatus
 from py_core.memory.lessons import Source
 from py_core.memory.revisions import RunVerdict
+from py_core.messages import Words
 
 Opinion = Literal["good", "bad", "corrected"]
 LoopName = Literal["instant", "background", "deep", "style"]
-AdapterKind = Literal["learned", "style", "reader", "chosen"]
 
 
 class Judged(TypedDict):
@@ -63,7 +63,7 @@ class LoopView(TypedDict):
 
     name: str
     on: bool
-    words: str
+    words: list[Words]
     runs: bool
 
 
@@ -80,7 +80,7 @@ class TrainingView(TypedDict):
 
     created: float
     verdict: RunVerdict
-    why: str
+    why: Words
     losses: list[float]
     probe: Mapping[str, float]
     recall: Mapping[str, float]
@@ -115,66 +115,11 @@ class Period(TypedDict):
     quality: float | None
 
 
-class Before(TypedDict):
-    """cut: only the beginning of the answer was kept."""
-
-    text: str
-    cut: bool
-
-
-class Given(TypedDict):
-    """An answer, and when it was given."""
-
-    text: str
-    created: float
-
-
-class Story(TypedDict):
-    """before: None if nobody kept it. earlier: the answers that were taught for the same question, the oldest first.
-    last: the latest answer that the lesson gave. nllBefore, nllAfter: None if the model has not learned it."""
-
-    question: str
-    answer: str
-    source: Source
-    created: float
-    before: Before | None
-    earlier: list[Given]
-    last: Given | None
-    nllBefore: float | None
-    nllAfter: float | None
-
-
-class Strength(TypedDict):
-    """bytes: of its numbers in float16, as they are kept. norms: (layer, norm of what it adds to the layer's weights).
-    None or empty if nothing is known."""
-
-    bytes: int | None
-    rank: int | None
-    norms: list[tuple[int, float]]
-    norm: float | None
-
-
-class AdapterView(Strength):
-    """kind: "learned" (of a training; id: of its run), "style", "reader" (comes with Sonata), "chosen" (the user's
-    file; id: its name). on: whether answers come with it now. older: a newer training took its place. facts: the
-    questions that it was learned from; count: how many texts. tests: (name, before, after), on texts that it was not
-    learned from, except for "recall"."""
-
-    kind: AdapterKind
-    id: str
-    on: bool
-    older: bool
-    created: float | None
-    facts: list[str]
-    count: int
-    tests: list[tuple[str, float | None, float]]
-
-
 class Overview(TypedDict):
     """What the Learning view shows. problem: why nothing can be learned now. idle: what learns in pauses, and how far.
     lessons: the latest that this model has learned; here and in what follows the oldest first."""
 
-    problem: str | None
+    problem: Words | None
     idle: IdleStatus | None
     loops: list[LoopView]
     lessons: list[LearnedLesson]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from app.runtime import Runtime
 from py_core.memory.lessons import Lesson
 from py_core.memory.rows import Change
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 MOST = 200
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.consolidation.views import Story
 from app.lessons.service import LearningService
+from app.lessons.views import Story
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
 from py_core.memory.trajectories import KEPT_TEXT

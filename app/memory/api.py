@@ -10,14 +10,14 @@ from typing import Any, Literal, TypedDict
 
 import numpy as np
 
-from app.chat.history.api import AgentName, ConversationApi
+from app.chat.history.api import AgentName, ConversationApi, agent_titles
 from app.chat.page_store import BUDGET
 from app.generation.answer_settings import check_setting
 from app.memory.answer_speeds import SpeedGroup, speed_groups
 from app.memory.stored_kinds import counts
+from app.protocol import LearningState, MemoryState, RoutingState
 from app.routing import agent_catalog
 from app.routing.service import RoutingService
-from app.runtime import LearningState, MemoryState, RoutingState
 from py_core.memory import patterns, witness
 from py_core.memory.errors import StoreError
 from py_core.memory.passphrase import remove_passphrase, set_passphrase
@@ -25,7 +25,7 @@ from py_core.memory.records import Record
 from py_core.memory.text_search import has_all, terms_of
 from py_core.memory.transfer import export, import_file
 from py_core.memory.witness import WitnessEntry
-from py_core.messages import Message
+from py_core.messages import Message, Words
 from py_core.routing.agents import agent_to_dict
 from py_core.routing.embedder import EmbedderError
 from py_core.routing.projection import project
@@ -40,19 +40,19 @@ UNROUTED = {
 
 
 class MemoryInfo(TypedDict):
-    """uncompacted, suspicion: sentences."""
+    """problem, uncompacted, suspicion: sentences."""
 
     state: MemoryState
     routing: RoutingState
     learning: LearningState
-    problem: str | None
+    problem: Words | None
     persistent: bool
     place: str
     encrypted: bool
     unreadable: int
     agents: list[AgentName]
-    uncompacted: str | None
-    suspicion: str | None
+    uncompacted: Words | None
+    suspicion: Words | None
 
 
 class KeptPages(TypedDict):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from app.consolidation.views import AdapterKind, AdapterView, Strength
-from app.runtime import Runtime
+from app.models.views import AdapterKind, AdapterView, Strength
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.norms import layer_norms, pair_norm
 from py_core.memory.revisions import Run

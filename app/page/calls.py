@@ -17,6 +17,8 @@ from types import FunctionType
 from typing import Any
 
 from app.protocol import Failure, camel_case, to_json
+from py_core.messages import Message, UserError
+from py_core.messages_browser import js_words
 
 
 class PageCalls:

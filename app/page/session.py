@@ -6,17 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from app.chat.api import TalkApi
 from app.consolidation.api import LearningApi
 from app.files.api import FilesApi
 from app.generation.assistant import Assistant
 from app.memory.api import MemoryApi
-from app.models.api import ModelApi, PagesOwner
 from app.page.adapters import choose
 from app.page.calls import PageCalls, answer_of
+from app.page.conversation import TalkApi
 from app.page.developer import DeveloperApi
+from app.page.model import ModelApi, PagesOwner
 from app.page.talk import Opened, PageTalk
 from app.runtime import Runtime
+from py_core.messages import Words
 
 JsObject = Any
 
@@ -61,7 +62,7 @@ class PageSession:
         async def file() -> bytes:
             return (await read()).to_bytes()
 
-        async def use() -> str:
+        async def use() -> Words:
             return await choose(self.talk.conversation().assistant, name, base, file)
 
         return await answer_of(use())

@@ -15,6 +15,7 @@ from app.runtime import Runtime
 from py_core.adapters.lora import LoraAdapter
 from py_core.loading import Model
 from py_core.memory.lessons import Lesson
+from py_core.messages import Words
 
 if TYPE_CHECKING:
     from app.lessons.trial import LessonTrial
@@ -90,7 +91,7 @@ class PageTalk:
         if self._conversation is not None:
             await self._conversation.leave_out(lessons)
 
-    def leaves_out(self) -> str:
+    def leaves_out(self) -> Words:
         """As Assistant.leaves_out."""
         return self._conversation.assistant.leaves_out if self._conversation is not None else ""
 

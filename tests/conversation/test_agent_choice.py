@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from app.chat.api import TalkApi
 from app.chat.conversation import Conversation
 from app.chat.turn_events import route_event
 from app.cli.terminal_chat import _correct
 from app.generation.assistant import Assistant
 from app.lessons.feedback import Feedback
 from app.memory.api import MemoryApi
+from app.page.conversation import TalkApi
 from app.page.talk import Opened, PageTalk
 from app.protocol import Event, Route, Stored
 from app.routing.agent_choice import AUTOMATIC, CHOICE, ROUTING_POLICY

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from app.chat.api import TalkApi
 from app.chat.conversation import Conversation
 from app.chat.exact_answers import EXACT_POLICY
 from app.chat.turn_events import stored_turns
 from app.generation.assistant import Assistant
 from app.memory.policy_words import told_policies
+from app.page.conversation import TalkApi
 from app.page.talk import Opened, PageTalk
 from app.protocol import Computation, Delta, Done, Event, Route, Stored
 from app.routing.factory import RouterParts

@@ -211,7 +211,7 @@ async def test_what_learns_in_pauses_is_paused_goes_on_and_runs_when_it_is_asked
 
     await api.pause()
     deep = (await until(lambda told: told["idle"].state == "paused"))["loops"][2]
-    assert (deep["name"], deep["on"], deep["runs"], deep["words"]) == ("deep", True, True, "")
+    assert (deep["name"], deep["on"], deep["runs"], deep["words"]) == ("deep", True, True, [])
     await api.learn_now("deep")
     deep = (await until(lambda told: told["loops"][2]["words"]))["loops"][2]
     assert str(deep["words"][0]).startswith("The last time it saw 1 answer, and kept what ")

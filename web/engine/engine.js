@@ -76,7 +76,7 @@ export class Engine {
    *   for none; base: the model, if the browser keeps it. Rejects if the adapter is for another one
    * @returns {Promise<string>} a sentence on what the model leaves out for it, or ""
    */
-  useAdapter(given) { return this.#ask((remote) => remote.useAdapter(given)); }
+  useAdapter(given) { return this.#ask((remote) => remote.useAdapter(given)).then(said); }
 
   /** Python's memory, which never shrinks. @returns {Promise<number>} */
   pythonHeapBytes() { return this.#ask((remote) => remote.pythonHeapBytes()); }

@@ -24,6 +24,12 @@ export function said(message) {
   return code in texts ? filled(texts[code], values, said) : told(filled(text, values, said));
 }
 
+/**
+ * What Python gives, once it is said.
+ * @template T
+ * @typedef {T extends import('../protocol.js').Message ? string : T extends object ? {[K in keyof T]: Said<T[K]>} : T} Said
+ */
+
 /** @typedef {{pattern: RegExp, names: string[], translated: string}} Row */
 
 /** @type {Row[]} */

@@ -6,7 +6,7 @@
  * that is wrong, if it is one. Times are seconds since 1970.
  */
 import { visible } from '../common/cut.js';
-import { told } from '../i18n/engine_texts.js';
+import { said } from '../i18n/engine_texts.js';
 import { MemoryCalls } from '../protocol_calls.js';
 
 /** The agent that answers what suits no other (py_core/routing/agents.py: FALLBACK_ID). */
@@ -31,10 +31,11 @@ export class Memory extends MemoryCalls {
     }, TOGETHER_MS);
   }
 
+  /** @returns {Promise<import('../i18n/engine_texts.js').Said<import('../protocol_calls.js').MemoryInfo>>} */
   async info() {
-    const info = await super.info();
-    for (const name of /** @type {const} */ (['problem', 'uncompacted', 'suspicion'])) if (info[name]) info[name] = told(info[name]);
-    for (const agent of info.agents) agent.title = visible(told(agent.title));
+    const info = /** @type {any} */ (await super.info());
+    for (const name of ['problem', 'uncompacted', 'suspicion']) info[name] &&= said(info[name]);
+    for (const agent of info.agents) agent.title = visible(said(agent.title));
     return info;
   }
 
@@ -54,22 +55,22 @@ export class Memory extends MemoryCalls {
     }
   }
 
-  /** @param {{id: string|null}} chat */
+  /** @param {{id: string|null}} chat @returns {Promise<import('../i18n/engine_texts.js').Said<import('../protocol_calls.js').ChatAgent>>} */
   async agentChoice(chat) {
-    const choice = await super.agentChoice(chat);
-    for (const agent of choice.agents) agent.title = visible(told(agent.title));
+    const choice = /** @type {any} */ (await super.agentChoice(chat));
+    for (const agent of choice.agents) agent.title = visible(said(agent.title));
     return choice;
   }
 
   async policies() {
     const policies = await super.policies();
-    for (const { words } of policies) for (const name of ['title', 'value', 'about', 'by', 'deletion']) words[name] = told(words[name]);
+    for (const { words } of policies) for (const name of ['title', 'value', 'about', 'by', 'deletion']) words[name] = said(words[name]);
     return policies;
   }
 
   async agents() {
     const agents = await super.agents();
-    for (const agent of agents) for (const name of ['title', 'definition']) agent[name] = told(agent[name]);
+    for (const agent of agents) for (const name of ['title', 'definition']) agent[name] = said(agent[name]);
     return agents;
   }
 }

@@ -5,20 +5,21 @@ web/memory/client.js calls its methods with JSON. Times are seconds since 1970.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, TypedDict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
 from app.chat.chat_question import agent_gone
 from app.chat.history.export import as_json, as_markdown
 from app.chat.turn_events import stored_turns
-from app.protocol import StoredTurn
+from app.protocol import RoutingState, StoredTurn
+from app.routing.agent_catalog import agent_words
 from app.routing.agent_choice import AUTOMATIC, CHOICE, agent_choice
-from app.runtime import RoutingState, Runtime
 from py_core.memory import sessions
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
 from py_core.memory.records import Record
 from py_core.memory.text_search import snippet, terms_of
-from py_core.messages import Message
+from py_core.messages import Message, Words
 from py_core.routing.agents import Agent
 from py_core.showing import is_blank, whole_end
 
@@ -81,7 +82,7 @@ class AgentName(TypedDict):
     """An agent, and its name."""
 
     id: str
-    title: str
+    title: Words
 
 
 class ChatAgent(TypedDict):
@@ -93,6 +94,11 @@ class ChatAgent(TypedDict):
     isLost: bool
     agents: list[AgentName]
     routing: RoutingState
+
+
+def agent_titles(agents: Iterable[Agent]) -> list[AgentName]:
+    """The name of each."""
+    return [{"id": agent.id, "title": agent_words(agent.id, "title", agent.title)} for agent in agents]
 
 
 class ConversationApi:
