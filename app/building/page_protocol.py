@@ -16,6 +16,12 @@ from pathlib import Path
 from types import FunctionType, NoneType, UnionType
 from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
+import app.chat.history.views
+import app.consolidation.views
+import app.files.views
+import app.lessons.views
+import app.memory.views
+import app.models.views
 from app import protocol
 from app.building.common import ROOT, write_atomically
 from app.page.calls import calls_of
@@ -26,6 +32,12 @@ _SIMPLE = {
     str: "string", int: "number", float: "number", bool: "boolean", bytes: "Uint8Array<ArrayBuffer>",
     NoneType: "null", Any: "any",
 }  # fmt: skip
+_ROOMS = (
+    app.chat.history.views, app.consolidation.views, app.files.views, app.lessons.views, app.memory.views,
+    app.models.views,
+)  # fmt: skip
+_VIEWS = {name: kind for views in _ROOMS for name, kind in vars(views).items()}
+"""What calls give. The apis import it for mypy alone, so that the page need not load it."""
 _WIDTH = 117
 _REMOTE = """/**
  * @typedef {object} Remote
@@ -72,7 +84,7 @@ def _client(name: str, api: type, types: _Types) -> str:
 
 
 def _call(api: str, name: str, call: FunctionType, types: _Types) -> str:
-    hints = get_type_hints(call)
+    hints = get_type_hints(call, localns=_VIEWS)
     _, *taken = inspect.signature(call).parameters.values()
     args = [
         f"{protocol.camel_case(one.name)}{'' if one.default is one.empty else '?'}: {types.of(hints[one.name])}"

@@ -14,8 +14,9 @@ from rich.markdown import Markdown
 from rich.table import Table
 from rich.text import Text
 
-from app.chat.history.api import ConversationApi, ShownConversation, StoredConversation
+from app.chat.history.api import ConversationApi
 from app.chat.history.export import UNTITLED
+from app.chat.history.views import ShownConversation, StoredConversation
 from app.cli.home import HomeOption, notes, opened_memory
 from app.cli.memory import SHORT_ID, YesOption, agreed, date_words
 from app.cli.models import JsonOption, size_words

@@ -9,22 +9,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from app.consolidation.idle_learning import IdleLearning
-from app.consolidation.views import (
-    Judged,
-    LearnedLesson,
-    LessonPage,
-    LessonView,
-    Opinion,
-    Overview,
-    TaughtLesson,
-    TrainingView,
-)
 from app.lessons.feedback import Feedback
 from app.lessons.forgotten import ForgottenLessons
 from app.lessons.service import Learned, LearningService
 from app.lessons.talk import OFFERS
-from app.lessons.views import Story
-from app.models.views import AdapterView
 from py_core.adapters.lora import LoraAdapter
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import KIND as LESSON
@@ -37,6 +25,18 @@ from py_core.messages import Message, Words
 from py_core.routing.embedder import EmbedderError
 
 if TYPE_CHECKING:
+    from app.consolidation.views import (
+        Judged,
+        LearnedLesson,
+        LessonPage,
+        LessonView,
+        Opinion,
+        Overview,
+        TaughtLesson,
+        TrainingView,
+    )
+    from app.lessons.views import Story
+    from app.models.views import AdapterView
     from app.runtime import Runtime
 
 LEAST_SIMILARITY = 0.35
@@ -253,7 +253,7 @@ class LearningApi:
         learning = self._runtime.learning
         if learning is None:
             return []
-        found = list[LearnedLesson]()
+        found: list[LearnedLesson] = []
         for lesson in [one for one in lessons if not one.replaced_by][-PLOTTED:]:
             if (nll := await learning.imprint_nll(lesson)) is not None:
                 found.append({"question": lesson.question, "nllBefore": nll[0], "nllAfter": nll[1]})

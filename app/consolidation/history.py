@@ -5,14 +5,16 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.consolidation.deep_loop import REPORT_POLICY, last_report
 from app.consolidation.loop_runs import runs_of
-from app.consolidation.views import LearningEvent, LoopName, Period
 from py_core.memory.memory import Memory
 from py_core.memory.revisions import Run
 from py_core.memory.trajectories import Trajectory
+
+if TYPE_CHECKING:
+    from app.consolidation.views import LearningEvent, LoopName, Period
 
 MOST_EVENTS = 400
 """The latest are told."""
@@ -35,7 +37,7 @@ async def events(memory: Memory, base_sha256: str) -> list[LearningEvent]:
 
 async def _before_runs_were_kept(memory: Memory, base_sha256: str, known: set[LoopName]) -> list[LearningEvent]:
     """The last run of loops of which older versions kept no more."""
-    found = list[LearningEvent]()
+    found: list[LearningEvent] = []
     report, policy = last_report(memory), memory.policies.look(REPORT_POLICY)
     if "deep" not in known and report is not None and policy is not None:
         found.append(_event("deep", policy.changed, "done", report.trajectories))

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import TYPE_CHECKING
 
-from app.files.service import AttachedFile, FileService
+from app.files.service import FileService
 
-
-class Attached(TypedDict):
-    """A file by its id, and the conversation's."""
-
-    chat: str
-    id: str
+if TYPE_CHECKING:
+    from app.files.views import Attached, AttachedFile
 
 
 class FilesApi:

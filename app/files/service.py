@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from py_core.passages.search import Found, PassageIndex
 from py_core.routing.embedder import Embedder, EmbedderError
 
 if TYPE_CHECKING:
+    from app.files.views import AttachedFile
     from app.runtime import Runtime  # which has one of these
     from py_core.tools.table import Table
 
@@ -84,19 +85,6 @@ class _Open:
     def of(self, number: int) -> tuple[_OpenFile, Chunk]:
         file = next(file for file in reversed(self.files) if file.first <= number)
         return file, file.chunks[number - file.first]
-
-
-class AttachedFile(TypedDict):
-    """size: bytes. indexed: how many of its passages are found by their meaning. comes: whether the others will be,
-    in the background."""
-
-    id: str
-    name: str
-    type: str
-    size: int
-    passages: int
-    indexed: int
-    comes: bool
 
 
 class FileService:
@@ -160,7 +148,7 @@ class FileService:
         if not opened.index.is_complete:
             self._index_soon(session)
         embedder, can_come = self._embedder(), self._runtime.routing_state in ("opening", "ready")
-        told = list[AttachedFile]()
+        told: list[AttachedFile] = []
         for file in opened.files:
             stored, passages = file.stored, len(file.chunks)
             indexed = sum(opened.index.has_vector(file.first + number) for number in range(passages))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from app.lessons.service import LearningService
-from app.lessons.views import Story
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
 from py_core.memory.trajectories import KEPT_TEXT
+
+if TYPE_CHECKING:
+    from app.lessons.views import Story
 
 
 async def story_of(lesson: Lesson, memory: Memory, learning: LearningService | None) -> Story:

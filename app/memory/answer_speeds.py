@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from py_core.memory.witness import WitnessEntry
 
+if TYPE_CHECKING:
+    from app.memory.views import SpeedGroup
+
 MOST_GROUPS = 24
 PERCENTILES = (50, 90, 99)
 _LEAST_TOKENS = 4
 """Of an answer whose speed says something."""
-
-
-class SpeedGroup(TypedDict):
-    """Answers in a row. created: of the last one. tokS: the median of tokens a second, None if no answer was long
-    enough. first: milliseconds until the first token, by percentile."""
-
-    created: float
-    count: int
-    tokS: float | None
-    first: dict[str, float]
 
 
 def speed_groups(entries: Sequence[WitnessEntry]) -> list[SpeedGroup]:

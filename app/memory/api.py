@@ -5,17 +5,16 @@ web/memory/client.js calls its methods with JSON. Times are seconds since 1970.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from app.chat.history.api import AgentName, ConversationApi, agent_titles
+from app.chat.history.api import ConversationApi, agent_titles
 from app.chat.page_store import BUDGET
 from app.generation.answer_settings import check_setting
-from app.memory.answer_speeds import SpeedGroup, speed_groups
+from app.memory.answer_speeds import speed_groups
 from app.memory.stored_kinds import counts
-from app.protocol import LearningState, MemoryState, RoutingState
 from app.routing import agent_catalog
 from app.routing.service import RoutingService
 from py_core.memory import patterns, witness
@@ -25,10 +24,22 @@ from py_core.memory.records import Record
 from py_core.memory.text_search import has_all, terms_of
 from py_core.memory.transfer import export, import_file
 from py_core.memory.witness import WitnessEntry
-from py_core.messages import Message, Words
+from py_core.messages import Message
 from py_core.routing.agents import agent_to_dict
 from py_core.routing.embedder import EmbedderError
 from py_core.routing.projection import project
+
+if TYPE_CHECKING:
+    from app.memory.views import (
+        CorrectedRoute,
+        Entries,
+        ImportedChatFile,
+        ImportedItems,
+        KeptPages,
+        MemoryInfo,
+        PatternMap,
+        Statistics,
+    )
 
 MEANT = 200
 """A search by meaning shows so many of the most similar."""
@@ -37,81 +48,6 @@ UNROUTED = {
     "opening": Message("routing.loading", "Routing is still loading. Try again in a moment."),
     "off": Message("routing.off", "The address of this page switches routing off (?routing=off)."),
 }
-
-
-class MemoryInfo(TypedDict):
-    """problem, uncompacted, suspicion: sentences."""
-
-    state: MemoryState
-    routing: RoutingState
-    learning: LearningState
-    problem: Words | None
-    persistent: bool
-    place: str
-    encrypted: bool
-    unreadable: int
-    agents: list[AgentName]
-    uncompacted: Words | None
-    suspicion: Words | None
-
-
-class KeptPages(TypedDict):
-    """Bytes of what the model has read of the conversations (None if nothing of it is kept), and the most."""
-
-    bytes: int | None
-    most: int
-
-
-class CorrectedRoute(TypedDict):
-    """The id of the pattern that the router learned."""
-
-    pattern: str
-
-
-class Entries(TypedDict):
-    """total: of all that were found."""
-
-    total: int
-    items: list[dict[str, Any]]
-
-
-class PatternMap(TypedDict):
-    """points: x, y, the number of its agent, source, text, id."""
-
-    agents: list[str]
-    points: Sequence[tuple[float, float, int, str, str, str]]
-
-
-class StageTrend(TypedDict):
-    """As py_core.memory.witness_questions.Trend."""
-
-    medians: Sequence[tuple[float, float]]
-    change: float
-
-
-class Statistics(TypedDict):
-    """percentiles: milliseconds of each stage, by percentile. trends: by stage. agents: how many answers each gave."""
-
-    percentiles: Mapping[str, Mapping[int, float]]
-    trends: Mapping[str, StageTrend]
-    agents: list[tuple[str, int]]
-    speeds: list[SpeedGroup]
-
-
-class ImportedItems(TypedDict):
-    """leftOut: could not be read."""
-
-    written: int
-    leftOut: int
-
-
-class ImportedChatFile(TypedDict):
-    """As app.chat.history.files.ImportedChats."""
-
-    chats: int
-    messages: int
-    leftOut: int
-    unread: int
 
 
 class MemoryApi(ConversationApi):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from app.models.views import AdapterKind, AdapterView, Strength
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.norms import layer_norms, pair_norm
 from py_core.memory.revisions import Run
 from py_core.memory.styles import Style
 
 if TYPE_CHECKING:
+    from app.models.views import AdapterKind, AdapterView, Strength
     from app.runtime import Runtime
 
 MOST_FACTS = 50
@@ -20,7 +20,7 @@ MOST_FACTS = 50
 
 async def adapter_views(runtime: Runtime, chosen: LoraAdapter | None) -> list[AdapterView]:
     """Those of the model that runs. chosen: what the conversation answers with. Raises StoreError."""
-    found = list[AdapterView]()
+    found: list[AdapterView] = []
     if chosen is not None:
         found.append({**_view("chosen", chosen.name, True), **_strength(chosen)})
     consolidation, learning = runtime.consolidation, runtime.learning

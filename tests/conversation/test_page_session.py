@@ -226,7 +226,7 @@ async def test_a_page_that_asks_before_there_is_a_model_is_told_so(runtime: Runt
     for event in (opened.routing, opened.learning):
         event.set()
     page = PageSession(runtime, opened, nothing, None)
-    assert (await ask(page, "Hello"))[-1]["message"] == "The model is not loaded yet."
+    assert (await ask(page, "Hello"))[-1]["message"]["text"] == "The model is not loaded yet."
     await page.close()
 
 

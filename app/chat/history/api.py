@@ -6,12 +6,11 @@ web/memory/client.js calls its methods with JSON. Times are seconds since 1970.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Literal
 
 from app.chat.chat_question import agent_gone
 from app.chat.history.export import as_json, as_markdown
 from app.chat.turn_events import stored_turns
-from app.protocol import RoutingState, StoredTurn
 from app.routing.agent_catalog import agent_words
 from app.routing.agent_choice import AUTOMATIC, CHOICE, agent_choice
 from py_core.memory import sessions
@@ -19,11 +18,19 @@ from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
 from py_core.memory.records import Record
 from py_core.memory.text_search import snippet, terms_of
-from py_core.messages import Message, Words
+from py_core.messages import Message
 from py_core.routing.agents import Agent
 from py_core.showing import is_blank, whole_end
 
 if TYPE_CHECKING:
+    from app.chat.history.views import (
+        AgentName,
+        ChatAgent,
+        ConversationPage,
+        ShownConversation,
+        Snippet,
+        StoredConversation,
+    )
     from app.runtime import Runtime
 
 LEAST_TURN_SIMILARITY = 0.15
@@ -34,66 +41,6 @@ SHORT_PIECE = 2.4  # characters
 MOST_SIMILAR_CONVERSATIONS = 20
 NO_UNDO = Message("chat.no-undo", "This can be undone no more: the conversation was deleted for good.")
 LONGEST_TITLE = 200
-
-
-class Snippet(TypedDict):
-    """A message that a search found. parts: of its text, and whether each is a match."""
-
-    role: str
-    parts: list[tuple[str, bool]]
-
-
-class StoredConversation(TypedDict):
-    """turns: of all branches. titled: by whom, "" if the title is the first words. said: when the last turn came. kept:
-    whether it is there when the page starts again. snippet, similarity: of a search, the message that was found and how
-    similar it is."""
-
-    id: str
-    title: str
-    turns: int
-    pinned: bool
-    archived: bool
-    titled: Literal["", "model", "user"]
-    said: float
-    created: float
-    updated: float
-    kept: bool
-    snippet: NotRequired[Snippet | None]
-    similarity: NotRequired[float]
-
-
-class ConversationPage(TypedDict):
-    """total: of all that were found."""
-
-    total: int
-    items: list[StoredConversation]
-
-
-class ShownConversation(TypedDict):
-    """turns: those that are shown, see `choose`. kept: as of StoredConversation."""
-
-    id: str
-    title: str
-    turns: list[StoredTurn]
-    kept: bool
-
-
-class AgentName(TypedDict):
-    """An agent, and its name."""
-
-    id: str
-    title: Words
-
-
-class ChatAgent(TypedDict):
-    """agent: the id of who answers in a chat, "" if each message is routed. chosen: by the user, for the chat. isLost:
-    that agent is not there any more. agents: all, none if the routing is not ready."""
-
-    agent: str
-    chosen: str | None
-    isLost: bool
-    agents: list[AgentName]
-    routing: RoutingState
 
 
 def agent_titles(agents: Iterable[Agent]) -> list[AgentName]:
