@@ -62,11 +62,6 @@ def word_pattern(word: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w){re.escape(word)}{ending}(?!\w)", re.IGNORECASE)
 
 
-def names_agent(text: str, agent: str) -> bool:
-    """Whether a request holds the agent's name or one of its obvious keywords."""
-    return any(word_pattern(word).search(text) for word in (agent.replace("-", " "), *KEYWORDS[agent]["obvious"]))
-
-
 def _words(text: str) -> list[str]:
     return re.findall(r"[a-z0-9_+#]+", text.lower())
 

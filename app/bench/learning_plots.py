@@ -45,26 +45,3 @@ def loss_plot(steps: Mapping[str, Sequence[float]]) -> Plot:
         for name, words in (("cross_entropy", "answers"), ("divergence", "distance to the base"))
     ]
     return Plot("Loss", "step", "nats a token", lines, 0)
-
-
-def training_plots(
-    steps: Mapping[str, Sequence[float]], looks: Sequence[Mapping[str, float]], base: float
-) -> list[Plot]:
-    """Of a training, and of looks at it on the way: "step", "perplexity" of the probe, shares "taught" and
-    "paraphrases". base: the plain model's perplexity."""
-    at = [look["step"] for look in looks]
-
-    def line(words: str, name: str) -> Line:
-        return Line(words, [(look["step"], look[name]) for look in looks])
-
-    return [
-        loss_plot(steps),
-        Plot(
-            "Perplexity of texts never trained on", "step", "perplexity",
-            (line("with the adapter", "perplexity"), Line("plain model", [(step, base) for step in at])),
-        ),
-        Plot(
-            "Answered word by word, without lessons", "step", SHARE,
-            (line("taught question", "taught"), line("other words", "paraphrases")), 0, 1,
-        ),
-    ]  # fmt: skip

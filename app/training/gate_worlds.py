@@ -190,8 +190,3 @@ class Decisions:
             counted = opened & self.right if kind in ("taught", "paraphrase") else opened
             made[kind] = round(float(counted[self.kinds == kind].mean()), 4)
         return made
-
-    def threshold_for(self, share: float, kind: str = "generic") -> float:
-        """The lowest threshold with which at most this share of a kind opens."""
-        scores = np.sort(self.scores[self.kinds == kind])
-        return float(scores[int(np.ceil(len(scores) * (1 - share))) - 1]) + 1e-6

@@ -1,6 +1,6 @@
-"""The nearest matrix of a rank (Eckart and Young, 1936), of a product or of a sum of products of small matrices.
+"""The nearest matrix of a given rank (Eckart and Young, 1936), to a product or a sum of products of small matrices.
 
-All in float64; the result is float32. Singular values of less than a millionth of the largest are not kept: they may be
+All in float64; the result is float32. Singular values below a millionth of the largest are dropped, as they may be
 rounding errors.
 """
 
@@ -15,13 +15,13 @@ from py_core.adapters.lora import AdapterError, LoraAdapter, LoraPair
 from py_core.limits import MAX_ADAPTER_RANK
 
 _SMALLEST = 1e-6
-"""Of singular values that are kept, as a share of the largest."""
+"""The smallest singular value that is kept, relative to the largest."""
 
 
 @dataclass(frozen=True)
 class Compressed:
-    """A pair of a smaller rank. `lost` is the squared Frobenius norm of what it leaves out of one of the norm `whole`,
-    squared."""
+    """A pair of a smaller rank. `lost` is the squared Frobenius norm of what it leaves out, `whole` that of the
+    original."""
 
     pair: LoraPair
     lost: float
@@ -35,8 +35,8 @@ class Compressed:
 
 @dataclass(frozen=True)
 class Merged:
-    """An adapter, and what its ranks cost: relative Frobenius errors, by tensor and in all, against what the method
-    asks for without a limit of the rank."""
+    """An adapter, and the cost of its limited rank: relative Frobenius errors, per tensor and overall, against the
+    method's result without a limit on the rank."""
 
     adapter: LoraAdapter
     errors: Mapping[str, float] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Merged:
 
 
 def compress(adapter: LoraAdapter, rank: int) -> Merged:
-    """Each pair to the nearest of at most that rank. Raises AdapterError where no adapter has such a rank."""
+    """Replace each pair by the nearest one of at most `rank`. Raises AdapterError if no adapter can have this rank."""
     found = {
         name: compress_product(pair.scale * pair.b.astype(np.float64), pair.a.astype(np.float64), rank)
         for name, pair in adapter.pairs.items()
@@ -53,7 +53,7 @@ def compress(adapter: LoraAdapter, rank: int) -> Merged:
 
 
 def merged_of(like: LoraAdapter, found: Mapping[str, Compressed]) -> Merged:
-    """`like` with other pairs, and their errors."""
+    """`like` with these pairs instead, and their errors."""
     whole = sum(one.whole for one in found.values())
     return Merged(
         replace(like, pairs={name: one.pair for name, one in found.items()}),
@@ -63,7 +63,8 @@ def merged_of(like: LoraAdapter, found: Mapping[str, Compressed]) -> Merged:
 
 
 def compress_product(b: np.ndarray, a: np.ndarray, rank: int) -> Compressed:
-    """Of b @ a, with b (out, k) and a (k, in), which is never formed: the SVD is one of the factors of both."""
+    """Compress b @ a, with b (out, k) and a (k, in). The product is never formed: its SVD comes from QR factors of
+    both."""
     _check_rank(rank)
     outer, r_outer = np.linalg.qr(b)
     inner, r_inner = np.linalg.qr(a.T)
@@ -73,7 +74,7 @@ def compress_product(b: np.ndarray, a: np.ndarray, rank: int) -> Compressed:
 
 
 def compress_matrix(matrix: np.ndarray, rank: int) -> Compressed:
-    """Of an (out, in) matrix, by the eigenvectors of the smaller of its two products with itself."""
+    """Compress an (out, in) matrix, by the eigenvectors of the smaller of its two Gram matrices."""
     _check_rank(rank)
     if matrix.shape[0] > matrix.shape[1]:
         other = compress_matrix(matrix.T, rank)
@@ -89,14 +90,14 @@ def compress_matrix(matrix: np.ndarray, rank: int) -> Compressed:
 
 
 def _compressed(left: np.ndarray, right: np.ndarray, values: np.ndarray, kept: int) -> Compressed:
-    """Of left (out, kept) and right (kept, in), orthonormal: each gets half of the singular values."""
+    """Build the pair from orthonormal left (out, kept) and right (kept, in): each gets half of the singular values."""
     roots = np.sqrt(values[:kept])
     pair = LoraPair((roots[:, None] * right).astype(np.float32), (left * roots).astype(np.float32), 1.0)
     return Compressed(pair, float((values[kept:] ** 2).sum()), float((values**2).sum()))
 
 
 def _kept(values: np.ndarray, rank: int) -> int:
-    """How many of the singular values, largest first; one at least, since a pair has a rank."""
+    """The number of singular values, largest first, to keep; at least one, since a pair has a rank."""
     return max(min(rank, int((values > values[0] * _SMALLEST).sum())), 1)
 
 

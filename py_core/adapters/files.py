@@ -1,6 +1,6 @@
-"""Adapters as files: Sonata's own, PEFT's and llama.cpp's are read; Sonata's own and PEFT's are written.
+"""Adapter files: reads Sonata's own, PEFT's and llama.cpp's; writes Sonata's own and PEFT's.
 
-Sonata's own is one safetensors file with PEFT's tensors (peft.py) and these texts in its header:
+Sonata's own is one safetensors file with PEFT's tensors (peft.py) and these entries in its header:
 
 sonata_adapter   the version of this layout, "1"
 architecture     of the model, in GGUF's words
@@ -37,8 +37,8 @@ _MARK = "sonata_adapter"
 
 @dataclass(frozen=True)
 class AdapterDetails:
-    """What one of Sonata's own files says of itself. `rank` is the largest of its matrices, `linears` how many it
-    changes, as `transformers` counts them."""
+    """The details in one of Sonata's own files. `rank` is the largest of its matrices, `linears` the number of linears
+    it changes, counted as in `transformers`."""
 
     name: str
     architecture: str
@@ -51,13 +51,13 @@ class AdapterDetails:
 def read_adapter(
     data: bytes | memoryview, config: ModelConfig, graph: Graph, *, peft_config: bytes | None = None, name: str = ""
 ) -> LoraAdapter:
-    """An adapter for the model that `config` and `graph` describe, from the bytes of a file of any of the three kinds.
+    """An adapter for the model of `config` and `graph`, from the bytes of a file of any of the three kinds.
 
     peft_config: the bytes of adapter_config.json; `data` is then adapter_model.safetensors beside it
-    name: what the adapter is called where the file does not tell
+    name: the adapter's name if the file has none
 
-    `base_sha256` is "" where the file does not tell it, as PEFT's and llama.cpp's do not; `lora.check_base` compares.
-    The ranks may be larger than a backend can use: `lora.check_adapter` says so, and `merging.compress` makes them
+    `base_sha256` is "" if the file does not contain it, like PEFT's and llama.cpp's; `lora.check_base` compares it. The
+    ranks may be larger than a backend can use: `lora.check_adapter` reports that, and `merging.compress` makes them
     smaller. Raises AdapterError for a file that is damaged, of another kind or for another model.
     """
     if len(data) > MAX_ADAPTER_BYTES:
@@ -108,13 +108,13 @@ def read_adapter(
 
 
 def _is_of_pytorch(data: bytes | memoryview) -> bool:
-    """Whether the file is what torch.save makes: a zip with a pickle, or before PyTorch 1.6 a pickle."""
+    """True if the file comes from torch.save: a zip with a pickle, or before PyTorch 1.6 a pickle."""
     begin = bytes(data[:256])
     return begin.startswith((b"\x80\x02", b"PK\x03\x04")) and (begin[0] == 0x80 or b"data.pkl" in begin)
 
 
 def read_details(data: bytes | memoryview) -> AdapterDetails:
-    """What one of Sonata's own files says of itself, without the model. Raises AdapterError where it is none."""
+    """The details in one of Sonata's own files, read without the model. Raises AdapterError for any other file."""
     try:
         stored, texts = stored_arrays(data)
     except SafetensorsError as error:
@@ -125,10 +125,10 @@ def read_details(data: bytes | memoryview) -> AdapterDetails:
 
 
 def write_adapter(adapter: LoraAdapter, config: ModelConfig, graph: Graph, *, half: bool = False) -> bytes:
-    """One of Sonata's own files, the same bytes for the same adapter; `read_adapter` gives it back.
+    """One of Sonata's own files. The same adapter gives the same bytes; `read_adapter` is the inverse.
 
-    config, graph: of the model that it was made for. half: in half the bytes, with numbers rounded to float16. Raises
-    AdapterError where the model does not have its tensors, and where a number is too large for float16.
+    config, graph: of the model that it was made for. half: store numbers rounded to float16, in half the bytes. Raises
+    AdapterError if the model does not have its tensors, or a number is too large for float16.
     """
     arrays, peft_config = write_pairs(adapter.pairs, Layout(config, graph))
     if half:
@@ -146,10 +146,10 @@ def write_adapter(adapter: LoraAdapter, config: ModelConfig, graph: Graph, *, ha
 
 
 def export_peft(adapter: LoraAdapter, config: ModelConfig, graph: Graph, base_model: str = "") -> dict[str, bytes]:
-    """The two files of a folder that `peft.PeftModel.from_pretrained` reads, by their names.
+    """The two files of a folder for `peft.PeftModel.from_pretrained`, by name.
 
-    base_model: the name or folder of the same model in `transformers`, for adapter_config.json. Gemma 3's is the one of
-    text alone. Raises AdapterError as write_adapter does.
+    base_model: the name or folder of the same model in `transformers`, for adapter_config.json. For Gemma 3 it is the
+    text-only one. Raises AdapterError as write_adapter does.
     """
     arrays, peft_config = write_pairs(adapter.pairs, Layout(config, graph), base_model)
     return {

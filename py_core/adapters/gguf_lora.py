@@ -1,7 +1,7 @@
-"""LoRA adapters as llama.cpp keeps them: a GGUF file with two tensors for each of the model's that it changes.
+"""llama.cpp's LoRA adapters: a GGUF file with two tensors for each model tensor that it changes.
 
-"blk.0.attn_q.weight.lora_a" is (rank, in), "... .lora_b" (out, rank). Rows lie as in the model file. The scale is
-alpha / rank for every tensor, or 1 where alpha is 0 or missing.
+"blk.0.attn_q.weight.lora_a" is (rank, in), "... .lora_b" (out, rank). Rows have the model file's order. The scale is
+alpha / rank for every tensor, or 1 if alpha is 0 or missing.
 
 Source: https://github.com/ggml-org/llama.cpp/blob/master/convert_lora_to_gguf.py
 """
@@ -23,7 +23,7 @@ _NAME = re.compile(r"(.{1,200})\.weight\.lora_([ab])")
 
 
 def read_gguf_lora(data: bytes | memoryview, layout: Layout) -> tuple[dict[str, LoraPair], GGUFHeader]:
-    """The pairs by the tensors of the model file, and the adapter's header.
+    """The pairs, by the model file's tensor names, and the adapter's header.
 
     Raises AdapterError, GGUFError and UnsupportedFormatError.
     """
@@ -68,7 +68,7 @@ def _values(data: bytes | memoryview, info: TensorInfo) -> np.ndarray:
 
 
 def _alpha(header: GGUFHeader, architecture: str) -> float:
-    """Raises AdapterError where the file is no LoRA for this architecture."""
+    """Raises AdapterError if the file is no LoRA for this architecture."""
     values = header.metadata
     kind = values.get("general.type")
     if not _says(kind, "adapter"):
@@ -108,5 +108,5 @@ def _alpha(header: GGUFHeader, architecture: str) -> float:
 
 
 def _says(value: object, text: str) -> bool:
-    """Arrays, which a file may have anywhere, cannot be compared with a text."""
+    """Compare a header value with a text. A file may have an array in its place, which cannot be compared."""
     return isinstance(value, str) and value == text

@@ -1,7 +1,7 @@
 """Adapters at the head's input: what a learned pattern changes between the final norm and the output matrix.
 
-They are small, so that one a pattern can be kept, and each row of a pass may have another one or none. Nothing that the
-pages hold depends on them.
+They are small, so that each pattern can keep its own, and each row of a pass may have a different one or none. Nothing
+in the KV cache's pages depends on them.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 from py_core.adapters.lora import AdapterError
 
 MAX_HEAD_RANK = 32
-"""The largest that a slot has room for: two matrices of so many rows."""
+"""The largest rank that a slot has room for: two matrices of this many rows."""
 
 MAX_NEIGHBOURS = 2 * MAX_HEAD_RANK
-"""States that a slot has room for: the same."""
+"""The number of states that a slot has room for: the same memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,23 +31,23 @@ class HeadAdapter:
         return len(self.a)
 
     def changed(self, h: np.ndarray) -> np.ndarray:
-        """h' of rows h (M, hidden)."""
+        """h' for rows h (M, hidden)."""
         return h + h @ self.a.T @ self.b.T
 
 
 @dataclass(frozen=True, eq=False)
 class NeighbourAdapter:
-    """Pulls the next token towards those that followed similar states (kNN-LM, arXiv 1911.00172), behind a gate.
+    """Pulls the next token towards tokens that followed similar states (kNN-LM, arXiv 1911.00172), behind a gate.
 
-    states (n, hidden) float32: what h was, after the final norm; tokens (n,): the token that followed each.
-    For a row's h, s_i = cosine(h, states[i]). Where the largest s_i is under `tau` the row's logits stay exactly as
-    they are. Otherwise w = softmax(s / temperature), p' = (1 - lambda_) p + lambda_ (sum of w over a token's states).
+    states (n, hidden) float32: earlier values of h, after the final norm; tokens (n,): the token that followed each.
+    For a row's h, s_i = cosine(h, states[i]). If the largest s_i is below `tau`, the row's logits stay exactly as they
+    are. Otherwise w = softmax(s / temperature), p' = (1 - lambda_) p + lambda_ (sum of w over a token's states).
 
-    So tau gates each row by itself, by how near it is to the nearest state. Whether a text belongs to the pattern at
-    all is another question (`Backend.use_head_adapter`), which is answered before it runs.
+    So tau gates each row by its distance to the nearest state. Whether a text belongs to the pattern at all is another
+    question (`Backend.use_head_adapter`), which is answered before the adapter runs.
 
-    The change is one of few logits, l' = log(exp(l) + lambda_ / (1 - lambda_) w exp(logsumexp(l))), after the soft-cap
-    of a model that has one: penalties, temperature and the rules of sampling come after it and work as they do.
+    Only few logits change, l' = log(exp(l) + lambda_ / (1 - lambda_) w exp(logsumexp(l))), after a model's soft-cap if
+    it has one. Penalties, temperature and sampling rules come afterwards and work as usual.
     """
 
     states: np.ndarray
@@ -58,16 +58,16 @@ class NeighbourAdapter:
 
     @property
     def unit_states(self) -> np.ndarray:
-        """The states at length 1: (n, hidden)."""
+        """The states, normalized to length 1: (n, hidden)."""
         return self.states / np.linalg.norm(self.states, axis=1, keepdims=True)
 
     @property
     def odds(self) -> float:
-        """What a weight of 1 is worth beside the model's own probabilities, which sum to 1."""
+        """The value of a weight of 1 beside the model's own probabilities, which sum to 1."""
         return self.lambda_ / (1 - self.lambda_)
 
     def weights(self, h: np.ndarray) -> np.ndarray:
-        """w of rows h (M, hidden): (M, n), zeros in rows where the gate is shut."""
+        """w for rows h (M, hidden): (M, n), zeros in rows whose gate is shut."""
         length = np.linalg.norm(h, axis=1, keepdims=True)
         cosines = h @ self.unit_states.T / np.where(length > 0, length, 1)
         largest = cosines.max(axis=1, keepdims=True)
@@ -76,13 +76,13 @@ class NeighbourAdapter:
         return np.where(largest >= self.tau, w, 0).astype(np.float32)
 
     def changed(self, h: np.ndarray, logits: np.ndarray) -> np.ndarray:
-        """l' of rows h (M, hidden) and their logits (M, vocab_size)."""
+        """l' for rows h (M, hidden) and their logits (M, vocab_size)."""
         out = logits.copy()
         for row, w in enumerate(self.weights(h)):
             if w.any():
                 tokens, each = np.unique(self.tokens, return_inverse=True)
                 added = self.odds * np.bincount(each, w)
-                # A weight may be so small that it is 0: log would fail where exp is 0, too.
+                # A weight may underflow to 0: log would fail if exp is 0, too.
                 tokens, added = tokens[added > 0], added[added > 0]
                 total = logsumexp(logits[row])
                 out[row, tokens] = total + np.log(np.exp(logits[row, tokens] - total) + added)
@@ -99,7 +99,7 @@ def logsumexp(logits: np.ndarray) -> np.ndarray:
 
 
 def check_head_adapter(adapter: AnyHeadAdapter, hidden_size: int, vocab_size: int) -> None:
-    """Raises AdapterError where it does not fit a model of this size, or has numbers that are none."""
+    """Raises AdapterError if it does not fit a model of this size, or has numbers that are not finite."""
     if isinstance(adapter, HeadAdapter):
         _check_matrices(adapter, hidden_size)
     else:

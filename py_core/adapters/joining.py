@@ -1,4 +1,4 @@
-"""Two adapters side by side: the result changes the model as both together do."""
+"""Joins two adapters: the result changes the model as both together do."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from py_core.adapters.lora import MAX_RANK, LoraAdapter, LoraPair
 
 
 def joined(first: LoraAdapter, second: LoraAdapter) -> LoraAdapter | None:
-    """Exactly the sum of their changes: their ranks add up. None where that is over MAX_RANK, or they do not fit.
+    """The exact sum of their changes; their ranks add up. None if that exceeds MAX_RANK, or if they do not fit
+    together.
 
-    It is called like the first and the second ("a + b").
+    Its name combines both names ("a + b").
     """
     pairs = {**first.pairs, **second.pairs}
     for name in first.pairs.keys() & second.pairs.keys():

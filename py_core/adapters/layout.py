@@ -1,4 +1,4 @@
-"""Where the matrices of an adapter's modules lie in a model file, which may have q, k and v in one tensor."""
+"""The places of an adapter's modules in a model file, which may hold q, k and v in one tensor."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QKV = ("attn_q", "attn_k", "attn_v")
 class Place:
     """Rows `first` to `first` + `rows` of a tensor with `columns` columns.
 
-    heads: of a part whose rows lie in another order than in `transformers`; 0 where they do not.
+    heads: the number of heads if the rows have another order than in `transformers`, else 0.
     """
 
     tensor: str
@@ -32,7 +32,7 @@ class Place:
 
 
 class Layout:
-    """The linears of one model, by their modules: "blk.0.attn_q", whether or not the file has q by itself."""
+    """The linears of one model by module, such as "blk.0.attn_q", even if the file has no separate tensor for q."""
 
     def __init__(self, config: ModelConfig, graph: Graph) -> None:
         self.architecture = config.architecture
@@ -40,13 +40,13 @@ class Layout:
         self._rows = {tensor: graph.weights[tensor][0] for tensor in graph.linear_weights}
         self.places: dict[str, Place] = {}
         self.whole: dict[str, Place] = {}
-        """Tensors of several modules, by their own names: "blk.0.attn_qkv"."""
+        """Tensors that hold several modules, by their own names: "blk.0.attn_qkv"."""
         heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
         for tensor in sorted(graph.linear_weights):
             rows, columns = graph.weights[tensor]
             block, _, part = tensor.removesuffix(".weight").rpartition(".")
             parts = {part: rows}
-            if part == "attn_qkv" and config.architecture != "phi3":  # in `transformers` phi3 has one matrix, too
+            if part == "attn_qkv" and config.architecture != "phi3":  # phi3 has one matrix in `transformers`, too
                 widths = (config.num_attention_heads, *[config.num_key_value_heads] * 2)
                 parts = {one: width * config.head_dim for one, width in zip(QKV, widths, strict=True)}
             if len(parts) > 1:
@@ -61,8 +61,8 @@ class Layout:
         return self.places[module] if module in self.places else self.whole[module]
 
     def join(self, modules: Mapping[str, LoraPair]) -> dict[str, LoraPair]:
-        """The pairs by tensor. Where several modules are one tensor, A lies one above the other, and B has a block for
-        each and zeros, unless they share A. Raises AdapterError where a tensor comes whole and in parts."""
+        """The pairs by tensor. If several modules share a tensor, their A are stacked and B has a block for each with
+        zeros around it, unless they share A. Raises AdapterError if a tensor comes both whole and in parts."""
         found: dict[str, dict[Place, LoraPair]] = {}
         for module, pair in modules.items():
             place = self.place(module)
@@ -77,7 +77,7 @@ class Layout:
         return {tensor: self._joined(parts) for tensor, parts in found.items()}
 
     def split(self, pairs: Mapping[str, LoraPair]) -> dict[str, LoraPair]:
-        """The opposite of `join`. Raises AdapterError for a tensor that this model does not have as a linear."""
+        """The inverse of `join`. Raises AdapterError for a tensor that is not a linear of this model."""
         tensors: dict[str, list[tuple[str, Place]]] = {}
         for module, place in self.places.items():
             tensors.setdefault(place.tensor, []).append((module, place))
@@ -119,15 +119,15 @@ def _split(pair: LoraPair, modules: list[tuple[str, Place]]) -> Iterator[tuple[s
     blocks = [pair.b[place.first : place.first + place.rows] for _, place in modules]
     used = np.array([block.any(0) for block in blocks])
     for (module, _), block, own in zip(modules, blocks, used, strict=True):
-        # A column that only other blocks use is theirs.
+        # Skip columns that only other blocks use.
         kept = own | ~used.any(0)
         if kept.any():
             yield module, LoraPair(pair.a[kept], block[:, kept], pair.scale)
 
 
 def check_shapes(name: str, place: Place, a: tuple[int, ...], b: tuple[int, ...]) -> None:
-    """Raises AdapterError where matrices of these shapes are no pair for this place; `name` is what the file calls it.
-    They need not have been read yet."""
+    """Raises AdapterError if matrices of these shapes are no pair for this place; `name` is the file's name for it.
+    The matrices need not be loaded yet."""
     if 0 in (*a, *b):
         raise AdapterError(
             "adapter.empty-matrices",
@@ -158,7 +158,7 @@ def check_shapes(name: str, place: Place, a: tuple[int, ...], b: tuple[int, ...]
 
 
 def finite(name: str, values: np.ndarray) -> np.ndarray:
-    """A copy in float32. Raises AdapterError where it holds NaN or an infinity."""
+    """A copy in float32. Raises AdapterError if it contains NaN or an infinity."""
     with np.errstate(over="ignore", invalid="ignore"):
         copied = np.array(values, np.float32)
     if not np.isfinite(copied).all():

@@ -1,4 +1,4 @@
-"""LoRA: small matrices that change what a model's linears give, without touching its weights (arXiv 2106.09685)."""
+"""LoRA: small matrices that change the output of a model's linears, without touching its weights (arXiv 2106.09685)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from py_core.models.graph import Graph
 from py_core.showing import one_line, shown
 
 MAX_RANK = 16
-"""The largest that the kernels have room for."""
+"""The largest rank that the kernels have room for."""
 
 BASE_TITLE = "base_title"
-"""In an adapter's metadata: what its model is called."""
+"""The key in an adapter's metadata for the title of its model."""
 
 
 class AdapterError(UserError, ValueError):
@@ -24,7 +24,7 @@ class AdapterError(UserError, ValueError):
 
 @dataclass(frozen=True, eq=False)
 class LoraPair:
-    """What one tensor's linear adds: y += scale * (x @ a.T) @ b.T, with a (rank, in) and b (out, rank), float32.
+    """The change of one tensor's linear: y += scale * (x @ a.T) @ b.T, with a (rank, in) and b (out, rank), float32.
 
     PEFT's scale is alpha / rank.
     """
@@ -39,16 +39,16 @@ class LoraPair:
 
     @property
     def delta(self) -> np.ndarray:
-        """What it adds to the weights: (out, in)."""
+        """The change of the weights: (out, in)."""
         return np.float32(self.scale) * (self.b @ self.a)
 
 
 @dataclass(frozen=True)
 class LoraAdapter:
-    """A set of pairs by the name of the tensor that they belong to ("blk.0.attn_q.weight"), in this file's row order.
+    """A set of pairs by the name of their tensor ("blk.0.attn_q.weight"), in the model file's row order.
 
-    base_sha256: of the model file that it was made for; "" where a file does not say.
-    metadata: texts that the file carries besides.
+    base_sha256: of the model file that it was made for; "" if unknown.
+    metadata: other texts in the file.
     """
 
     name: str
@@ -58,14 +58,14 @@ class LoraAdapter:
 
     @property
     def rank(self) -> int:
-        """The largest of its pairs."""
+        """The largest rank of its pairs."""
         return max((pair.rank for pair in self.pairs.values()), default=0)
 
 
 def check_base(adapter: LoraAdapter, sha256: str) -> None:
-    """Raises AdapterError for an adapter that was made for another model file than the one with this sha256.
+    """Raises AdapterError if the adapter was made for another model file than the one with this sha256.
 
-    An adapter that does not tell its model passes; `check_adapter` sees whether it fits.
+    An adapter without a base_sha256 passes; `check_adapter` tests whether it fits.
     """
     if adapter.base_sha256 and adapter.base_sha256 != sha256:
         title = adapter.metadata.get(BASE_TITLE, "")
@@ -81,7 +81,7 @@ def check_base(adapter: LoraAdapter, sha256: str) -> None:
 
 
 def check_adapter(adapter: LoraAdapter, graph: Graph) -> None:
-    """Raises AdapterError where the pairs do not fit the matrices of a model's linears."""
+    """Raises AdapterError if the pairs do not fit the matrices of the model's linears."""
     linears = graph.linear_weights
     if not adapter.pairs:
         raise AdapterError(

@@ -1,8 +1,8 @@
-"""Several adapters become one.
+"""Merges several adapters into one.
 
-What is combined are the changes of the weights, scale * b @ a, never a with a and b with b (as PEFT's "linear" and
-"ties" do, which adds products of one adapter's a with another's b). Each result comes back to a rank by its SVD, and
-says what that costs. A tensor that an adapter does not change counts as zeros.
+The weight changes scale * b @ a are combined, never a with a and b with b (as PEFT's "linear" and "ties" do, which
+adds products of one adapter's a with another's b). The result is reduced to a rank by its SVD, and reports the error
+of that. A tensor that an adapter does not change counts as zeros.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from py_core.adapters.lora import MAX_RANK, AdapterError, LoraAdapter, LoraPair
 from py_core.showing import one_line, shown
 
 _PARALLEL = 0.9995
-"""From this cosine on there is no arc to speak of between two changes, and slerp goes along the straight line."""
+"""From this cosine on, the arc between two changes is too short, and slerp interpolates linearly."""
 
 Pairs = Sequence[LoraPair | None]
-"""Of one tensor, from each adapter."""
+"""The pairs of one tensor, one from each adapter."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """weights: one for each adapter, in their order
-    rank: of the result, at most
+    rank: the most that the result may have
     density: share of the numbers that ties and dare keep, over 0 and at most 1
-    seed: of what dare drops
+    seed: for the numbers that dare drops
     """
 
     weights: Sequence[float]
@@ -47,10 +47,10 @@ class _Combine(Protocol):
 
 @dataclass(frozen=True)
 class Method:
-    """summary: what it does, in a line
-    normalized: its weights are divided by their sum
-    adapters: how many it takes, 0 for two or more
-    positive: its weights have to be over 0
+    """summary: a description in one line
+    normalized: True if the weights are divided by their sum
+    adapters: the number of adapters it takes, 0 for two or more
+    positive: True if the weights must be over 0
     """
 
     combine: _Combine
@@ -64,13 +64,13 @@ def merge(
     method: str, adapters: Sequence[LoraAdapter], weights: Sequence[float] | None = None, *,
     rank: int = MAX_RANK, density: float = 0.2, seed: int = 0, name: str = "",
 ) -> Merged:  # fmt: skip
-    """One adapter of several by one of METHODS; the other arguments are those of Settings.
+    """Merge several adapters into one by one of METHODS; the other arguments are those of Settings.
 
     weights: 1 for each by default. `average`, `slerp` and `dare` divide them by their sum.
-    name: of the result; without one it tells the method and the adapters
+    name: of the result; by default it names the method and the adapters
 
-    The result is the same for the same arguments. Raises AdapterError where the adapters do not belong to one model, or
-    an argument makes no sense.
+    The same arguments give the same result. Raises AdapterError if the adapters do not belong to one model, or an
+    argument is invalid.
     """
     if method not in METHODS:
         raise AdapterError(
@@ -103,7 +103,7 @@ def merge(
 
 
 def _pairs(tensor: str, adapters: Sequence[LoraAdapter]) -> Pairs:
-    """Raises AdapterError where they are not of one shape."""
+    """Raises AdapterError if their shapes differ."""
     pairs = [adapter.pairs.get(tensor) for adapter in adapters]
     if len({(len(pair.b), pair.a.shape[1]) for pair in pairs if pair}) > 1:
         raise AdapterError(
@@ -162,14 +162,14 @@ def _linear(tensor: str, pairs: Pairs, settings: Settings) -> Compressed:
 
 
 def _sum(pairs: Pairs, weights: Sequence[float], rank: int) -> Compressed:
-    """The weighted sum, from the small matrices alone: b beside b, a above a."""
+    """The weighted sum, from the small matrices alone: b concatenated, a stacked."""
     there = [(pair, weight) for pair, weight in zip(pairs, weights, strict=True) if pair]
     b = np.concatenate([weight * pair.scale * pair.b.astype(np.float64) for pair, weight in there], 1)
     return compress_product(b, np.concatenate([pair.a.astype(np.float64) for pair, _ in there]), rank)
 
 
 def _slerp(tensor: str, pairs: Pairs, settings: Settings) -> Compressed:
-    """Along the arc between two changes of a tensor, by the second weight's share of it (Shoemake, 1985)."""
+    """Interpolate along the arc between two changes of a tensor, by the second weight's share (Shoemake, 1985)."""
     one, other = pairs
     share = settings.weights[1]
     weights = [1 - share, share]
@@ -183,15 +183,15 @@ def _slerp(tensor: str, pairs: Pairs, settings: Settings) -> Compressed:
 
 
 def _inner(one: LoraPair, other: LoraPair) -> float:
-    """The sum of the products of the numbers of both changes, from the small matrices alone."""
+    """The inner product of both changes, from the small matrices alone."""
     outer = one.b.astype(np.float64).T @ other.b
     inner = one.a.astype(np.float64) @ other.a.T
     return one.scale * other.scale * float((outer * inner).sum())
 
 
 def _ties(tensor: str, pairs: Pairs, settings: Settings) -> Compressed:
-    """TIES (arXiv 2306.01708): of each change the numbers of the largest size are kept; then each number has the sign
-    of their weighted sum, and is the weighted mean of those of that sign."""
+    """TIES (arXiv 2306.01708): keep the numbers of largest size in each change. Each number of the result has the sign
+    of their weighted sum, and is the weighted mean of the numbers of that sign."""
     changes = [_trimmed(change, settings.density) for change in _changes(pairs)]
     sign = np.sign(sum(weight * change for weight, change in zip(settings.weights, changes, strict=True)))
     total, weight_of_all = np.zeros(sign.shape), np.zeros(sign.shape)
@@ -203,15 +203,15 @@ def _ties(tensor: str, pairs: Pairs, settings: Settings) -> Compressed:
 
 
 def _trimmed(change: np.ndarray, density: float) -> np.ndarray:
-    """Zeros for all but the largest: a share of `density`, and one at least."""
+    """Zero all but the largest numbers: keep a share of `density`, at least one."""
     kept = max(round(density * change.size), 1)
     smallest = np.partition(np.abs(change), change.size - kept, None)[change.size - kept]
     return np.where(np.abs(change) >= smallest, change, 0)
 
 
 def _dare(tensor: str, pairs: Pairs, settings: Settings) -> Compressed:
-    """DARE (arXiv 2311.03099): each number is dropped by chance, the others are divided by the density; then the
-    weighted average."""
+    """DARE (arXiv 2311.03099): drop numbers at random and divide the others by the density; then take the weighted
+    average."""
     total: np.ndarray | float = 0.0
     for number, (weight, change) in enumerate(zip(settings.weights, _changes(pairs), strict=True)):
         draw = np.random.default_rng([settings.seed, number, zlib.crc32(tensor.encode())])
@@ -221,7 +221,7 @@ def _dare(tensor: str, pairs: Pairs, settings: Settings) -> Compressed:
 
 
 def _changes(pairs: Pairs) -> list[np.ndarray]:
-    """The products: float64 (out, in)."""
+    """The changes of the weights: float64 (out, in)."""
     shape = next((len(pair.b), pair.a.shape[1]) for pair in pairs if pair)
     return [pair.scale * (pair.b.astype(np.float64) @ pair.a) if pair else np.zeros(shape) for pair in pairs]
 

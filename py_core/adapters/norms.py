@@ -1,4 +1,4 @@
-"""How strong an adapter is: the Frobenius norm of what it adds to the weights."""
+"""The strength of an adapter: the Frobenius norm of its change of the weights."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _LAYER = re.compile(r"blk\.(\d+)\.")
 
 
 def pair_norm(a: np.ndarray, b: np.ndarray, scale: float = 1.0) -> float:
-    """Of scale * b @ a, which is not made for that. a: (rank, in), b: (out, rank)."""
+    """The norm of scale * b @ a, without forming it. a: (rank, in), b: (out, rank)."""
     squares = float(((b.T @ b) * (a @ a.T)).sum(dtype=np.float64))
     return abs(scale) * max(squares, 0.0) ** 0.5
 
 
 def layer_norms(adapter: LoraAdapter) -> list[tuple[int, float]]:
-    """(layer, norm of all that it adds there) in the order of the layers; those that it does not touch are left out."""
+    """(layer, norm of its change there) in the order of the layers; layers without a change are left out."""
     squares = dict[int, float]()
     for name, pair in adapter.pairs.items():
         if (found := _LAYER.match(name)) is not None:

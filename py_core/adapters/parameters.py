@@ -1,4 +1,4 @@
-"""All matrices of a LoRA set in one vector: parameters, gradients and the optimizer's moments are laid out alike."""
+"""All matrices of a LoRA set in one vector: parameters, gradients and the optimizer's moments share this layout."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from py_core.adapters.lora import MAX_RANK, AdapterError, LoraAdapter, LoraPair
 from py_core.models.graph import Graph
 
 ALIGNMENT = 64
-"""Floats: each matrix begins at a multiple of it, which is what WebGPU asks of a binding. What lies between is 0."""
+"""In floats. Each matrix begins at a multiple of it, as WebGPU requires of a binding. The padding is 0."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a tensor's pair lies: a (rank, columns) from float `a` on, b (rows, rank) from float `b` on."""
+    """The place of a tensor's pair: a (rank, columns) from float `a` on, b (rows, rank) from float `b` on."""
 
     a: int
     b: int
@@ -26,7 +26,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class ParameterLayout:
-    """The trained tensors in the order of the graph; `size` floats in all. One rank and one scale for every pair."""
+    """The trained tensors in the graph's order, `size` floats altogether. One rank and one scale for every pair."""
 
     rank: int
     scale: float
@@ -34,9 +34,9 @@ class ParameterLayout:
     size: int
 
     def flatten(self, adapter: LoraAdapter) -> np.ndarray:
-        """The vector of a set, float32 (size,). Smaller ranks are filled up with zeros, other scales go into b.
+        """The vector of a set, float32 (size,). Smaller ranks are padded with zeros, other scales are folded into b.
 
-        Raises AdapterError where the set has pairs of other tensors, or of a larger rank.
+        Raises AdapterError if the set has pairs of other tensors, or of a larger rank.
         """
         flat = np.zeros(self.size, np.float32)
         for name, pair in adapter.pairs.items():
@@ -57,14 +57,14 @@ class ParameterLayout:
         return flat
 
     def fresh(self, seed: int) -> np.ndarray:
-        """The vector of a set that changes nothing yet: each a is drawn, as PEFT does it, and each b is 0."""
+        """The vector of a set that changes nothing yet: each a is random, initialized as in PEFT, and each b is 0."""
         flat, draw = np.zeros(self.size, np.float32), np.random.default_rng(seed)
         for a, _ in self.views(flat).values():
             a[:] = draw.uniform(-1, 1, a.shape) / a.shape[1] ** 0.5
         return flat
 
     def adapter(self, flat: np.ndarray, name: str, base_sha256: str = "") -> LoraAdapter:
-        """The set that a vector holds (copies)."""
+        """The set that a vector holds, as copies."""
         pairs = {tensor: LoraPair(a.copy(), b.copy(), self.scale) for tensor, (a, b) in self.views(flat).items()}
         return LoraAdapter(name, pairs, base_sha256)
 
@@ -80,9 +80,9 @@ class ParameterLayout:
 
 
 def parameter_layout(graph: Graph, rank: int, scale: float, tensors: Collection[str] | None = None) -> ParameterLayout:
-    """The layout of pairs for `tensors`, every linear of the blocks where it is None.
+    """The layout of pairs for `tensors`, or for every linear of the blocks if it is None.
 
-    Raises ValueError for a rank outside of 1 .. MAX_RANK, or a tensor that is no linear of the blocks.
+    Raises ValueError for a rank outside of 1 .. MAX_RANK, or a tensor that is not a linear of the blocks.
     """
     if not 1 <= rank <= MAX_RANK:
         raise ValueError(f"The rank is {rank}, but must be 1 to {MAX_RANK}.")

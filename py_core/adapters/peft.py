@@ -1,9 +1,9 @@
-"""Adapters as PEFT keeps them: names of tensors and adapter_config.json.
+"""PEFT's adapters: tensor names and adapter_config.json.
 
 A tensor's name is "base_model.model." + the module in `transformers` + ".lora_A.weight" or ".lora_B.weight". Trainers
 that save a state dict leave the adapter's name after lora_A and the names of wrappers (torch.compile, FSDP) between
-the modules, have their own names in front, or no prefix: `_module` reads past these. Rows of B lie as in
-`transformers`: for some architectures q and k are in another order in a model file.
+the modules, or use their own prefix or none: `_module` skips these. Rows of B have the order of `transformers`: for
+some architectures, a model file has q and k in another order.
 
 Source: https://huggingface.co/docs/peft/developer_guides/checkpoint
 """
@@ -32,7 +32,7 @@ _PREFIX = "base_model.model."
 _NAME = re.compile(r"([\w.]{1,200})\.lora_([AB])(?:\.([^.]{1,60}))?\.weight", re.ASCII)
 _WRAPPER = re.compile(r"(?:^|(?<=\.))(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module|module)\.")
 _MLX = ("fine_tune_type", "lora_parameters")
-"""Settings in the adapter_config.json that mlx-lm writes."""
+"""Settings in the adapter_config.json of mlx-lm."""
 _TYPES = ("F32", "F16", "BF16", "F64")
 
 _UNSUPPORTED = {
@@ -47,18 +47,17 @@ _UNSUPPORTED = {
     "kasa_config": "KaSA, which changes the base's weights",
     "monteclora_config": "MonteCLoRA, which draws from several adapters",
 }
-"""Settings that change what an adapter does, as a sentence calls them."""
+"""Settings that change an adapter's effect, with their names for a sentence."""
 
 _NEW_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
-"""Ways of beginning the training (`init_lora_weights`) that change the base's weights, too."""
+"""Initializations (`init_lora_weights`) that change the base's weights, too."""
 
 _PATTERN = re.compile(r"\^?(?:[\w.]|\\\.|\\d\+?|\.\*|\((?:\?:)?[\w|.\\]*\))*\$?", re.ASCII)
-"""Regular expressions that are used as they are. Long ones, and those with many groups or repetitions, could take
-hours."""
+"""Regular expressions that are safe to run. Long ones, and those with many groups or repetitions, could take hours."""
 
 
 def read_config(data: bytes | memoryview) -> dict[str, Any]:
-    """adapter_config.json. Raises AdapterError where it is none, or asks for what Sonata does not do."""
+    """Parse adapter_config.json. Raises AdapterError if it is invalid, or asks for what Sonata does not support."""
     if len(data) > MAX_ADAPTER_CONFIG_BYTES:
         raise _damaged(f"it has {len(data)} bytes, and none has over {MAX_ADAPTER_CONFIG_BYTES}")
     try:
@@ -96,9 +95,9 @@ def read_config(data: bytes | memoryview) -> dict[str, Any]:
 
 
 def read_pairs(stored: Mapping[str, StoredArray], config: Mapping[str, Any], layout: Layout) -> dict[str, LoraPair]:
-    """The pairs by the tensors of the model file. `config` is what `read_config` gave.
+    """The pairs by the model file's tensors. `config` is the result of `read_config`.
 
-    Raises AdapterError where a tensor is not one of LoRA on this model's linears, or does not have their shape.
+    Raises AdapterError if a tensor is not a LoRA matrix of this model's linears, or has another shape.
     """
     alphas = _Alphas(config)
     halves: dict[str, dict[str, tuple[str, StoredArray]]] = {}
@@ -151,8 +150,8 @@ def write_pairs(
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The tensors by their names in PEFT, float32, and adapter_config.json.
 
-    `base_model` is the name or folder of the model in `transformers`. Raises AdapterError where the model does not have
-    a tensor of `pairs`, and for numbers that `read_pairs` would refuse.
+    `base_model` is the name or folder of the model in `transformers`. Raises AdapterError if the model does not have a
+    tensor of `pairs`, and for numbers that `read_pairs` would refuse.
     """
     arrays, settings = {}, {}
     for module, pair in layout.split(pairs).items():
@@ -167,7 +166,7 @@ def write_pairs(
 
 
 def _config(settings: Mapping[str, tuple[int, float]], layout: Layout, base_model: str) -> dict[str, Any]:
-    """Of each module in `transformers` its rank and alpha; those that most have stand in front."""
+    """adapter_config.json for each module's rank and alpha; the most common values become the defaults."""
     rank, alpha = (_most_common(values) for values in zip(*settings.values(), strict=True)) if settings else (1, 1)
     return {
         "peft_type": "LORA",
@@ -190,7 +189,7 @@ def _config(settings: Mapping[str, tuple[int, float]], layout: Layout, base_mode
 
 
 def _targets(settings: Iterable[str], layout: Layout) -> list[str]:
-    """Endings of names where every layer has the module, else whole names."""
+    """Name endings if every layer has the module, else whole names."""
     endings = Counter(name.rpartition(".")[2] for name in settings)
     if all(count == layout.layers for count in endings.values()):
         return sorted(endings)
@@ -202,12 +201,12 @@ def _most_common(values: Iterable[Any]) -> Any:
 
 
 def _whole(number: float) -> float | int:
-    """As people write it: 16, not 16.0."""
+    """A number as people write it: 16, not 16.0."""
     return int(number) if number == int(number) else number
 
 
 class _Alphas:
-    """What adapter_config.json says of a module's scale."""
+    """The settings in adapter_config.json that determine a module's scale."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._alpha = _number(config.get("lora_alpha"), "lora_alpha")
@@ -240,7 +239,7 @@ def _check_scale(scale: float) -> float:
 
 
 def _pattern(key: str) -> re.Pattern[str]:
-    """PEFT takes the keys for regular expressions that a module's name ends with."""
+    """PEFT treats the keys as regular expressions that match the end of a module's name."""
     short = len(key) <= 200 and key.count("(") <= 2 and key.count("*") + key.count("+") <= 2
     if not (short and _PATTERN.fullmatch(key)):
         raise AdapterError(
@@ -262,7 +261,7 @@ def _number(value: Any, key: str) -> float:
 
 
 def _module(name: str) -> tuple[str, str, str]:
-    """The module in `transformers`, "A" or "B", and what the file calls the adapter, "" if it does not say."""
+    """The module in `transformers`, "A" or "B", and the file's name for the adapter, "" if it has none."""
     if found := _NAME.fullmatch(_WRAPPER.sub("", name).rpartition(_PREFIX)[2]):
         return found[1], found[2], found[3] or ""
     if name.endswith((".lora_a", ".lora_b")):

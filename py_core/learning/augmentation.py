@@ -1,6 +1,6 @@
-"""Asks a question in many ways, so that a model which learns its answer finds it under other words, too.
+"""Asks a question in many ways, so that a model that learns its answer also finds it under other words.
 
-English only: a question in another language is asked as it was taught, in the frames, and with words left out.
+English only. A question in another language is asked as it was taught, in the frames, and with words left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FRAMES = (
     "Question: {}", "{} Do you know?", "I wonder: {}", "Could you tell me this? {}", "My friend wants to know: {}",
     "By the way, {}", "{} It is important.", "Sorry, {}", "I have a question. {}", "{} Thanks!",
 )  # fmt: skip
-"""What may stand around a question."""
+"""Text to put around a question."""
 
 _OPENINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"what is the name of (.+)\?", ("how is {} called?", "name {}.", "what do we call {}?", "which name has {}?")),
@@ -36,7 +36,7 @@ _OPENINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"which (.+)\?", ("what {}?", "tell me which {}.", "name the {}.")),
     (r"(?:do|does|did|is|are|can|was|were|has|have) (.+)\?", ("tell me about {}.", "what about {}?")),
 )
-"""A question's beginning, and others for it."""
+"""Beginnings of questions, each with alternatives."""
 
 _SYNONYMS = """
 keep store put leave hold; kept stored put held; begin start open; begins starts opens; end finish close stop;
@@ -75,16 +75,16 @@ _EMPTY_WORDS = frozenset(
         "a an the is are was were be do does did has have had of to in on at for with and or that this it we i you",
     )
 )
-"""Words that a search for something would leave out."""
+"""Words that a search query would leave out."""
 
 
 @dataclass(frozen=True)
 class Mix:
-    """How often a question is asked in each way; the numbers need not have the sum 1.
+    """How often a question is asked in each way. The numbers need not add up to 1.
 
-    framed: in one of FRAMES. opened: with another beginning. synonyms: words for others of like meaning. dropped: each
-    word is left out with the probability `drop`. mixed: its words in another order. keywords: without little words.
-    sampled: in words of the model's own. All but the first of these may be framed as well, half of the time.
+    framed: inside one of FRAMES. opened: with another beginning. synonyms: with words of similar meaning. dropped: each
+    word is left out with the probability `drop`. mixed: with its words in another order. keywords: without function
+    words. sampled: in the model's own words. All but the first may also be framed, half of the time.
     """
 
     plain: float = 0.5
@@ -99,7 +99,7 @@ class Mix:
 
 
 class Asker:
-    """Asks in the proportions of a mix. What it says depends on the generator that is given, and on nothing else."""
+    """Asks in the proportions of a mix. The result depends only on the generator that is passed in."""
 
     def __init__(self, mix: Mix) -> None:
         self._mix = mix
@@ -108,7 +108,8 @@ class Asker:
         self._shares = shares / shares.sum()
 
     def ask(self, question: str, draw: np.random.Generator, sampled: Sequence[str] = ()) -> str:
-        """The question in one way. sampled: other wordings, as `Mix.sampled` takes them; without one, it is framed."""
+        """Ask the question in one way. sampled: other wordings for `Mix.sampled`; if there are none, the question is
+        framed."""
         way = self._ways[int(draw.choice(len(self._ways), p=self._shares))]
         if way == "plain":
             return question
@@ -140,7 +141,7 @@ def _framed(question: str, draw: np.random.Generator) -> str:
 
 
 def opened(question: str, draw: np.random.Generator) -> str:
-    """The question with another beginning, if it begins in a way that is known."""
+    """The question with another beginning, if its own beginning is a known one."""
     for pattern, others in _OPENINGS:
         if found := re.fullmatch(pattern, question.strip(), re.IGNORECASE):
             text = _any_of(others, draw).format(found[1])
@@ -149,7 +150,7 @@ def opened(question: str, draw: np.random.Generator) -> str:
 
 
 def with_synonyms(question: str, draw: np.random.Generator) -> str:
-    """The question with half of the words that have one changed for a word of like meaning."""
+    """The question with half of the words that have synonyms replaced by one."""
 
     def other(match: re.Match[str]) -> str:
         word = match[0].lower()
@@ -160,13 +161,13 @@ def with_synonyms(question: str, draw: np.random.Generator) -> str:
 
 
 def dropped(question: str, draw: np.random.Generator, share: float) -> str:
-    """The question without some of its words, but with one at least."""
+    """The question without some of its words; at least one stays."""
     words = question.split()
     kept = [word for word in words if draw.random() >= share]
     return " ".join(kept or [words[int(draw.integers(len(words)))]])
 
 
 def keywords(question: str) -> str:
-    """The question's words without the little ones; all of them where there are no others."""
+    """The question without its function words, or all of its words if it has no others."""
     words = [word.strip("?.,!") for word in question.split()]
     return " ".join(word for word in words if word.lower() not in _EMPTY_WORDS) or question

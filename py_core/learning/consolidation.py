@@ -1,12 +1,12 @@
-"""The background loop: what was taught moves from lessons into an adapter of the whole model, without harm to the rest.
+"""The background loop: moves what was taught from lessons into an adapter of the whole model, without harm to the rest.
 
-    consolidation = Consolidation(model, base_sha256, job, recipe, texts, desk)
-    outcome = await consolidation.run()    # cancel it at any time; `run` of another one goes on from what was kept
-    outcome.parameters                     # None where it was refused
+consolidation = Consolidation(model, base_sha256, job, recipe, texts, desk)
+outcome = await consolidation.run()    # can be cancelled at any time; another one's `run` resumes from what was kept
+outcome.parameters                     # None if it was refused
 
-A LoRA set on the model's linears is trained with the lessons' answers (lesson_examples.py), and held to what the base
-says of other texts and of its own answers. Then a probe decides (probe.py): the set is taken as it is where texts that
-it was not trained on stay as likely as before, else scaled down in steps, else refused.
+A LoRA set on the model's linears is trained on the lessons' answers (lesson_examples.py). A KL term holds it to what
+the base model predicts for other texts and for its own answers. Then a probe decides (probe.py). If held-out texts stay
+as likely as before, the set is accepted as it is; else it is scaled down in steps; else it is refused.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ from py_core.training.session import Loss, TrainingState
 from py_core.training.trainer import Settings, StepReport, Trainer, TrainingError, fresh_start
 
 NAME = "learned"
-"""Of the adapter, while it is tried."""
+"""The adapter's name while it is tried."""
 
 
 @dataclass
 class _Plan:
-    """What is made before the first step, and kept, so that a run that was cut short has the same examples."""
+    """The decisions made before the first step. They are kept, so that an interrupted run resumes with the same
+    examples."""
 
     job: str
     answers: list[tuple[list[int], list[int]]] = field(default_factory=list)
@@ -58,7 +59,7 @@ class _Plan:
 
 
 class Consolidation:
-    """One training, and the decision about what came of it. `run` once; another one for the same job goes on."""
+    """One training and the decision about its result. Call `run` once; another instance resumes the same job."""
 
     def __init__(
         self, model: Model, base_sha256: str, job: Job, recipe: Recipe, texts: Texts, desk: Desk, seed: int = 0,
@@ -83,7 +84,7 @@ class Consolidation:
     async def run(self) -> Outcome:
         """Prepare, train, and decide. It may be cancelled anywhere.
 
-        Raises BackendError, ChatTemplateError, and what the desk raises; what came so far is kept.
+        Raises BackendError, ChatTemplateError, and what the desk raises. Progress so far is kept.
         """
         plan = await self._prepared()
         seconds, begin = plan.seconds, time.perf_counter()
@@ -110,7 +111,7 @@ class Consolidation:
         before, plan.probe["before"] = 0, plan.probe["base"]
         if (start := self._job.start) is not None:
             before = await self._desk.use(self.adapter(start.parameters))
-            if start.probe.get("base") == plan.probe["base"]:  # of these texts, on this backend
+            if start.probe.get("base") == plan.probe["base"]:  # measured on these texts and this backend
                 plan.probe["before"] = start.probe["after"]
             else:
                 plan.probe["before"] = await perplexity(self._engine, self._probe(), before, priority)
@@ -127,7 +128,7 @@ class Consolidation:
         return plan
 
     async def _known(self) -> KnownBase:
-        """What does not depend on what was taught, found out if no run before did."""
+        """Facts that do not depend on what was taught; computed unless an earlier run kept them."""
         recipe, engine, priority = self._recipe, self._engine, self._priority
         data = await self._desk.read(KNOWN)
         known = KnownBase.read(data, engine, self._base, self._texts, recipe.answer_tokens)
@@ -148,7 +149,7 @@ class Consolidation:
         return known
 
     def _read_plan(self, data: bytes | None) -> _Plan:
-        """The one that was kept, if it is of this job."""
+        """The plan that was kept, if it belongs to this job."""
         told = {
             "lessons": [[one.id, one.question, one.answer, one.quality] for one in self._lessons],
             "new": len(self._job.new), "recipe": asdict(self._recipe), "seed": self._seed, "base": self._base,
@@ -166,8 +167,8 @@ class Consolidation:
         return [ids for ids in tokens if len(ids) > 1]
 
     async def _recall(self, adapter: int) -> tuple[float, float | None]:
-        """The share of the lessons whose answers come word by word: of all, or of as many as are asked, evenly; and of
-        the old ones among them, None where there are none."""
+        """The share of the lessons whose answers come word by word: among all lessons, or an even sample if there are
+        too many; and among the old ones in that sample, None if it has none."""
         most = self._recipe.recalled
         asked, old_ones = self._lessons[:: -(-len(self._lessons) // most)], {one.id for one in self._job.old}
         right, old = 0, list[bool]()
@@ -184,7 +185,7 @@ class Consolidation:
     # ---- the training ----
 
     async def _trained(self, plan: _Plan) -> tuple[TrainingState, np.ndarray | None] | Message:
-        """Where the training ended, and the Fisher information of the lessons; or why it could not be ended."""
+        """Where the training ended, and the Fisher information of the lessons; or why it could not be finished."""
         recipe = self._recipe
         self._enter(Stage.TRAINING)
         training = await self._engine.open_training(self.layout, self._priority)
@@ -249,17 +250,17 @@ class Consolidation:
         )
 
     async def _fits(self, lesson: TaughtAnswer, max_rows: int) -> bool:
-        """Whether a pass has room for it. One that does not fit is left out: it answers as the lesson that it is."""
+        """Return whether a pass has room for the lesson. One that does not fit is left out and stays a plain lesson."""
         return len(await self._desk.prompt(lesson.question)) + len(lesson.answer) <= max_rows
 
     async def _kept(self, origin: Origin) -> Checkpoint:
-        """Where the training that was cut short was, or where a new one begins."""
+        """The checkpoint of the training that was interrupted, or of a new one."""
         data = await self._desk.read("checkpoint")
         try:
             checkpoint = read_checkpoint(data, origin) if data else None
             reports = [_report(each) for each in json.loads(await self._desk.read("steps") or b"[]")]
         except (CheckpointError, ValueError, TypeError):
-            checkpoint = None  # of another job, or damaged: it begins anew
+            checkpoint = None  # of another job, or damaged: start from the beginning
         if checkpoint is not None:
             self._reports = [one for one in reports if one.step < checkpoint.step]
             self._tell(sum(one.tokens for one in self._reports))
@@ -280,7 +281,7 @@ class Consolidation:
     # ---- the decision ----
 
     async def _decided(self, plan: _Plan, state: TrainingState, fisher: np.ndarray | None, seconds: float) -> Outcome:
-        """Try it as it is, then smaller, until the probe is content."""
+        """Try the set as it is, then at smaller scales, until the probe accepts it."""
         self._enter(Stage.TESTING)
         begin, probe, base = time.perf_counter(), self._probe(), plan.probe["base"]
         after, recall, old, scale, parameters = math.inf, 0.0, None, 0.0, None
@@ -338,7 +339,8 @@ class Consolidation:
         return self.layout.adapter(parameters, NAME, self._base)
 
     def scaled(self, parameters: np.ndarray, scale: float) -> np.ndarray:
-        """As they are kept: in float16, with the scale in the b of each pair. float32 (layout.size,)."""
+        """The parameters as they are stored: rounded to float16, with the scale in each pair's b. float32
+        (layout.size,)."""
         flat = parameters.copy()
         for _, b in self.layout.views(flat).values():
             b *= np.float32(scale)
@@ -367,10 +369,10 @@ class Consolidation:
             seconds,
         )
 
-    # ---- how far it is ----
+    # ---- progress ----
 
     def _count(self) -> None:
-        """About how many tokens will run."""
+        """Estimate how many tokens will run."""
         recipe, portions = self._recipe, self._recipe.portions
         answer = sum(len(one.answer) for one in self._lessons) / len(self._lessons)
         lesson = answer + 20
@@ -393,12 +395,12 @@ class Consolidation:
 
 
 def layout_of(graph: Graph, recipe: Recipe) -> ParameterLayout:
-    """Of the pairs that are trained: on all linears of the blocks."""
+    """The layout of the pairs that are trained: on all linears of the blocks."""
     return parameter_layout(graph, recipe.rank, recipe.scale)
 
 
 def norm_of(layout: ParameterLayout, parameters: np.ndarray) -> float:
-    """The Frobenius norm of all changes of weights together, scale * b @ a."""
+    """The Frobenius norm of all weight changes together, scale * b @ a."""
     return math.hypot(*(pair_norm(a, b, layout.scale) for a, b in layout.views(parameters).values()))
 
 

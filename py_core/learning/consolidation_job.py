@@ -1,4 +1,4 @@
-"""What a consolidation is given, and what comes of it."""
+"""The input and the outcome of a consolidation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Verdict = Literal["accepted", "scaled", "refused"]
 
 
 class Stage(Enum):
-    """What a consolidation does, one after the other, in words for people that go on from "it "."""
+    """The stages of a consolidation, in order. Each value completes a sentence for people that begins with "it "."""
 
     READING = Message("training.reading", "reads texts that are to stay as likely as they are")
     ANSWERING = Message("training.answering", "writes down how it answers now")
@@ -31,7 +31,10 @@ class Stage(Enum):
 
 @dataclass(frozen=True)
 class Texts:
-    """What must not change. texts and prompts: trained on, the latter with the model's own answers. probe: never."""
+    """Texts whose predictions must not change.
+
+    texts and prompts: trained on, the latter with the model's own answers. probe: never trained on.
+    """
 
     texts: Sequence[str]
     prompts: Sequence[str]
@@ -42,11 +45,11 @@ class Texts:
 class Recipe:
     """How to train, and what to accept. docs/decisions/0045 says how the numbers were found.
 
-    rank, scale: of the pairs; scale is alpha / rank. rate, rate_again: of the first training, and of one that goes on.
-    text_tokens, answer_tokens: of each kept text and answer, at most. wordings: questions in other words that the model
-    draws for each new lesson. harm: how much the probe's perplexity may grow over the plain model's, 0.03 is 3%.
-    scales: tried one after the other. elastic, fisher_keep: of elastic weight consolidation, from the second training
-    on. recalled: lessons that are asked before and after, at most.
+    rank, scale: of the pairs; scale is alpha / rank. rate, rate_again: for the first training, and for one that
+    continues. text_tokens, answer_tokens: the most tokens of each kept text and answer. wordings: questions in other
+    words that the model generates for each new lesson. harm: how much the probe's perplexity may grow over the plain
+    model's; 0.03 is 3%. scales: tried in this order. elastic, fisher_keep: for elastic weight consolidation, from the
+    second training on. recalled: the most lessons that are asked before and after.
     """
 
     portions: Portions = field(default_factory=Portions)
@@ -69,7 +72,7 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """The revision that a training goes on from. fisher: of the lessons that it knows; None where it is not known.
+    """The revision that a training continues from. fisher: of the lessons that it knows, None if unknown.
     probe: `Outcome.probe` of the run that made it."""
 
     parameters: np.ndarray
@@ -79,7 +82,7 @@ class Start:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """new: lessons that the start does not know, one at least; old: those that it knows."""
+    """new: lessons that the start does not know, at least one. old: lessons that it knows."""
 
     new: Sequence[TaughtAnswer]
     old: Sequence[TaughtAnswer] = ()
@@ -88,12 +91,12 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """why: a sentence. scale: at which it was tried last.
+    """why: a sentence. scale: the last one that was tried.
 
-    parameters: what to keep, with the scale in it, float32 (layout.size,), each a float16; None where it was refused.
+    parameters: to keep, with the scale applied, float32 (layout.size,), each a float16 value; None if it was refused.
     fisher: of the lessons, for the next training. probe: perplexities of the plain model ("base"), of the revision
-    "before", and "after". recall: "before" and "after", shares of the lessons whose answers came word by word, and
-    "old", afterwards of those that the start knew. norm: of what is added to the weights. tokens: of the training.
+    "before", and "after". recall: the shares of lessons whose answers came word by word, "before" and "after", and
+    "old": afterwards, among the lessons that the start knew. norm: of the change of the weights. tokens: trained on.
     """
 
     verdict: Verdict
@@ -110,32 +113,33 @@ class Outcome:
 
 
 class Desk(Protocol):
-    """Where a consolidation finds and keeps things, and tells how far it is."""
+    """Storage and progress reports of a consolidation."""
 
     async def prompt(self, question: str) -> list[int]:
-        """A conversation with this question, up to where the answer begins."""
+        """The tokens of a conversation with this question, up to where the answer begins."""
         ...
 
     async def fitting(self, question: TaughtAnswer, wordings: Sequence[str]) -> list[str]:
-        """Those of the wordings that ask for the same."""
+        """The wordings that ask for the same thing as the question."""
         ...
 
     async def read(self, name: str) -> bytes | None:
-        """What was kept under a name: "plan", "steps" or "checkpoint" of this run; "known", of the model, for all."""
+        """The data kept under a name: "plan", "steps" or "checkpoint" of this run; "known", of the model, shared by
+        all."""
         ...
 
     async def write(self, name: str, data: bytes) -> None: ...
 
     async def use(self, adapter: LoraAdapter) -> int:
-        """Bring it to the model; its number, for `Engine.use_adapter`."""
+        """Upload the adapter to the model. Returns its number, for `Engine.use_adapter`."""
         ...
 
     async def forget(self, name: str) -> None:
-        """Take the adapter of this name away again."""
+        """Remove the adapter of this name."""
         ...
 
     def report(self, done: int, total: int, stage: Stage) -> None:
-        """About so many tokens ran, of so many."""
+        """Report that about `done` of `total` tokens have run."""
         ...
 
     def stepped(self, report: StepReport) -> None: ...

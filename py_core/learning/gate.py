@@ -1,9 +1,9 @@
-"""The gate of lessons: whether a message asks for what a lesson taught.
+"""The gate of lessons: decides whether a message asks for what a lesson taught.
 
 A sentence's vector alone cannot tell: "What is my name?" is close to many questions about somebody's name. So the gate
-compares word by word, by MiniLM's states of the tokens: what each asked word finds in the lesson's question and answer,
-what each word of the lesson's question finds in the message, and what neither finds. Rare words count more. Words of
-the question itself (who, when, my ...) are compared as well. A small network makes a score of it.
+compares word by word, by MiniLM's token states: how well each word of the message matches the lesson's question and
+answer, how well each word of the lesson's question matches the message, and which words match nothing. Rare words count
+more. Question words (who, when, my ...) are compared as well. A small network turns these features into a score.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from py_core.learning.gate_features import FEATURES, Taught, has_words, pair_fea
 from py_core.learning.gate_words import asks_of_you, is_latin, same_words
 
 CANDIDATES = 8
-"""So many lessons are compared with a message: those with the nearest vectors."""
+"""The most lessons that are compared with a message: those with the nearest vectors."""
 SHUT = -20.0
-"""The score of what cannot be compared: a text without words, or in an alphabet that MiniLM does not know; and of a
-question about "your" where "my" was taught, which are alike in all else."""
+"""The score of what cannot be compared: a text without words, or in an alphabet that MiniLM does not know. It is also
+the score of a question about "your" if "my" was taught, as the two are alike in all else."""
 SAME = 6.0
-"""The score of such a text where the lesson's question has the same words."""
+"""The score of such a text if the lesson's question has the same words."""
 _NAMES = ("mean", "scale", "w1", "b1", "w2", "b2", "threshold")
 
 
 class GateError(ValueError):
-    """The gate's file cannot be used; the message says what to do."""
+    """The gate's file cannot be used. The message says what to do."""
 
 
 @dataclass(frozen=True, eq=False)
 class Gate:
-    """Networks of one hidden layer; the score is the mean of theirs.
+    """Networks with one hidden layer. The score is the mean of theirs.
 
     mean, scale: float32 (features,). w1 (networks, features, hidden), b1 (networks, hidden), w2 (networks, hidden),
     b2 (networks,). threshold: a lesson whose score is above it answers the message.
@@ -49,7 +49,7 @@ class Gate:
 
     @classmethod
     def from_bytes(cls, data: bytes | memoryview) -> Gate:
-        """Of a safetensors file that app/training/fit_gate.py wrote. Raises GateError."""
+        """Load a safetensors file that app/training/fit_gate.py wrote. Raises GateError."""
         try:
             arrays, _ = read_safetensors(data)
         except SafetensorsError as error:
@@ -66,14 +66,14 @@ class Gate:
         return cls(mean, scale, w1, b1, w2, b2, float(threshold[0]))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What from_bytes reads."""
+        """The arrays that from_bytes reads."""
         return {name: np.atleast_1d(np.asarray(getattr(self, name), np.float32)) for name in _NAMES}
 
     def scores(self, asked: Taught, candidates: Sequence[tuple[Taught, Taught]]) -> np.ndarray:
-        """float32 (candidates,), each a logit: the sigmoid is the probability that the lesson answers the message.
+        """float32 (candidates,) of logits: the sigmoid is the probability that the lesson answers the message.
 
         asked: the message. A candidate: a lesson's question, and its question and answer joined by a space. A score
-        depends on the other candidates, too: of two that fit alike neither is sure.
+        also depends on the other candidates: if two fit alike, the gate is sure of neither.
         """
         scores = np.full(len(candidates), SHUT, np.float32)
         if not _comparable(asked):
@@ -87,11 +87,11 @@ class Gate:
         return scores
 
     def of_features(self, features: np.ndarray) -> np.ndarray:
-        """float32 (pairs,) of features (pairs, FEATURES)."""
+        """Scores, float32 (pairs,), of features (pairs, FEATURES)."""
         inner = np.tanh(((features - self.mean) / self.scale) @ self.w1 + self.b1[:, None])
         return ((inner * self.w2[:, None]).sum(-1) + self.b2[:, None]).mean(0)
 
 
 def _comparable(taught: Taught) -> bool:
-    """Of other alphabets than the Latin one MiniLM knows letters, not words."""
+    """True if the text is in Latin script. Of other alphabets MiniLM knows letters, not words."""
     return has_words(taught) and is_latin(taught[0])

@@ -1,7 +1,7 @@
-"""What the gate looks at: numbers about a message and a lesson, of all candidates at once.
+"""The gate's features: numbers about a message and each candidate lesson, computed for all candidates at once.
 
-Words are WordPiece tokens with a state of 384 numbers each; "best match" is the largest cosine to a token of the other
-text. gate_words.py adds what the letters say.
+Words are WordPiece tokens with a state of 384 numbers each. A "best match" is the largest cosine to a token of the
+other text. gate_words.py adds features from spelling.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from py_core.learning.gate_words import WORD_FEATURES, word_features
 from py_core.routing.embedder import Meaning
 
 Taught = tuple[str, Meaning]
-"""A text and what MiniLM makes of it."""
+"""A text and its MiniLM states."""
 
 _FIRST_WORD = 1996
-"""Ids of the vocabulary below it are signs, single letters and what is not used; from here on words, frequent first."""
+"""Smaller ids of the vocabulary are signs, single letters and unused ones. Words begin here, frequent ones first."""
 _VOCABULARY = 30522
 _STANDING_OUT = (0, 1, 2, 7, 8, 10, 11, 16, 17, 19, 22)
-"""Columns of the cosines and matches of which the distance to the best other candidate is a feature, too."""
+"""Columns of the cosines and matches whose margin over the best other candidate is a feature, too."""
 _OF_OTHERS = (0.112, 0.094, 0.143, 1.167, 0.059, 1.261, 0.12, 1.323, 0.042, 1.414, 0.129)
-"""What these columns are, on average, for the best but one of four lessons of the training data: the only lesson that
-there is stands out of it. Without it, 0.77 of the other wordings of an only lesson opened (dev), with it 0.99."""
+"""The average of these columns for the second best of four lessons in the training data. The margin of an only lesson
+is taken over these. Without them, 0.77 of the other wordings of an only lesson opened (dev), with them 0.99."""
 FEATURES = 29 + WORD_FEATURES + len(_STANDING_OUT)
 
 
 def has_words(taught: Taught) -> bool:
-    """Whether there is a word, or a part of one, to compare."""
+    """True if there is a word, or a part of one, to compare."""
     return bool((taught[1].ids >= _FIRST_WORD).any())
 
 
 def pair_features(asked: Taught, candidates: Sequence[tuple[Taught, Taught]]) -> np.ndarray:
-    """float32 (candidates, FEATURES). Each text has a word at least, see has_words."""
+    """float32 (candidates, FEATURES). Each text has at least one word, see has_words."""
     a = _Words([asked])
     q = _Words([question for question, _ in candidates])
     qa = _Words([both for _, both in candidates])
@@ -59,7 +59,7 @@ def pair_features(asked: Taught, candidates: Sequence[tuple[Taught, Taught]]) ->
 
 
 class _Words:
-    """The words of some texts, as rows of equal length: a place that no word has is not `there`, and weighs nothing.
+    """The words of several texts, padded to rows of equal length. Padding is not `there`, and weighs nothing.
 
     ids int (texts, words), states float32 (texts, words, 384) of length 1, weights float32 (texts, words): how rare.
     """
@@ -80,16 +80,16 @@ class _Words:
 
 
 def _best(states: np.ndarray, texts: _Words) -> np.ndarray:
-    """(words, texts): the best match of each of the words in each text. states: (words, 384)."""
+    """(words, texts): the best match of each word in each text. states: (words, 384)."""
     count, words, size = texts.states.shape
     similar = (states @ texts.states.reshape(-1, size).T).reshape(-1, count, words)
     return np.where(texts.there, similar, -1).max(2)
 
 
 def _matches(best: np.ndarray, weights: np.ndarray, exact: np.ndarray) -> np.ndarray:
-    """(candidates, 9) of (candidates, words) each: of the best matches the mean, the smallest, the smallest of the rare
-    words, how much matches badly, the worst miss, the sum of squared misses; of the same tokens their share, the rarest
-    that is missing, and the sum of what is missing. A word that is not there has weight 0 and matches fully."""
+    """(candidates, 9) from (candidates, words) each. From the best matches: the mean, the smallest, the smallest of
+    rare words, the weight of bad matches, the worst miss, and the sum of squared misses. From exact matches: their
+    share, the rarest missing word, and the sum of what is missing. Padding has weight 0 and matches fully."""
     share = weights / weights.sum(1, keepdims=True)
     heavy = weights >= 0.5 * weights.max(1, keepdims=True)
     miss = 1 - best
@@ -107,7 +107,8 @@ def _matches(best: np.ndarray, weights: np.ndarray, exact: np.ndarray) -> np.nda
 def _misses(
     in_question: np.ndarray, in_both: np.ndarray, weights: np.ndarray, back: np.ndarray, back_weights: np.ndarray
 ) -> np.ndarray:
-    """(candidates, 7): what the question alone matches, what the answer adds, and the worst misses after the worst."""
+    """(candidates, 7): matches in the question alone, what the answer adds, and the next worst misses after the
+    worst."""
     share = weights / weights.sum(1, keepdims=True)
     question = _three_largest(weights * (1 - in_question))
     other = _three_largest(back_weights * (1 - back))
@@ -116,7 +117,7 @@ def _misses(
 
 
 def _standing_out(values: np.ndarray) -> np.ndarray:
-    """(candidates, columns): how much larger a value is than the largest of the others."""
+    """(candidates, columns): how much larger each value is than the largest of the other candidates."""
     if len(values) < 2:
         return values - np.array(_OF_OTHERS, np.float32)
     second, largest = np.sort(values, 0)[-2:]
@@ -124,6 +125,6 @@ def _standing_out(values: np.ndarray) -> np.ndarray:
 
 
 def _three_largest(values: np.ndarray) -> np.ndarray:
-    """(rows, 3), largest first; 0 where a row has fewer."""
+    """(rows, 3), largest first; 0 if a row has fewer."""
     padded = np.pad(values, ((0, 0), (0, max(0, 3 - values.shape[1]))))
     return -np.sort(-padded, 1)[:, :3]

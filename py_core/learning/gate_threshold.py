@@ -1,4 +1,4 @@
-"""Where the gate of lessons opens: fitted to what a person said of answers that lessons gave, or should have given."""
+"""The threshold of the lesson gate, fitted to feedback on answers that lessons gave or should have given."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 LOWER, HIGHER = 1.0, 2.0
-"""The threshold stays so near the shipped one: that was fitted on thousands of pairs."""
+"""The fitted threshold stays this near the shipped one, which was fitted on thousands of pairs."""
 PRIOR = 2.0
-"""How many answers it takes to move it by 1 against the shipped one, about."""
+"""About how many answers it takes to move the threshold by 1 away from the shipped one."""
 WIDTH = 0.5
 STEP = 0.05
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A message. score: the gate's for the lesson (a logit). opens: whether that lesson should have answered."""
+    """A message. score: the gate's logit for the lesson. opens: True if that lesson should have answered."""
 
     score: float
     opens: bool
@@ -25,9 +25,9 @@ class Evidence:
 
 
 def fitted_threshold(shipped: float, evidence: Sequence[Evidence]) -> tuple[float, float]:
-    """The threshold, and how sure that is, 0 to 1. Without evidence it is the shipped one, and nothing is sure.
+    """The threshold, and the confidence in it, 0 to 1. Without evidence: the shipped threshold and 0.
 
-    The least of: the logistic loss of each piece of evidence on its side of the threshold, with a scale of WIDTH, and
+    It minimizes the logistic loss of each piece of evidence on its side of the threshold, with a scale of WIDTH, plus
     PRIOR times the squared distance from the shipped one.
     """
     if not evidence:

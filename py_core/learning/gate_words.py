@@ -1,6 +1,6 @@
-"""What the gate reads from the words of a message and of a lesson: what is asked for, whose it is, names, and spelling.
+"""Features of the gate from the words of a message and a lesson: what is asked for, whose it is, names, and spelling.
 
-All of this is about English. Words that look alike (typos, endings) are compared by their groups of three letters.
+All of this is for English. Words that look alike (typos, endings) are compared by their letter trigrams.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ WORD_FEATURES = 33
 _LONGEST = 2000
 """The characters of a text that are read: about as many as the embedder reads."""
 _MOST_WORDS = 32
-"""So many words that the other text lacks are compared by their letters."""
+"""The most words missing in the other text that are compared by their letters."""
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -42,7 +42,7 @@ _TASKS = _set(
     "write draft compose translate summarise summarize rewrite suggest invent correct convert design shorten create "
     "generate list plan help"
 )
-"""A message that begins with one of them wants something made, not remembered."""
+"""A message that begins with one of these words wants something made, not remembered."""
 SMALL = _set(
     "the a an of to in on at is are was were be been am do does did have has had i my our we you your me us it its for "
     "and or with by from that this there what which who whom whose when where why how tell name please can could would "
@@ -77,7 +77,7 @@ _KINDS = (
     "production/prod staging/stage test/testing",
     "name/called birthday/born age address phone/number password colour/color price/cost",
 )
-"""A line each: words of which only one can be meant; words joined by / mean the same."""
+"""One group a line: words that exclude each other; words joined by / mean the same."""
 _KIND_OF = {
     word: (kind, which)
     for kind, line in enumerate(_KINDS)
@@ -87,7 +87,7 @@ _KIND_OF = {
 
 
 class Wording:
-    """The words of a text. pieces: the groups of three letters of each word so far, shared by the texts of a call."""
+    """The words of a text. pieces: the trigrams of each word so far, a cache shared by the texts of a call."""
 
     def __init__(self, text: str, pieces: dict[str, frozenset[str]]) -> None:
         self._found = _WORD.findall(text[:_LONGEST])
@@ -137,7 +137,7 @@ class Wording:
         return made
 
     def alikeness(self, words: frozenset[str]) -> list[float]:
-        """Of each of the words how unlike it is to the word here that is most like it: 0 to 1."""
+        """For each word, the distance to the most similar word of this text: 0 to 1."""
         mine = [self._letters_of(word) for word in self.words]
         made = []
         for word in sorted(words)[:_MOST_WORDS]:
@@ -167,19 +167,19 @@ def word_features(asked: str, lessons: Sequence[tuple[str, str]]) -> np.ndarray:
 
 
 def is_latin(text: str) -> bool:
-    """Whether at least half of the letters are Latin ones without accents, or there are none."""
+    """True if at least half of the letters are Latin ones without accents, or if there are no letters."""
     letters = [letter for letter in text[:_LONGEST] if letter.isalpha()]
     return 2 * sum(map(str.isascii, letters)) >= len(letters)
 
 
 def same_words(first: str, second: str) -> bool:
-    """Whether both have the same words in the same order, whatever the signs and capitals; one word at least."""
+    """True if both have the same words in the same order, at least one, ignoring punctuation and case."""
     words = _WORD.findall(first[:_LONGEST].lower())
     return bool(words) and words == _WORD.findall(second[:_LONGEST].lower())
 
 
 def asks_of_you(asked: str, question: str) -> bool:
-    """Whether the message asks for something of the assistant's ("your") that the question has of the user ("my")."""
+    """True if the message asks for something of the assistant's ("your") that the question has of the user ("my")."""
     words, others = (set(_WORD.findall(text[:_LONGEST].lower())) for text in (asked, question))
     return (
         _YOURS.isdisjoint(others)
@@ -194,7 +194,7 @@ def _pieces(text: str) -> frozenset[str]:
 
 
 def _asked_for(words: Sequence[str]) -> int:
-    """0 where nobody can tell."""
+    """The kind of thing that is asked for; 0 if unknown."""
     for at, word in enumerate(words):
         if word in _ASKED_OF:
             return _ASKED_OF[word]
@@ -207,7 +207,7 @@ def _asked_for(words: Sequence[str]) -> int:
 
 
 def _asked_alike(asked: Wording, question: Wording) -> list[float]:
-    """16: whether both ask for the same, and whose it is."""
+    """16 features: whether both ask for the same kind of thing, and whose it is."""
     a, q = asked.asks, question.asks
     clear_a, clear_q = _PERSON <= a < _WHAT, _PERSON <= q < _WHAT
     return [
@@ -219,7 +219,7 @@ def _asked_alike(asked: Wording, question: Wording) -> list[float]:
 
 
 def _worded_alike(asked: Wording, question: Wording, both: Wording) -> list[float]:
-    """17: letters and words that both have; names, numbers and kinds that only one has; the words that differ."""
+    """17 features: shared letters and words; names, numbers and kinds that only one has; the words that differ."""
     of_asked, of_question, of_both = asked.letters, question.letters, both.letters
     shared = len(of_question & of_asked)
     joint = asked.kinds.keys() & question.kinds.keys()

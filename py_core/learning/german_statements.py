@@ -1,5 +1,5 @@
 """Turns a German statement into a question and its answer: "mein Zahnarzt heißt Dr. Quill" answers "Wie heißt mein
-Zahnarzt?". What teaching.py does for English, with fewer words."""
+Zahnarzt?". It does for German what teaching.py does for English, with fewer words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BEGINNING = re.compile(
 )
 _BEGINS = words_of("mein meine unser unsere ich wir der die das dein deine")
 _OWN = words_of("ich wir mein meine meinen meinem meiner unser unsere unseren unserem unserer nicht")
-"""A statement that begins otherwise is German if it has one of these."""
+"""A statement that begins with another word is German if it contains one of these."""
 _NO_MORE = re.compile(
     r"\b(?:(?:jetzt|nun)\s+)?nicht\s+(?:mehr|länger)\s*|\bkein(?:e[nrms]?)?\s+(?=(?:\S+\s+){1,3}mehr\b)"
 )
@@ -28,7 +28,7 @@ _DETERMINERS = words_of(
 _PRONOUNS = words_of("ich wir du er sie es")
 _STANDS_FIRST = _PRONOUNS | words_of("mich mir uns dich dir niemand jemand jeder alle keiner nichts alles man")
 _LINKS = words_of("vom von zum zur für des der meiner meines unserer unseres deiner deines")
-"""They go on with a noun: "der Geburtstag meiner Schwester", "der Code vom Büro"."""
+"""They continue with a noun: "der Geburtstag meiner Schwester", "der Code vom Büro"."""
 _VERBS = words_of(
     "ist sind war waren bin hat haben habe hatte hatten heißt heiße heißen wohnt wohne wohnen lebt lebe leben arbeitet "
     "arbeite liegt steht hängt parkt lautet kostet beginnt endet fängt hört kommt fährt fahre geht gehe mag "
@@ -58,13 +58,13 @@ _TIMES = re.compile(
 _ASIDES = words_of("jetzt nun inzwischen derzeit seitdem übrigens leider auch schon noch seit")
 _BEFORE_NOUNS = words_of("gegen mit ohne für von vom zum zur nach aus seit ab bis um durch")
 _REFERS = words_of("er es sie das dies diese dort da dann dabei damit dafür davon auch deshalb")
-"""A clause that begins with one of them needs the one before."""
+"""A clause that begins with one of these needs the clause before it."""
 _SUBORDINATE = words_of("dass weil wenn ob als wann wo wie was bevor nachdem während obwohl damit falls sobald")
 _TITLES = words_of("frau herr dr. prof. tante onkel")
 _SEPARATED = re.compile(
     r"(auf|aus|ab|an(?!twort)|ein|vor|mit|nach|zurück|weg|teil|fest|heim|los(?=geh|fahr|lauf)|um(?=zieh|steig|tausch|räum))([^\Waeiouäöü]\w{3,})"
 )
-"""A verb whose prefix comes last in a main clause: aufstehe."""
+"""Verbs whose prefix comes last in a main clause: aufstehe."""
 _PREFIXES = words_of("auf aus ab an ein vor mit nach zurück weg teil fest heim los um")
 _AUXILIARIES = words_of("bin ist sind war waren wurde wurden wird werden habe hat haben hatte hatten")
 _PARTICIPLE = re.compile(r"(?:auf|aus|ab|an|ein|um|vor|mit|weg)?ge\w+(?:t|en)|\w+iert")
@@ -90,7 +90,7 @@ _FLIPS = {
 
 
 def asked_to_remember(message: str) -> list[str]:
-    """What a message asks to remember, as statements with the verb in second place: "merk dir, dass mein Zahnarzt Dr.
+    """The statements that a message asks to remember, with the verb in second place: "merk dir, dass mein Zahnarzt Dr.
     Quill heißt" asks for "mein Zahnarzt heißt Dr. Quill". Empty if it asks for something else."""
     found = _BEGINNING.match(message)
     if found is None or message.rstrip().endswith("?"):
@@ -113,7 +113,7 @@ def asked_to_remember(message: str) -> list[str]:
 
 
 def _main_clause(clause: str) -> str:
-    """A clause whose verb comes last, with it behind the subject."""
+    """Turn a clause whose verb comes last into one with the verb behind the subject."""
     clause, comma, behind = clause.partition(", ")
     first, *others = behind.split() or [""]
     if comma and others and first in ("aber", "sondern"):
@@ -130,15 +130,15 @@ def _main_clause(clause: str) -> str:
 
 
 def is_german(statement: str) -> bool:
-    """Whether a statement begins as a German one about a person does."""
+    """True if a statement begins like a German one about a person."""
     words = statement.split()
     is_ours = bool(words) and (words[0].lower() in _BEGINS or not _OWN.isdisjoint(words))
     return len(words) > 2 and is_ours and _verb_at(words) is not None
 
 
 def straight(statement: str) -> str:
-    """A statement that begins with something else, with "ich" or "wir" first: "in Bonn wohne ich" as "ich wohne in
-    Bonn"."""
+    """Move "ich" or "wir" to the front of a statement that begins with something else: "in Bonn wohne ich" becomes "ich
+    wohne in Bonn"."""
     words = statement.split()
     at = _verb_at(words)
     if at is None or words[0].lower() in _PRONOUNS or words[at + 1 : at + 2] not in (["ich"], ["wir"]):
@@ -149,15 +149,15 @@ def straight(statement: str) -> str:
 
 
 def is_statement(text: str) -> bool:
-    """Whether it has a subject of its own, a verb and something behind that."""
+    """True if it has a subject of its own, a verb, and something behind the verb."""
     words = text.split()
     at = _verb_at(words)
     return at is not None and at + 1 < len(words) and words[0].lower() not in (_PRONOUNS - {"ich", "wir"})
 
 
 def question_of(statement: str) -> str:
-    """The question that a statement answers, as the same person asks it: of a statement that takes another back ("ich
-    wohne nicht mehr in Bonn") the question of that one."""
+    """The question that a statement answers, as the same person would ask it. A statement that takes another back ("ich
+    wohne nicht mehr in Bonn") gives the same question as the statement it takes back."""
     statement = statement.rstrip(" .!")
     before = _NO_MORE.sub("", statement)
     if before != statement:
@@ -203,14 +203,14 @@ def question_of(statement: str) -> str:
 
 
 def _closing(verb: str, rest: list[str]) -> str:
-    """What belongs to the verb and comes last: "auf" of "stehe um 6 auf", "geboren" of "bin in Ulm geboren"."""
+    """The part of the verb that comes last: "auf" in "stehe um 6 auf", "geboren" in "bin in Ulm geboren"."""
     last = rest[-1]
     closes = last in _PREFIXES or (verb in _AUXILIARIES and _PARTICIPLE.fullmatch(last))
     return f" {last}" if closes and len(rest) > 1 else ""
 
 
 def flipped(statement: str) -> str:
-    """A statement as the other one says it: "mein Zahnarzt mag mich" is "dein Zahnarzt mag dich"."""
+    """A statement from the other speaker's view: "mein Zahnarzt mag mich" becomes "dein Zahnarzt mag dich"."""
     words = statement.split()
     at = _verb_at(words)
     if at is not None and words[at - 1].lower() in ("ich", "wir", "du") and at == 1:
@@ -240,8 +240,8 @@ def _verb_at(words: list[str]) -> int | None:
 
 
 def _subject_end(words: list[str]) -> int:
-    """How many words the subject has at the beginning of a statement, or what stands there in its place ("mich"); 0 if
-    it has none that is known."""
+    """The number of words of the subject at the beginning of a statement, or of the object there ("mich"); 0 if none is
+    known."""
     first = words[0].lower() if words else ""
     at = 1 if first in _STANDS_FIRST else _noun_end(words, 0)
     while words[at : at + 1] == ["und"] and at + 1 < len(words):  # "mein Mann und ich"
@@ -252,7 +252,7 @@ def _subject_end(words: list[str]) -> int:
 
 
 def _noun_end(words: list[str], at: int) -> int:
-    """Where a noun that begins at this word ends, with what belongs to it."""
+    """The index of the end of the noun phrase that begins at this word."""
     first = words[at].lower() if words else ""
     if words and first not in _DETERMINERS and _may_begin_a_name(words[at]):
         name = next((number for number in range(at, len(words)) if not _may_begin_a_name(words[number])), len(words))

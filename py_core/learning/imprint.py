@@ -1,17 +1,17 @@
-"""What a lesson is for one model: the states from which the model is to give the lesson's answer, and its tokens.
+"""A lesson's imprint on one model: the states from which the model is to give the lesson's answer, and its tokens.
 
-The form is that of nearest neighbours (py_core/adapters/head.py), for it recalled more than a matrix of the answer's
-rank, and needs no steps of a gradient (docs/decisions/0037). Two things make it hold for other wordings:
+It is a nearest-neighbour head (py_core/adapters/head.py). That recalled more than a matrix of the answer's rank, and
+needs no gradient steps (docs/decisions/0037). Two things make it work for other wordings:
 
-- The directions that states of any text share are taken out of the stored states. All states lie near one of them,
-  whatever they say, so that their cosines hardly differ. With P the projection, h . (P k) = (P h) . (P k): it is enough
-  to project what is stored, and the kernels stay as they are.
-- The answer is read behind the question, and behind the question's words in reverse order: the second states are those
-  of another wording.
+- The directions that the states of any text share are projected out of the stored states. All states lie near one of
+  these directions, whatever the text says, so that raw cosines hardly differ. With P the projection,
+  h . (P k) = (P h) . (P k): it is enough to project what is stored, and the kernels stay as they are.
+- The answer is read twice: behind the question, and behind the question's words in reverse order. The second states
+  stand for another wording.
 
-A slot has room for MAX_NEIGHBOURS states. A longer answer is cut into parts that follow one another, each an adapter of
-its own: a part's states reach a little over both of its ends, so that an answer that leaves out a word, or adds one,
-still finds its place.
+A slot has room for MAX_NEIGHBOURS states. A longer answer is cut into consecutive parts, each an adapter of its own.
+A part's states overlap both of its ends a little, so that an answer that leaves out or adds a word still finds its
+place.
 """
 
 from __future__ import annotations
@@ -26,29 +26,30 @@ from py_core.adapters.head import MAX_NEIGHBOURS, NeighbourAdapter
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
 
 LAMBDA = 0.98
-"""What the neighbours' word counts. -log of it, 0.02, is the least that a taught token can cost."""
+"""The weight of the neighbours' prediction. -log of it, 0.02, is the least that a taught token can cost."""
 TAU = -1.0
-"""No row shuts by itself: the gate (gate.py) has decided. Projected cosines are small, also the right ones."""
+"""No row is gated by its cosine: the gate (gate.py) has decided. After projection even correct cosines are small."""
 TEMPERATURES = (0.03, 0.02, 0.01, 0.005, 0.002)
-"""Of the softmax over cosines: the first, unless a model's states lie so near that it takes a sharper one."""
+"""Temperatures of the softmax over cosines: the first, unless a model's states lie so close that it needs a sharper
+one."""
 WANTED_NLL = 0.08
-"""Nats a token of its own answer that a temperature must reach."""
+"""The nats per token of its own answer that a temperature must reach."""
 
 DIRECTIONS = 8
 PASSES = 2
 PART = 24
-"""Tokens of the answer that a part gives, where there are several."""
+"""Tokens of the answer in each part, if there are several parts."""
 OVERLAP = (MAX_NEIGHBOURS // PASSES - PART) // 2
-"""Tokens before and behind them whose states a part has, too."""
+"""Tokens before and behind the part whose states it also holds."""
 
 
 class ImprintError(ValueError):
-    """The bytes are no imprint, or of another version."""
+    """The bytes are no imprint, or one of another version."""
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """An adapter, and how many of the answer's tokens come with it before the next part's; the last has all others."""
+    """An adapter, and how many of the answer's tokens it gives before the next part's; the last gives all others."""
 
     adapter: NeighbourAdapter
     tokens: int
@@ -58,8 +59,8 @@ class Part:
 class Imprint:
     """codes int8 (passes, tokens, hidden) times scales float32 (passes, tokens, 1) are the projected states.
 
-    tokens int32 (tokens,): the answer's, its end included. `nll_before`, `nll_after`: nats a token of the answer,
-    behind its question, without and with the imprint. `made_of` names what it was made of.
+    tokens int32 (tokens,): the answer's, its end included. `nll_before`, `nll_after`: nats per token of the answer
+    behind its question, without and with the imprint. `made_of` names its source.
     """
 
     codes: np.ndarray
@@ -72,7 +73,7 @@ class Imprint:
 
     @classmethod
     def of(cls, states: np.ndarray, tokens: Sequence[int], directions: np.ndarray, made_of: str = "") -> Imprint:
-        """states float32 (passes, tokens, hidden): what stood before each token of the answer, after the final norm."""
+        """states float32 (passes, tokens, hidden): those before each token of the answer, after the final norm."""
         codes, scales = quantized(projected(states, directions))
         made = cls(codes, scales, np.array(tokens, np.int32), TEMPERATURES[0], made_of)
         return made.sharpened(states[0])
@@ -83,7 +84,7 @@ class Imprint:
         return self.codes * self.scales
 
     def parts(self) -> list[Part]:
-        """Adapters for the answer from its first token on, one after the other."""
+        """Adapters for the answer from its first token on, in order."""
         states, count = self.states, len(self.tokens)
         alone = count * len(states) <= MAX_NEIGHBOURS
         found = []
@@ -96,7 +97,7 @@ class Imprint:
         return found
 
     def sharpened(self, states: np.ndarray) -> Imprint:
-        """At the first of TEMPERATURES where its own states (tokens, hidden) find their own tokens."""
+        """The imprint at the first of TEMPERATURES at which its own states (tokens, hidden) find their own tokens."""
         made = self
         for temperature in TEMPERATURES:
             made = Imprint(self.codes, self.scales, self.tokens, temperature, self.made_of)
@@ -105,7 +106,8 @@ class Imprint:
         return made
 
     def least_nll(self, states: np.ndarray) -> float:
-        """Nats a token that states (tokens, hidden) before the answer's cost, if the model itself expects none."""
+        """Nats per token of the answer from the states (tokens, hidden) before it, if the model itself expects none of
+        them."""
         shares, begin = [], 0
         for part in self.parts():
             rows = slice(begin, begin + part.tokens)
@@ -150,13 +152,13 @@ def directions_of(states: np.ndarray, count: int = DIRECTIONS) -> np.ndarray:
 
 
 def projected(states: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """states (..., hidden) without what they have of the directions. One that has nothing else stays as it is."""
+    """states (..., hidden) minus their part in the directions. A state with nothing else stays as it is."""
     rest = states - (states @ directions.T) @ directions
     kept = np.linalg.norm(rest, axis=-1, keepdims=True) > 1e-6 * np.linalg.norm(states, axis=-1, keepdims=True)
     return np.where(kept, rest, states).astype(np.float32)
 
 
 def quantized(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """int8 codes (..., width) and float32 scales (..., 1) of rows; their product is the rows again, nearly."""
+    """int8 codes (..., width) and float32 scales (..., 1); their product approximates the rows."""
     scales = np.maximum(np.abs(rows).max(axis=-1, keepdims=True) / 127, np.finfo(np.float32).tiny).astype(np.float32)
     return np.rint(rows / scales).astype(np.int8), scales

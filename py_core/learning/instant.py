@@ -1,8 +1,8 @@
-"""A lesson becomes an imprint: what the model's states are where it is to give the answer (imprint.py).
+"""Turns a lesson into an imprint: the model's states at the tokens before each token of the answer (imprint.py).
 
-No gradient is needed: the answer is read once behind its question, and once behind the question's words in reverse
-order, and the states before each of its tokens are kept. What the answer's tokens cost without the imprint and with it
-follows from the same pass: only the head runs again.
+No gradient is needed. The answer is read once behind its question, and once behind the question's words in reverse
+order, and the states before each of its tokens are kept. The same pass gives the cost of the answer's tokens without
+and with the imprint: only the head runs again.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from py_core.loading import Model
 
 STATES = "final_norm"
-"""What the head reads."""
+"""The name of the states that the head reads."""
 _THOUGHT_ENDS = "\n\n</think>\n\n"
 
 
 @dataclass(frozen=True)
 class LessonTokens:
     """prompts: tokens before the answer, behind the question and behind its words in reverse order. answer: its tokens,
-    with the one that ends it."""
+    including the end token."""
 
     prompts: tuple[list[int], ...]
     answer: list[int]
 
     @property
     def common(self) -> int:
-        """So many tokens do the prompts begin with that are the same: what comes before the question."""
+        """The number of tokens that the prompts share at the beginning: everything before the question."""
         at = 0
         while len(self.prompts) > 1 and len({tuple(prompt[: at + 1]) for prompt in self.prompts}) == 1:
             at += 1
@@ -46,19 +46,19 @@ class LessonTokens:
 
     @property
     def longest(self) -> int:
-        """Tokens of the longer prompt, and the answer's."""
+        """The number of tokens of the longer prompt plus the answer."""
         return max(map(len, self.prompts)) + len(self.answer)
 
 
 def reversed_words(question: str) -> str:
-    """The question's words in reverse order, without its last sign: another wording, of the same words."""
+    """The question's words in reverse order, without its final punctuation: it stands for another wording."""
     return " ".join(reversed(question.rstrip(" ?!.").split())) or question
 
 
 async def lesson_tokens(model: Model, system: str, question: str, answer: str) -> LessonTokens:
     """The lesson as a conversation of one turn. Special tokens in it are plain text.
 
-    Raises ChatTemplateError where the model's template does not take it.
+    Raises ChatTemplateError if the model's template does not accept it.
     """
     wordings = dict.fromkeys([question, reversed_words(question)])
     prompts = [await model.encode_chat(_asked(system, wording)) for wording in wordings]
@@ -69,15 +69,15 @@ async def make_imprint(
     model: Model, sequence: TokenSequence, tokens: LessonTokens, directions: np.ndarray, *, made_of: str = "",
     priority: Priority = Priority.INTERACTIVE,
 ) -> Imprint:  # fmt: skip
-    """Read the answer behind each prompt; the imprint has the NLL before and after it, as the model gives them.
+    """Read the answer behind each prompt. The imprint holds the answer's NLL before and after, as the model gives them.
 
-    sequence: runs with the set of LoRA matrices that the model answers with; what it holds already of what all lessons
-    begin with is not read again. directions: (n, hidden), of the model (`learn_directions`). The same lesson gives the
+    sequence: runs with the LoRA set that the model answers with. Tokens that it already holds, the common prefix of all
+    lessons, are not read again. directions: (n, hidden), of the model (`learn_directions`). The same lesson gives the
     same bits. Raises ContextFullError, BackendError.
     """
     engine, answer, last = model.engine, tokens.answer, model.config.residual_at(1)
     states, residual = list[np.ndarray](), np.empty(0)
-    for prompt in tokens.prompts[::-1]:  # the question comes last: its residuals are scored
+    for prompt in tokens.prompts[::-1]:  # the unreversed question comes last: its residuals are scored
         engine.hold(sequence, [*prompt, *answer[:-1]])
         found = await engine.hidden(sequence, [STATES, last], len(prompt) - 1, priority)
         states, residual = [found[STATES], *states], found[last]
@@ -91,8 +91,8 @@ async def learn_directions(
     model: Model, system: str, texts: Sequence[str], priority: Priority = Priority.BACKGROUND,
     on_progress: Callable[[int, int], None] = lambda read, texts: None,
 ) -> np.ndarray:  # fmt: skip
-    """The directions that the model's states of any text share: of messages in its chat format. on_progress: so many of
-    the texts were read.
+    """The directions that the model's states of any text share, from messages in its chat format. on_progress: how many
+    of the texts have been read, and how many there are.
 
     float32 (directions, hidden). Raises BackendError.
     """
@@ -102,7 +102,7 @@ async def learn_directions(
         on_progress(0, len(texts))
         for number, text in enumerate(texts, 1):
             ids = await model.encode_chat(_asked(system, text))
-            # What all begin with, the system's message, counts once.
+            # The shared prefix, the system message, counts once.
             start = min(engine.hold(sequence, ids), len(ids) - 1)
             states.append((await engine.hidden(sequence, [STATES], start, priority))[STATES])
             on_progress(number, len(texts))
@@ -114,7 +114,7 @@ async def learn_directions(
 async def _scores_with(
     engine: Engine, sequence: TokenSequence, imprint: Imprint, residual: np.ndarray, priority: Priority
 ) -> np.ndarray:
-    """log p of the answer's tokens with the imprint's parts, each over its own."""
+    """log p of the answer's tokens, each with the part of the imprint that covers it."""
     answer, found, begin = imprint.tokens.tolist(), [], 0
     for part in imprint.parts():
         number = await engine.put_head_adapter(part.adapter, priority)
@@ -134,7 +134,8 @@ def _asked(system: str, question: str) -> list[Message]:
 
 
 async def _answer_tokens(model: Model, system: str, question: str, answer: str, prompt: list[int]) -> list[int]:
-    """As the template writes a turn of the assistant, where such a turn goes on from the prompt; else by themselves."""
+    """The answer as the template writes an assistant's turn, if that turn extends the prompt; else encoded by
+    itself."""
     tokenizer = model.tokenizer
     if opens_thought(tokenizer, prompt):
         return [*tokenizer.encode_parts([(_THOUGHT_ENDS, True), (answer, False)]), *_end(model)]
@@ -149,7 +150,7 @@ async def _answer_tokens(model: Model, system: str, question: str, answer: str, 
 
 
 def _end(model: Model) -> list[int]:
-    """The token that ends an answer, where the model has one."""
+    """The token that ends an answer, if the model has one."""
     ends = model.tokenizer.eos_ids
     eos = model.tokenizer.eos_id
     return [eos if eos in ends else min(ends)] if ends and eos is not None else sorted(ends)[:1]

@@ -1,4 +1,5 @@
-"""What a consolidation finds out about the plain model, whatever was taught: kept, so that the next one need not."""
+"""Facts about the plain model that a consolidation measures, independent of what was taught. They are kept for the next
+one."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ KNOWN = "known"
 
 @dataclass
 class KnownBase:
-    """of: names the model, what runs it, and the texts. perplexity: of the probe. answers: tokens of each prompt, and
-    of what the model says to it. None, and none: it has to be found out."""
+    """of: identifies the model, its backend, and the texts. perplexity: of the probe. answers: the tokens of each
+    prompt and of the model's answer to it. perplexity None and no answers: not yet measured."""
 
     of: str
     perplexity: float | None = None
@@ -24,7 +25,7 @@ class KnownBase:
 
     @classmethod
     def read(cls, data: bytes | None, engine: Engine, base_sha256: str, texts: Texts, answer_tokens: int) -> KnownBase:
-        """What was kept, if it is of this; else nothing is known."""
+        """Read what was kept, if it matches this model and these texts; else nothing is known."""
         runs = engine.capabilities.backend, engine.capabilities.features
         told = [base_sha256, *runs, list(texts.prompts), list(texts.probe), answer_tokens]
         of = hashlib.sha256(json.dumps(told).encode()).hexdigest()

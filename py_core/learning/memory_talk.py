@@ -1,12 +1,12 @@
-"""What a message asks of the memory itself: to forget something, to correct it, or to say what it holds.
+"""Recognizes requests to the memory itself: to forget something, to correct it, or to list what it holds.
 
     asked_of_memory("Forget the door code of the office.")      # Forget("the door code of the office")
     asked_of_memory("No, my dentist is Dr. Bauer now.")         # Correct("my dentist is Dr. Bauer")
     asked_of_memory("What do you know about me?")               # ListLessons()
     asked_of_memory("What do you know about bees?")             # None
 
-The rules are English and German. They know the form of a message only: whether anything that was taught is meant is
-for the caller to find out.
+The rules are English and German. They look only at the form of a message. The caller must find out whether the
+message means anything that was taught.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Forget:
-    """topic: what to forget, as it was said; "" for everything. surely: nothing but the memory can be meant. language:
-    "en" or "de", as in the others."""
+    """topic: what to forget, in the person's words; "" for everything. surely: nothing but the memory can be meant.
+    language: "en" or "de", as in the other classes."""
 
     topic: str
     surely: bool = False
@@ -27,7 +27,7 @@ class Forget:
 
 @dataclass(frozen=True)
 class Correct:
-    """statement: what is right."""
+    """statement: the correct version."""
 
     statement: str
     language: str = "en"
@@ -35,7 +35,7 @@ class Correct:
 
 @dataclass(frozen=True)
 class ListLessons:
-    """Everything that was taught."""
+    """A request to list everything that was taught."""
 
     language: str = "en"
 
@@ -43,7 +43,7 @@ class ListLessons:
 Asked = Forget | Correct | ListLessons
 
 LONGEST = 300
-"""Characters of a message that the rules read."""
+"""The most characters of a message that the rules read."""
 
 _POLITE = {
     "en": r"(?:(?:please|hey|ok|okay|sonata|and|so|now|well)[\s,]+)*(?:(?:can|could|will|would) you (?:please )?)?"
@@ -129,7 +129,7 @@ _LIST = {
 
 
 def asked_of_memory(message: str) -> Asked | None:
-    """None if a message asks nothing of the memory, as "forget it" and "never forget that ..." do not."""
+    """The request, or None if a message asks nothing of the memory: "forget it" and "never forget that ..." do not."""
     text = " ".join(message.replace("\u2019", "'").split())
     if not text or len(text) > LONGEST:
         return None

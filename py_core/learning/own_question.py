@@ -1,5 +1,5 @@
-"""What a message asks in the person's own words. Pasted code, tables, logs, mails and quotes ask a memory nothing, and
-neither does plain prose.
+"""Finds what a message asks in the person's own words. Pasted code, tables, logs, mails and quotes ask nothing of a
+memory, and neither does plain prose.
 
     own_question("Why does this fail?\\n```\\nSELECT name FROM members\\n```")      # "Why does this fail?"
     own_question("The council will widen the road by the school. Work begins after the holidays.")     # ""
@@ -18,19 +18,19 @@ from py_core.learning.teaching import denies
 from py_core.routing.language import has_code
 
 READ = 6000
-"""Characters at a message's beginning, and as many at its end, that are read: a long paste stands between them."""
+"""Characters at a message's beginning, and also at its end, that are read. A long paste between them is skipped."""
 LONG = 60
-"""Words of one's own from which on only the sentences at the beginning and the end are taken for a question."""
+"""With this many words of the person's own, only the sentences at the beginning and the end can be a question."""
 SHORT = 12
-"""Words after "...:" that are not taken for a paste."""
+"""The most words after "...:" that are not taken for a paste."""
 OUTER = 2
-"""Sentences of a long text at each end."""
+"""Sentences of a long text that are read at each end."""
 LONG_QUOTE = 8
-"""Words that a quote may have to be one's own: a title, or the whole message."""
+"""The most words of a quote that counts as the person's own: a title, or the whole message."""
 _PROSE = 6
-"""Words that make a sentence prose in which the rules find no verb."""
+"""A sentence of this many words in which the rules find no verb is prose."""
 _KEYWORDS = 4
-"""So many words without a full stop may be what somebody looks for: "points needed for chem"."""
+"""Up to this many words without a full stop may be a search query: "points needed for chem"."""
 
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _MAIL = re.compile(
@@ -51,7 +51,7 @@ _DATA = re.compile(
 _STATEMENT = re.compile(
     r"\s*[\w.]+ [-+*/]?= [^?\s]|\s*[\w.]+\(.*\)$|import [\w.{]|from \S+ import\b|\s*for \w+ in\b|\s*with \w+ as\b"
 )
-"""A line of a program, if others stand beside it."""
+"""A line of a program, if others like it surround it."""
 _SIGNS = re.compile(r"[{}()\[\];=<>|*&]")
 _BEGINS_CODE = tuple("+-#/*<>{}[]()\"'|$@`")
 _SPOKEN = re.compile(r"(?:\[?[\d.,:/ -]{4,24}\]?\s?(?:- )?)?([^\W\d][\w.-]{0,20}(?: \w{1,20})?): \S")
@@ -60,7 +60,7 @@ _WORK_ON = re.compile(
     r"|summari[sz]e|shorten|improve|übersetze?|korrigiere?|verbessere?|formuliere?)\b[^:?\n]{0,60}:) [^\n]+",
     re.IGNORECASE,
 )
-"""What stands behind the colon is a text to work on."""
+"""A request and its colon; the text behind it is to be worked on."""
 _QUOTES = re.compile(r"\"[^\"]*\"|“[^“”]*”|„[^„“”]*[“”]|«[^«»]*»|»[^«»]*«")
 _INLINE = re.compile(r"`[^`\n]+`|\bSELECT\b[^;?]{0,400}\bFROM\b[^;?]*")
 _SENTENCES = re.compile(r"(?<=[^\s.][.!?…])(?<!\bDr\.)(?<!\bMr\.)(?<!\bMrs\.)(?<!\bSt\.)(?<!\d\.)\s+|\n+")
@@ -76,14 +76,14 @@ _ASKS = _ASKED | words_of(
     "recall define translate read ist sind bin hat habe haben hatte kann soll darf muss stimmt sag sage nenn nenne "
     "zeig zeige erinnere gib weißt kennst erklär"
 )
-"""A sentence that begins with one of them asks for something."""
+"""A sentence that begins with one of these asks for something."""
 _OWN = words_of("i i'm i've my me we our us ich mein meine meinen meinem meiner mir mich wir unser unsere uns")
 _NEEDS = words_of(
     "forgot forget forgotten need needs want wants can't cannot lost help find remember wonder wondering know "
     "asks looking search searching missing question confirm tell remind vergessen vergaß brauche brauchen suche "
     "finde weiß hilfe verloren will möchte frage wissen bestätige"
 )
-"""With one of these a statement about oneself may ask for something: "I forgot the code of the cellar."."""
+"""With one of these, a statement about oneself may ask for something: "I forgot the code of the cellar."."""
 _TAGS = words_of("right correct yes no huh eh oder ja richtig wahr")
 
 
@@ -104,7 +104,7 @@ def own_question(message: str) -> str:
 
 
 def _sentences(message: str) -> list[str]:
-    """The sentences outside of what was pasted."""
+    """The sentences outside of pasted text."""
     message = _WORK_ON.sub(r"\1", message, count=1)
     text = "\n\n".join("\n".join(_own_lines(block)) for block in _blocks(message))
     text = _INLINE.sub(lambda found: found[0] if found[0][0] == "`" and not has_code(found[0][1:-1]) else " ", text)
@@ -118,8 +118,8 @@ def _is_pasted(quote: str) -> bool:
 
 
 def _blocks(message: str) -> list[list[str]]:
-    """The lines of each paragraph, without fenced, quoted and indented ones, and without a mail that was pasted, but
-    for a question after it."""
+    """The lines of each paragraph, without fenced, quoted and indented lines, and without a pasted mail except for a
+    question after it."""
     is_fenced, is_one_line, lines = False, "\n" not in message.strip(), list[str]()
     for part in _ends(message):
         for line in part.splitlines():
@@ -136,7 +136,7 @@ def _blocks(message: str) -> list[list[str]]:
 
 
 def _ends(message: str) -> list[str]:
-    """The message, or the lines at both ends of a long one. A fence that is open between them is closed first."""
+    """The message, or the lines at both ends of a long one. A fence that is open between the ends is closed first."""
     if len(message) <= 2 * READ:
         return [message]
     begin, end = message[:READ].rpartition("\n")[0], message[-READ:].partition("\n")[2]
@@ -145,7 +145,7 @@ def _ends(message: str) -> list[str]:
 
 
 def _own_lines(block: Sequence[str]) -> list[str]:
-    """The lines of a paragraph; of one with code or data in it only those that ask something."""
+    """The lines of a paragraph. If it has code or data, only the lines that ask something."""
     table = _rows_of_tables(block)
     is_code = [at in table or _is_code(line, len(block) > 1) for at, line in enumerate(block)]
     if not any(is_code):
@@ -169,8 +169,8 @@ def _is_code(line: str, is_one_of_several: bool) -> bool:
 
 
 def _rows_of_tables(block: Sequence[str]) -> set[int]:
-    """The numbers of lines that are rows: some in succession with as many separators each, or what several say, of whom
-    one speaks twice."""
+    """The indices of lines that belong to a table or a dialogue: consecutive lines with the same number of separators,
+    or lines of several speakers, one of which speaks twice."""
     rows = set[int]()
     speakers = [spoken[1] if (spoken := _SPOKEN.match(line)) else "" for line in block]
     if any(each and speakers.count(each) > 1 for each in speakers):
@@ -201,13 +201,13 @@ def _begins_asking(sentence: str) -> bool:
 
 
 def _needs(text: str) -> bool:
-    """Whether a text about oneself says that something is missing."""
+    """True if a text about oneself says that something is missing."""
     words = set(_words(text))
     return not (words.isdisjoint(_NEEDS) or words.isdisjoint(_OWN))
 
 
 def _is_plain(sentences: Sequence[str]) -> bool:
-    """Whether sentences in which nothing asks only say something."""
+    """True if sentences that ask nothing are plain statements."""
     if len(sentences) > 1:
         return all(one[-1] in ".!" or len(_words(one)) >= _PROSE for one in sentences)
     return all(

@@ -1,4 +1,4 @@
-"""What a set of LoRA matrices does to a model: how well it still predicts texts, and which answers it gives."""
+"""Measures the effect of a LoRA set on a model: how well it still predicts texts, and which answers it gives."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from py_core.engine.scheduler import Priority
 from py_core.sampling import SamplingParams
 
 _PASS = 16
-"""Tokens that are read at a time: so long a message may have to wait. A pass of all takes a CPU 600 ms."""
+"""Tokens that are read at a time. A message may have to wait for one such pass; all tokens at once take a CPU 600
+ms."""
 
 
 async def perplexity(engine: Engine, texts: Sequence[Sequence[int]], adapter: int, priority: Priority) -> float:
-    """exp of the mean nats a token, over all tokens but the first of each text (token ids); inf where it is no number.
+    """exp of the mean nats per token, over all tokens but the first of each text (token ids); inf if that overflows.
 
     adapter: the number of the set, 0 for the model alone. A text longer than the context is cut. Raises BackendError.
     """
@@ -35,10 +36,10 @@ async def greedy(
     engine: Engine, sequence: TokenSequence, prompt: Sequence[int], most: int, priority: Priority,
     expected: Sequence[int] = (),
 ) -> list[int]:  # fmt: skip
-    """The likeliest tokens after a prompt, at most `most`, without the one that ends them. Raises BackendError.
+    """The likeliest tokens after a prompt, at most `most`, without the end token. Raises BackendError.
 
-    Where it does not begin as `expected` no more than the difference is generated. What the prompt shares with what the
-    sequence holds does not run again.
+    If the answer does not begin as `expected`, generation stops at the first difference. A prefix of the prompt that
+    the sequence already holds does not run again.
     """
     await engine.prefill(sequence, prompt, Timings(), priority=priority)
     said: list[int] = []
@@ -53,7 +54,7 @@ async def greedy(
 
 @asynccontextmanager
 async def sequence_with(engine: Engine, adapter: int) -> AsyncIterator[TokenSequence]:
-    """A sequence that runs with a set of LoRA matrices, by its number, 0 for the model alone."""
+    """A sequence that runs with the LoRA set of this number, 0 for the model alone."""
     sequence = engine.new_sequence()
     try:
         engine.use_adapter(sequence, adapter)

@@ -1,16 +1,16 @@
-"""How good an answer was, from 0 to 1: what the person said of it, or else a score of five parts.
+"""The quality of an answer, from 0 to 1: the person's rating, or else a score of five parts.
 
-Each part is from 0 to 1, and None where it is not known:
+Each part is from 0 to 1, or None if it is not known:
 
-fits      what was asked: the cosine between the meanings of message and answer, as a share of FITTING
+fits      relevance: the cosine between the meanings of message and answer, as a share of FITTING
 coherent  exp of the mean log-probability of its tokens: how sure the model was of each word, on average
-diverse   the share of its runs of GRAM tokens that are different: 1 where nothing is said twice, near 0 in a loop
-new       the share of these runs that do not stand in the prompt, so neither in the message nor in earlier answers
-finished  FINISHED: whether the model came to an end by itself
+diverse   the share of distinct runs of GRAM tokens: 1 if nothing is said twice, near 0 in a loop
+new       the share of these runs that are not in the prompt, so neither in the message nor in earlier answers
+finished  FINISHED: whether the model ended the answer by itself
 
-The score is their mean by WEIGHTS, over those that are known; asking for another answer lowers it. What the person said
-counts alone: a good answer is 1, a bad one 0, and a corrected one half of the share of its words that the correction
-has, too.
+The score is the mean of the known parts, weighted by WEIGHTS. Asking for another answer lowers it. The person's rating
+overrides it: a good answer is 1, a bad one 0, and a corrected one half of the share of its words that the correction
+keeps.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from py_core.memory.trajectories import Trajectory
 
 WEIGHTS: Mapping[str, float] = {"fits": 0.35, "coherent": 0.25, "diverse": 0.15, "new": 0.05, "finished": 0.2}
 FITTING = 0.6
-"""The cosine from which an answer is about what was asked."""
+"""The cosine from which an answer counts as relevant."""
 FINISHED: Mapping[str, float] = {"end": 1.0, "length": 0.5, "context": 0.5, "stopped": 0.25, "loop": 0.0}
-"""By the reason why an answer ended (Done): a person who stops it has mostly seen enough of it."""
+"""By the reason why an answer ended (Done). A person who stops an answer has mostly seen enough of it."""
 GRAM = 4
 AGAIN = 0.6
-"""The factor of an answer in whose place the person wanted another one."""
+"""The factor for an answer that the person asked to replace."""
 CORRECTED = 0.5
 
 
 def parts_of(
     answer: Sequence[int], prompt: Sequence[int], reason: str, logprob: float | None, similarity: float | None
 ) -> dict[str, float | None]:
-    """The five parts. answer, prompt: tokens. logprob: the mean over the answer's. similarity: the cosine between the
-    meanings of message and answer."""
+    """The five parts. answer, prompt: tokens. logprob: the mean over the answer's tokens. similarity: the cosine
+    between the meanings of message and answer."""
     runs = _runs(answer)
     known = set(_runs(prompt))
     return {
@@ -53,7 +53,7 @@ def parts_of(
 def quality_of(
     parts: Mapping[str, float | None], feedback: str = "", kept: float | None = None, again: bool = False
 ) -> float | None:
-    """From 0 to 1; None where nothing is known. feedback, kept, again: as a Trajectory has them."""
+    """The quality from 0 to 1; None if nothing is known. feedback, kept, again: as in a Trajectory."""
     if feedback:
         return {"good": 1.0, "bad": 0.0}.get(feedback, CORRECTED * (kept or 0.0))
     known = {name: value for name in WEIGHTS if (value := parts.get(name)) is not None}
@@ -64,13 +64,13 @@ def quality_of(
 
 
 def rated(trajectory: Trajectory) -> Trajectory:
-    """The trajectory with the quality that follows from its parts and from what the person said and did."""
+    """The trajectory with the quality that follows from its parts and from the person's feedback."""
     told = trajectory
     return replace(told, quality=quality_of(told.parts, told.feedback, told.kept, told.again))
 
 
 def kept_share(answer: str, corrected: str) -> float:
-    """The share of the answer's words that the person's correction has in the same order; 0 of an empty one."""
+    """The share of the answer's words that the person's correction has in the same order; 0 for an empty answer."""
     words, others = (re.findall(r"\w+", text.lower()) for text in (answer, corrected))
     matching = SequenceMatcher(None, words, others, autojunk=False).get_matching_blocks()
     return sum(block.size for block in matching) / len(words) if words else 0.0

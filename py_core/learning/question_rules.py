@@ -1,6 +1,6 @@
-"""Rules that make a question of a statement: "my dentist is Dr. Quill" answers "Who is my dentist?".
+"""Rules that turn a statement into a question: "my dentist is Dr. Quill" answers "Who is my dentist?".
 
-The statement is cut into subject, verb and the rest; the words of these say what is asked for (where, when, who ...).
+The statement is cut into subject, verb and the rest. Their words decide the question word (where, when, who ...).
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _LOWERED = words_of(
     "my our your his her its their the a an this that these those he she it we you they there every each all some "
     "when if in on at for to with from while against during last next"
 )
-"""A sentence's first word that is written small where it stands no longer at the beginning."""
+"""First words of a sentence that are lower case when they no longer stand at the beginning."""
 _ADVERBS = words_of("never always usually often sometimes still now also")
 _UNITS = words_of("° °c °f c f k degrees celsius fahrenheit kelvin percent % km/h mph")
 _LEADS = words_of("in at on for with against to while during from before after this last next every")
 _ABOUT = "What do you know about"
 LONGEST_TOPIC = 8
-"""Words of a statement that the question has where no rule knows its subject."""
+"""The most words of a statement that the question repeats if no rule knows its subject."""
 
 
 def question_of(statement: str) -> str:
-    """The question that a statement answers, as the same person asks it. Without its full stop; not empty. A statement
-    that takes another back ("my dentist is no longer Dr. Quill") answers the same question as that."""
+    """The question that a statement answers, as the same person would ask it. Without its full stop; not empty. A
+    statement that takes another back ("my dentist is no longer Dr. Quill") gives the same question as the other."""
     before = _NO_MORE.sub("", statement).strip()
     is_taken_back, statement = before != statement, before or statement
     words = statement.split()
@@ -82,7 +82,7 @@ _HELPERS = BE | MODALS | {"has", "have", "had", "do", "does", "did"}
 
 
 def is_statement(text: str) -> bool:
-    """Whether a text has a subject, a verb and something behind that."""
+    """True if a text has a subject, a verb and something behind it."""
     words = text.split()
     at = _verb_at(words)
     begins = bool(words) and words[0].lower() not in _HELPERS
@@ -90,12 +90,12 @@ def is_statement(text: str) -> bool:
 
 
 def has_verb(statement: str) -> bool:
-    """Whether a verb that the rules know stands behind a subject."""
+    """True if a verb that the rules know stands behind a subject."""
     return _verb_at(statement.split()) is not None
 
 
 def _lead(words: list[str]) -> int:
-    """How many words come before the subject: of "In May I ran 86 miles" two."""
+    """The number of words before the subject: two in "In May I ran 86 miles"."""
     if words[0].lower() in ("this", "next", "last", "every") and len(words) > 3 and words[1].lower() in TIMES:
         return 2 if _verb_at(words[2:]) is not None else 0
     if words[0].lower() in _LEADS:
@@ -106,7 +106,8 @@ def _lead(words: list[str]) -> int:
 
 
 def _verb_at(words: list[str]) -> int | None:
-    """Where the statement's verb is. One in a clause about the subject ("the man who lives next door") is skipped."""
+    """The index of the statement's verb. A verb in a clause about the subject ("the man who lives next door") is
+    skipped."""
     skip = 0
     for at, word in enumerate(words):
         lower = word.lower().strip(",;")
@@ -156,18 +157,19 @@ def _is_verb(word: str, before: str, at: int) -> bool:
 
 
 def _is_name(words: list[str]) -> bool:
-    """Whether a subject is somebody's name."""
+    """True if a subject is somebody's name."""
     is_name = words[0].lower() not in _LOWERED and words[0] != "I"
     return is_name and all(word[0].isupper() or has_no_case(word[0]) for word in words)
 
 
 def has_no_case(letter: str) -> bool:
-    """Whether a letter is of a script that begins no name with a capital, as Chinese, Arabic and Georgian."""
+    """True if the letter's script has no capitals for names, as Chinese, Arabic and Georgian."""
     return letter.isalpha() and (letter.lower() == letter.upper() or "\u10d0" <= letter <= "\u10ff")
 
 
 def _is_about_another(verb: str, rest: list[str]) -> bool:
-    """Whether what is told of a person tells more of something else: "Vasco is my drummer", "Ann has the keys"."""
+    """True if the statement about a person tells more about something else: "Vasco is my drummer", "Ann has the
+    keys"."""
     if verb in BE:
         return rest[0].lower() in ("my", "our") or (rest[0].lower() == "the" and _head(" ".join(rest)) in PEOPLE)
     return bool({"my", "our"} & set(rest)) or (verb in _DEEDS and rest[0] == "the")
@@ -270,7 +272,7 @@ def _tail(words: list[str]) -> str:
 
 
 def _asks_for(rest: list[str], subject: str) -> str:
-    """Where, When or What, by how the words about the subject begin."""
+    """Where, When or What, depending on how the words about the subject begin."""
     first, words = rest[0].lower(), {word.lower().strip(".,;") for word in rest}
     timely = bool(words & TIMES) or any(
         re.fullmatch(r"\d{1,2}[:.]\d\d|(?:1[5-9]|20)\d\d|\d{1,2}(?:am|pm)|\d{1,4}([/.-])\d{1,2}\1\d{1,4}", w)
@@ -293,7 +295,7 @@ def _asks_for(rest: list[str], subject: str) -> str:
 
 
 def _place_at(rest: list[str]) -> int | None:
-    """Where the words about a place or time begin, after an object."""
+    """The index of the words about a place or time that follow an object."""
     for at in range(1, len(rest) - 1):
         if rest[at].lower() in PLACES:
             return at
@@ -301,7 +303,7 @@ def _place_at(rest: list[str]) -> int | None:
 
 
 def _base_of(verb: str) -> tuple[str, str]:
-    """The helper of a question with this verb, and the verb beside it."""
+    """The auxiliary of a question with this verb, and the verb form beside it."""
     if verb in PAST:
         return "did", PAST[verb]
     if verb in ("do", "does"):
@@ -321,7 +323,7 @@ def _base_of(verb: str) -> tuple[str, str]:
 
 
 def _drops_e(stem: str) -> bool:
-    """Whether the verb of "moved", "used" or "located" ends with an e."""
+    """True if the stem of "moved", "used" or "located" ends with an e."""
     if re.fullmatch(r"[^aeiou]*[aeiou][^aeiouwxy]", stem):
         return True  # liked, baked
     return stem.endswith(("v", "s", "c", "z", "u", "dg", "ir", "ar", "or", "ur", "at")) and not stem.endswith("ss")
@@ -347,18 +349,19 @@ def _names_a_person(rest: list[str]) -> bool:
 
 
 def _names_someone(rest: list[str]) -> bool:
-    """Not only what somebody is like: "Bob", "Dr. Quill", "a friend of mine", "my aunt"."""
+    """True if the words name a person and do not only describe one: "Bob", "Dr. Quill", "a friend of mine", "my
+    aunt"."""
     return rest[0][0].isupper() or rest[0].lower() in ("my", "our", "your", "the", "his", "her", "their")
 
 
 def _head(subject: str) -> str:
-    """The noun that the others belong to: of "the head of sales" head, of "my next dentist appointment" the last."""
+    """The head noun: "head" in "the head of sales", the last word in "my next dentist appointment"."""
     words = re.split(r" (?:of|at|in|for|from|with|on|who|that|which) ", subject.lower())[0].split()
     return words[-1].strip(",'\u2019") if words else ""
 
 
 def _inner(words: list[str]) -> str:
-    """A subject where it does not begin the sentence."""
+    """The subject as it is written inside a sentence."""
     return _small(" ".join(words).strip(" ,;"))
 
 

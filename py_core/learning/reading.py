@@ -1,7 +1,7 @@
-"""Lessons in the prompt: what the model reads where the gate is not sure that a lesson answers the message.
+"""Lessons in the prompt, for the model to read when the gate is not sure that a lesson answers the message.
 
-A small adapter that was trained to read such facts (app/training/fit_reader.py) answers with one of them, as it was
-taught, or as if they were not there.
+A small adapter that was trained to read such facts (app/training/fit_reader.py) either answers with one of them, as it
+was taught, or answers as if they were not there.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 MOST_FACTS = 3
-"""More of them confuse a small model, and the right one is among the three nearest."""
+"""More facts confuse a small model, and the right one is among the three nearest."""
 
 
 def fact_of(question: str, answer: str) -> str:
@@ -24,7 +24,7 @@ def reading_message(question: str, facts: Sequence[str]) -> str:
 
 
 def answer_in(said: str, answers: Sequence[str], whole: bool = True) -> int | None:
-    """The number of the answer that was said, word by word; without `whole`, that was begun. None where it is none.
+    """The index of the answer that was said, word by word; without `whole`, of the answer that was begun. None if none.
 
     Spaces and line breaks do not count, as the prompt has each fact in one line.
     """

@@ -1,14 +1,14 @@
 """Distils answers into strategies: similar messages are grouped, and each group gets a verdict.
 
-Groups: K-means++ on the messages' vectors, by a seed; groups whose centres are close are merged, and so are strategies
-of an earlier time whose trajectories are gone. What is far from its centre belongs to no group.
+Groups: seeded K-means++ on the messages' vectors. Groups with close centres are merged, and so are earlier strategies
+whose trajectories are gone. A message that is far from its centre belongs to no group.
 
-An answer is good from quality GOOD on. What the person said of it counts OPINION times as much as what signals tell,
-and every answer half as much after HALF_LIFE_DAYS. With g the share of good ones in a group, the verdict is success
-from CLEAR on, failure up to 1 - CLEAR, partial between; unknown where no answer's quality is known.
+An answer is good from quality GOOD on. The person's rating counts OPINION times as much as a score from signals, and
+every answer's weight halves in HALF_LIFE_DAYS. With g the share of good answers in a group, the verdict is success
+from CLEAR on, failure up to 1 - CLEAR, and partial between; it is unknown if no answer's quality is known.
 
-A strategy's quality is how far its verdict can be relied on: max(g, 1 - g) * known / (known + 1/2), with `known` the
-weight of the answers that say so. It falls as these get older and no new ones come. Below LEAST_QUALITY it is pruned.
+A strategy's quality is the reliability of its verdict: max(g, 1 - g) * known / (known + 1/2), with `known` the weight
+of the answers behind it. It falls as these get older and no new ones come. Below LEAST_QUALITY the strategy is pruned.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ OPINION = 3.0
 CLEAR = 0.75
 LEAST_QUALITY = 0.6
 SAME = 0.8
-"""Centres of this cosine are one group."""
+"""Groups whose centres have this cosine are merged."""
 NEAR = 0.4
-"""A message of less cosine to its group's centre is not of that group."""
+"""A message with a smaller cosine to its group's centre does not belong to the group."""
 GROUP = 2
-"""K-means begins with a group for so many messages, at most MOST_GROUPS; close ones are merged then."""
+"""K-means begins with one group per this many messages, at most MOST_GROUPS; close groups are merged afterwards."""
 MOST_GROUPS = 64
 MOST_STRATEGIES = 200
 EXAMPLES = 3
@@ -42,8 +42,8 @@ ROUNDS = 50
 
 @dataclass(frozen=True, eq=False)
 class Experience:
-    """An answer. vector: the message's, float32 (dimensions,), of length 1. quality: None where it is not known.
-    is_opinion: whether that is what the person said of it. created: seconds since 1970."""
+    """An answer. vector: the message's, float32 (dimensions,), of length 1. quality: None if not known. is_opinion:
+    True if the quality is the person's rating. created: seconds since 1970."""
 
     id: str
     asked: str
@@ -59,8 +59,8 @@ class Experience:
 
 @dataclass(frozen=True, eq=False)
 class Bank:
-    """strategies: the best first. members: the experiences of each by its id, also of pruned ones, which were not worth
-    keeping. merged: how many earlier strategies became part of another."""
+    """strategies: the best first. members: the experiences of each strategy by its id, also of pruned strategies, which
+    were not worth keeping. merged: how many earlier strategies became part of another."""
 
     strategies: tuple[Strategy, ...]
     members: dict[str, tuple[Experience, ...]]
@@ -69,7 +69,7 @@ class Bank:
 
 
 def faded(seconds: float) -> float:
-    """How much what is so old still counts, from 1 to 0."""
+    """The remaining weight of something this old, from 1 to 0."""
     return 0.5 ** (max(seconds, 0.0) / DAY_SECONDS / HALF_LIFE_DAYS)
 
 
@@ -77,11 +77,11 @@ def distil(
     experiences: Sequence[Experience], earlier: Sequence[Strategy], now: float, seed: int = 0,
     most: int = MOST_STRATEGIES,
 ) -> Bank:  # fmt: skip
-    """The strategies of these experiences and of earlier ones. The same for the same input and seed."""
+    """The strategies of these experiences and of earlier strategies. The same input and seed give the same result."""
     groups = _groups(experiences, seed)
     merged = 0
     made = list[tuple[Strategy, tuple[Experience, ...]]]()
-    free = {one.id: one for one in earlier}  # whose ids no group has taken
+    free = {one.id: one for one in earlier}  # not yet claimed by a group
     archives = sorted((one for one in earlier if one.archived[0]), key=lambda one: one.id)
     for group in groups:
         near = [one for one in archives if float(one.vector @ group[0]) >= SAME]
@@ -107,7 +107,7 @@ def distil(
 
 def kmeans(vectors: np.ndarray, k: int, seed: int = 0) -> np.ndarray:
     """The group of each row of float32 (n, dimensions): int (n,), from 0, without gaps. K-means++ (Arthur and
-    Vassilvitskii 2007), then Lloyd's rounds. At most k groups: fewer where rows are alike."""
+    Vassilvitskii 2007), then Lloyd's iterations. At most k groups, fewer if rows are alike."""
     n = len(vectors)
     if n == 0:
         return np.zeros(0, np.int64)
@@ -133,7 +133,7 @@ def kmeans(vectors: np.ndarray, k: int, seed: int = 0) -> np.ndarray:
 
 
 def verdict_of(known: float, good: float) -> Verdict:
-    """From the weight of the answers whose quality is known, and of the good ones among them."""
+    """The verdict from the weight of the answers whose quality is known, and of the good ones among them."""
     if known <= 0:
         return "unknown"
     share = good / known
@@ -141,7 +141,7 @@ def verdict_of(known: float, good: float) -> Verdict:
 
 
 def reliability(known: float, good: float) -> float:
-    """How far that verdict can be relied on, from 0 to 1."""
+    """The reliability of that verdict, from 0 to 1."""
     if known <= 0:
         return 0.0
     share = min(max(good / known, 0.0), 1.0)
@@ -149,14 +149,14 @@ def reliability(known: float, good: float) -> float:
 
 
 def archive(strategy: Strategy, gone: Sequence[Experience], now: float) -> Strategy:
-    """The strategy, after these of its experiences are deleted: what they said stays part of it."""
+    """The strategy after these of its experiences are deleted: their statistics stay part of it."""
     count, known, good = strategy.archived
     more_known, more_good = _sums(gone, now)
     return replace(strategy, archived=(count + len(gone), known + more_known, good + more_good))
 
 
 def _groups(experiences: Sequence[Experience], seed: int) -> list[tuple[np.ndarray, list[Experience]]]:
-    """Centres and their members, by K-means++, those merged that are alike."""
+    """Centres and their members, by K-means++, after similar groups are merged."""
     if not experiences:
         return []
     ordered = sorted(experiences, key=lambda one: one.id)
@@ -180,7 +180,7 @@ def _groups(experiences: Sequence[Experience], seed: int) -> list[tuple[np.ndarr
 def _strategy(
     centre: np.ndarray, members: Sequence[Experience], near: Sequence[Strategy], free: dict[str, Strategy], now: float
 ) -> Strategy:
-    """Of a group, with what earlier strategies near it knew of messages that are gone."""
+    """The strategy of a group, including what earlier strategies near it knew of messages that are gone."""
     archived = [sum(one.archived[place] for one in near) for place in range(3)]
     last = max([*(one.created for one in members), *(one.last_used for one in near)])
     since = max((one.last_used for one in near), default=now)
@@ -217,7 +217,7 @@ def _sums(members: Sequence[Experience], now: float) -> tuple[float, float]:
 
 
 def _best_agent(members: Sequence[Experience], near: Sequence[Strategy], now: float) -> str:
-    """Who gave the most good answers, by weight; else who answered most."""
+    """The agent with the most good answers, by weight; else the one with the most answers."""
     scores: dict[str, float] = {}
     for one in members:
         worth = one.weight(now) if one.quality is not None and one.quality >= GOOD else 1e-6

@@ -1,10 +1,10 @@
-"""What the background loop learns about itself: how the next training is to differ from the last ones.
+"""The background loop's learning about itself: how the next training is to differ from the last ones.
 
     tuned(recipe, {"rate": 0.6})                  # a recipe with 0.6 of the rates
     learned(runs, {"rate": 1.0})                  # after a run: the numbers for the next one, and how sure each is
 
-Each number is a factor on one of the recipe's. A run says of each whether it ended well with it; where it did not, the
-factor moves, and where there is room it goes back towards 1, the recipe as it was found by measuring.
+Each number is a factor on one of the recipe's. A run tells for each factor whether it ended well with it. If it did
+not, the factor moves; if there is room, it returns towards 1, the recipe's measured value.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ ENOUGH = 0.9
 """The least share of the lessons that a training should give, word by word."""
 ALL_OF_THEM = 0.98
 KEPT = 0.95
-"""The least share of the lessons that it knew before."""
+"""The least share of the previously known lessons."""
 SAME = 0.01
 """Factors that differ by less are the same."""
 
 
 @dataclass(frozen=True)
 class Factor:
-    """least to most: its bounds, of which one is 1. after: its next value after a run, or None where the run tells
-    nothing of it. is_good: whether the run ended well as far as it goes."""
+    """least to most: its bounds, one of which is 1. after: its next value after a run, or None if the run tells nothing
+    about it. is_good: True if the run ended well as far as this factor goes."""
 
     least: float
     most: float
@@ -37,8 +37,8 @@ class Factor:
 
 @dataclass(frozen=True)
 class Learned:
-    """confidence: (g + 1) / (n + 2), the rule of succession, where of n runs with this value g ended well: how likely
-    the next one does. runs: how many told something of it."""
+    """confidence: (g + 1) / (n + 2), the rule of succession, with g good ones among n runs with this value: how likely
+    the next run is good. runs: the number of runs that told something about it."""
 
     value: float
     confidence: float
@@ -46,14 +46,14 @@ class Learned:
 
 
 def harm(run: Run) -> float:
-    """By how much the probe's perplexity grew over the plain model's, at the size that was tried last; infinite where
-    the training could not be ended."""
+    """The growth of the probe's perplexity over the plain model's, at the scale that was tried last; infinite if the
+    training could not be finished."""
     after, base = run.probe.get("after"), run.probe.get("base", 0.0)
     return after / base - 1 if after is not None and base > 0 else float("inf")
 
 
 def was_trained(run: Run) -> bool:
-    """Whether a step of it ran: else it tells nothing."""
+    """True if a step of it ran; otherwise it tells nothing."""
     return bool(run.steps.get("tokens"))
 
 
@@ -65,7 +65,7 @@ def _rate_after(now: float, run: Run, allowed: float) -> float:
     if harm(run) > allowed:
         return now * 0.6
     if run.verdict == "scaled":
-        return now * run.scale  # a smaller training in place of one that is made smaller
+        return now * run.scale  # train less, instead of scaling the result down
     return now * 1.25 if harm(run) <= allowed / 2 else now
 
 
@@ -112,9 +112,9 @@ FACTORS: Mapping[str, Factor] = {
     "rehearsal": Factor(1.0, 2.0, _keeping_after(4 / 3), _kept_enough),
     "elastic": Factor(1.0, 10.0, _keeping_after(3.0), _kept_enough),
 }
-"""rate: of the learning rates. divergence: of the weights that hold other texts and answers in place. rounds: of how
-often each lesson comes. rehearsal: of how many old lessons a step has. elastic: of elastic weight consolidation: how
-much the Fisher information of old lessons counts."""
+"""rate: on the learning rates. divergence: on the weights that keep other texts and answers unchanged. rounds: on how
+often each lesson comes. rehearsal: on the number of old lessons in a step. elastic: on elastic weight consolidation,
+i.e. the weight of the old lessons' Fisher information."""
 
 
 def bounded(name: str, value: float) -> float:
@@ -123,7 +123,7 @@ def bounded(name: str, value: float) -> float:
 
 
 def tuned(recipe: Recipe, factors: Mapping[str, float]) -> Recipe:
-    """The recipe with these factors, each within its bounds; those that are missing are 1."""
+    """The recipe with these factors, each clipped to its bounds; missing ones are 1."""
     of = {name: bounded(name, factors.get(name, 1.0)) for name in FACTORS}
     portions = recipe.portions
     return replace(
@@ -143,8 +143,8 @@ def tuned(recipe: Recipe, factors: Mapping[str, float]) -> Recipe:
 
 
 def learned(runs: Sequence[Run], factors: Mapping[str, float], allowed: float) -> dict[str, Learned]:
-    """What the last of the runs of a model changes. runs: the oldest first. factors: the last one's. allowed: the harm
-    that a recipe may do. Factors of which the last run tells nothing are left out."""
+    """The factors that change after the last run of a model. runs: the oldest first. factors: those of the last run.
+    allowed: the harm that a recipe may do. Factors about which the last run tells nothing are left out."""
     found = dict[str, Learned]()
     if not runs or not was_trained(runs[-1]):
         return found

@@ -1,4 +1,4 @@
-"""The English words by which teaching.py tells the parts of a statement."""
+"""The English words by which teaching.py recognizes the parts of a statement."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PEOPLE = words_of(
     "father-in-law brother-in-law sister-in-law stepmother stepfather stepbrother stepsister hero "
     "man woman guy girl boy person lady gentleman"
 )
-"""Of these one asks who they are."""
+"""Questions about these begin with who."""
 
 EVENTS = words_of(
     "birthday anniversary appointment meeting wedding concert deadline party exam flight train ferry bus dinner lunch "
     "breakfast lesson class course interview holiday vacation trip game match rehearsal call stand-up standup review "
     "inspection delivery checkup check-up graduation show festival conference due launch release market"
 )
-"""Of these one asks when they are."""
+"""Questions about these begin with when."""
 
 PLACES = words_of(
     "in at on under behind near inside beside below above beneath between opposite outside within upstairs downstairs "
@@ -54,10 +54,10 @@ THIRD_PERSON = words_of(
     "publishes ships deploys listens rhymes stinks smells sounds looks tastes feels turns lasts measures "
     "hangs flies lands boils freezes melts"
 )
-"""Verbs that a statement about another has; without their s also those of one about the speaker."""
+"""Verbs in statements about a third person; without their s also in statements about the speaker."""
 
 PARTICLES = words_of("out up off down back away over along together")
-"""They belong to the verb before: of "the bins go out" one asks when they go out."""
+"""They belong to the verb before: for "the bins go out" the question is when they go out."""
 
 IRREGULAR_BASES = {"goes": "go", "has": "have", "does": "do", "flies": "fly", "studies": "study", "watches": "watch",
                    "teaches": "teach", "misses": "miss", "publishes": "publish", "lies": "lie"}  # fmt: skip

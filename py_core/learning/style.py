@@ -1,17 +1,17 @@
-"""How a person likes answers to sound: one small pair of matrices at the head's input, learned from answers they liked.
+"""A person's preferred style: one small pair of matrices at the head's input, learned from answers they liked.
 
-    rows = await rows_of(engine, sequence, prompt, answer, priority)    # of each liked answer
+    rows = await rows_of(engine, sequence, prompt, answer, priority)    # for each liked answer
     found = await learn_style(training, StyleRows.joined([rows, ...]), generic, recipe)
     found.adapter                               # h' = h + b @ (a @ h), for `Engine.put_head_adapter`
 
-States do not depend on what comes behind them, so they are read once; an update runs the output matrix alone
-(`Training.head_gradient`). The gradient there is exact: with g the loss's slope at h', that of b is g' (h a') and that
-of a is (g b)' h. The loss is the cross-entropy of the liked answers' tokens, and the KL divergence from the plain
-model's own shares on generic states, which is a trust region, too: a step that takes it over a bound is taken back
-half-way, and refused where that does not help.
+States do not depend on later tokens, so they are read once. An update runs the output matrix alone
+(`Training.head_gradient`). Its gradient is exact: with g the loss's gradient at h', that of b is g' (h a') and that of
+a is (g b)' h. The loss is the cross-entropy of the liked answers' tokens plus the KL divergence from the plain model's
+own probabilities on generic states. The latter is also a trust region: a step that exceeds a bound is halved, and
+refused if that does not help.
 
-One pair of rank 4 for all that a person likes cannot hold a fact, and is never said to: on 24 facts, one after the
-other, it ruins the model long before it answers any (docs/decisions/0044). Facts are lessons (imprint.py).
+One pair of rank 4 for all that a person likes cannot hold facts, and is not used for them: trained on 24 facts in
+sequence, it ruins the model long before it answers any (docs/decisions/0044). Facts are lessons (imprint.py).
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ from py_core.training.session import HeadRows, Training
 MAX_RANK = 4
 NOTHING = Message("style.nothing", "There is nothing to learn a style from, or it is too long for this model.")
 _SHARES = (1.0, 0.5, 0.25, 0.125, 0.0)
-"""Of a step that are tried, one after the other, until one is within the bound; 0 refuses it."""
+"""Shares of a step that are tried in order until one is within the bound; 0 refuses the step."""
 _BEGIN, _END = (3, 2), 2
-"""Weights of an answer's first tokens, and of the one that ends it."""
+"""Weights of an answer's first tokens, and of its end token."""
 _RIDGE = 5.0
-"""Of the mean of the diagonal: with less of it a learns what only the liked answers share, and unseen ones do not."""
+"""Relative to the mean of the diagonal. With less of it, a learns only what the liked answers share, and unseen ones do
+not."""
 _GROWN = 1.3
-"""By how much steps grow again after one that was taken whole."""
+"""The factor by which steps grow again after one that was taken whole."""
 _BETAS, _EPS = (0.9, 0.95), 1e-8
 
 
@@ -53,8 +54,8 @@ class StyleError(UserError, ValueError):
 @dataclass(frozen=True)
 class StyleRecipe:
     """rank: 1 to MAX_RANK. steps of `batch` tokens of liked answers and `held` generic states each. rate: of Adam,
-    falling to 0 by a cosine. divergence: the KL's weight in the loss. bound: nats a state that the KL on the generic
-    states of a step may have. seed: draws a and the batches."""
+    decaying to 0 by a cosine. divergence: the KL's weight in the loss. bound: the most nats of KL per generic state
+    of a step. seed: for a's initial values and the batches."""
 
     rank: int = 4
     steps: int = 24
@@ -70,8 +71,8 @@ class StyleRecipe:
 
 @dataclass(frozen=True, eq=False)
 class StyleRows:
-    """states float32 (n, hidden), what the output matrix reads before each of tokens int32 (n,). weights int32 (n,):
-    how often a row is learned from while others are once."""
+    """states float32 (n, hidden): the output matrix's input before each of tokens int32 (n,). weights int32 (n,):
+    how often a row is learned from, relative to the others."""
 
     states: np.ndarray
     tokens: np.ndarray
@@ -79,7 +80,8 @@ class StyleRows:
 
     @classmethod
     def of_answer(cls, states: np.ndarray, tokens: Sequence[int]) -> StyleRows:
-        """Of one answer from its first token to its end. How it begins decides how the likeliest tokens go on."""
+        """The rows of one answer from its first token to its end. An answer's beginning decides how its likeliest
+        tokens continue."""
         weights = np.ones(len(tokens), np.int32)
         weights[: len(_BEGIN)] = _BEGIN[: len(tokens)]
         weights[-1] = max(weights[-1], _END)
@@ -87,7 +89,7 @@ class StyleRows:
 
     @classmethod
     def joined(cls, rows: Sequence[StyleRows]) -> StyleRows:
-        """Raises StyleError where there are none."""
+        """Raises StyleError if there are none."""
         if not rows:
             raise StyleError(NOTHING)
         return cls(*(np.concatenate([getattr(one, name) for one in rows]) for name in ("states", "tokens", "weights")))
@@ -95,8 +97,8 @@ class StyleRows:
 
 @dataclass(frozen=True)
 class StyleStep:
-    """Nats a token of the liked answers and KL a generic state after a step, with the gradient's norm there; kept: the
-    share of the step that was taken, 0 where it was refused. The first one is before any step."""
+    """Nats per token of the liked answers and KL per generic state after a step, with the gradient's norm there. kept:
+    the share of the step that was taken, 0 if it was refused. The first one is before any step."""
 
     cross_entropy: float
     divergence: float
@@ -111,7 +113,8 @@ class LearnedStyle:
 
 
 def pair_gradients(adapter: HeadAdapter, states: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Gradients of a and b, where the loss has these slopes at `adapter.changed(states)`; both are (n, hidden)."""
+    """Gradients of a and b, if the loss has the gradient `slopes` at `adapter.changed(states)`; both are (n,
+    hidden)."""
     return (slopes @ adapter.b).T @ states, slopes.T @ (states @ adapter.a.T)
 
 
@@ -119,10 +122,10 @@ async def learn_style(
     training: Training, liked: StyleRows, generic: np.ndarray, recipe: StyleRecipe,
     stepped: Callable[[StyleStep], None] = lambda step: None,
 ) -> LearnedStyle:  # fmt: skip
-    """The pair that makes the liked answers more likely, and leaves what the plain model says of generic states.
+    """The pair that makes the liked answers more likely and keeps the plain model's predictions for generic states.
 
     generic: float32 (n, hidden). The same rows and recipe give the same bits. A step whose numbers are not finite is
-    refused. Raises StyleError for rows that do not fit each other or are no numbers, BackendError.
+    refused. Raises BackendError, and StyleError if rows do not fit each other or are not finite.
     """
     _check(training, liked, generic, recipe)
     draw = np.random.default_rng(recipe.seed)
@@ -130,7 +133,7 @@ async def learn_style(
     seen = liked.states @ whiten
     length = np.float32(np.linalg.norm(seen, axis=1).mean())
     mean = seen.mean(axis=0) / np.linalg.norm(seen.mean(axis=0))
-    # The first row of a tells liked answers from generic text: what the others do not share. b begins at 0.
+    # The first row of a separates liked answers from generic text. b begins at 0.
     drawn = draw.standard_normal((recipe.rank, len(mean))).astype(np.float32)
     drawn[0] = mean * np.float32(math.sqrt(len(mean)))
     pair: _Pair = drawn, np.zeros((len(mean), recipe.rank), np.float32)
@@ -160,7 +163,7 @@ async def learn_style(
         steps.append(StyleStep(loss.cross_entropy, divergence, norm, kept))
         stepped(steps[-1])
         if number < recipe.steps:
-            # Where the last step was too long, so would the next be.
+            # If the last step was too long, the next would be, too.
             radius = min(radius * _GROWN, 1.0) if kept == 1 else radius * max(kept, _SHARES[-2])
             clip = np.float32(min(1.0, recipe.clip / max(norm, 1e-30)))
             rate = np.float32(radius * _rate(recipe, number))
@@ -172,21 +175,21 @@ async def learn_style(
 async def rows_of(
     engine: Engine, sequence: TokenSequence, prompt: Sequence[int], answer: Sequence[int], priority: Priority
 ) -> StyleRows:
-    """Read an answer behind its prompt, with the sequence's matrices. Raises ContextFullError, BackendError."""
+    """Read an answer behind its prompt, with the sequence's LoRA set. Raises ContextFullError, BackendError."""
     engine.hold(sequence, [*prompt, *answer[:-1]])
     states = (await engine.hidden(sequence, [STATES], len(prompt) - 1, priority))[STATES]
     return StyleRows.of_answer(states, answer)
 
 
 def scaled(adapter: HeadAdapter, scale: float) -> HeadAdapter:
-    """What it changes, times `scale`."""
+    """The adapter with its change multiplied by `scale`."""
     return HeadAdapter(adapter.a, adapter.b * np.float32(scale))
 
 
 async def row_nll(
     training: Training, rows: StyleRows, adapter: HeadAdapter | None, compared: bool = False, batch: int = 256
 ) -> tuple[float, float]:
-    """Nats a token that the rows' tokens cost; and, where it is asked for, the KL a row from the plain model, else 0.
+    """Nats per token of the rows' tokens and, if `compared`, the KL per row from the plain model, else 0.
 
     Raises BackendError.
     """
@@ -203,13 +206,13 @@ async def row_nll(
 
 
 class _Adam:
-    """Of one matrix."""
+    """The optimizer's state for one matrix."""
 
     def __init__(self, like: np.ndarray) -> None:
         self._first, self._second, self._steps = np.zeros_like(like), np.zeros_like(like), 0
 
     def change(self, gradient: np.ndarray) -> np.ndarray:
-        """What the matrix is to lose, times the rate."""
+        """The step to subtract from the matrix, to be multiplied by the rate."""
         self._steps += 1
         self._first += np.float32(1 - _BETAS[0]) * (gradient - self._first)
         self._second += np.float32(1 - _BETAS[1]) * (gradient * gradient - self._second)
@@ -219,15 +222,15 @@ class _Adam:
 
 
 def _whitening(states: np.ndarray) -> np.ndarray:
-    """C^-1/2 (hidden, hidden) of states (n, hidden), with C their second moment and a part of its mean on the diagonal:
-    of what many states share little is left, and rare directions count as much."""
+    """C^-1/2 (hidden, hidden) of states (n, hidden), with C their second moment plus a part of its mean on the
+    diagonal: directions that many states share are damped, and rare directions count as much."""
     moment = states.T.astype(np.float64) @ states.astype(np.float64) / len(states)
     values, vectors = np.linalg.eigh(moment + np.eye(len(moment)) * (_RIDGE * np.trace(moment) / len(moment)))
     return ((vectors / np.sqrt(values)) @ vectors.T).astype(np.float32)
 
 
 def _head_rows(changed: np.ndarray, states: np.ndarray, tokens: np.ndarray, divergence: float) -> HeadRows:
-    """The first rows are those of the tokens, the others have the divergence; means over each."""
+    """The tokens' rows come first; the others have the divergence. Each kind is averaged over its rows."""
     count, generic = len(tokens), len(states) - len(tokens)
     weights, kl_weights = np.zeros((2, len(states)), np.float32)
     weights[:count], kl_weights[count:] = 1 / count, divergence / generic
@@ -241,7 +244,7 @@ def _between(pair: _Pair, proposed: _Pair, share: float) -> _Pair:
 
 
 def _drawn(draw: np.random.Generator, pool: np.ndarray, most: int) -> Iterator[np.ndarray]:
-    """Rows of a batch, again and again: all of the pool come before one comes again."""
+    """Batches of rows, endlessly: all rows of the pool come before one is repeated."""
     waiting = pool[:0]
     while True:
         if len(waiting) < min(most, len(pool)):

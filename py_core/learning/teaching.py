@@ -1,10 +1,10 @@
-"""Turns what a person tells into a question and its answer, by rules: something that can be asked for later.
+"""Rules that turn what a person tells into a question and its answer: something that can be asked for later.
 
     lesson_of("remember that my dentist is Dr. Quill")     # Told("Who is my dentist?", "Your dentist is Dr. Quill.")
 
-The answer is the statement as the assistant says it (my becomes your, you becomes I). The question asks for what the
-statement tells of its subject; where no rule knows that, for what is known about the subject. Both are shown to the
-person before they are kept, who can change them. The rules here are English; german_statements.py has the German ones.
+The answer is the statement from the assistant's view (my becomes your, you becomes I). The question asks for what the
+statement tells about its subject; if no rule knows that, it asks what is known about the subject. The person sees both
+before they are kept, and can change them. The rules here are English; german_statements.py has the German ones.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ _CONTRACTIONS = (
 
 @dataclass(frozen=True)
 class Told:
-    """What a person told: a question as he would ask it, and its answer as the assistant gives it. language: "en" or
-    "de". statement: as it was said, if it was one."""
+    """A fact that a person told: a question as the person would ask it, and its answer as the assistant gives it.
+    language: "en" or "de". statement: the person's words, if it was a statement."""
 
     question: str
     answer: str
@@ -72,8 +72,9 @@ class Told:
 
 
 def told_by(message: str) -> tuple[list[Told], str]:
-    """What a chat message asks to remember, a lesson for each fact ("remember that Peter is allergic to nuts and Mia is
-    vegetarian" tells two), and its language: "" if it asks for something else, as "Do you remember my dentist?" does.
+    """The facts that a chat message asks to remember, a lesson for each ("remember that Peter is allergic to nuts and
+    Mia is vegetarian" tells two), and the message's language: "" if it asks for something else, as "Do you remember my
+    dentist?" does.
     """
     if (statement := asked_to_remember(message)) is not None:
         return lessons_of(statement), "en"
@@ -82,8 +83,8 @@ def told_by(message: str) -> tuple[list[Told], str]:
 
 
 def asked_to_remember(message: str) -> str | None:
-    """What an English message asks to remember ("remember that my dentist is Dr. Quill"); None where it asks for
-    something else, as "Remember that time in Rome?" does."""
+    """The statement that an English message asks to remember ("remember that my dentist is Dr. Quill"). None if it asks
+    for something else, as "Remember that time in Rome?" does."""
     if message.rstrip().endswith("?") or not (found := _ASKED_TO_REMEMBER.match(message)):
         return None
     statement = message[found.end() :].strip()
@@ -93,8 +94,8 @@ def asked_to_remember(message: str) -> str | None:
 
 
 def lessons_of(statement: str, language: str = "") -> list[Told]:
-    """A lesson for each fact of a statement. What goes on about the same subject ("my sister is Ann, and she lives in
-    Rome") stays one. language: as of `lesson_of`."""
+    """A lesson for each fact of a statement. A continuation about the same subject ("my sister is Ann, and she lives in
+    Rome") stays one fact. language: as in `lesson_of`."""
     return [told for fact in _facts(" ".join(statement.split())) if (told := lesson_of(fact, language)) is not None]
 
 
@@ -102,7 +103,7 @@ _JOINED = words_of(
     "if when while because unless until that whether who which or than so but although wenn weil dass ob oder als aber "
     "obwohl"
 )
-"""With one of these a statement's parts may depend on each other."""
+"""If a statement has one of these, its parts may depend on each other."""
 _SAID_OF_ME = words_of("am was have live work like love hate prefer play speak")
 _GOES_ON = words_of("it he she they this that these those there then so also es er sie das dies diese dort dann auch")
 
@@ -110,7 +111,7 @@ _POINTS_BACK = words_of("there then it them him her")
 
 
 def _facts(statement: str) -> list[str]:
-    """The parts of a statement that stand for themselves; the statement, if one does not."""
+    """The parts of a statement that can stand alone; the whole statement if one cannot."""
     text = _without_titles(statement)
     if re.search(r"[\"“”„?:]", text) or _JOINED & set(re.findall(r"\w+", text.lower())):
         return [statement]
@@ -128,8 +129,8 @@ def _facts(statement: str) -> list[str]:
 
 
 def lesson_of(text: str, language: str = "") -> Told | None:
-    """The question and the answer of what a person tells. None if it tells nothing of anything: a greeting, a single
-    word, a question without its answer. language: "de", or what the words look like."""
+    """The question and the answer of what a person tells. None if it states no fact: a greeting, a single word, a
+    question without its answer. language: "de", or "" to detect it from the words."""
     whole = _GREETED.sub("", _unquoted(" ".join(text.split())), count=1)
     statement = _GREETED.sub("", _unquoted(_BEGINNING.sub("", whole, count=1)), count=1)
     if not re.search(r"\w", statement):
@@ -148,7 +149,7 @@ def lesson_of(text: str, language: str = "") -> Told | None:
 
 
 def _spelled_out(statement: str) -> str:
-    """Without contractions."""
+    """The statement without contractions."""
     for contraction, words in _CONTRACTIONS:
         statement = re.sub(contraction, words, statement, flags=re.IGNORECASE)
     statement = re.sub(r"(?<=\w)['\u2019]s\s+(?=(?:called|named|at|on|in|not|a|an|the)\s)", " is ", statement, count=1)
@@ -158,14 +159,14 @@ def _spelled_out(statement: str) -> str:
 
 
 def _unquoted(text: str) -> str:
-    """Without the quotes around all of it."""
+    """The text without quotes around all of it."""
     found = re.fullmatch(r"\s*[\"“„'](?P<inner>[^\"“”„]*)[\"“”']\s*", text)
     return (found["inner"] if found else text).strip()
 
 
 def _tells_something(statement: str) -> bool:
-    """Whether something is said of something. Three words are taken for that, since the rules do not know every verb.
-    Two are enough with a value: "code 4471", "dog Rex"."""
+    """True if something is said about something. Three words count as that, since the rules do not know every verb.
+    With a value, two are enough: "code 4471", "dog Rex"."""
     words = [word for word in statement.split() if re.search(r"\w", word)]
     if statement.endswith("?") or _GREETING_OF_ONE.fullmatch(statement.rstrip(" .!")):
         return False
@@ -188,23 +189,23 @@ _WHO_AND_HOW = words_of(
     "i me my he him his she her it its they them their can could may might must should wo will would shall was were "
     "had ich mich mir mein meine er ihn sie ihr es war waren hatte"
 )
-"""A denial that has one of these says it of somebody else, or of another time, than a lesson without that."""
+"""A denial with one of these is about somebody else, or another time, than a lesson without it."""
 _OF_DENIALS = words_of(
     "not no longer never cannot t any more anymore now again stopped quit used nicht mehr langer jetzt nie wieder doch "
     "kein keine keinen keiner keinem heisst dein deine deinen deinem deiner euer eure ihr"
 )
-"""Folded words of a denial that the denied statement need not have."""
+"""Folded words of a denial that the denied statement may lack."""
 
 
 def denies(answer: str) -> bool:
-    """Whether an answer says only that something is not so, or no longer."""
+    """True if an answer says only that something is not so, or no longer."""
     return _DENIES.search(answer) is not None and _INSTEAD.search(answer) is None
 
 
 def takes_back(told: Told, question: str, answer: str) -> bool:
-    """Whether what was told takes back what a lesson says: only one of them denies, and everything else that was told,
-    the lesson says, too. "You no longer live in Bonn." takes back "You live in Bonn.", and leaves "You live in Rome.",
-    and also "You live in Bonn and Rome.", of which it would take too much. "You eat pork." takes back "You do not eat
+    """True if what was told takes back what a lesson says: only one of them denies, and the lesson says everything else
+    that was told, too. "You no longer live in Bonn." takes back "You live in Bonn.". It leaves "You live in Rome.", and
+    also "You live in Bonn and Rome.", of which it would take too much. "You eat pork." takes back "You do not eat
     pork.", and leaves "You do not eat pork on Fridays."."""
     if denies(told.answer) == denies(answer):
         return False
@@ -229,7 +230,7 @@ def takes_back(told: Told, question: str, answer: str) -> bool:
 
 
 def _affirmed(text: str) -> set[str]:
-    """The telling words but for those of a denial."""
+    """The content words except those of a denial."""
     return {word for word in telling_words(text) - _OF_DENIALS if "'" not in word and "\u2019" not in word}
 
 
@@ -237,18 +238,18 @@ _LISTED = re.compile(r",| and | und ")
 
 
 def _plain_words(text: str) -> set[str]:
-    """Of "can't" can, of "wouldn't" would, of "won't" wo."""
+    """Words without a contracted "not": "can" from "can't", "would" from "wouldn't", "wo" from "won't"."""
     return set(re.findall(r"can(?=not\b|['\u2019]t\b)|\w+(?=n['\u2019]t\b)|\w+", text.lower()))
 
 
 def _has_verb(known: set[str], word: str) -> bool:
-    """Whether one of the known words is this one, or differs from it in its ending only: live, lives, living."""
+    """True if a known word is this one, or differs from it only in its ending: live, lives, living."""
     lengths = [(other, max(3, min(len(word), len(other)) - 1)) for other in known]
     return any(word[:length] == other[:length] for other, length in lengths)
 
 
 def flipped(statement: str) -> str:
-    """A statement as the other one says it: "my dentist likes you" is "your dentist likes me". What stands in double
+    """A statement from the other speaker's view: "my dentist likes you" becomes "your dentist likes me". Text in double
     quotes stays."""
     parts = re.split(r"(\"[^\"]*\"|“[^”]*”)", statement)
     return "".join(part if at % 2 else _flipped(part, at == 0) for at, part in enumerate(parts))
@@ -268,7 +269,7 @@ _FLIPPED = re.compile(
 
 
 NEAR = 200
-"""Characters on each side of a word that tell how it is meant."""
+"""Characters on each side of a word that are searched for its meaning."""
 
 
 def _flipped(text: str, is_first: bool) -> str:
@@ -293,7 +294,7 @@ def _flipped(text: str, is_first: bool) -> str:
 
 
 def _follows_a_subject(words: list[str]) -> bool:
-    """Whether these words after "you" make it who does something: "there you drink tea", not "I told you that"."""
+    """True if these words after "you" make it the subject of a verb: "there you drink tea", not "I told you that"."""
     verbs = {*BASES, *MODALS, *PAST, "have", "still", "always", "never", "usually", "often"} - {"mean", "like"}
     return bool(words) and words[0].lower() in verbs
 
@@ -304,7 +305,7 @@ def _asked(question: str) -> str:
 
 
 def _said(answer: str) -> str:
-    """With a capital and a full stop where it is a sentence; a bare word such as a password stays as it is."""
+    """With a capital and a full stop if it is a sentence; a bare word such as a password stays as it is."""
     answer = answer.strip()
     words = answer.split()
     if len(words) < 3:
@@ -315,5 +316,5 @@ def _said(answer: str) -> str:
 
 
 def _without_titles(text: str) -> str:
-    """With the dots of "Dr. Quill" hidden, which end no sentence."""
+    """With the dots of titles ("Dr. Quill") hidden, since they end no sentence."""
     return re.sub(r"\b(Dr|Mr|Mrs|Ms|Prof|St|No)\.", lambda found: f"{found[1]}\0", text)

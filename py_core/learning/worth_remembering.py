@@ -1,6 +1,8 @@
-"""What a person tells of himself in passing, and may want to be remembered: "My sister's birthday is on 14 March.".
+"""Facts that a person tells about themselves in passing, and may want remembered: "My sister's birthday is on 14
+March.".
 
-Precise before frequent: what is only so today ("my head hurts", "I am tired", "my code does not work") is not offered.
+Precision before recall: what is only true today ("my head hurts", "I am tired", "my code does not work") is not
+offered.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import re
 from py_core.learning.teaching import Told, lessons_of
 
 LONGEST = 300
-"""Characters of a message that may tell something in passing."""
+"""The most characters of a message that may tell something in passing."""
 _SENTENCES = re.compile(r"(?<=[^\s.][.!])(?<!\bDr\.)(?<!\bMr\.)(?<!\bSt\.)(?<!\bMrs\.)(?<!\d\.)\s+")
 _GREETING = re.compile(r"^(?:hi|hello|hey|hallo)\b[\s,!.]*(?:sonata\b[\s,!.]*)?", re.IGNORECASE)
 _NOTE = re.compile(
@@ -69,7 +71,7 @@ _PASSING = re.compile(
 
 
 def sentences_of(message: str) -> list[str]:
-    """The sentences of a message, without greetings. None of a message of several lines (a text, code)."""
+    """The sentences of a message, without greetings. Empty for a message of several lines (a text, code)."""
     if len(message) > LONGEST or "\n" in message.strip() or '"' in message or "`" in message:
         return []
     return [_NOTE.sub("", _GREETING.sub("", sentence)) for sentence in _SENTENCES.split(message.strip())]

@@ -1,6 +1,6 @@
 """Cuts a text into passages of about 160 tokens, each with its place: what a question is compared with, and is cited.
 
-    chunks_of("# Setup\n\nPress the red key.", "markdown")    # [Chunk(0, 27, "Setup")]
+    list(each_chunk("# Setup\n\nPress the red key.", "markdown"))    # [Chunk(0, 27, "Setup")]
 
 The length of a text is its bytes in UTF-8: a token has about four of them in every script, so nothing is encoded.
 Passages cover the whole text in its order. A passage that ends in the middle of a paragraph is followed by one that
@@ -95,11 +95,6 @@ def each_chunk(text: str, kind: Kind) -> Iterator[Chunk]:
     else:
         found = (_by_lines(sized, span) for span in _spans(sized, 0, len(text), _PROSE_BREAKS))
     return (chunk for chunk in found if text[chunk.start : chunk.end].strip())
-
-
-def chunks_of(text: str, kind: Kind) -> list[Chunk]:
-    """All of each_chunk."""
-    return list(each_chunk(text, kind))
 
 
 def place_of_all(text: str, kind: Kind) -> str:

@@ -1,4 +1,4 @@
-"""Answers a message exactly, where one of the tools surely knows what is asked.
+"""Answers a message exactly if one of the tools is sure of the question.
 
     answer_exactly("what is 15% of 80", datetime.now()).words     # "15% of 80 = 12"
 
@@ -25,7 +25,7 @@ TOOLS: tuple[Callable[[Question], Exact | None], ...] = (
 
 
 def answer_exactly(text: str, now: datetime) -> Exact | None:
-    """now: the local time of whoever asks. None where no tool is sure: then the model answers."""
+    """now: the person's local time. Returns None if no tool is sure; then the model answers."""
     question = question_of(text, now)
     for answer in TOOLS:
         if (exact := answer(question)) is not None:

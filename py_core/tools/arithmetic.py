@@ -72,7 +72,7 @@ def answer(question: Question) -> Exact | None:
 
 
 def _as_asked(exact: Exact, expression: str, language: str) -> Exact:
-    """With 1,240 for 1240 if numbers were written so."""
+    """The answer with digit groups, as in 1,240, if the question's numbers have them."""
     sign = "." if language == "de" else ","
     if not re.search(rf"(?<![\d.,])\d{{1,3}}\{sign}\d{{3}}(?!\d)", expression):
         return exact
@@ -99,7 +99,7 @@ def _language(text: str, language: str) -> str:
 
 
 def working_of(value: Value, is_exact: bool, language: str) -> str:
-    """How exact a result is, in a sentence."""
+    """A sentence about how exact a result is."""
     german = language == "de"
     if is_exact:
         return "Genau berechnet, ohne Rundung." if german else "Computed exactly, without rounding."
@@ -117,7 +117,7 @@ def working_of(value: Value, is_exact: bool, language: str) -> str:
     return f"Computed with exact fractions, rounded to {DIGITS} digits."
 
 
-# ---- what is written like arithmetic and means something else ----
+# ---- text that looks like arithmetic and means something else ----
 
 _DATE = re.compile(
     r"(?<![\d.,/-])(?:\d{1,2}([-/])\d{1,2}\1(?:19|20)\d\d|(?:19|20)\d\d([-/])\d{1,2}\2\d{1,2})(?![\d/-])"
@@ -128,7 +128,7 @@ _JOINED = re.compile(r"(\d+)(\s?)([-\u2013/xX×])\2(\d+)((?:\s?[-\u2013/xX×]\s?
 
 
 def _is_doubtful(text: str, parsed: Parsed, strength: int) -> bool:
-    """Whether these signs often mean something else than a sum: 9/11, 555-1234, 4x4, a date, a score, a resolution."""
+    """True if this notation often means something else: 9/11, 555-1234, 4x4, a date, a score, a resolution."""
     if _DATE.search(text) or any(int(found[1]) < int(found[2]) for found in _SHARES.finditer(text)):  # 10-20% of 500
         return True
     if strength == STRONG or parsed.in_words:
@@ -166,7 +166,7 @@ def _is_doubtful(text: str, parsed: Parsed, strength: int) -> bool:
     return bool(more) or left < 10 or right < 10 or (left >= 320 and right >= 200)
 
 
-# ---- forms that are no expression ----
+# ---- forms that are not expressions ----
 
 _AND = r"\s*(?:[,;]\s(?:and |und )?|\band\b|\bund\b)\s*"
 _JOINED_LIST = re.compile(r"(?<![\d.,])\d{1,2}(?:,\d{1,2}){2,}(?![\d.,])")
@@ -174,8 +174,8 @@ _X, _Y = r"(?P<a>.+?)", r"(?P<b>.+?)"
 
 
 def _nodes(parts: Sequence[str], language: str, is_list: bool = False) -> list[Node] | None:
-    """The operands of a form; None where one is none, or they could be read in two ways. The comma of 1,5 may be what
-    separates an English list, a percentage in a list may be one of the others, and 10-20 may be a range."""
+    """The operands of a form; None if one is invalid or ambiguous. The comma of 1,5 may separate an English list, a
+    percentage in a list may be a share of another operand, and 10-20 may be a range."""
     point = decimal_point([number for part in parts for number in re.findall(NUMBER, part)], language)
     if not point or (is_list and language == "en" and point == ","):
         return None
@@ -271,7 +271,7 @@ _MANY_FORMS = [(re.compile(form, re.IGNORECASE), language, make) for form, langu
 
 
 def _special(text: str, language: str) -> tuple[Exact, str] | None:
-    """And its language. Raises CannotComputeError."""
+    """The answer and its language. Raises CannotComputeError."""
     if len(text) > 500:
         return None
     for form, spoken, nodes in _operands(text):
@@ -283,7 +283,7 @@ def _special(text: str, language: str) -> tuple[Exact, str] | None:
 
 
 def _operands(text: str) -> Iterator[tuple[Callable[[Sequence[Node]], Node] | None, str, list[Node]]]:
-    """The forms that fit, their languages, and the numbers in them."""
+    """The forms that match, their languages, and the numbers in them."""
     forms = [(pattern, language, None) for pattern, language in _SHARE_FORMS]
     for pattern, language, make in [*forms, *_TWO_FORMS]:
         if (found := pattern.fullmatch(text)) is None:

@@ -1,4 +1,4 @@
-"""Counting what is written: letters, words and characters; words backwards and spelled. A model reads tokens
+"""Counts letters, words and characters; reverses and spells words. A model reads tokens
 and does not see letters."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import unicodedata
 from py_core.tools.exact import Exact, Question
 
 LONGEST = 20_000
-"""Characters of a text whose words are counted."""
+"""The most characters of a text whose words are counted."""
 _WORD = r"[^\W\d_]{2,40}"
 _QUOTED = r"[\"“”„'‘’`](?P<q>[^\"“”„`\n]{1,500}?)[\"“”'‘’`]"
 _THE_WORD = r"(?:the )?(?:word|name|string|term) "
@@ -85,7 +85,7 @@ _UNSPACED = re.compile(
     "\u3100-\u312f\u31a0-\u31ff\u3400-\ua4cf\ua980-\uaa7f\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f"
     "\U00020000-\U0003ffff]"
 )
-"""Characters of writing that has no spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, Chinese, Japanese, Yi."""
+"""Characters of scripts without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, Chinese, Japanese, Yi."""
 
 
 def answer(question: Question) -> Exact | None:
@@ -112,7 +112,7 @@ def answer(question: Question) -> Exact | None:
 
 
 def graphemes(text: str) -> list[str]:
-    """What a reader takes for one character: a letter with its accents, an emoji with what is joined to it."""
+    """The characters as a reader sees them: a letter with its accents, or an emoji with everything joined to it."""
     found: list[str] = []
     for character in unicodedata.normalize("NFC", text):
         joins = (
@@ -133,7 +133,7 @@ def graphemes(text: str) -> list[str]:
 
 
 def letters_of(text: str) -> list[str]:
-    """As graphemes, with the letters of ligatures: ﬁ is f and i."""
+    """The graphemes, with ligatures split into letters: ﬁ is f and i."""
     return graphemes(_LIGATURES.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text))
 
 

@@ -64,7 +64,7 @@ def _dative(number: int, unit: str, language: str) -> str:
 
 
 def _named(day: Day, language: str) -> str:
-    """The day with what it was called."""
+    """The date together with the name that was used for it."""
     said = written_day(day.date, language)
     if not day.feast:
         return said if language != "de" else f"der {said}"

@@ -1,4 +1,4 @@
-"""Dates as people write them, in English and German, and counting with them (proleptic Gregorian calendar)."""
+"""Dates as people write them, in English and German, and arithmetic on them (proleptic Gregorian calendar)."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ _FORMS = tuple(
 
 @dataclass(frozen=True)
 class Day:
-    """A date that was said. has_year: whether the year was said, too. language: "" where nothing tells it. feast: the
-    name of the day, where that was said."""
+    """A date from a message. has_year: True if the message gave the year. language: "" if nothing tells it. feast: the
+    name of the day, if the message used one."""
 
     date: date
     has_year: bool
@@ -70,7 +70,7 @@ class Day:
 
 
 def easter(year: int) -> date:
-    """Easter Sunday (Gregorian), by the anonymous algorithm that Meeus gives."""
+    """Easter Sunday (Gregorian), by the anonymous algorithm in Meeus."""
     century, of_century = divmod(year, 100)
     cycle = year % 19
     leaps, rest = divmod(century, 4)
@@ -84,8 +84,8 @@ def easter(year: int) -> date:
 
 
 def read_day(text: str, today: date, past: bool = False) -> Day | None:
-    """A date, or the name of a day. Without a year it is the next one from today on; the last one where `past`.
-    None where it is no date, or could be two (3/4/2026). Raises CannotComputeError for one that no calendar has."""
+    """A date, or the name of a day. A date without a year is the next one from today on, or the last one if `past`.
+    None if it is no date, or ambiguous (3/4/2026). Raises CannotComputeError for a date that does not exist."""
     text = text.strip(" ,")
     lower = text.lower()
     if (relative := _RELATIVE.get(lower)) is not None:
@@ -119,7 +119,8 @@ def read_day(text: str, today: date, past: bool = False) -> Day | None:
 
 
 def _dotted(month: int, day: int, is_german: bool) -> tuple[int, int, str]:
-    """24.12. is clear in every language, 12.24. is English; 3.4. is a date to German words only."""
+    """Parse a dotted date. 24.12. is clear in every language, 12.24. is English; 3.4. is a date only among German
+    words."""
     if month > 12 >= day and not is_german:
         return day, month, "en"
     return month, day, "" if not is_german and (day > 12 or day == month) else "de"
@@ -141,7 +142,7 @@ def _date(year: int | None, month: int, day: int, today: date, past: bool) -> da
 
 
 def checked(year: int, month: int, day: int) -> date:
-    """Raises CannotComputeError for a date that no calendar has."""
+    """Raises CannotComputeError for a date that does not exist."""
     if not 1 <= year <= 9999:
         raise CannotComputeError(
             "I count from the year 1 to the year 9999.", "Ich rechne vom Jahr 1 bis zum Jahr 9999."
@@ -161,8 +162,8 @@ def checked(year: int, month: int, day: int) -> date:
 
 
 def moved(day: date, amount: int, unit: str) -> date:
-    """unit: day, week, month or year. From the 31st a month on is the last day of the next month. Raises
-    CannotComputeError where no calendar goes so far."""
+    """unit: day, week, month or year. A month after the 31st is the last day of the next month. Raises
+    CannotComputeError if the result is beyond the calendar."""
     if unit in ("month", "year"):
         months = 12 * day.year + day.month - 1 + amount * (12 if unit == "year" else 1)
         year, month = divmod(months, 12)

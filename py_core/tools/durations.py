@@ -1,4 +1,4 @@
-"""How long it is from one time of the day to another: "from 9:40 to 13:05", "leaves 9:40, arrives 13:05, how long"."""
+"""The time between two times of day: "from 9:40 to 13:05", "leaves 9:40, arrives 13:05, how long"."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ def answer(question: Question) -> Exact | None:
     sure = [_is_sure(each, minutes) for each, minutes in zip(found, (begin, end), strict=True)]
     halves = any(each["half"] for each in found)
     if (halves and not all(sure)) or (end < begin and not any(sure)):
-        return None  # 1:00 to 3:00 pm, 9:40 to 1:05: in which half of the day?
+        return None  # 1:00 to 3:00 pm, 9:40 to 1:05: a.m. or p.m.?
     german = not bare["en"] if bare else bool(asks and asks[0].lower().startswith("wie"))
     return _said(begin, end, german, bool(re.search(r"(?:many|viele?) minut", rest, re.IGNORECASE)))
 
 
 def _is_clock(found: re.Match[str]) -> bool:
-    """Whether it is a time, and no other number."""
+    """True if it is a time of day and not another number."""
     is_time = found["name"] or found["half"] or found["uhr"] or (found["m"] and "." not in found[0])
     return bool(is_time)
 
 
 def _is_sure(found: re.Match[str], minutes: int) -> bool:
-    """Whether it tells the half of the day."""
+    """True if a.m. or p.m. is unambiguous."""
     return minutes >= 13 * 60 or any(found[each] for each in ("half", "uhr", "name")) or found["h"].startswith("0")
 
 

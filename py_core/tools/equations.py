@@ -13,8 +13,8 @@ from py_core.tools.number_text import NUMBER, decimal_point, number_of, plain_nu
 LONGEST = 150
 MOST_BRACKETS = 20
 _MOST_BITS = 64  # of a coefficient
-_MOST_SQUARE = 10_000  # whose square is taken out of a root
-_ABOUT = 7  # digits of a root that has no end
+_MOST_SQUARE = 10_000  # whose square is moved out of a root
+_ABOUT = 7  # digits of an irrational or periodic root
 _ASKS = re.compile(
     r"(?P<ask>solve(?: the equation)?(?: for [a-z])?[ :]+|find [a-z](?: if| when| in|:|,)? +"
     r"|(?:what is|what's) [a-z] (?:if|when|in) |(?:löse|lös)(?: die gleichung)?[ :]+"
@@ -31,15 +31,15 @@ _GERMAN = re.compile(r"^(?:lös|was|wie|finde)|\b(?:mal|geteilt|hoch|gleich|nach
 _ENGLISH = re.compile(r"^(?:solve|find|what)|\b(?:times|divided|squared|equals?|for)\b", re.IGNORECASE)
 _TOKEN = re.compile(rf"\s*(?:(?P<n>{NUMBER})|(?P<x>[a-zA-Z](?![a-zA-Z\d]))|(?P<s>[-+*/^()]))")
 _USUAL = "xyz"
-"""Unknowns of an equation that nobody says to solve: others may be units, or statistics."""
+"""Unknowns that need no request to solve for them. Other letters may be units, or statistics."""
 _NO_UNKNOWNS = "ei"
 
 Polynomial = tuple[Fraction, ...]
-"""Its coefficients, that of x^0 first."""
+"""The coefficients, that of x^0 first."""
 
 
 class _NoEquationError(Exception):
-    """The text is no equation that can be solved here."""
+    """The text is no equation that this module can solve."""
 
 
 def answer(question: Question) -> Exact | None:
@@ -78,7 +78,7 @@ def answer(question: Question) -> Exact | None:
 
 
 class _Reader:
-    """One side of an equation to a polynomial."""
+    """Parses one side of an equation into a polynomial."""
 
     def __init__(self, text: str, point: str) -> None:
         self.tokens, self.unknowns, self._at, self._depth = list[str | Fraction](), list[str](), 0, 0
@@ -126,7 +126,7 @@ class _Reader:
         while self._next in ("*", "/", "(", "x"):
             joined = self._next in ("(", "x")
             if joined and divided:
-                raise _NoEquationError  # 1/2x is read in two ways
+                raise _NoEquationError  # 1/2x is ambiguous
             operation = "*" if joined else self._take()
             right = self._power()
             if operation == "/":
@@ -191,7 +191,7 @@ def _checked(found: list[Fraction]) -> Polynomial:
 
 
 def _solved(polynomial: Polynomial, unknown: str, language: str, equation: str) -> Exact | None:
-    """polynomial: what is zero."""
+    """polynomial: the one whose roots are wanted."""
     german = language == "de"
     if len(polynomial) > 3:
         return None
@@ -232,7 +232,7 @@ def _solved(polynomial: Polynomial, unknown: str, language: str, equation: str) 
 
 
 def _said(value: Fraction, language: str) -> tuple[str, str]:
-    """A root, bare and as it is said: 5; 0.25; 5/3 ≈ 1.666667."""
+    """A root, bare and as text: 5; 0.25; 5/3 ≈ 1.666667."""
     plain, is_exact = plain_number(value)
     if is_exact and len(plain) <= _ABOUT + 2:
         return plain, written(plain, language)
@@ -244,7 +244,7 @@ def _about(value: Decimal, language: str) -> str:
 
 
 def _surd(a: int, b: int, rest: int, sign: int, language: str) -> tuple[str, str]:
-    """(-b ± √rest) / 2a: squares are taken out of the root, and what all three share is divided out."""
+    """(-b ± √rest) / 2a, with squares moved out of the root and common factors cancelled."""
     outside, inside = 1, rest
     for number in range(2, min(math.isqrt(rest), _MOST_SQUARE) + 1):
         while inside % (number * number) == 0:

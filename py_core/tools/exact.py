@@ -1,4 +1,4 @@
-"""What a tool is asked, and what it answers."""
+"""The question that a tool gets, and the answer that it gives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from datetime import datetime
 @dataclass(frozen=True)
 class Exact:
     """An answer that no model made. kind: "arithmetic", "date", "unit", "count", "table" or "help". value: the bare
-    result ("391"), "" where there is none. words: what is said. working: how it was computed, a sentence or two."""
+    result ("391"), or "". words: the answer as text. working: how it was computed, in a sentence or two."""
 
     kind: str
     value: str
@@ -21,8 +21,8 @@ class Exact:
 
 @dataclass(frozen=True)
 class Question:
-    """A message as the tools read it. text: in one line, without "please" and the like before and after it, and without
-    the question mark. given: as it was written. now: the local time of whoever asks."""
+    """A message as the tools read it. text: in one line, without surrounding words such as "please", and without the
+    question mark. given: as it was written. now: the person's local time."""
 
     text: str
     given: str
@@ -30,7 +30,7 @@ class Question:
 
 
 class CannotComputeError(ValueError):
-    """It is clear what to compute, and that it cannot be done: `english` and `german` say why, each a sentence."""
+    """The question is clear, but has no result: `english` and `german` each give the reason as a sentence."""
 
     def __init__(self, english: str, german: str) -> None:
         super().__init__(english)

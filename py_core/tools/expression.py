@@ -1,7 +1,7 @@
-"""Arithmetic on numbers: a tree of operations, its exact value, and how it is written.
+"""Arithmetic on numbers: a tree of operations, its exact value, and its notation.
 
-Values are fractions as long as that is possible; roots and logarithms are decimals of 60 digits. There is no eval, and
-each step is refused whose result would be too long, before it is computed.
+Values are fractions as long as possible; roots and logarithms are decimals of 60 digits. There is no eval, and
+a step whose result would be too long is refused before it is computed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from py_core.tools.number_text import MOST_DIGITS, grouped, plain_number, writte
 Value = Fraction | Decimal
 
 MOST_BITS = 10_000
-"""Of the numerator and denominator of any value on the way."""
+"""The limit for the numerator and denominator of every intermediate value."""
 MOST_FACTORIAL = 1000
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
 _CONTEXT = Context(prec=60, Emax=10**6, Emin=-(10**6))
@@ -33,7 +33,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Constant:
-    """Pi is the only one."""
+    """A named constant. Pi is the only one."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ Node = Number | Constant | Brackets | Percent | Factorial | Negative | Call | Op
 
 
 def is_share(node: Node) -> bool:
-    """Whether it is a percentage. What is added to one could be a share of it (5% - 10% is a range, too)."""
+    """True if it is a percentage. A number added to one could be a share of it (5% - 10% is also a range)."""
     return isinstance(node, Percent) or (isinstance(node, Brackets | Negative) and is_share(node.inner))
 
 
@@ -118,7 +118,7 @@ def value_of(node: Node) -> Value:
         case Call(name, inner):
             return _checked(_call(name, value_of(inner)))
         case Operation(("+" | "-") as sign, left, Percent(share)):
-            # As on a pocket calculator: 80 + 15% is 80 and 15% of it.
+            # As on a pocket calculator: 80 + 15% is 80 plus 15% of it.
             before = value_of(left)
             part = _multiply(before, _divide(value_of(share), Fraction(100)))
             return _checked(_add(before, part if sign == "+" else -part))
@@ -157,7 +157,7 @@ def _add(left: Value, right: Value) -> Value:
         return left + right
     a, b = _decimal(left), _decimal(right)
     total = _CONTEXT.add(a, b)
-    # What is left of digits that cancel is their rounding: √2 × √2 - 2 is 0.
+    # If the leading digits cancel, the rest is rounding error: √2 × √2 - 2 is 0.
     return Decimal(0) if abs(total) < max(abs(a), abs(b)) * Decimal("1e-50") else total
 
 
@@ -202,7 +202,7 @@ def _power(base: Value, exponent: Value) -> Value:
 
 
 def _exact_root(value: Fraction, root: int) -> Fraction | None:
-    """The root of a fraction, where it is one."""
+    """The root of a fraction, if it is a fraction itself."""
     if value < 0:
         odd = _exact_root(-value, root) if root % 2 else None
         return None if odd is None else -odd
@@ -288,7 +288,7 @@ def _checked(value: Value) -> Value:
 
 def computed(node: Node) -> tuple[str, bool, Value]:
     """The value as a plain number (number_text.plain_number), whether that is exact, and the value. Raises
-    CannotComputeError, also where the number is too long to be written."""
+    CannotComputeError, also if the number is too long to be written."""
     with localcontext(_CONTEXT):
         value = value_of(node)
         if isinstance(value, Fraction) and value.denominator == 1 and abs(value) >= 10**MOST_DIGITS:
@@ -302,7 +302,7 @@ _SIGNS = {"*": "×", "of": "of"}
 
 
 def shown(node: Node, language: str) -> str:
-    """The expression as it was read, in one line."""
+    """The expression as it was parsed, in one line."""
     match node:
         case Number(value):
             if value.denominator == 3:  # a third of

@@ -1,6 +1,6 @@
-"""Reads arithmetic, in signs and in words: "(3 + 4) / 7", "seventeen times 23", "15 Prozent von 80".
+"""Parses arithmetic, in signs and in words: "(3 + 4) / 7", "seventeen times 23", "15 Prozent von 80".
 
-Every word must belong to the expression: whatever else is in the text makes it none.
+Every word must belong to the expression. Text with anything else in it is no expression.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from py_core.tools.number_words import ABBREVIATED, SCALES
 from py_core.tools.number_words import read_number as read_words
 
 LONGEST = 1000
-"""Characters of an expression."""
+"""The most characters of an expression."""
 MOST_OPERATIONS = 200
 MOST_BRACKETS = 50
-"""Inside each other."""
+"""The most brackets inside each other."""
 MOST_NUMBER_DIGITS = 300
-"""Of a number in an expression."""
+"""The most digits of a number in an expression."""
 
 _WORDS: tuple[tuple[str, str, str], ...] = (
     # words, token, language ("" for both)
@@ -79,14 +79,14 @@ _LEXER = re.compile(
 
 @dataclass(frozen=True)
 class _Token:
-    kind: str  # number, or what _WORDS and _SIGNS give
+    kind: str  # number, or a value of _WORDS or _SIGNS
     value: Fraction = Fraction(0)
     is_word: bool = False
 
 
 @dataclass(frozen=True)
 class _Digits:
-    """A number that is read when the language of all words is known. scale: a word ("million"), or ""."""
+    """A number that is parsed once the language of all words is known. scale: a word ("million"), or ""."""
 
     text: str
     power: int
@@ -95,8 +95,8 @@ class _Digits:
 
 @dataclass(frozen=True)
 class Parsed:
-    """language: "en" or "de" where a word or a number tells it, "" where nothing does. operations: how many there are.
-    in_words: whether an operation or a number was a word."""
+    """language: "en" or "de" if a word or a number tells it, else "". operations: their number. in_words: True if an
+    operation or a number was a word."""
 
     node: Node
     language: str
@@ -109,9 +109,9 @@ class _NotArithmeticError(Exception):
 
 
 def parse(text: str, language: str = "", least: int = 1, point: str = "") -> Parsed | None:
-    """An expression with at least so many operations. language: of the words around it, "" where there are none. point:
-    the decimal point (number_text.decimal_point) if other numbers tell it. None where the text is something else.
-    Raises CannotComputeError where it has too many operations, or its brackets are too deep."""
+    """Parse an expression with at least `least` operations. language: of the words around it, "" if there are none.
+    point: the decimal point (number_text.decimal_point), if other numbers tell it. Returns None if the text is
+    something else. Raises CannotComputeError if it has too many operations, or its brackets are too deep."""
     reader = _Reader(language, point)
     try:
         tokens = reader.tokens(text)
@@ -141,7 +141,7 @@ def _deep_brackets() -> CannotComputeError:
 
 
 class _Reader:
-    """Text to tokens."""
+    """Turns text into tokens."""
 
     def __init__(self, language: str, point: str) -> None:
         self.language, self._point = language, point
@@ -161,7 +161,7 @@ class _Reader:
                 at += bool(languages)
                 found.append(_Digits(part, power, scale if languages else ""))
             elif kind == "sign":
-                if part == ":":  # a division in German, elsewhere a time or a list
+                if part == ":":  # a division in German; otherwise a time or a list
                     self._speak("de")
                 found.append(_Token("/" if part == ":" else _SIGNS[part]))
             else:
@@ -232,14 +232,14 @@ class _Reader:
         raise _NotArithmeticError
 
     def _speak(self, language: str) -> None:
-        """A word of this language was read; expressions do not mix them."""
+        """Record that a word of this language was read; expressions do not mix languages."""
         if language and self.language not in ("", language):
             raise _NotArithmeticError
         self.language = self.language or language
 
 
 class _Parser:
-    """Tokens to a tree, by precedence: + and -, then * and /, signs, powers, and what follows a number."""
+    """Turns tokens into a tree, by precedence: + and -, then * and /, signs, powers, and postfix operators."""
 
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens, self._at, self._depth = tokens, 0, 0
@@ -273,7 +273,7 @@ class _Parser:
         node, divided = self._signed(), False
         while self._next in ("*", "/", "mod", "of", "(", "pi", "sqrt"):
             if self._next in ("(", "pi", "sqrt"):
-                if divided:  # 6 / 2(1 + 2) is read in two ways
+                if divided:  # 6 / 2(1 + 2) is ambiguous
                     raise _NotArithmeticError
                 sign = "*"
             else:
@@ -310,7 +310,7 @@ class _Parser:
         while self._next in ("!", "%", "^2", "^3"):
             kind = self._take()
             if kind == "%":
-                if self._next in ("number", "(", "pi", "sqrt"):  # 17 % 5 is a remainder to some
+                if self._next in ("number", "(", "pi", "sqrt"):  # 17 % 5 may mean a remainder
                     raise _NotArithmeticError
                 node = Percent(node)
                 continue

@@ -1,12 +1,12 @@
-"""Whether a message could be for a tool, before any of them is imported. It may say yes too often,
-and should never say no: the tools take long to import, and are not imported for each message."""
+"""Decides whether a message could be for a tool, before any tool is imported. It may say yes too often,
+and should never say no wrongly: the tools take long to import, and are not imported for each message."""
 
 from __future__ import annotations
 
 import re
 
 LONGEST = 25_000
-"""Characters of a message that a tool may be asked for."""
+"""The most characters of a message that a tool may be asked for."""
 _MOST_OF_A_QUESTION = 1000
 _WORDS = re.compile(
     r"[²³√π]|\(\(\(|\b(?:"
@@ -46,8 +46,8 @@ _MOST_WORDS_WITH_SIGNS = 8
 
 
 def may_be_for_a_tool(message: str) -> bool:
-    """Whether it has a word that belongs to a tool, in a message so short as such questions are; or signs of arithmetic
-    with few words; or looks like a conversion."""
+    """True if the message has a word that belongs to a tool and is as short as such questions are, or has signs of
+    arithmetic with few words, or looks like a conversion."""
     if len(message) > LONGEST:
         return False
     begin = message[:_MOST_OF_A_QUESTION]

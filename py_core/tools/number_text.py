@@ -8,16 +8,16 @@ from decimal import Context, Decimal
 from fractions import Fraction
 
 DIGITS = 10
-"""Significant digits of a result that has no end."""
+"""Significant digits of a result with endless decimals."""
 MOST_EXACT_DIGITS = 20
-"""Significant digits of a decimal fraction that is written out to its end."""
+"""The most significant digits of a terminating decimal that is written out in full."""
 MOST_DIGITS = 1000
-"""Digits of a whole number that is written out."""
+"""The most digits of a whole number that is written out."""
 _MOST_EXPONENT = 10**8  # 32-bit Python, as in the page, allows 425,000,000
 _PRECISION = Context(prec=60, Emax=_MOST_EXPONENT, Emin=-_MOST_EXPONENT)
 
 NUMBER = r"(?>\d+(?:[.,]\d+)*|\.\d+)"
-"""What may be a number: with points and commas up to its last digit."""
+"""A possible number: digits with points and commas, up to its last digit."""
 _SHAPES = tuple(
     (re.compile(shape), sign)
     for shape, sign in (
@@ -35,16 +35,16 @@ _POINTS = {"en": ".", "de": ","}
 
 def shape_of(text: str) -> str:
     """The decimal point that a number shows, "." or ","; "plain" if it has none, "either" if it is a thousand in one
-    language and a fraction in the other (1.500), "no" if it is no number, or begins with a 0 as none does (007)."""
+    language and a fraction in the other (1.500), "no" if it is not a number, or begins with a superfluous 0 (007)."""
     return next((sign for shape, sign in _SHAPES if shape.fullmatch(text)), "no")
 
 
 def decimal_point(numbers: Sequence[str], language: str, others: Collection[str] = ()) -> str:
-    """The decimal point of all numbers of a text: "." or ","; "" where one is no number or could be two. language: of
-    the words around them, "" where nothing tells it. others: points of other numbers that these must agree with.
+    """The decimal point of all numbers of a text: "." or ","; "" if one is invalid or ambiguous. language: of the
+    words around them, "" if unknown. others: points of other numbers that these must agree with.
 
-    All are written alike, so what is clear in one tells the others. Else 1,500 is read with English words only, and
-    1.500 with German ones: both times as a thousand."""
+    All numbers follow one convention, so a clear one decides for the others. If none is clear, English words decide for
+    1,500 and German ones for 1.500; both mean a thousand."""
     shapes = set(map(shape_of, numbers))
     points = shapes & {".", ","}
     own = _POINTS.get(language, "")
@@ -59,23 +59,23 @@ def decimal_point(numbers: Sequence[str], language: str, others: Collection[str]
 
 
 def plain_digits(text: str, point: str) -> str:
-    """1.234,50 -> 1234.50. text: whose shape is not "no". point: as decimal_point tells it."""
+    """1.234,50 -> 1234.50. text: must not have the shape "no". point: from decimal_point."""
     return text.replace("." if point == "," else ",", "").replace(",", ".")
 
 
 def number_of(text: str, point: str) -> Fraction:
-    """text, point: as of plain_digits."""
+    """text, point: as in plain_digits."""
     return Fraction(plain_digits(text, point))
 
 
 def read_numbers(texts: Sequence[str], language: str) -> list[Fraction] | None:
-    """All numbers of a text; None where decimal_point tells no point."""
+    """All numbers of a text; None if decimal_point finds no point."""
     point = decimal_point(texts, language)
     return [number_of(text, point) for text in texts] if point else None
 
 
 def grouped(plain: str, language: str) -> str:
-    """A plain decimal number ("-12345.5") with groups of digits from five digits on."""
+    """A plain decimal number ("-12345.5") with digit groups if it has five digits or more."""
     sign, plain = ("-", plain[1:]) if plain.startswith("-") else ("", plain)
     whole, point, rest = plain.partition(".")
     if len(whole) > 4:
@@ -86,7 +86,7 @@ def grouped(plain: str, language: str) -> str:
 
 
 def plain_number(value: Fraction | Decimal) -> tuple[str, bool]:
-    """A plain decimal number, and whether it is exact: "0.3333333333", False. Tiny and huge ones have a power of ten:
+    """A plain decimal number, and whether it is exact: "0.3333333333", False. Tiny and huge numbers get a power of ten:
     "1.5e-12"."""
     if isinstance(value, Fraction):
         if value.denominator == 1:
@@ -106,7 +106,8 @@ def plain_number(value: Fraction | Decimal) -> tuple[str, bool]:
 
 
 def short_number(value: Fraction, digits: int) -> tuple[str, bool]:
-    """As plain_number, but rounded to so many digits, or to a whole number with more; exact if it is whole or short."""
+    """Like plain_number, but rounded to `digits`, or to a whole number if it has more; exact if it is whole or
+    short."""
     plain, is_exact = plain_number(value)
     count = len(re.sub(r"^[-0.]+|\.", "", plain))
     if "e" in plain or (is_exact and (value.denominator == 1 or count <= digits + 1)):
@@ -116,7 +117,7 @@ def short_number(value: Fraction, digits: int) -> tuple[str, bool]:
 
 
 def written(plain: str, language: str) -> str:
-    """What `plain_number` gives, as it is said: "3.3 × 10^-12"."""
+    """The result of `plain_number` as people write it: "3.3 × 10^-12"."""
     mantissa, e, exponent = plain.partition("e")
     return grouped(mantissa, language) + (f" × 10^{exponent}" if e else "")
 
@@ -126,7 +127,7 @@ def said(value: Fraction | Decimal, language: str) -> str:
 
 
 def _ended(value: Fraction) -> str | None:
-    """A fraction whose decimals end, if it has few digits."""
+    """A fraction as a terminating decimal, if it is one with few digits."""
     twos = fives = 0
     rest = value.denominator
     while rest % 2 == 0:

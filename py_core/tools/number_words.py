@@ -16,7 +16,7 @@ _GERMAN_ONES = [
 ]  # fmt: skip
 _GERMAN_TENS = ["zwanzig", "dreißig", "vierzig", "fünfzig", "sechzig", "siebzig", "achtzig", "neunzig"]
 ABBREVIATED = {"tsd": 1000, "mio": 10**6, "mrd": 10**9, "bio": 10**12}
-"""With a point behind them, or without."""
+"""With or without a point behind them."""
 SCALES = {
     "en": {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12},
     "de": {
@@ -25,7 +25,7 @@ SCALES = {
         "trillionen": 10**18, "trilliarde": 10**21, "trilliarden": 10**21, **ABBREVIATED,
     },
 }  # fmt: skip
-"""By language: words that multiply what stands before them."""
+"""By language: words that multiply the number before them."""
 
 
 @cache
@@ -59,7 +59,7 @@ def _german() -> dict[str, int]:
 
 
 def number_word(word: str) -> tuple[int, str] | None:
-    """A number of one word, and its language."""
+    """The value of a number of one word, and its language."""
     lower = word.lower()
     if (value := _english().get(lower)) is not None:
         return value, "en"
@@ -69,7 +69,7 @@ def number_word(word: str) -> tuple[int, str] | None:
 
 
 def read_number(words: Sequence[str], at: int) -> tuple[int, int, str] | None:
-    """The number that begins with word `at`, the index after it, and its language; None where there is none."""
+    """The number that begins with word `at`, the index after it, and its language; None if there is none."""
     first = words[at].lower()
     if first == "a" and at + 1 < len(words) and words[at + 1].lower() in SCALES["en"]:
         part, language, at = 1, "en", at + 1

@@ -1,5 +1,5 @@
-"""What so many cost, if so many cost that: "3 apples cost 2.40, what do 7 cost?" Only what grows alike is computed:
-prices and weights."""
+"""Rules of three: "3 apples cost 2.40, what do 7 cost?" Only quantities that grow in proportion are computed: prices
+and weights."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def _in_digits(text: str, language: str) -> str:
 
 
 def _counts(word: str) -> bool:
-    """Whether the things are counted by this word, as in "a dozen eggs" and "two hundred screws"."""
+    """True if this word counts the things, as in "a dozen eggs" and "two hundred screws"."""
     lower = word.lower()
     scales = {"dozen", "dutzend"}.union(*SCALES.values())
     return lower in scales or number_word(lower) is not None
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether the second things are those of the first, which need not be named again."""
+    """True if both name the same things; the second need not name them."""
     one, other = one.lower().strip(), other.lower().strip()
     plain = [re.sub(r"(?:ies|y)$", "i", each.translate(str.maketrans("äöü", "aou"))) for each in (one, other)]
     return not other or other in ("of them", "davon") or any(
@@ -82,7 +82,7 @@ def _said(first: Fraction, price: Fraction, second: Fraction, found: re.Match[st
     rounded = Fraction(round(result * 10**places), 10**places)
     plain = plain_number(rounded)[0]
     said = written(plain, language)
-    if re.search(r"[.,]\d{2}$", found["p"]) and rounded.denominator != 1:  # as prices are written
+    if re.search(r"[.,]\d{2}$", found["p"]) and rounded.denominator != 1:  # the usual notation of prices
         said += "0" * (2 - len(re.split("[.,]", said)[-1]))
     unit = found["v"] or ""
     money = f"{found['u'] or ''}{said}{' ' + unit if len(unit) > 1 or (unit and german) else unit}"

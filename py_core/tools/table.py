@@ -1,4 +1,4 @@
-"""Tables in text (CSV, TSV), read so that they can be computed with: exact numbers, dates, and what was left out."""
+"""Parses tables in text (CSV, TSV) for computation: exact numbers, dates, and a count of what was left out."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from py_core.passages.table_rows import separator_line
 from py_core.tools.number_text import plain_digits, shape_of
 
 _DELIMITERS = "\t;|,"
-"""Where two fit the first is taken: a comma may stand in a number."""
+"""If two fit, the first is taken, as a comma may be part of a number."""
 _SAMPLE = 50
 _SAMPLE_LINES = 200
 MOST_COLUMNS = 1000
 MOST_CELLS = 1_000_000
-"""With those that short rows lack. A file has no more characters, so a table without such rows has fewer."""
+"""Including the missing cells of short rows. A file's size has the same limit in characters, so only a table with
+short rows can exceed this."""
 MOST_LONG_ROWS = 0.1
 """The share of rows with more cells than the header, above which the table cannot be trusted."""
 _MISSING = {"", "-", "\u2013", "\u2014", "n/a", "na", "nan", "null", "none", "k.a.", "k. a."}
@@ -46,7 +47,7 @@ _DATES = (
 
 
 def folded(text: str) -> str:
-    """In lower case, without accents; ä is ae and ß is ss."""
+    """The text in lower case, without accents; ä is ae and ß is ss."""
     text = unicodedata.normalize("NFC", text).casefold()
     return fold(text.replace("ä", "ae").replace("ö", "oe").replace("ü", "ue"))
 
@@ -80,7 +81,7 @@ def _number(cell: str) -> _Cell | None:
 
 @dataclass
 class Column:
-    """cells: as they are in the file, without spaces around them."""
+    """cells: as in the file, without surrounding spaces."""
 
     name: str
     cells: list[str]
@@ -88,7 +89,7 @@ class Column:
 
     @cached_property
     def distinct(self) -> Counter[str]:
-        """Its cells but the empty ones, and how often each is there."""
+        """The non-empty cells, and how often each occurs."""
         counted = Counter(self.cells)
         for cell in [cell for cell in counted if cell.lower() in _MISSING]:
             del counted[cell]
@@ -111,7 +112,7 @@ class Column:
 
     @cached_property
     def point(self) -> str:
-        """Of its numbers, by the column, else by the other columns of the file; "" where that cannot be told."""
+        """The decimal point of its numbers, from this column, else from the file's other columns; "" if unknown."""
         points = self.points
         if not points and any(number.reads == "either" for number in self._parsed.values()):
             points = self.table.points
@@ -121,7 +122,7 @@ class Column:
 
     @cached_property
     def numbers(self) -> list[Decimal | None] | None:
-        """Of its cells, None for empty ones; None if they are no numbers, or could be read in two ways."""
+        """The values of its cells, None for empty ones; None if they are no numbers, or ambiguous."""
         if not self._parsed or not self.point:
             return None
         values = {cell: number.value(self.point) for cell, number in self._parsed.items()}
@@ -129,18 +130,18 @@ class Column:
 
     @cached_property
     def unit(self) -> str:
-        """A currency sign or %, "" where there is none."""
+        """A currency sign or %, "" if there is none."""
         return max((number.unit for number in self._parsed.values()), default="")
 
     @cached_property
     def example(self) -> str:
-        """A cell that others may read otherwise, "" where there is none."""
+        """A cell that others may read differently, "" if there is none."""
         others = (cell for cell, number in self._parsed.items() if "," in cell or number.reads == "either")
         return next(others, "")
 
     @cached_property
     def months(self) -> list[tuple[int, int] | None] | None:
-        """(year, month) of its dates; None if they are none, or could be read in two ways."""
+        """(year, month) of its dates; None if they are no dates, or ambiguous."""
         found = {cell: next(filter(None, (form.fullmatch(cell) for form in _DATES)), None) for cell in self.distinct}
         if not found or None in found.values():
             return None
@@ -162,9 +163,9 @@ class Column:
 
 @dataclass
 class Table:
-    """lines: the line of the file in which each row begins. totals, long, short: how many rows were left out because
-    they are totals, or have more cells than the header; and how many have fewer. sure: whether the first row is surely
-    a header."""
+    """lines: the line of the file in which each row begins. totals, long: how many rows were left out because they are
+    totals, or have more cells than the header. short: how many rows have fewer cells. sure: True if the first row is
+    surely a header."""
 
     name: str
     columns: list[Column] = field(default_factory=list)
@@ -181,7 +182,7 @@ class Table:
 
 
 def read_table(name: str, text: str) -> Table | None:
-    """None if the text is no table with a header that could be read in one way only."""
+    """None if the text is no table with a header, or if it is ambiguous."""
     separator = separator_line(text)
     text = text[separator.end() :] if separator else text
     try:
@@ -194,7 +195,7 @@ def read_table(name: str, text: str) -> Table | None:
 
 
 def _rows(text: str, delimiter: str, lines: int | None = None) -> Iterator[tuple[int, list[str]]]:
-    """Those that are not empty, of so many lines. Raises csv.Error."""
+    """The non-empty rows among the first `lines` rows, with their line numbers. Raises csv.Error."""
     reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
     line = 1
     for row in islice(reader, lines):
@@ -238,6 +239,6 @@ def _table(table: Table, header: list[str], rows: Iterator[tuple[int, list[str]]
     if not table.lines or table.long > MOST_LONG_ROWS * len(table.lines):
         return None
     if any(_number(name) or any(form.fullmatch(name) for form in _DATES) for name in header):
-        return None  # no header: its first row is data
+        return None  # no header: the first row is data
     table.sure = any(column.numbers or column.months for column in table.columns)
     return table

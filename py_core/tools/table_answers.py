@@ -1,4 +1,4 @@
-"""Answers questions about tables: reads the question (table_questions.py), computes with the rows, says which."""
+"""Answers questions about tables: parses the question (table_questions.py), computes, and names the rows used."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from py_core.tools.table import Column, Table, folded
 from py_core.tools.table_questions import Filter, Query, asked_of, is_added, is_label, key_of, words_of
 
 MOST_GROUPS = 50
-"""That a table in an answer shows."""
+"""The most groups that a table in an answer shows."""
 MOST_LISTED = 30
 MOST_COLUMNS = 6
 MOST_LINES = 10
 _LONGEST_CELL = 60
-_DIGITS = 300  # of a sum on the way
+_DIGITS = 300  # of an intermediate sum
 
 _SAID = {
     "sum": ("sum of {}", "Summe von {}"), "mean": ("average of {}", "Durchschnitt von {}"),
@@ -29,7 +29,7 @@ _COMPARED = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤", "is": "="}
 
 
 def answer(question: Question, tables: Sequence[Table]) -> Exact | None:
-    """None where it is not surely about one of the tables. A question that names its file is about that one."""
+    """None if it is not surely about one of the tables. A question that names its file is about that file's table."""
     named = [table for table in tables if _names_file(question.text, table)]
     text = question.text
     if len(named) == 1:
@@ -120,7 +120,7 @@ class _Answer:
     # ---- values ----
 
     def _value(self, what: str, rows: Sequence[int]) -> tuple[Decimal | None, bool]:
-        """None where no cell has a number; and whether it is exact."""
+        """The value, None if no cell has a number; and whether it is exact."""
         if what == "count":
             return Decimal(len(rows)), True
         assert self.q.measure is not None
@@ -142,7 +142,7 @@ class _Answer:
         return sum(found, Decimal(0)), True
 
     def _grouped(self, by: Column | str) -> dict[str, list[int]]:
-        """Rows by what they have in a column, or by month or year; empty cells are no group."""
+        """Rows grouped by their value in a column, or by month or year; empty cells form no group."""
         if isinstance(by, Column):
             keys = [cell if cell in by.distinct else "" for cell in by.cells]
         else:
@@ -373,7 +373,7 @@ class _Answer:
         return self._say(" and ", " und ").join(said)
 
     def _spelled(self, one: Filter) -> str:
-        """A value as the file has it."""
+        """A value as the file spells it."""
         assert one.column is not None
         text = str(one.values[0])
         return next((cell for cell in one.column.distinct if " ".join(key_of(cell)) == text), text)
@@ -386,7 +386,7 @@ class _Answer:
         return self._say(f" ({count} of {total} rows: ", f" ({count} von {total} Zeilen: ") + f"{self._conditions()})"
 
     def _rows(self, rows: Sequence[int]) -> str:
-        """Rows as a Markdown table, with the columns that matter first."""
+        """Rows as a Markdown table, with the most relevant columns first."""
         q = self.q
         first = [column for column in (q.noun, q.measure) if isinstance(column, Column)]
         others = [column for column in self.table.columns if column not in first]
@@ -449,13 +449,13 @@ class _Answer:
 
 
 def _is_of_one(column: Column) -> bool:
-    """Whether its largest number is surely that of one row, and no sum."""
+    """True if its largest number surely belongs to one row, and is no sum."""
     words = set(words_of(column.name))
     return not words.isdisjoint(("price", "preis", "rate", "score", "percent", "temperature", "age", "alter"))
 
 
 def _rounded(value: Fraction, numbers: Sequence[Decimal]) -> tuple[Decimal, bool]:
-    """Exact if it ends soon, else with two decimals, or as many as the numbers have."""
+    """Exact if it has few decimals, else rounded to two, or to as many as the numbers have."""
     own = max(-int(number.as_tuple().exponent) for number in numbers)
     places = max(2, own)
     scaled = value * 10 ** (places + 2)
@@ -471,14 +471,14 @@ def _plain(value: Decimal) -> str:
 
 
 def _shown(value: Decimal) -> str:
-    """With the decimals that it has, 2.50, but no .00."""
+    """The number with its own decimals, 2.50, but without .00."""
     text = f"{value:f}".removeprefix("-") if not value else f"{value:f}"
     whole, _, rest = text.partition(".")
     return text if rest.strip("0") else whole
 
 
 def _cell(text: str) -> str:
-    """A cell as Markdown shows it as it is."""
+    """A cell's text, escaped so that Markdown shows it unchanged."""
     text = " ".join(text.split())
     text = text if len(text) <= _LONGEST_CELL else f"{text[: _LONGEST_CELL - 1]}…"
     text = re.sub(r"\](?=[(\[])", "] ", text)  # no link

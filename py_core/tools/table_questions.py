@@ -1,7 +1,7 @@
-"""What a question asks of a table: "total revenue of East", "Umsatz nach Region", "top 3 products by price".
+"""Parses questions about a table: "total revenue of East", "Umsatz nach Region", "top 3 products by price".
 
-Each word must be a column, a value of a cell, a number, or one of the words below; whatever else stands in a question,
-or can be understood in two ways, makes it none.
+Each word must be a column, the value of a cell, a number, or one of the words below. A question with any other word,
+or an ambiguous one, is not answered.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from py_core.tools.number_words import number_word
 from py_core.tools.table import Column, Table, folded
 
 LONGEST = 300
-"""Characters of a question."""
+"""The most characters of a question."""
 MOST_ROWS = 50
-"""That "top N" may ask for."""
+"""The most rows that "top N" may ask for."""
 _WORD = rf"{NUMBER}(?!\w)|[^\W_]+"
 _TOKEN = re.compile(rf"[\"“„‚‘'](?P<q>[^\"“”„‘’'\n]{{1,80}})[\"”“’‘']|{_WORD}|[<>=]=|≤|≥|[^\s_,;:.?!()-]")
 
@@ -38,7 +38,7 @@ _GERMAN = _words(
 _LONGEST_VALUE = 80
 _LONGEST_NAME = 200
 _SIGN = re.compile(r"[^\w\s.,;:?!()'\u2019\-]")
-_DE = "(?:e[nrsm]?)?"  # what German adjectives end in
+_DE = "(?:e[nrsm]?)?"  # endings of German adjectives
 _PHRASES = re.compile(
     rf"""(?:(?P<count>how\ many|(?:the\ )?number\ of|count(?:\ of)?|wie\ ?viele|anzahl(?:\ an|\ von)?)
     |(?P<ask>what|how\ much|wie\ ?viel|wie\ (?:hoch|gross)|was|calculate|compute|berechne|find)
@@ -80,38 +80,38 @@ _PHRASES = re.compile(
 _CURRENCIES = {"€": "€", "eur": "€", "euro": "€", "euros": "€", "$": "$", "usd": "$", "dollar": "$", "dollars": "$",
                "£": "£", "gbp": "£", "chf": "CHF", "%": "%", "percent": "%", "prozent": "%"}  # fmt: skip
 _QUESTIONS = _words("is are were do does did has have ist sind hat haben gibt waren")
-"""What a question begins with that is answered by yes or no."""
+"""First words of questions that are answered by yes or no."""
 _LABELS = _words(
     "id nr no number nummer year jahr zip plz postcode code phone telefon index key month monat day tag week woche"
     " quarter quartal rank rang"
 )
-"""Words in the names of columns whose numbers nobody adds up without saying so."""
+"""Words in the names of columns whose numbers are summed only on explicit request."""
 _ADDED = _words(
     "revenue revenues sales amount amounts total totals cost costs expense expenses spend spending income profit"
     " turnover quantity qty units pieces volume hours minutes visits views clicks downloads budget umsatz umsaetze"
     " betrag betraege menge stueck stueckzahl kosten ausgaben einnahmen gewinn ertrag summe gesamt stunden minuten"
     " verkaeufe erloes netto brutto gross net"
 )
-"""Words in the names of columns whose numbers are added up where nothing else is said."""
+"""Words in the names of columns whose numbers are summed if nothing else is said."""
 _PRICES = _words("price prices cost costs preis preise kosten")
 _EACH_ONE = _words("price prices preis preise unit average avg mean rate percent prozent")
-"""Words in the names of columns whose numbers are of one thing, whatever else the name says."""
+"""Words in the names of columns whose numbers are per item, whatever else the name says."""
 _AMOUNTS = _words("quantity qty units unit pieces menge stueck stueckzahl")
 _UNSAID = _words("name names amount value total number title eur usd euro id nr nummer betrag wert")
 """Words in the names of columns that a question may leave out."""
 _SOLD = _words("sale sales verkauf verkaeufe")
-"""Rows or amounts, who knows."""
+"""Rows or amounts: these words are ambiguous."""
 _ORDERS = _words(
     "order orders transaction transactions purchase purchases booking bookings invoice invoices bestellung bestellungen"
     " buchung buchungen rechnung rechnungen"
 )
 _PEOPLE = _words("people person persons employee employees personen leute mitarbeiter")
-"""What people call rows, if each row has a name or number of its own; of people, in a column that says so:"""
+"""Words for rows, if each row has its own name or number. Rows are people only if a column's name says so:"""
 _NAMES_OF_PEOPLE = _PEOPLE | _words("name names member student customer mitglied kunde teilnehmer vorname nachname")
 _TURNS = _words("or oder not no nicht kein keine ohne without except")
-"""What turns a condition around, even if a cell says it, too."""
+"""Words that negate or change a condition, even if a cell contains them, too."""
 _EXPORTS = _words("export data list table report copy final new all my daten liste tabelle bericht kopie neu alle")
-"""Words in the names of files that do not tell what its rows are."""
+"""Words in the names of files that say nothing about their rows."""
 _ANSWERS = _words("yes no y n true false ja nein j wahr falsch x")
 _PREFIXES = (("gesamt", "sum"), ("durchschnitts", "mean"))
 _GERMAN_BEGINS = re.compile("gesamt|durchschnitt|groesst|kleinst|hoechst|niedrigst|verschieden|meist|wenigst|teuerst")
@@ -121,16 +121,16 @@ _DEFINITE = ("the", "our", "my", "der", "die", "das", "den", "how", "wie")
 _EQUALS = ("is", "are", "was", "were", "ist", "sind", None)
 _SMALL = ("fill", "and", "verb", "ask", "which", "by")
 _NAMES_TOO = ("sum", "month", "year", "rows", "file")
-"""Kinds of words that are a column if one is called so."""
+"""Kinds of words that can also be the name of a column."""
 _SIZES = ("max", "min", "most", "least", "cheap", "dear", "often")
 _FLAGS = _words("count distinct list which who ask rows things sum mean median") | set(_SIZES)
-"""Kinds of words that count wherever they stand."""
+"""Kinds of words that count anywhere in the question."""
 
 
 @dataclass
 class Filter:
-    """column: None for the one that is measured. kind: "is", "contains", "month", or a comparison. values: of folded
-    cells, of numbers, or [year, month] with 0 for any month."""
+    """column: None for the measured one. kind: "is", "contains", "month", or a comparison. values: folded cells,
+    numbers, or [year, month] with 0 for any month."""
 
     column: Column | None
     kind: str
@@ -139,9 +139,9 @@ class Filter:
 
 @dataclass
 class Query:
-    """what: count, distinct, list, rows, value, sum, mean, median, max, min. measure: the column it is of. group: a
-    column, or "month" or "year". noun: what is asked for ("which product"), None for rows; best: how many of them, the
-    largest or the smallest ones by `what`."""
+    """what: count, distinct, list, rows, value, sum, mean, median, max, min. measure: the column it is computed from.
+    group: a column, or "month" or "year". noun: what is asked for ("which product"), None for rows. best: how many of
+    them, the largest or the smallest ones by `what`."""
 
     what: str = ""
     measure: Column | None = None
@@ -155,7 +155,7 @@ class Query:
 
 Found = TypeVar("Found")
 Item = tuple[str, Any]
-"""A kind, and what it says."""
+"""A kind of word, and its value."""
 
 
 class _NotAskedError(Exception):
@@ -167,7 +167,7 @@ def is_label(column: Column) -> bool:
 
 
 def is_added(column: Column) -> bool:
-    """Whether the sum of its numbers is what people mean by them."""
+    """True if people mean the sum of its numbers when they name the column."""
     words = set(words_of(column.name))
     return column.unit != "%" and bool(words & _ADDED) and words.isdisjoint(_EACH_ONE)
 
@@ -180,12 +180,12 @@ def words_of(name: str) -> tuple[str, ...]:
 
 
 def key_of(cell: str) -> tuple[str, ...]:
-    """The words of a cell by which a question finds it; () of one with signs (C++), which words cannot tell apart."""
+    """The words by which a question finds a cell; () for a cell with signs (C++), which words cannot distinguish."""
     return () if len(cell) > _LONGEST_VALUE or _SIGN.search(cell) else words_of(cell)
 
 
 def forms(word: str) -> Iterator[str]:
-    """A word, and what it may be the plural of."""
+    """A word, and its possible singulars."""
     yield word
     if word.endswith("ies"):
         yield word[:-3] + "y"
@@ -199,14 +199,14 @@ def forms(word: str) -> Iterator[str]:
 
 
 def _same(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether two names are the same but for the plural of their last words."""
+    """True if two names are the same except for the plural of their last words."""
     if not one or len(one) != len(other) or one[:-1] != other[:-1]:
         return False
     return one[-1] in forms(other[-1]) or other[-1] in forms(one[-1])
 
 
 class _Names:
-    """What the words of a question may mean in a table."""
+    """The possible meanings of a question's words in a table."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -230,7 +230,7 @@ class _Names:
         self.dates = [column for column in table.columns if column.months is not None]
 
     def column(self, words: Sequence[str]) -> Column | None:
-        """Raises _NotAskedError where two are meant."""
+        """Raises _NotAskedError if two columns are possible."""
         words = tuple(words)
         if words in (("date",), ("datum",)) and len(self.dates) == 1:
             return self.dates[0]
@@ -255,7 +255,7 @@ class _Names:
 
 
 def _items(text: str, names: _Names, language: str) -> list[Item]:
-    """What stands in the question, in its order. Raises _NotAskedError."""
+    """The items of the question, in order. Raises _NotAskedError."""
     tokens = [(found[0], found["q"]) for found in _TOKEN.finditer(text)]
     words = [folded(token) for token, _ in tokens]
     point = decimal_point([word for word in words if shape_of(word) != "no"], language, names.table.points)
@@ -278,7 +278,7 @@ def _items(text: str, names: _Names, language: str) -> list[Item]:
         value, longer = _longest(names.value, words, at, names.longest)
         if items and items[-1][0] == "contains":
             if kind != "fill" and at + 1 < len(words):
-                raise _NotAskedError  # how many words are meant?
+                raise _NotAskedError  # ambiguous: how many words belong to the value?
             items += [("text", words[at])] * (kind != "fill")
             at += 1
         elif max(long, longer, said) == 0 or (words[at][0].isdigit() and not (longer and _is_of(items, value))):
@@ -287,7 +287,7 @@ def _items(text: str, names: _Names, language: str) -> list[Item]:
             raise _NotAskedError
         elif said >= max(long, longer) and kind in _SMALL and not (longer == said and _is_of(items, value)):
             if longer == said and (tokens[at][0] != words[at] or at + said == len(words)):
-                raise _NotAskedError  # a cell says IN, and so does the question
+                raise _NotAskedError  # IN is a cell's value, too
             items.append((kind, words[at] if kind in _SMALL else None))
             at += said
         elif said > max(long, longer):
@@ -314,13 +314,14 @@ def _longest(
 
 
 def _is_of(items: list[Item], value: tuple[tuple[str, ...], list[Column]] | None) -> bool:
-    """Whether a value follows the name of its column."""
+    """True if a value follows the name of its column."""
     before = [item for item in items if item[0] not in ("verb", "eq")]
     return value is not None and bool(before) and before[-1][0] == "column" and before[-1][1] in value[1]
 
 
 def _other(words: list[str], at: int, names: _Names, point: str, items: list[Item]) -> int:
-    """Numbers, months, prefixes and what else a row is called. How many words were read. Raises _NotAskedError."""
+    """Parse numbers, months, prefixes and other names for rows. Returns how many words were read. Raises
+    _NotAskedError."""
     word = words[at]
     unit = _CURRENCIES.get(word)
     if unit and at + 1 < len(words) and words[at + 1][0].isdigit():
@@ -360,7 +361,7 @@ def _other(words: list[str], at: int, names: _Names, point: str, items: list[Ite
 
 
 def asked_of(text: str, table: Table) -> Query | None:
-    """text: as of exact.Question. None where the question is not surely about this table."""
+    """text: as in exact.Question. None if the question is not surely about this table."""
     if len(text) > LONGEST or "\n" in text:
         return None
     text = re.sub(r"(?<=\w)['\u2019]s\b", "", text)
@@ -388,7 +389,7 @@ def _names(table: Table) -> _Names:
 
 
 class _Reader:
-    """Items to a query."""
+    """Turns items into a query."""
 
     def __init__(self, items: list[Item], names: _Names) -> None:
         self.names = names
@@ -421,7 +422,7 @@ class _Reader:
         return self.kinds[at] if 0 <= at < len(self.kinds) else ""
 
     def _skip(self, at: int, step: int = 1) -> int:
-        """The next item that is no verb."""
+        """The index of the next item that is no verb."""
         at += step
         while self._kind(at) in ("verb", "eq", "unit"):
             at += step
@@ -492,14 +493,14 @@ class _Reader:
         self.q.measure = column
 
     def _noun(self, at: int, noun: Column | str) -> None:
-        """What is asked for stands after the word that asks for it."""
+        """Handle the noun that follows the question word."""
         while self._kind(at - 1) == "value":  # which open orders
             at -= 1
         before = self._kind(at - 1)
         if self.q.noun is not None or (isinstance(noun, str) and len(self.names.dates) != 1):
             raise _NotAskedError
         if isinstance(noun, Column) and _ANSWERS.issuperset(map(folded, noun.distinct)):
-            raise _NotAskedError  # how many are paid: not yes and no
+            raise _NotAskedError  # how many are paid: this would count yes and no alike
         asks = ("count", "distinct", "which", "list", *_SIZES) + (("number",) if self.q.best else ())
         if (
             before not in asks
@@ -601,7 +602,7 @@ class _Reader:
             raise _NotAskedError
 
     def _is_in(self, at: int) -> bool:
-        """Whether "in", or the like, stands before an item."""
+        """True if "in" or a similar word stands before an item."""
         raw = self.raw.index(self.items[at])
         return raw > 0 and self.raw[raw - 1] in [
             ("fill", word) for word in ("in", "for", "from", "im", "von", "fuer", "aus")
@@ -651,7 +652,7 @@ class _Reader:
                 raise _NotAskedError
             has_rows = q.noun is not None or flags & {"rows", "things"} or q.group
             if not has_rows and self._amounts() and self._kind(self.kinds.index("count") + 1) != "verb":
-                raise _NotAskedError  # how many apples: rows, or what they add up to?
+                raise _NotAskedError  # how many apples: rows, or their sum?
             if q.noun is not None and (flags & {"rows", "things"}):
                 raise _NotAskedError
             q.what = "distinct" if "distinct" in flags else "count"
@@ -695,7 +696,7 @@ class _Reader:
             raise _NotAskedError
 
     def _is_noun_phrase(self) -> bool:
-        """ "revenue of Tea in East": a column and conditions, and nothing is said of them."""
+        """ "revenue of Tea in East": a column and conditions, without a verb."""
         return bool(self.q.filters) and self.kinds[0] == "column" and set(self.kinds) <= {"column", "value"}
 
     def _decide_size(self, size: str, what: str) -> None:

@@ -1,4 +1,4 @@
-"""Conversions of units: "5 miles in km", "how many ml in a cup", "rechne 100 Fahrenheit in Celsius um". The table is
+"""Unit conversions: "5 miles in km", "how many ml in a cup", "rechne 100 Fahrenheit in Celsius um". The table is
 units.toml."""
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from py_core.tools.number_words import read_number as read_words
 _TABLE = Path(__file__).with_name("units.toml")
 _LONGEST_SYMBOL = 2
 _DIGITS = 5
-"""Of a result, unless more were given or all of it are few."""
+"""The digits of a result, unless the question has more or the exact result has few."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """size, zero: size × amount + zero is in the dimension's own unit. names: by language singular, plural, and what
-    else it is called."""
+    """size, zero: size × amount + zero is in the dimension's base unit. names: by language: singular, plural, and
+    synonyms."""
 
     key: str
     dimension: str
@@ -36,7 +36,7 @@ class Unit:
 
 @cache
 def units() -> dict[str, tuple[Unit, ...]]:
-    """All units by each of their spellings: names in lower case, short symbols as they are."""
+    """All units by each of their spellings: names in lower case, short symbols unchanged."""
     found: dict[str, list[Unit]] = {}
     for dimension, entries in tomllib.loads(_TABLE.read_text(encoding="utf-8")).items():
         for key, entry in entries.items():
@@ -57,7 +57,7 @@ def _spelled(symbol: str) -> str:
 
 
 def named(text: str) -> tuple[Unit, ...]:
-    """The units of this name or symbol, one of each dimension."""
+    """The units of this name or symbol, one in each dimension."""
     text = text.strip()
     return units().get(text) or units().get(text.lower() if len(text) > _LONGEST_SYMBOL else text) or ()
 
@@ -124,8 +124,8 @@ def answer(question: Question) -> Exact | None:
 
 
 def _said_in(found: re.Match[str], *pair: Unit) -> str:
-    """The language of an amount and the names of its units, "" where they are said so in both. A capital is German, as
-    in Meter."""
+    """The language of an amount and the names of its units, "" if they are the same in both. A capital letter is
+    German, as in Meter."""
     languages = {"de"} if re.fullmatch(_DE_NUMBER, found["n"], re.IGNORECASE) else {"en", "de"}
     for name, unit in zip((found["u"].strip(), found["v"].strip()), pair, strict=True):
         folded = {each for each, names in unit.names.items() if name.lower() in map(str.lower, names)}
@@ -135,7 +135,7 @@ def _said_in(found: re.Match[str], *pair: Unit) -> str:
 
 
 def _amount(text: str, language: str) -> tuple[Fraction | None, str]:
-    """And the decimal point of its number."""
+    """The amount, and the decimal point of its number."""
     lower = text.lower()
     if lower in ("a", "an", "ein", "eine", "einem", "einer", "einen"):
         return Fraction(1), ""
@@ -151,7 +151,7 @@ def _amount(text: str, language: str) -> tuple[Fraction | None, str]:
 
 
 def _pair(given: str, wanted: str) -> tuple[Unit, Unit] | None:
-    """Units of the same dimension, which two others cannot be meant by."""
+    """Units of the same dimension, if no other such pair is possible."""
     pairs = [(u, v) for u in named(given) for v in named(wanted) if u.dimension == v.dimension]
     return pairs[0] if len(pairs) == 1 and pairs[0][0] != pairs[0][1] else None
 

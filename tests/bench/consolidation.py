@@ -18,7 +18,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -28,8 +28,9 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from app.bench.learning_plots import training_plots, write_plots
+from app.bench.learning_plots import SHARE, loss_plot, write_plots
 from app.bench.perplexity import Text, joined, score_texts
+from app.bench.plots import Line, Plot
 from app.chat.asker import GREEDY
 from app.consolidation.desk import WorkDesk
 from app.consolidation.service import RECIPE, ConsolidationService
@@ -183,6 +184,29 @@ async def looks(
         await assistant.adapters.use_learned(last)
         await assistant.adapters.forget("look")
     return found
+
+
+def training_plots(
+    steps: Mapping[str, Sequence[float]], looks: Sequence[Mapping[str, float]], base: float
+) -> list[Plot]:
+    """Of a training, and of looks at it on the way: "step", "perplexity" of the probe, shares "taught" and
+    "paraphrases". base: the plain model's perplexity."""
+    at = [look["step"] for look in looks]
+
+    def line(words: str, name: str) -> Line:
+        return Line(words, [(look["step"], look[name]) for look in looks])
+
+    return [
+        loss_plot(steps),
+        Plot(
+            "Perplexity of texts never trained on", "step", "perplexity",
+            (line("with the adapter", "perplexity"), Line("plain model", [(step, base) for step in at])),
+        ),
+        Plot(
+            "Answered word by word, without lessons", "step", SHARE,
+            (line("taught question", "taught"), line("other words", "paraphrases")), 0, 1,
+        ),
+    ]  # fmt: skip
 
 
 def table_of(report: dict[str, Any]) -> Table:

@@ -30,6 +30,12 @@ OPENED_GENERIC = (0.01, 0.02, 0.03, 0.05)
 BINS = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0)
 
 
+def threshold_for(decisions: Decisions, share: float, kind: str = "generic") -> float:
+    """The lowest threshold with which at most this share of a kind opens."""
+    scores = np.sort(decisions.scores[decisions.kinds == kind])
+    return float(scores[int(np.ceil(len(scores) * (1 - share))) - 1]) + 1e-6
+
+
 async def measured(splits: list[str], sizes: list[int], gate: Gate, threshold: float) -> list[dict[str, Any]]:
     embedder = open_embedder()
     rows = []
@@ -42,7 +48,7 @@ async def measured(splits: list[str], sizes: list[int], gate: Gate, threshold: f
             row: dict[str, Any] = {"split": split, "stored": len(compared.groups[0].lessons) and size}
             row |= decisions.shares(threshold)
             row["para_at_generic"] = {
-                str(share): decisions.shares(decisions.threshold_for(share))["paraphrase"] for share in OPENED_GENERIC
+                str(share): decisions.shares(threshold_for(decisions, share))["paraphrase"] for share in OPENED_GENERIC
             }
             row["generic_kinds"] = generic_kinds(compared, decisions, threshold)
             row["calibration"] = calibration(decisions)

@@ -18,17 +18,8 @@ from app.building.node import node_path
 WEB = ROOT / "web"
 TOLD = "import * as all from './{name}.js'; console.log(JSON.stringify(Object.values(all)[0]))"
 
-# What may stand in the code, and why. What workers say has its German in web/i18n/de/workers.js (test_engine_texts.py).
+# What may stand in the code, and why, besides the English of a message (test_engine_texts.py).
 ALLOWED = {
-    "backends/": "said in workers",
-    "engine/": "said in workers",
-    "routing/embedder": "said in workers",
-    "routing/hnsw_kernel.js": "said in workers",
-    "common/fetch_file.js": "said in workers",
-    "tokenizers/": "said in workers",
-    "downloads/": "said in workers",
-    "storage/": "said in workers",
-    "memory/encryption.js": "said in workers",
     "memory/moving.js": "said to Python",
     "common/own_script.js": "a mistake in a program",
     "sw.js": "an error that nobody is told",
@@ -126,7 +117,7 @@ def test_each_text_of_the_code_is_in_the_catalogue() -> None:
 
 
 def test_numbers_and_dates_are_written_by_the_page_s_format() -> None:
-    own = ("i18n/", "common/format.js", *ALLOWED)
+    own = ("i18n/", "common/format.js", "backends/", "downloads/", "storage/", *ALLOWED)  # workers know no language
     by_hand = re.compile(r"\.toFixed\(|\.toLocale\w*String\(|\.to(Date|Time)String\(\)\}|Intl\.(Number|DateTime)Format")
     found = {
         name

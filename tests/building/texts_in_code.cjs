@@ -3,7 +3,8 @@
  * node --expose-internals texts_in_code.cjs WEB: the folder of the page. The parser is the one that is part of Node.
  *
  * A text is what looks like a sentence ("Load it", "not used yet."), and any words at a place from which people read: what is
- * in a button, an element, an attribute, a notice. An Error whose message begins in lower case is for developers.
+ * in a button, an element, an attribute, a notice. An Error whose message begins in lower case is for developers. The English
+ * of a message() stands beside its code (docs/develop/errors.md).
  */
 const { readdirSync, readFileSync } = require('node:fs');
 const { join, relative } = require('node:path');
@@ -23,7 +24,7 @@ const READ = {
   append: [0, 1, 2, 3], prepend: [0, 1], replaceChildren: [0, 1, 2, 3], before: [0], after: [0], say: [0, 1], entry: [0], make: [0, 1], turn: [0],
 };
 const PROPERTIES = /^(title|label|placeholder|about|yes|no|hint|axis|empty|alt|textContent|ariaLabel|searchLabel|filterLabel)$/;
-const SILENT = /^(t|phase|info|warn|error|debug|querySelector|querySelectorAll|closest|matches|add|loadStyles|loadScript|RegExp|match|test|CSS)$/;
+const SILENT = /^(t|message|phase|info|warn|error|debug|querySelector|querySelectorAll|closest|matches|add|loadStyles|loadScript|RegExp|match|test|CSS)$/;
 
 const found = [];
 for (const path of scripts(web)) {

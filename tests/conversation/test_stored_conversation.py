@@ -21,6 +21,7 @@ from py_core.memory.branches import Branches, Turn
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.volatile import VolatileRows
+from py_core.messages import Message
 from py_core.sampling import SamplingParams
 
 OpenModel = Callable[..., Awaitable[Model]]
@@ -277,7 +278,8 @@ def test_an_answers_chip_is_stored_with_it() -> None:
     details = {"agent": "coder", "request": "r1", "route": route, "tokens": 12, "reason": "end"}
     asked = Turn("user", "Add two", number=0)
     _, answer = stored_turns("c", Branches([asked, Turn("assistant", "Yes", 0.0, details, 1, 0)]))
-    assert answer.events[0] == Route("r1", "Add two", "coder", **route)
+    said = route | {"title": Message("agent.coder.title", "Coder")}
+    assert answer.events[0] == Route("r1", "Add two", "coder", **said)
     assert answer.events[-1] == Stored("c", 2, "", "r1", 0, 1)
     assert (answer.number, answer.after, answer.siblings) == (1, 0, (1,))
     old = Turn("assistant", "Yes", details={"agent": "coder", "request": "r1", "lesson": "damaged"}, number=0)

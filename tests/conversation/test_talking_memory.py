@@ -236,9 +236,9 @@ async def test_a_lesson_for_a_model_that_is_not_prepared_is_given_as_text_and_le
 
 
 async def test_a_model_is_prepared_in_a_pause_with_progress(runtime: Runtime) -> None:
-    preparation, reports = Preparation(runtime), list[tuple[int, int, str]]()
+    preparation, reports = Preparation(runtime), list[tuple[int, int, object]]()
     await preparation.run(lambda done, total, what="": reports.append((done, total, what)))
-    read = [(done, total) for done, total, what in reports if what == "gets to know this model"]
+    read = [(done, total) for done, total, what in reports if str(what) == "gets to know this model"]
     assert read[0][0] == 0
     assert read[-1][0] == read[-1][1] > 1
     assert await preparation.waiting() == 0

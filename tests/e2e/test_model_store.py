@@ -493,7 +493,7 @@ async def test_without_room_it_comes_from_the_network_and_nothing_is_left(
         await tab.begin()
     result = await tab.result()
     assert result | {"notice": None} == good
-    assert NO_ROOM in result["notice"]
+    assert NO_ROOM in result["notice"]["text"]
     assert await tab.stored() == []
     assert asked() == [0]
     await tab.allow(server, None)
@@ -507,7 +507,7 @@ async def test_where_the_store_is_damaged_a_model_comes_from_the_network_and_the
     await tab.page.evaluate(FILE_FOR_FOLDER, small.sha256)
     result = await tab.load()
     assert result | {"notice": None} == good
-    assert NO_ROOM in result["notice"]
+    assert NO_ROOM in result["notice"]["text"]
     assert asked() == [0]
 
 

@@ -86,11 +86,11 @@ def test_webkit_answers_with_one_worker_and_says_what_it_lacks(files: PlainServe
         tab.open(f"{files.url}/{QUERY}")
         assert answer(tab) > 0
         if tab.evaluate("() => typeof SharedArrayBuffer") == "undefined":
-            reason = tab.evaluate("() => sonata.info.reason")
+            reason = tab.evaluate("() => JSON.stringify(sonata.info.reason)")
             assert "This browser shares no memory between workers: one of them answers, more slowly." in reason
         tab.evaluate("() => document.getElementById('model-chip').click()")
         empty = "() => { const menu = document.getElementById('model-menu');"
         empty += " return menu.offsetHeight - menu.querySelector('#models-button').offsetTop; }"
         assert tab.evaluate(empty) < 100, "the menu is as high as what is in it"
         if tab.evaluate("() => typeof FileSystemFileHandle") == "undefined":
-            assert "each visit downloads the model again" in tab.evaluate("() => sonata.info.notice")
+            assert "each visit downloads the model again" in tab.evaluate("() => sonata.info.notice.text")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from py_core.passages.chunks import chunks_of, kind_of
+from py_core.passages.chunks import each_chunk, kind_of
 from py_core.passages.search import PassageIndex
 from py_core.routing.embedder import Embedder
 
@@ -57,7 +57,7 @@ async def open_case(embedder: Embedder) -> Case:
     texts, plain, names = list[str](), list[str](), list[str]()
     for path in sorted((HERE / "texts").iterdir()):
         whole = path.read_text(encoding="utf-8")
-        for chunk in chunks_of(whole, kind_of(path.name)):
+        for chunk in each_chunk(whole, kind_of(path.name)):
             names.append(path.name)
             plain.append(_flat(chunk.text(whole)))
             texts.append(f"{path.name}, {chunk.place}\n{chunk.text(whole)}")

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from py_core.passages.chunks import CHUNK_BYTES, LONGEST_PLACE, OVERLAP_BYTES, Kind, chunks_of, kind_of, place_of_all
+from py_core.passages.chunks import (
+    CHUNK_BYTES,
+    LONGEST_PLACE,
+    OVERLAP_BYTES,
+    Chunk,
+    Kind,
+    each_chunk,
+    kind_of,
+    place_of_all,
+)
 
 KINDS = get_args(Kind)
 PARTS = (
@@ -18,6 +27,10 @@ PARTS = (
     " " * 300,
 )  # fmt: skip
 TEXTS = st.one_of(st.text(), st.lists(st.sampled_from(PARTS), max_size=80).map("".join))
+
+
+def chunks_of(text: str, kind: Kind) -> list[Chunk]:
+    return list(each_chunk(text, kind))
 
 
 def bytes_of(text: str) -> int:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.bench.keyword_router import KeywordRouter, names_agent
+from app.bench.keyword_router import KEYWORDS, KeywordRouter, word_pattern
 from app.building.common import ROOT
 from app.building.python_archives import python_sources
 from app.routing.agent_catalog import (
@@ -84,6 +84,11 @@ def test_no_request_occurs_twice() -> None:
     for example in EXAMPLES:
         places[" ".join(re.findall(r"\w+", example.text.casefold()))].append((example.agent, example.text))
     assert [same for same in places.values() if len(same) > 1] == []
+
+
+def names_agent(text: str, agent: str) -> bool:
+    """Whether a request holds the agent's name or one of its obvious keywords."""
+    return any(word_pattern(word).search(text) for word in (agent.replace("-", " "), *KEYWORDS[agent]["obvious"]))
 
 
 @pytest.mark.parametrize("agent", ROUTED)

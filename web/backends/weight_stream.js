@@ -1,5 +1,7 @@
 // A model file as a forward-only stream: the header is looked at first, the rest flows on in the file's order. Bytes are
 // fetched ahead while Python is still starting. Errors are sentences for the user.
+import { userError } from '../common/user_error.js';
+import { message } from '../common/message.js';
 import { releaseMemory } from '../common/release_memory.js';
 import { truncated } from '../downloads/model_download.js';
 
@@ -56,7 +58,7 @@ export class WeightStream {
     const stream = await WeightStream.open(this.#source, this.#options);
     if (stream.#version === this.#version) return stream;
     stream.#abort.abort();
-    throw new Error('The model file on the server has changed since it was loaded. Load again to use the new one.');
+    throw userError('Error', message('download.changed', 'The model file on the server has changed since it was loaded. Load again to use the new one.'));
   }
 
   /** No more bytes are wanted. */

@@ -1,20 +1,21 @@
 /** A file of the site, or a sentence for the user. */
+import { message } from './message.js';
 import { userError } from './user_error.js';
 
 /**
  * @param {string|URL} url
- * @param {string} what begins the sentence: "The router", "The CPU's kernels"
+ * @param {import('./message.js').Message} what begins the sentence: "The router", "The CPU's kernels"
  * @param {(bytes: number) => void} [onBytes] called with how many more bytes have come in
  * @returns {Promise<Uint8Array<ArrayBuffer>>} rejects with a DownloadError
  */
 export async function fetchFile(url, what, onBytes = () => {}) {
-  let why = 'there is no connection to the server';
+  let why = /** @type {import('./message.js').Message|string} */ (message('part.no-connection', 'there is no connection to the server'));
   try {
     const response = await fetch(url);
     if (response.ok) return await bytesOf(response, onBytes);
     why = `HTTP ${response.status}`;
   } catch { /* said below */ }
-  throw userError('DownloadError', `${what} could not be loaded (${why}). Check your connection, then load again.`);
+  throw userError('DownloadError', message('part.not-loaded', '{what} could not be loaded ({why}). Check your connection, then load again.', { what, why }));
 }
 
 async function bytesOf(response, onBytes) {

@@ -2,6 +2,7 @@
  * Hosts that the user allows models to come from, besides those of the site (app/models/models.toml). They are kept in this
  * browser; the terminal has --allow-host and $SONATA_MODEL_HOSTS. For the page only.
  */
+import { message } from '../common/message.js';
 import { local } from '../common/web_storage.js';
 import { userError } from '../common/user_error.js';
 import { readCatalog } from './hub.js';
@@ -25,7 +26,7 @@ export function addHost(text) {
   const given = text.trim().toLowerCase();
   const entry = /^https:\/\//.test(given) && URL.canParse(given) ? new URL(given).host : given;
   if (!isHost(entry)) {
-    throw userError('HostError', `"${text}" is no host that models could come from: write it like "huggingface.co" or "*.hf.co".`);
+    throw userError('HostError', message('hosts.no-host', '"{text}" is no host that models could come from: write it like "huggingface.co" or "*.hf.co".', { text }));
   }
   keep([...addedHosts().filter((host) => host !== entry), entry]);
 }

@@ -1,4 +1,5 @@
 /** The kernels of web/kernels/checksums, each user with a memory of its own. */
+import { message } from '../common/message.js';
 import { fetchFile } from '../common/fetch_file.js';
 
 export const PAGE = 65536; // the kernels' own; the bytes to be summed lie behind it
@@ -10,7 +11,7 @@ let loading = /** @type {Promise<WebAssembly.Module>|null} */ (null);
  * @returns {Promise<{kernels: any, buffer: ArrayBuffer}>} Throws a userError where they cannot be loaded.
  */
 export async function checksumKernels(nbytes) {
-  loading ??= fetchFile(new URL('../kernels/checksums.wasm', import.meta.url), 'A part of the page')
+  loading ??= fetchFile(new URL('../kernels/checksums.wasm', import.meta.url), message('part.page', 'A part of the page'))
     .then((bytes) => WebAssembly.compile(bytes));
   try {
     const memory = new WebAssembly.Memory({ initial: 1 + Math.ceil(nbytes / PAGE) });

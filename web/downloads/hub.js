@@ -1,4 +1,5 @@
 /** What the hub says of a model's file; app/models/catalog.py has the same for the terminal. */
+import { message } from '../common/message.js';
 import { userError } from '../common/user_error.js';
 import { fetchFrom } from './model_hosts.js';
 import { partsOf, sumOfParts } from './model_parts.js';
@@ -13,7 +14,7 @@ import { partsOf, sumOfParts } from './model_parts.js';
 /** @returns {Promise<Catalog>} the list of the site */
 export async function readCatalog() {
   const response = await fetch(new URL('../model_catalog.json', import.meta.url)).catch(() => null);
-  if (!response?.ok) throw new Error('The list of models could not be loaded. Check your connection, then try again.');
+  if (!response?.ok) throw userError('Error', message('hub.no-list', 'The list of models could not be loaded. Check your connection, then try again.'));
   return response.json();
 }
 
@@ -26,9 +27,9 @@ export async function askHub({ hub, hosts }, { repository, file }) {
   const folder = file.split('/').slice(0, -1).map((name) => `/${encodeURIComponent(name)}`).join('');
   const response = await fetchFrom(`${hub}/api/models/${repository}/tree/main${folder}`, hosts);
   if ([401, 404, 410].includes(response.status)) return null; // 401 for what does not exist, too
-  if (!response.ok) throw new Error(`${new URL(hub).host} does not answer (HTTP ${response.status}). Try again later.`);
+  if (!response.ok) throw userError('Error', message('hub.no-answer', '{host} does not answer (HTTP {code}). Try again later.', { host: new URL(hub).host, code: response.status }));
   const files = await response.json().catch(() => null);
-  if (!Array.isArray(files)) throw new Error(`What ${new URL(hub).host} says of ${repository} is no list of files.`);
+  if (!Array.isArray(files)) throw userError('Error', message('hub.no-files', 'What {host} says of {repository} is no list of files.', { host: new URL(hub).host, repository }));
   const parts = (partsOf(file)?.names ?? [file]).map((name) => {
     const found = files.find(({ path }) => path === name);
     return { name, bytes: found?.size, sha256: found?.lfs?.oid };
@@ -49,7 +50,7 @@ export function entryOf({ hub }, text) {
   const path = given.startsWith(`${hub}/`) ? given.slice(hub.length + 1).replace(/\/(resolve|blob)\/[\w.-]+\//, '/') : given;
   const [, repository, encoded] = /^([\w.-]+\/[\w.-]+)\/([^:]+\.gguf)$/.exec(path) ?? [];
   if (!encoded) {
-    throw userError('RefusedError', `"${text}" is no model file of ${new URL(hub).host}: write it like OWNER/REPOSITORY/FILE.gguf, or give its address there.`);
+    throw userError('RefusedError', message('hub.no-model-file', '"{text}" is no model file of {host}: write it like OWNER/REPOSITORY/FILE.gguf, or give its address there.', { text, host: new URL(hub).host }));
   }
   const file = decodeURIComponent(encoded);
   const title = (partsOf(file)?.stem ?? file.replace(/\.gguf$/, '')).split('/').at(-1) ?? file;

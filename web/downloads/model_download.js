@@ -1,9 +1,10 @@
 /** A model file from the network, from any byte on, and checked piece by piece. Errors are sentences for the user. */
+import { userError } from '../common/user_error.js';
+import { english, message } from '../common/message.js';
 import { fetchAnywhere } from './elsewhere.js';
 import { checkHost, checkRedirect, DISCREET } from './model_hosts.js';
 import { placed } from './model_parts.js';
 
-const BY_HAND = 'Download all parts, then open them in Settings, Model.';
 const BLOB_PIECE = 4 << 20; // bytes that are read at once
 
 /**
@@ -41,7 +42,7 @@ export async function openDownloads(urls, { signal, hosts }) {
     // Where a range is asked for, a browser wants the file as it is: compressed, its length would be another one.
     const headers = { Range: 'bytes=0-' }, name = url.split('/').at(-1) ?? url;
     const length = (await ask(url, hosts, { signal, method: 'HEAD', headers })).headers.get('Content-Length');
-    if (!length) throw new Error(`The server does not say how large ${name} is. ${BY_HAND}`);
+    if (!length) throw userError('Error', message('download.no-size', 'The server does not say how large {name} is. Download all parts, then open them in Settings, Model.', { name }));
     return { name, bytes: Number(length) };
   }));
   const first = await openDownload(urls[0], { signal, hosts });
@@ -73,11 +74,11 @@ async function ask(url, hosts, options) {
     response = await fetchAnywhere(url, { ...options, ...DISCREET });
   } catch (error) {
     if (error.name === 'AbortError') throw error;
-    throw new Error('The model could not be downloaded: there is no connection to the server. Check the network, then load again.');
+    throw userError('Error', message('download.no-connection', 'The model could not be downloaded: there is no connection to the server. Check the network, then load again.'));
   }
   if (hosts) checkRedirect(response, url, hosts);
   if (response.ok || response.status === 416) return response;
-  throw new Error(`The model file ${url} is not on the server (HTTP ${response.status}). Check the address, or run build.py again on the server.`);
+  throw userError('Error', message('download.not-there', 'The model file {url} is not on the server (HTTP {code}). Check the address, or run build.py again on the server.', { url, code: response.status }));
 }
 
 /** Chunks of a part; one of another length than its server said would move all that come after it. */
@@ -88,7 +89,7 @@ async function* asLongAsTold(chunks, { name, bytes }) {
     if (received <= bytes) yield chunk;
     else break;
   }
-  if (received !== bytes) throw new Error(`${name} has another length than its server said (${bytes} bytes). ${BY_HAND}`);
+  if (received !== bytes) throw userError('Error', message('download.other-length', '{name} has another length than its server said ({bytes} bytes). Download all parts, then open them in Settings, Model.', { name, bytes }));
 }
 
 /** The first n bytes of chunks, or all where there are fewer. */
@@ -133,7 +134,7 @@ async function* chunksOf(body, skipped) {
 
 function explain(error) {
   if (error.name === 'AbortError') throw error;
-  throw new Error('The connection was lost while the model was downloading. Check the network, then load again.');
+  throw userError('Error', message('download.lost', 'The connection was lost while the model was downloading. Check the network, then load again.'));
 }
 
 /**
@@ -180,14 +181,18 @@ export async function hexOf(bytes) {
   return Array.from(digest, (byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
+const DAMAGED = message('download.damaged', 'The model file was damaged on its way or on the server: its checksum is wrong. Load again; if that does not help, the file on the server must be replaced.');
+
 export class DamagedError extends Error {
+  said = DAMAGED;
+
   constructor() {
-    super('The model file was damaged on its way or on the server: its checksum is wrong. Load again; if that does not help, the file on the server must be replaced.');
+    super(english(DAMAGED));
   }
 }
 
 /** The Error for a file that ends too early. */
 export function truncated(received) {
   const megabytes = (received / 1e6).toFixed(1);
-  return new Error(`The model file ends after ${megabytes} MB, before it is complete: the download broke off or the file is truncated. Load again; if that does not help, the file on the server must be replaced.`);
+  return userError('Error', message('download.truncated', 'The model file ends after {size} MB, before it is complete: the download broke off or the file is truncated. Load again; if that does not help, the file on the server must be replaced.', { size: megabytes }));
 }

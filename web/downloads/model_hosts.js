@@ -1,8 +1,8 @@
 /** Which hosts a model may come from; app/models/hosts.py has the same rules and says how entries are written. */
+import { message } from '../common/message.js';
 import { cut } from '../common/cut.js';
 import { userError } from '../common/user_error.js';
 
-const TO_DO = 'If you trust it, allow it in Settings, Model.';
 /** Options of a request: another host is told neither who asks nor where the page lies. */
 export const DISCREET = /** @type {const} */ ({ credentials: 'same-origin', referrerPolicy: 'no-referrer' });
 
@@ -22,8 +22,8 @@ export function isAllowed(url, hosts) {
 export function checkHost(url, hosts) {
   if (isAllowed(url, hosts)) return;
   const { protocol, host } = new URL(url);
-  if (protocol !== 'https:') throw userError('RefusedError', `Models come over https only, not from ${cut(url)}.`);
-  throw userError('RefusedError', `${host} is not on the list of hosts that models may come from. ${TO_DO}`);
+  if (protocol !== 'https:') throw userError('RefusedError', message('hosts.https-only', 'Models come over https only, not from {url}.', { url: cut(url) }));
+  throw userError('RefusedError', message('hosts.not-listed', '{host} is not on the list of hosts that models may come from. If you trust it, allow it in Settings, Model.', { host }));
 }
 
 /** Throws a userError where a response came from an address that models may not come from. */
@@ -31,7 +31,7 @@ export function checkRedirect(response, url, hosts) {
   if (isAllowed(response.url, hosts)) return;
   response.body?.cancel().catch(() => {});
   const { host } = new URL(response.url);
-  throw userError('RefusedError', `${new URL(url).host} sends on to ${host}, which is not on the list of hosts that models may come from. ${TO_DO}`);
+  throw userError('RefusedError', message('hosts.sends-on', '{from} sends on to {host}, which is not on the list of hosts that models may come from. If you trust it, allow it in Settings, Model.', { from: new URL(url).host, host }));
 }
 
 /** A response from a listed host; redirects to others are refused. Errors are sentences for the user. */
@@ -42,7 +42,7 @@ export async function fetchFrom(url, hosts, options = {}) {
     response = await fetch(url, { ...options, ...DISCREET });
   } catch (error) {
     if (error.name === 'AbortError') throw error;
-    throw new Error(`${new URL(url).host} cannot be reached. Check your connection, then try again.`);
+    throw userError('Error', message('hosts.not-reached', '{host} cannot be reached. Check your connection, then try again.', { host: new URL(url).host }));
   }
   checkRedirect(response, url, hosts);
   return response;

@@ -1,4 +1,5 @@
 /** The page's side of model_worker.js: one model at a time is brought, and everybody hears how far it is. */
+import { message } from '../common/message.js';
 import * as Comlink from '../vendor/comlink.mjs';
 import { ownScript } from '../common/own_script.js';
 import { userError } from '../common/user_error.js';
@@ -44,7 +45,7 @@ export class ModelKeeper {
   }
 
   async #bring(key, title, run) {
-    if (this.bringing) throw userError('BusyError', `${this.bringing.title} is still on its way. Wait for it, or stop it.`);
+    if (this.bringing) throw userError('BusyError', message('download.still', '{title} is still on its way. Wait for it, or stop it.', { title: this.bringing.title }));
     let over = false; // the last report of progress may come later
     this.#say({ key, title, done: 0, total: 0, perSecond: 0 });
     try {
@@ -52,7 +53,7 @@ export class ModelKeeper {
         if (!over) this.#say({ key, title, done, total, perSecond });
       }));
     } catch (error) {
-      throw userError(error.name === 'NoRoomError' ? error.name : 'DownloadError', error.message);
+      throw userError(error.name === 'NoRoomError' ? error.name : 'DownloadError', error.said ?? error.message);
     } finally {
       over = true;
       this.#say(null);

@@ -2,6 +2,7 @@
  * A model in several files, as llama.cpp's gguf-split names them (NAME-00001-of-00003.gguf). Sonata takes them as one: their
  * bytes follow each other, and the sha256 of the model is that of the parts' sha256 (hexadecimal digits), one after the other.
  */
+import { message } from '../common/message.js';
 import { userError } from '../common/user_error.js';
 import { isGguf } from '../files/split_models.js';
 
@@ -26,17 +27,17 @@ const plain = ({ name }) => name.replace(/ ?\(\d+\)(?=\.gguf$)/i, '');
 export function joinFiles(files) {
   const parts = partsOf(plain(files[0]));
   if (!parts) {
-    if (files.length > 1) throw userError('FilesError', `${files[1].name} is another file than ${files[0].name}. Choose one model at a time: one file, or all parts of one.`);
+    if (files.length > 1) throw userError('FilesError', message('parts.another-file', '{one} is another file than {first}. Choose one model at a time: one file, or all parts of one.', { one: files[1].name, first: files[0].name }));
     return { stem: files[0].name.replace(/\.gguf$/i, ''), files };
   }
   const stranger = files.find((file) => !parts.names.includes(plain(file)));
-  if (stranger) throw userError('FilesError', `${stranger.name} is no part of ${parts.stem}. Choose the parts of one model at a time.`);
+  if (stranger) throw userError('FilesError', message('parts.stranger', '{one} is no part of {stem}. Choose the parts of one model at a time.', { one: stranger.name, stem: parts.stem }));
   const found = parts.names.map((name) => files.find((file) => plain(file) === name));
   const missing = parts.names.filter((_, index) => !found[index]);
   if (missing.length) {
     const [first] = missing, number = parts.names.indexOf(first) + 1;
-    const more = missing.length > 1 ? ` (and ${missing.length - 1} more)` : '';
-    throw userError('FilesError', `Part ${number} of ${parts.names.length} of this model is missing: ${first}${more}. Choose all parts at once.`);
+    const name = missing.length > 1 ? message('parts.more', '{first} (and {count} more)', { first, count: missing.length - 1 }) : first;
+    throw userError('FilesError', message('parts.missing', 'Part {number} of {parts} of this model is missing: {first}. Choose all parts at once.', { number, parts: parts.names.length, first: name }));
   }
   return { stem: parts.stem, files: /** @type {File[]} */ (found) };
 }
@@ -45,7 +46,7 @@ export function joinFiles(files) {
 export async function mustBeModels(files) {
   for (const file of files) {
     if (await isGguf(file)) continue;
-    throw userError('FilesError', `${file.name} is no GGUF file (it does not begin with GGUF). Choose a model file that ends in .gguf.`);
+    throw userError('FilesError', message('parts.no-gguf', '{name} is no GGUF file (it does not begin with GGUF). Choose a model file that ends in .gguf.', { name: file.name }));
   }
 }
 

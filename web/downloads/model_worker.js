@@ -2,6 +2,7 @@
  * Brings models into the browser's store, in a worker: from the hub, or from files that the user picked. What was
  * broken off stays, and goes on from there. model_keeper.js is the page's side.
  */
+import { message } from '../common/message.js';
 import * as Comlink from '../vendor/comlink.mjs';
 import { addressOf, askHub } from './hub.js';
 import { blobPieces } from './model_download.js';
@@ -10,6 +11,7 @@ import { placed, sumOfParts } from './model_parts.js';
 import { canKeep, findModel, IMPORT, lockModel, PartialModel, readFacts, removeFiles, writeFacts } from '../storage/model_store.js';
 import { PIECE, reporter, Sums } from './model_sums.js';
 import { releaseMemory } from '../common/release_memory.js';
+import '../common/error_transfer.js';
 import { userError } from '../common/user_error.js';
 
 const TRIES = 5; // broken connections in a row, without a new byte, before it is given up
@@ -67,7 +69,7 @@ Comlink.expose({
 });
 
 async function mustKeep() {
-  if (!await canKeep()) throw userError('NoRoomError', 'This browser stores no files for the page (as in a private window), so it cannot keep models.');
+  if (!await canKeep()) throw userError('NoRoomError', message('store.no-models', 'This browser stores no files for the page (as in a private window), so it cannot keep models.'));
 }
 
 /** Under a name of its own: what a model is called tells its checksum, which is known at the end. */
@@ -167,8 +169,10 @@ async function complete(partial, model, open, report, signal) {
 function mustMatch({ files }, { parts }) {
   const wrong = files.findIndex((sum, index) => sum !== parts[index].sha256);
   if (wrong < 0) return;
-  const what = parts.length > 1 ? `${parts[wrong].name} came otherwise than it was listed` : 'What came is not the file that was listed';
-  const error = userError('WrongSumError', `${what}: its checksum is wrong. It was thrown away. Try again later.`);
+  const { name } = parts[wrong];
+  const error = userError('WrongSumError', parts.length > 1
+    ? message('download.wrong-part', '{name} came otherwise than it was listed: its checksum is wrong. It was thrown away. Try again later.', { name })
+    : message('download.wrong-file', 'What came is not the file that was listed: its checksum is wrong. It was thrown away. Try again later.'));
   throw Object.assign(error, { start: parts.slice(0, wrong).reduce((sum, { bytes }) => sum + bytes, 0) });
 }
 
@@ -184,20 +188,20 @@ async function append(partial, model, open, report, sums, signal) {
         const part = chunk.subarray(Math.min(skipped, chunk.length));
         skipped -= chunk.length - part.length;
         if (!part.length) continue;
-        if (partial.size + part.length > end) throw userError('RefusedError', 'What came is longer than the file that was listed.');
+        if (partial.size + part.length > end) throw userError('RefusedError', message('download.longer', 'What came is longer than the file that was listed.'));
         const title = model.parts.length > 1 ? model.parts[index].name : model.title;
-        if (partial.size === start && !startsLikeGguf(part)) throw userError('RefusedError', `${title} is no GGUF file.`);
+        if (partial.size === start && !startsLikeGguf(part)) throw userError('RefusedError', message('download.no-gguf', '{title} is no GGUF file.', { title }));
         if (!partial.append(part)) throw userError('NoRoomError', await noRoom(model.bytes - partial.size));
         await sums.add(part);
         mustMatch(sums, model);
         report(partial.size);
       }
-      if (partial.size < end) throw new Error('The connection was lost.');
+      if (partial.size < end) throw userError('Error', message('download.connection-lost', 'The connection was lost.'));
     } catch (error) {
       if (signal.aborted || FINAL.includes(error.name)) throw error;
       failures = partial.size > before ? 0 : failures + 1;
       if (failures >= TRIES) {
-        throw new Error(`${error.message} ${(partial.size / 1e6).toFixed(1)} MB are kept: "Continue" goes on from there.`);
+        throw userError('Error', message('download.kept', '{why} {size} MB are kept: "Continue" goes on from there.', { why: error.said ?? error.message, size: (partial.size / 1e6).toFixed(1) }));
       }
       await new Promise((resolve) => setTimeout(resolve, 250 * 2 ** failures));
       signal.throwIfAborted();
@@ -217,7 +221,7 @@ async function noRoomOr(error, bytes) {
 async function noRoom(missing) {
   const { quota = 0, usage = 0 } = await navigator.storage.estimate().catch(() => ({ quota: 0, usage: 0 }));
   const left = Math.max(0, quota - usage) / 1e9;
-  return `There is no room in this browser: ${(missing / 1e9).toFixed(2)} GB are missing, about ${left.toFixed(2)} GB are left. Delete a model, or free some disk space.`;
+  return message('store.no-room-for-model', 'There is no room in this browser: {missing} GB are missing, about {left} GB are left. Delete a model, or free some disk space.', { missing: (missing / 1e9).toFixed(2), left: left.toFixed(2) });
 }
 
 /** @returns {Opener} files of the hub, one after the other */
@@ -228,8 +232,8 @@ function fromHub(hosts, addresses, parts, signal) {
     const start = starts[index], url = addresses[index];
     const headers = from > start ? { Range: `bytes=${from - start}-` } : {};
     const response = await fetchFrom(url, hosts, { headers, signal, cache: 'no-store' });
-    if ([401, 403, 404, 410].includes(response.status)) throw userError('RefusedError', `${new URL(url).host} has this file no more.`);
-    if (!response.ok) throw new Error(`${new URL(response.url).host} does not answer (HTTP ${response.status}).`);
+    if ([401, 403, 404, 410].includes(response.status)) throw userError('RefusedError', message('hub.file-gone', '{host} has this file no more.', { host: new URL(url).host }));
+    if (!response.ok) throw userError('Error', message('hub.silent', '{host} does not answer (HTTP {code}).', { host: new URL(response.url).host, code: response.status }));
     const begun = response.status === 206 ? from : start; // a server without ranges sends all of it again
     return { index, start, end: start + parts[index].bytes, begun, chunks: chunksOf(response.body, signal) };
   };

@@ -2,6 +2,7 @@
  * Files that came packed: gzip, and in it a zip whose members are not compressed (app/building/python_archives.py). What
  * is in them is put into Pyodide's file system as it is, without a copy and without Python.
  */
+import { message } from '../common/message.js';
 import { fetchFile } from '../common/fetch_file.js';
 
 const ENTRY_BYTES = 46;
@@ -14,7 +15,7 @@ const LOCAL_BYTES = 30;
  * @returns {Promise<Uint8Array<ArrayBuffer>>} the content; rejects with a DownloadError
  */
 export async function fetchPacked(url, onBytes) {
-  return unpacked(new Response(await fetchFile(url, 'A part of Python', onBytes)));
+  return unpacked(new Response(await fetchFile(url, message('part.python', 'A part of Python'), onBytes)));
 }
 
 /** @param {Response} packed @returns {Promise<Uint8Array<ArrayBuffer>>} */

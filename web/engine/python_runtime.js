@@ -4,6 +4,7 @@
  * Where the site has a snapshot (docs/develop/start.md) and the browser is of the kind that made it, Python's memory is restored
  * from it. In every other case, and when that fails for whatever reason, Python starts as usual.
  */
+import { message } from '../common/message.js';
 import { loadPyodide } from '../pyodide/pyodide.mjs';
 import { userError } from '../common/user_error.js';
 import { watchFiles } from '../common/watch_files.js';
@@ -34,7 +35,7 @@ export async function bootPython(onBytes = () => {}, snapshot = null) {
     return await loadPyodide({ indexURL: here('../pyodide/'), packages: [], fsInit: putting(parts) });
   } catch (error) {
     if (error.name === 'DownloadError') throw error;
-    throw userError('DownloadError', `Python could not be loaded (${error.message}). Check your connection, then load again.`);
+    throw userError('DownloadError', message('part.python-not-loaded', 'Python could not be loaded ({why}). Check your connection, then load again.', { why: error.said ?? error.message }));
   } finally {
     endWatch();
   }

@@ -40,7 +40,7 @@ async function pump(iterator, port) {
     }
     port.postMessage({ end: true });
   } catch (error) {
-    const { name, message, stack, said } = /** @type {any} */ (error instanceof Error ? error : new Error(String(error)));
+    const { name, message, stack, said } = /** @type {Error & {said?: unknown}} */ (error instanceof Error ? error : new Error(String(error)));
     port.postMessage({ error: { name, message, stack, said } });
   }
 }

@@ -5,6 +5,7 @@
  * of its own, on the same model. Python, the model's bytes and the GPU or the CPU's workers are asked for at the same time;
  * app/page/worker.py joins them.
  */
+import { message } from '../common/message.js';
 import * as Comlink from '../vendor/comlink.mjs';
 import './stream_transfer.js';
 import { keepAdapter, readAdapter } from '../storage/adapter_store.js';
@@ -34,7 +35,7 @@ const OPENING = {
   unreadable: 0, uncompacted: null, suspicion: null,
 };
 const NOT_OPEN = {
-  kind: 'StoreError', message: 'The memory is still opening. Try again in a moment.', details: null, reason: 'busy',
+  kind: 'StoreError', message: message('memory.opening', 'The memory is still opening. Try again in a moment.'), details: null, reason: 'busy',
 };
 
 let running = /** @type {any} */ (null); // app.page.worker.PageModel
@@ -144,7 +145,7 @@ class PageApi {
   addAdapter({ files, base }) {
     return keepAdapter(async (kept) => {
       const large = files.find(({ size }) => size > MOST_ADAPTER_BYTES);
-      if (large) throw userError('AdapterError', `${large.name} is larger than any adapter. To open a model, choose a file that ends in .gguf.`);
+      if (large) throw userError('AdapterError', message('adapter.larger-than-any', '{name} is larger than any adapter. To open a model, choose a file that ends in .gguf.', { name: large.name }));
       const given = await Promise.all(files.map(async (file) => [file.name, new Uint8Array(await file.arrayBuffer())]));
       const [answer, bytes] = await running.import_adapter.callKwargs({ files: given, base: JSON.stringify(base), kept: JSON.stringify(kept) });
       return { facts: { ...valueOf(answer), base, bytes: bytes.length }, bytes };
@@ -243,7 +244,7 @@ function tellMemory() {
  * @returns {Promise<{count: (stage: 'python'|'routing') => (bytes: number) => void, snapshot: string|null}>}
  */
 async function siteSizes(onProgress) {
-  const sizes = JSON.parse(new TextDecoder().decode(await fetchFile(new URL('../sizes.json', import.meta.url), 'A part of the page')));
+  const sizes = JSON.parse(new TextDecoder().decode(await fetchFile(new URL('../sizes.json', import.meta.url), message('part.page', 'A part of the page'))));
   const count = (stage) => {
     const total = sizes[stage];
     const report = throttled(onProgress, stage);
@@ -262,7 +263,7 @@ function openRouter(onBytes) {
   const here = (path) => new URL(path, import.meta.url).href;
   const parts = [
     Embedder.open(here('../embedder/'), onBytes), booting.then(loadHnswKernel),
-    fetchFile(here('../routing.safetensors'), 'The router', onBytes),
+    fetchFile(here('../routing.safetensors'), message('part.router', 'The router'), onBytes),
   ];
   const opening = Promise.all(parts).then(([embedder, kernel, data]) => ({ embedder, kernel, data }));
   opening.catch(() => {});
@@ -271,7 +272,7 @@ function openRouter(onBytes) {
 
 /** A reader of facts (app/lessons/reader.py). The service worker keeps it from then on. */
 function fetchReader(name) {
-  return fetchFile(new URL(`../readers/${name}`, import.meta.url), 'The reader of facts');
+  return fetchFile(new URL(`../readers/${name}`, import.meta.url), message('part.reader', 'The reader of facts'));
 }
 
 async function openWeights(source, signal, onProgress) {
@@ -285,7 +286,7 @@ async function openWeights(source, signal, onProgress) {
       },
     });
   } catch (error) {
-    throw userError('DownloadError', error.message);
+    throw userError('DownloadError', error.said ?? error.message);
   }
 }
 

@@ -11,8 +11,10 @@ import * as settings from './de/settings.js';
 import * as sidebar from './de/sidebar.js';
 import * as storage from './de/storage.js';
 
-export { messages } from './de/engine.js';
-export { workerSentences } from './de/workers.js';
+import { messages as engineMessages } from './de/engine.js';
+import { workerMessages } from './de/workers.js';
+
+export const messages = { ...engineMessages, ...workerMessages };
 export const german = {
   ...chat, ...files, ...learned, ...learning, ...memory, ...model, ...page, ...panels, ...settings, ...sidebar, ...storage,
 };

@@ -11,7 +11,7 @@
 import { visible } from '../common/cut.js';
 import { local } from '../common/web_storage.js';
 import { english } from './en.js';
-import { setMessages, setSentences } from './engine_texts.js';
+import { setMessages } from './engine_texts.js';
 
 /** @typedef {string|{one: string, other: string}} Entry */
 /** @typedef {Record<string, Record<string, Entry>>} Catalogue */
@@ -23,9 +23,8 @@ export const LANGUAGES = { en: 'English', de: 'Deutsch' };
 const CATALOGUES = {
   en: async () => english,
   de: async () => {
-    const { german, messages, workerSentences } = await import('./de.js');
+    const { german, messages } = await import('./de.js');
     setMessages(messages);
-    setSentences(workerSentences);
     return german;
   },
 };

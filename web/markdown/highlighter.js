@@ -49,7 +49,7 @@ async function ask(request) {
 }
 
 async function start() {
-  loadStyles('chat/code.css').catch(() => {});
+  loadStyles('markdown/code.css').catch(() => {});
   const started = new Worker(ownScript(new URL('./highlight_worker.js', import.meta.url)), { type: 'module', name: 'sonata-highlight' });
   if (await told(started, START_PATIENCE_MS)) return started;
   started.terminate();

@@ -2,11 +2,13 @@
  * AES-256-GCM by WebCrypto, with a key from a passphrase that cannot be read. py_core/memory/encryption.py describes it;
  * many items are one call, their bytes in a row with their lengths beside them.
  */
+import { userError } from '../common/user_error.js';
+import { message } from '../common/message.js';
 const NONCE_BYTES = 12;
 
 export async function deriveCipher(passphrase, salt, iterations) {
   if (!globalThis.crypto?.subtle) {
-    throw new Error('This page cannot encrypt: open it by https, or from localhost.');
+    throw userError('Error', message('memory.no-encryption', 'This page cannot encrypt: open it by https, or from localhost.'));
   }
   const typed = await crypto.subtle.importKey('raw', passphrase, 'PBKDF2', false, ['deriveKey']);
   const derivation = { name: 'PBKDF2', hash: 'SHA-256', salt, iterations };

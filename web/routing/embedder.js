@@ -4,6 +4,7 @@
  *
  * Python (py_core/routing/embedder_browser.py) makes the tokens.
  */
+import { message } from '../common/message.js';
 import { fetchFile } from '../common/fetch_file.js';
 import { ownScript } from '../common/own_script.js';
 import { userError } from '../common/user_error.js';
@@ -46,12 +47,12 @@ export class Embedder {
       if (bytes !== undefined) return onBytes(bytes);
       const { resolve, reject } = this.#waiting.get(id);
       this.#waiting.delete(id);
-      if (error) reject(userError(error.kind, error.message));
+      if (error) reject(userError(error.kind, error.said));
       else resolve(value);
     };
     this.#worker.onerror = (event) => {
       event.preventDefault();
-      this.#break('The sentence embedder stopped. Reload the page.');
+      this.#break(message('embedder.stopped', 'The sentence embedder stopped. Reload the page.'));
     };
   }
 
@@ -75,7 +76,7 @@ export class Embedder {
 
   close() {
     this.#worker.terminate();
-    this.#break('The sentence embedder was closed.');
+    this.#break(message('embedder.closed', 'The sentence embedder was closed.'));
   }
 
   #call(kind, content) {
@@ -87,13 +88,13 @@ export class Embedder {
     });
   }
 
-  #break(message) {
-    this.#broken = userError('EmbedderError', message);
+  #break(said) {
+    this.#broken = userError('EmbedderError', said);
     for (const { reject } of this.#waiting.values()) reject(this.#broken);
     this.#waiting.clear();
   }
 }
 
 async function fetchText(url, onBytes) {
-  return new TextDecoder().decode(await fetchFile(url, 'The sentence embedder', onBytes));
+  return new TextDecoder().decode(await fetchFile(url, message('part.embedder', 'The sentence embedder'), onBytes));
 }

@@ -3,6 +3,7 @@
  *
  * One thread: a short text takes some 4 ms, and the cores belong to the model that answers.
  */
+import { message } from '../common/message.js';
 import * as ort from '../vendor/ort.wasm.min.mjs';
 import { fetchFile } from '../common/fetch_file.js';
 import { userError } from '../common/user_error.js';
@@ -75,8 +76,8 @@ async function open(graph) {
 }
 
 async function fetchModel(url, bytes, sha256) {
-  const content = await fetchFile(url, 'The sentence embedder', tell);
-  const fail = (why) => userError('DownloadError', `The sentence embedder could not be loaded (${why}). Check your connection, then load again.`);
+  const content = await fetchFile(url, message('part.embedder', 'The sentence embedder'), tell);
+  const fail = (why) => userError('DownloadError', message('embedder.not-loaded', 'The sentence embedder could not be loaded ({why}). Check your connection, then load again.', { why }));
   if (content.byteLength !== bytes) throw fail(`the file has ${content.byteLength} bytes instead of ${bytes}`);
   if (globalThis.crypto?.subtle) { // only in a secure context
     const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', content));
@@ -93,8 +94,8 @@ self.onmessage = ({ data: { id, kind, ...content } }) => {
       self.postMessage({ id, value }, value ? [value.buffer] : []);
     } catch (error) {
       const known = error.name === 'DownloadError';
-      const message = known ? error.message : `The sentence embedder failed (${error.message}). Reload the page.`;
-      self.postMessage({ id, error: { kind: known ? error.name : 'EmbedderError', message } });
+      const said = known ? error.said : message('embedder.failed', 'The sentence embedder failed ({why}). Reload the page.', { why: error.message });
+      self.postMessage({ id, error: { kind: known ? error.name : 'EmbedderError', said } });
     }
   });
 };

@@ -2,11 +2,12 @@
  * The kernel of web/kernels/hnsw on Pyodide's own memory, so that it works on numpy's arrays where they are.
  * py_core/hnsw/wasm_kernel.py (PyodideHnswKernel) takes what this gives, and says where its stack is.
  */
+import { message } from '../common/message.js';
 import { fetchFile } from '../common/fetch_file.js';
 
 /** @returns {Promise<WebAssembly.Exports>} */
 export async function loadHnswKernel(pyodide) {
-  const bytes = await fetchFile(new URL('../kernels/hnsw.wasm', import.meta.url), 'The index\'s kernel');
+  const bytes = await fetchFile(new URL('../kernels/hnsw.wasm', import.meta.url), message('part.index', 'The index\'s kernel'));
   const imports = { env: { memory: pyodide._module.memory } };
   return (await WebAssembly.instantiate(bytes, imports)).instance.exports;
 }

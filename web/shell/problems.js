@@ -1,19 +1,17 @@
 /** Turns an error into a sentence for the person at the page that says what to do. */
-import { english } from '../common/message.js';
 import { said } from '../i18n/engine_texts.js';
 import { t } from '../i18n/i18n.js';
 
 /** @typedef {import('../common/message.js').Message|string} Said */
 
-/** Advice by the error's kind, for messages that do not say it already (`enough`). */
+/** Advice by the error's kind. What says it itself: codes, or areas of codes. */
 const ADVICE = {
-  GGUFError: {
-    enough: /\bload (it )?again/i,
-    advice: 'problems.fileDamaged',
+  GGUFError: { advice: 'problems.fileDamaged', saysIt: ['download'] },
+  BackendError: {
+    advice: 'problems.loadModelAgain',
+    saysIt: ['cpu', 'adapter.too-many', 'engine.not-loaded', 'gpu.error', 'gpu.no-timestamps', 'model.closed', 'model.load-again', 'wasm.other-version'],
   },
-  DeviceLostError: { enough: /load/i, advice: 'problems.loadToContinue' },
-  BackendError: { enough: /load|reload|try/i, advice: 'problems.loadModelAgain' },
-  ContextFullError: { enough: /shorten/i, advice: 'problems.shorten' },
+  ContextFullError: { advice: 'problems.shorten', saysIt: ['chat.message-too-long', 'chat.text-too-long', 'engine.too-long'] },
 };
 
 /**
@@ -26,9 +24,11 @@ export function describe({ kind, message, details }) {
     const what = sentence(t('problems.engine', { message: said(message) || kind }));
     return { kind, message: `${what} ${t('problems.reloadToStart')}`, details };
   }
-  const { enough, advice } = ADVICE[kind] ?? {};
+  const { advice, saysIt = [] } = ADVICE[kind] ?? {};
   const what = sentence(said(message) || kind);
-  return { kind, message: advice && !enough.test(english(message)) ? `${what} ${t(advice)}` : what, details: null };
+  const code = typeof message === 'string' ? '' : message.code;
+  const isSaid = !advice || saysIt.includes(code) || saysIt.includes(code.split('.')[0]);
+  return { kind, message: isSaid ? what : `${what} ${t(advice)}`, details: null };
 }
 
 /**

@@ -3,6 +3,7 @@
  * adapters/SHA256/NAME.safetensors, with an adapter.json of what is known of it. That one is written last: a folder without
  * it was left by a tab that was closed in the middle. Who writes or deletes holds a lock that all tabs share.
  */
+import { message } from '../common/message.js';
 import { openChannel, webLocks } from '../common/browser_parts.js';
 import { userError } from '../common/user_error.js';
 
@@ -55,7 +56,7 @@ export async function storedAdapters() {
  */
 export async function keepAdapter(make) {
   await openFolder().catch(() => {
-    throw userError('NoRoomError', 'This browser stores no files for the page (as in a private window), so it cannot keep adapters.');
+    throw userError('NoRoomError', message('store.no-adapters', 'This browser stores no files for the page (as in a private window), so it cannot keep adapters.'));
   });
   return alone(async () => {
     await clean();
@@ -70,7 +71,7 @@ export async function keepAdapter(make) {
     } catch {
       await removeFolder(facts.sha256);
       const size = (bytes.length / 1e6).toFixed(1);
-      throw userError('NoRoomError', `There is no room in this browser to keep the adapter ${facts.name} (${size} MB). Delete a model, or free some disk space, then add it again.`);
+      throw userError('NoRoomError', message('store.no-room-for-adapter', 'There is no room in this browser to keep the adapter {name} ({size} MB). Delete a model, or free some disk space, then add it again.', { name: facts.name, size }));
     }
     tell();
     return facts;
@@ -87,9 +88,9 @@ export async function readAdapter({ sha256, name }) {
     const file = await (await folder.getFileHandle(`${name}.safetensors`)).getFile();
     if (await digest(await file.arrayBuffer()) === sha256) return file;
   } catch {
-    throw userError('AdapterError', `The adapter ${name} is not in this browser any more. Add its file again.`);
+    throw userError('AdapterError', message('store.adapter-gone', 'The adapter {name} is not in this browser any more. Add its file again.', { name }));
   }
-  throw userError('AdapterError', `The copy of the adapter ${name} in this browser is damaged. Delete it, then add its file again.`);
+  throw userError('AdapterError', message('store.adapter-damaged', 'The copy of the adapter {name} in this browser is damaged. Delete it, then add its file again.', { name }));
 }
 
 /** Delete an adapter; nothing happens where there is none. @param {string} sha256 */
@@ -164,7 +165,7 @@ async function alone(act) {
     return await locks.request(LOCK, { signal: AbortSignal.timeout(PATIENCE_MS) }, act);
   } catch (error) {
     if (error.name !== 'TimeoutError') throw error;
-    throw userError('BusyError', 'Another tab is just adding an adapter. Wait until it has finished, then try again.');
+    throw userError('BusyError', message('store.adapter-busy', 'Another tab is just adding an adapter. Wait until it has finished, then try again.'));
   }
 }
 

@@ -1,4 +1,5 @@
 /** The list of models that the site offers, made by build.py. */
+import { message } from '../common/message.js';
 import { userError } from '../common/user_error.js';
 import { joinFiles } from '../downloads/model_parts.js';
 import { readFacts } from './model_store.js';
@@ -37,7 +38,7 @@ async function readModels() {
   } catch (cause) {
     throw userError(
       'DownloadError',
-      `The list of models could not be loaded (${cause.message}). Check your connection, then load again.`,
+      message('store.no-list', 'The list of models could not be loaded ({why}). Check your connection, then load again.', { why: cause.message }),
     );
   }
 }

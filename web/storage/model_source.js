@@ -2,17 +2,19 @@
  * Where the bytes of a model come from: what this browser keeps of it (model_store.js), and the network for the rest,
  * which is kept on its way to the engine. Runs in the engine's worker.
  */
+import { userError } from '../common/user_error.js';
+import { message } from '../common/message.js';
 import { blobPieces, DamagedError, matches, openDownload, openDownloads, pieceBytes, wholePieces } from '../downloads/model_download.js';
 import { partsOf, placed } from '../downloads/model_parts.js';
 import { canKeep, lockModel, openModel, PartialModel, partSize, removeModel } from './model_store.js';
 import { QuickSums } from '../downloads/quick_sums.js';
 import { releaseMemory } from '../common/release_memory.js';
 
-const NO_ROOM = 'There is no room in this browser to store the model, so each visit downloads it again. Free some disk space to change that.';
-const NO_STORE = 'This browser stores no files for the page (as in a private window), so each visit downloads the model again.';
+const NO_ROOM = message('store.no-room', 'There is no room in this browser to store the model, so each visit downloads it again. Free some disk space to change that.');
+const NO_STORE = message('store.none', 'This browser stores no files for the page (as in a private window), so each visit downloads the model again.');
 
-const GONE = 'This model is not in this browser any more. Choose another one in Settings, Model, or bring it again.';
-const DAMAGED = 'The copy of this model in this browser was damaged, so it was deleted. Download it, or open its file, again in Settings, Model.';
+const GONE = message('store.model-gone', 'This model is not in this browser any more. Choose another one in Settings, Model, or bring it again.');
+const DAMAGED = message('store.model-damaged', 'The copy of this model in this browser was damaged, so it was deleted. Download it, or open its file, again in Settings, Model.');
 
 const LOOK_MS = 200; // between two looks at how far another tab is
 
@@ -27,7 +29,7 @@ const LOOK_MS = 200; // between two looks at how far another tab is
 
 export class ModelSource {
   /** A sentence for the user where the model is not kept, else null. */
-  notice = /** @type {string|null} */ (null);
+  notice = /** @type {import('../common/message.js').Message|null} */ (null);
   #model;
 
   /**
@@ -62,7 +64,7 @@ export class ModelSource {
       const head = (index, nbytes) => file.read(parts[index].start, new Uint8Array(nbytes));
       return { ...whole, parts, head, ...this.#fromFile(file, signal) };
     }
-    if (!model.url) throw new Error(GONE);
+    if (!model.url) throw userError('Error', GONE);
     if (!await canKeep()) {
       this.notice = NO_STORE;
       return { ...whole, chunks: await this.#fromNetwork(0, { signal }) };
@@ -132,7 +134,7 @@ export class ModelSource {
             file.close();
             spare.end();
             await removeModel(sha256);
-            if (!this.#model.url) throw new Error(DAMAGED);
+            if (!this.#model.url) throw userError('Error', DAMAGED);
             yield* await this.#fromNetwork(index, { signal });
             return;
           }

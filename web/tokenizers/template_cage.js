@@ -4,6 +4,7 @@
  * A template comes from a stranger's file. It gets a copy of the conversation and gives back text; the module's memory
  * has a maximum. The worker is started ahead, and again after it was ended.
  */
+import { message } from '../common/message.js';
 import { fetchFile } from '../common/fetch_file.js';
 import { ownScript } from '../common/own_script.js';
 
@@ -21,7 +22,7 @@ export class TemplateCage {
   #end = /** @type {(answer: object) => void} */ (() => {});
 
   constructor() {
-    this.#module = fetchFile(new URL('../kernels/jinja.wasm', import.meta.url), 'The renderer of chat templates')
+    this.#module = fetchFile(new URL('../kernels/jinja.wasm', import.meta.url), message('part.templates', 'The renderer of chat templates'))
       .then((bytes) => WebAssembly.compile(bytes));
     this.#module.then((module) => this.#start(module), () => {}); // whoever runs a template is told
   }

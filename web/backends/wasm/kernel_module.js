@@ -4,6 +4,7 @@
  * The files import a shared memory. Where there is none, one byte is changed: the limits of an imported memory begin
  * with flags, 0x03 = shared with a maximum, 0x01 = with a maximum. Atomics work on either (threads proposal).
  */
+import { message } from '../../common/message.js';
 import { fetchFile } from '../../common/fetch_file.js';
 import { userError } from '../../common/user_error.js';
 
@@ -26,11 +27,11 @@ const SUM_OF_PAIRS = 2 * 32767;
  */
 export async function loadKernels(folder, shared) {
   if (!validates(SIMD)) {
-    throw userError('NoSIMDError', 'This browser cannot run the model on the CPU: it has no WebAssembly SIMD. Use a newer one (Chrome or Edge 91, Firefox 89, Safari 16.4), then load again.');
+    throw userError('NoSIMDError', message('cpu.no-simd', 'This browser cannot run the model on the CPU: it has no WebAssembly SIMD. Use a newer one (Chrome or Edge 91, Firefox 89, Safari 16.4), then load again.'));
   }
   const relaxed = validates(RELAXED_SIMD);
   const build = relaxed ? addsPairs() ? 'pairs' : 'dot' : 'simd';
-  const bytes = await fetchFile(`${folder}kernels-${build}.wasm`, 'The CPU\'s kernels');
+  const bytes = await fetchFile(`${folder}kernels-${build}.wasm`, message('part.kernels', 'The CPU\'s kernels'));
   const memory = findMemoryImport(bytes);
   if (!shared) bytes[memory.flagsAt] &= ~0x02;
   return { module: await WebAssembly.compile(bytes), relaxed, minimum: memory.minimum, maximum: memory.maximum };

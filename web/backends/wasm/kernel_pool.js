@@ -5,6 +5,7 @@
  * A worker that traps or falls silent takes the others down with it, and new ones begin over the same memory. What was
  * under way then fails with an Error named WorkersRestarted; WorkersLost where the memory is gone too.
  */
+import { message } from '../../common/message.js';
 import { loadKernels } from './kernel_module.js';
 import { ownScript } from '../../common/own_script.js';
 import { userError } from '../../common/user_error.js';
@@ -58,7 +59,7 @@ export class KernelPool {
       return pool;
     } catch (error) {
       pool.destroy();
-      throw userError('BackendError', `The workers on the CPU could not be started (${error.message.replace(/\.$/, '')}). Close other tabs, then load again.`);
+      throw userError('BackendError', message('cpu.not-started', 'The workers on the CPU could not be started ({why}). Close other tabs, then load again.', { why: error.said ?? error.message.replace(/\.$/, '') }));
     }
   }
 
@@ -96,7 +97,7 @@ export class KernelPool {
     }
     if (!granted) {
       const gigabytes = (nbytes / 1e9).toFixed(1);
-      throw new Error(`The model and its context need ${gigabytes} GB of memory, which this browser does not give. Close other tabs and load again, or choose a smaller model.`);
+      throw userError('Error', message('cpu.no-memory', 'The model and its context need {size} GB of memory, which this browser does not give. Close other tabs and load again, or choose a smaller model.', { size: gigabytes }));
     }
   }
 
@@ -159,7 +160,7 @@ export class KernelPool {
   }
 
   destroy() {
-    this.#finish(new Error('The model was unloaded. Load it again.'));
+    this.#finish(userError('Error', message('cpu.unloaded', 'The model was unloaded. Load it again.')));
   }
 
   /** For tests: a worker goes away without a word, or never answers again. */
@@ -233,10 +234,10 @@ export class KernelPool {
         if (data.died) this.#died(data.died);
         else this.#answered(data.id, data.value);
       });
-      worker.onmessageerror = ifCurrent(() => this.#died('a message could not be read'));
+      worker.onmessageerror = ifCurrent(() => this.#died(message('cpu.unread', 'a message could not be read')));
       worker.onerror = ifCurrent((event) => {
         event.preventDefault();
-        this.#died(event.message || 'the script could not be started');
+        this.#died(event.message || message('cpu.script', 'the script could not be started'));
       });
       this.#workers.push(worker);
       ready.push(quietly(this.#ask(index, {
@@ -258,18 +259,18 @@ export class KernelPool {
     // A memory that is not shared cannot be watched: each of its steps may take a tenth of the patience.
     const [oldest] = this.#asked.values();
     const patience = control ? 1 : 1 + (oldest?.steps ?? 0) / 10;
-    if (++this.#quiet > TICKS * patience) this.#died('a worker fell silent');
+    if (++this.#quiet > TICKS * patience) this.#died(message('cpu.silent', 'a worker fell silent'));
   }
 
   #died(why) {
     if (this.#end || this.#state === 'restarting') return;
     console.info(`Sonata: the workers on the CPU stopped: ${why}`);
-    if (this.#state === 'starting') return this.#finish(new Error(why));
+    if (this.#state === 'starting') return this.#finish(userError('Error', why));
     if (!this.shared) {
-      return this.#finish(userError('WorkersLost', `The worker that runs the model on the CPU stopped (${why}). Load the model again to continue. Your message is kept.`));
+      return this.#finish(userError('WorkersLost', message('cpu.stopped', 'The worker that runs the model on the CPU stopped ({why}). Load the model again to continue. Your message is kept.', { why })));
     }
     if (++this.#restarts > RESTARTS) {
-      return this.#finish(userError('WorkersFailed', `The workers that run the model on the CPU stopped ${RESTARTS + 1} times in a row (${why}). Close other tabs or programs, then load the model again.`));
+      return this.#finish(userError('WorkersFailed', message('cpu.stopped-often', 'The workers that run the model on the CPU stopped {times} times in a row ({why}). Close other tabs or programs, then load the model again.', { times: RESTARTS + 1, why })));
     }
     this.#restart(why);
   }
@@ -299,7 +300,7 @@ export class KernelPool {
     const failed = [...this.#asked.values()];
     this.#asked.clear();
     quietly(this.#spawn());
-    for (const { reject } of failed) reject(userError('WorkersRestarted', `The workers on the CPU were started again (${why}).`));
+    for (const { reject } of failed) reject(userError('WorkersRestarted', message('cpu.restarted', 'The workers on the CPU were started again ({why}).', { why })));
   }
 
   #finish(error) {
@@ -332,12 +333,12 @@ function sharedMemory(initial, most) {
       return new WebAssembly.Memory({ initial, maximum: Math.min(maximum, most), shared: true });
     } catch { /* the next one */ }
   }
-  throw userError('BackendError', 'This browser gives the page no memory for the model. Close other tabs, then load again.');
+  throw userError('BackendError', message('cpu.no-memory-here', 'This browser gives the page no memory for the model. Close other tabs, then load again.'));
 }
 
 async function fetchScript() {
   const response = await fetch(new URL('./kernel_worker.js', import.meta.url)).catch(() => null);
-  if (!response?.ok) throw userError('DownloadError', 'A part of the page could not be loaded. Check your connection, then load again.');
+  if (!response?.ok) throw userError('DownloadError', message('part.page-not-loaded', 'A part of the page could not be loaded. Check your connection, then load again.'));
   return URL.createObjectURL(new Blob([await response.text()], { type: 'text/javascript' }));
 }
 

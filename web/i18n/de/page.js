@@ -98,7 +98,6 @@ export const problems = {
   fileDamaged: 'Lade noch einmal. Hilft das nicht, ist die Datei auf dem Server beschädigt.',
   loadAgain: 'Noch einmal laden',
   loadModelAgain: 'Lade das Modell noch einmal.',
-  loadToContinue: 'Lade das Modell noch einmal, um weiterzumachen. Deine Nachricht bleibt.',
   noSeconds: 'In der Adresse steht {said}, das zählt nicht: {name} sind Sekunden, von 0,1 bis {most}.',
   noWholeNumber: 'In der Adresse steht {said}, das zählt nicht: {name} ist eine ganze Zahl von 1 bis {most}.',
   notStarted: 'Die Seite ließ sich nicht aufbauen. Lade sie neu; hilft das nicht, versuch einen anderen Browser. Was gespeichert ist, bleibt.',

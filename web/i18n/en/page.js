@@ -98,7 +98,6 @@ export const problems = {
   fileDamaged: 'Load it again. If that does not help, the file on the server is damaged.',
   loadAgain: 'Load again',
   loadModelAgain: 'Load the model again.',
-  loadToContinue: 'Load the model again to continue. Your message is kept.',
   noSeconds: 'The address says {said}, which is left out: {name} takes seconds, from 0.1 to {most}.',
   noWholeNumber: 'The address says {said}, which is left out: {name} takes a whole number from 1 to {most}.',
   notStarted: 'The page could not be put together. Reload it; if that does not help, try another browser. What is stored stays.',

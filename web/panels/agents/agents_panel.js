@@ -31,7 +31,7 @@ export class AgentsPanel {
 
   /** A form that was left open is still there, with what was typed. */
   async show() {
-    await loadStyles('memory_view/agents.css');
+    await loadStyles('panels/agents/agents.css');
     await this.refresh();
   }
 

@@ -89,7 +89,7 @@ export class LearningPanel {
     if (!this.#loops.size) this.#status.textContent = t('learning.looking');
     try {
       const [overview, adapters] = await Promise.all([
-        this.#learning.overview(), this.#learning.adapters(), loadScript('vendor/chart.umd.min.js'), loadStyles('learning_view/learning.css'),
+        this.#learning.overview(), this.#learning.adapters(), loadScript('vendor/chart.umd.min.js'), loadStyles('panels/learning/learning.css'),
       ]);
       if (run !== this.#run) return;
       this.#problem.say(null);

@@ -17,7 +17,7 @@ export class SpeedPlots {
   async show(speeds) {
     if (speeds.length < 2) return this.hide();
     if (!this.#figures.length) {
-      await Promise.all([loadScript('vendor/chart.umd.min.js'), loadStyles('learning_view/learning.css')]);
+      await Promise.all([loadScript('vendor/chart.umd.min.js'), loadStyles('panels/learning/learning.css')]);
       this.#unwatchTheme();
       this.#unwatchTheme = onThemeChange(() => this.#figures.forEach((figure) => figure.draw()));
       this.#figures = [new PlotFigure(Chart), new PlotFigure(Chart)];

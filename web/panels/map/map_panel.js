@@ -57,7 +57,7 @@ export class MapPanel {
     if (!this.#map) this.#status.textContent = t('map.drawing');
     try {
       const [map, { agents }] = await Promise.all([
-        this.#memory.map(), this.#memory.info(), loadScript('vendor/chart.umd.min.js'), loadStyles('memory_view/map.css'),
+        this.#memory.map(), this.#memory.info(), loadScript('vendor/chart.umd.min.js'), loadStyles('panels/map/map.css'),
       ]);
       if (run !== this.#run) return;
       this.#map = byAgent(map, agents);

@@ -169,7 +169,7 @@ export class ModelsView {
     this.#parts.asking.hidden = false;
     try {
       const catalog = (this.#catalog ??= await readCatalog());
-      const problems = /** @type {Error[]} */ ([]);
+      const problems = /** @type {(Error & {said?: import('../../common/message.js').Message|string})[]} */ ([]);
       await Promise.all(catalog.models.map(async (entry) => {
         const said = this.#listed.get(entry.name);
         if (said && said !== 'unknown') return;
@@ -182,7 +182,7 @@ export class ModelsView {
       }));
       await this.#show();
       if (this.#isUnreachable) return;
-      if (problems.length) throw userError('DownloadError', problems[0].message);
+      if (problems.length) throw userError('DownloadError', problems[0].said ?? problems[0].message);
     } finally {
       this.#asking = false;
       this.#parts.asking.hidden = true;

@@ -27,7 +27,7 @@ export class ModelPart {
   }
 
   async show() {
-    await loadStyles('settings/model.css');
+    await loadStyles('panels/settings/model.css');
     this.#run.show();
     await this.#models.show();
   }
