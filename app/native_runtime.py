@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from app.chat.page_store import BUDGET
+from app.consolidation.idle_work import OnlyOne
+from app.generation.answer_adapters import AnswerAdapters
 from app.lessons.reader import FactReader
-from app.lessons.service import LearningService
-from app.lessons.shipped_gate import shipped_gate
 from app.models.build_outputs import embedder_files, hnsw_kernel_path, routing_file
 from app.paths import cache_dir
 from app.routing.factory import RouterParts, build_router
-from app.routing.service import RoutingService
-from app.runtime import Runtime
+from app.runtime import Learner, Runtime, RuntimeConfig
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 from py_core.loading import Model
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.kept_pages import KeptPages
 from py_core.memory.memory import Memory
@@ -59,31 +57,35 @@ def native_router_parts() -> RouterParts:
     return RouterParts(embedder, path.read_bytes(), kernel)
 
 
+async def native_router() -> RouterParts:
+    """As `native_router_parts`, for RuntimeConfig."""
+    return native_router_parts()
+
+
 async def open_router(changes: Mapping[str, Any] | None = None) -> Router:
     """A router without a memory. changes: the user's, to the agents. Raises EmbedderError or RoutingDataError."""
     parts = native_router_parts()
     return await build_router(parts.embedder, parts.data, parts.kernel, changes)
 
 
-async def open_runtime(path: Path, model: Model | None = None, base_sha256: str = "") -> Runtime:
-    """path: the memory's file. model: what can be taught, if any; base_sha256: of its file.
+async def open_runtime(
+    path: Path, model: Model | None = None, base_sha256: str = "", adapters: AnswerAdapters | None = None,
+    answers_with: Collection[str] = ("background", "style"), only_one: OnlyOne | None = None,
+) -> Runtime:  # fmt: skip
+    """path: the memory's file. model: what can be taught, if any, as of Learner.
 
     Never fails: `problem` says what is missing, and the chat works without it.
     """
-    kernel: HnswKernel | None = None
-    runtime = Runtime(NativeCrypto(), kernel=lambda: kernel)
-
-    def take_kernel(parts: RouterParts) -> None:
-        nonlocal kernel
-        kernel = parts.kernel
-
-    await runtime.open(lambda: SQLiteRows.open(path))
-    runtime.keep_pages(lambda: open_pages(pages_path(path)))
-    await route_natively(runtime, take_kernel)
+    learner = None
     if model is not None:
-        model.name_file(base_sha256)
-        await runtime.learn_with(lambda memory: open_learning(runtime, model, base_sha256, memory))
-    return runtime
+        reader = FactReader(model, base_sha256)
+        learner = Learner(model, base_sha256, adapters, answers_with, only_one, reader=reader, embedder=open_embedder)
+    return await Runtime.open(
+        RuntimeConfig(
+            lambda: SQLiteRows.open(path), pages=lambda: open_pages(pages_path(path)), router=native_router,
+            learner=learner,
+        )
+    )  # fmt: skip
 
 
 def pages_path(memory: Path) -> Path:
@@ -111,21 +113,3 @@ async def open_pages(path: Path) -> SQLiteRows:
     for part in ("", "-wal", "-shm"):
         path.with_name(path.name + part).unlink(missing_ok=True)
     return await SQLiteRows.open(path)
-
-
-async def route_natively(runtime: Runtime, made: Callable[[RouterParts], None] = lambda parts: None) -> None:
-    """Routing over the memory of `runtime`; where that fails, `problem` says why. made: is told of what it runs on."""
-
-    async def opening(memory: Memory) -> RoutingService:
-        parts = native_router_parts()
-        made(parts)
-        return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
-
-    await runtime.route_with(opening)
-
-
-async def open_learning(runtime: Runtime, model: Model, base_sha256: str, memory: Memory) -> LearningService:
-    """With the embedder of the routing. Raises EmbedderError where there is none, GateError, StoreError."""
-    embedder = runtime.routing.embedder if runtime.routing is not None else open_embedder()
-    reader = FactReader(model, base_sha256)
-    return await LearningService.open(model, base_sha256, embedder, memory, shipped_gate(), reader)

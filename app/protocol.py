@@ -17,9 +17,6 @@ from py_core.memory.branches import Turn
 from py_core.memory.lessons import Lesson
 from py_core.messages import Words
 
-MemoryState = Literal["opening", "ready", "locked"]
-RoutingState = Literal["opening", "ready", "failed", "off"]
-LearningState = Literal["opening", "ready", "failed", "off"]
 INTERNAL = {"internal": True}
 """Metadata of a field that the page does not get."""
 

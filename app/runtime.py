@@ -1,44 +1,67 @@
-"""What runs beside the model: the memory, the routing, the learning. A chat works without any of them."""
+"""What runs beside the model: the memory, the routing, the learning. A chat works without any of them.
+
+    runtime = await Runtime.open(RuntimeConfig(lambda: SQLiteRows.open(path), router=router))
+    await runtime.use_model(Learner(model, base_sha256))     # which can be taught from now on
+
+A page is asked while all of it opens: it begins with `Runtime(config)` and `start`, and waits for the stages.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from app.chat.page_store import PageStore
 from app.chat.turn_indexer import TurnIndexer
 from app.consolidation.idle_learning import IDLE_SECONDS, IdleLearning
-from app.consolidation.idle_work import Loop, OnlyOne
+from app.consolidation.idle_work import OnlyOne
 from app.files.service import FileService
-from app.generation.resident_adapters import ResidentAdapters
 from app.lessons.service import LearningService
-from app.protocol import LearningState, MemoryState, RoutingState
+from app.lessons.shipped_gate import shipped_gate
+from app.routing.factory import RouterParts
 from app.routing.service import RoutingService
+from app.stage import Stage, State
 from py_core.hnsw.hnsw_kernel import HnswKernel
-from py_core.memory.encryption import Crypto
+from py_core.memory.encryption import Crypto, NativeCrypto
 from py_core.memory.errors import SENTENCES, StoreError
 from py_core.memory.fallback import FallbackRows, open_or_volatile
-from py_core.memory.ledger import LEDGER
 from py_core.memory.memory import Memory
 from py_core.memory.policies import Policies
 from py_core.memory.records import Record
-from py_core.memory.rows import EVERYTHING, UNCOMPACTED, Batch, Change, Rows
+from py_core.memory.rows import Change, Rows
 from py_core.memory.schemas import problem_of
 from py_core.memory.sessions import KIND as CONVERSATION
 from py_core.memory.store import Store
 from py_core.memory.volatile import VolatileRows
 from py_core.messages import Message, Words, words_of
-from py_core.routing.embedder import DIMENSIONS
+from py_core.routing.embedder import DIMENSIONS, Embedder
 
 if TYPE_CHECKING:  # what trains is imported when it is opened: the first answer does not wait for it
-    from app.consolidation.service import AnswerWith, ConsolidationService
+    from app.consolidation.service import ConsolidationService
     from app.consolidation.style_service import StyleService
+    from app.generation.answer_adapters import AnswerAdapters
+    from app.lessons.reader import FactReader
+    from py_core.loading import Model
 
 MEMORY_PATIENCE = 30.0
 """Seconds that an answer which is complete waits for a memory that is still opening, so that it is remembered."""
+NO_ROUTING = Message("routing.off", "The address of this page switches routing off (?routing=off).")
+NO_EMBEDDER = Message(
+    "learning.no-embedder",
+    "Nothing can be taught without the sentence embedder, which routing loads: open the page "
+    "without ?routing=off, or reload it.",
+)
+NAMELESS_MODEL = Message(
+    "learning.nameless-model",
+    "Nothing can be taught to a model that the browser does not keep: what it learns belongs to "
+    "its file. Open it in Settings, Model.",
+)
+_IDLE_KINDS = {"lesson", "trajectory", "policy", "pattern"}
+"""Records that say whether there is something to learn, and whether that is switched on."""
 
 
 def problem_of_record(record: Record) -> str | None:
@@ -46,197 +69,304 @@ def problem_of_record(record: Record) -> str | None:
     return problem_of(record, DIMENSIONS)
 
 
-_IDLE_KINDS = {"lesson", "trajectory", "policy", "pattern"}
-"""Records that say whether there is something to learn, and whether that is switched on."""
+def _nothing_changed() -> None:
+    """Nobody shows what is new."""
 
 
-def _kinds_of(change: Change) -> set[str]:
-    return {kind for kind, _ in (*change.puts, *change.deletes)}
+@dataclass(frozen=True)
+class Learner:
+    """A model that is taught, and what learns with it."""
+
+    model: Model
+    base_sha256: str
+    """Of its file, to which what it learns belongs; "" if that is not known: then nothing can be taught."""
+    adapters: AnswerAdapters | None = None
+    """What its answers come with. None: they come with lessons only, not with what loops made of them."""
+    answers_with: Collection[str] = ("background", "style")
+    """The loops whose work they come with."""
+    only_one: OnlyOne | None = None
+    """The lock of all that learn over this memory. None: this one learns nothing in pauses."""
+    idle_seconds: float = IDLE_SECONDS
+    reader: FactReader | None = None
+    embedder: Callable[[], Embedder] | None = None
+    """If nothing is routed. May raise EmbedderError."""
+
+
+@dataclass(frozen=True)
+class RuntimeConfig:
+    """What a runtime opens: the memory, then the routing, then the learning. What is None is not opened."""
+
+    rows: Callable[[], Awaitable[Rows]] | None = None
+    """Of the memory."""
+    memory: Memory | None = None
+    """One that is open already, instead of `rows`."""
+    pages: Callable[[], Awaitable[Rows]] | None = None
+    """Where what the model reads of the conversations is kept; opened when it is needed."""
+    router: Callable[[], Awaitable[RouterParts]] | None = None
+    embedder: Callable[[], Embedder | None] | None = None
+    """Of files, if it is not the routing's."""
+    learner: Learner | None = None
+    crypto: Crypto = field(default_factory=NativeCrypto)
+    changed: Callable[[], None] = _nothing_changed
+    """Called when there is something new to show."""
 
 
 class Runtime:
-    """Opens the memory and the routing, and holds them: one that is missing, or not open yet, is None.
+    """Opens the parts, holds them, and closes them. Parts that are missing, or not open yet, are None.
 
-    While the memory is locked, `memory` is a temporary one, whose records move to the real one when it is unlocked.
     `problem` is a sentence for the user, if something failed.
     """
 
-    def __init__(
-        self,
-        crypto: Crypto,
-        changed: Callable[[], None] = lambda: None,
-        kernel: Callable[[], HnswKernel | None] = lambda: None,
-    ) -> None:
-        """changed: called when there is something new to show. kernel: of the memory's indexes, once it is loaded."""
-        self.changed = changed
-        self._crypto, self._kernel = crypto, kernel
-        self._listeners: list[Callable[[Change], None]] = []
-        self.locked_rows: Rows | None = None
-        self.memory: Memory | None = None
+    def __init__(self, config: RuntimeConfig | None = None) -> None:
+        """Nothing is open before `start`."""
+        self._config = config or RuntimeConfig()
+        self.changed = self._config.changed
+        self.memory_stage = Stage(is_asked=self._config.rows is not None)
+        self.routing_stage = Stage(is_asked=self._config.router is not None)
+        self.learning_stage = Stage()
+        self.memory_if_open: Memory | None = None
         self.routing: RoutingService | None = None
+        self.indexer: TurnIndexer | None = None
         self.learning: LearningService | None = None
         self.consolidation: ConsolidationService | None = None
         self.style: StyleService | None = None
         self.idle: IdleLearning | None = None
-        self.indexer: TurnIndexer | None = None
-        self.files = FileService(self)
         self.pages: PageStore | None = None
         """What the model has read of the conversations; None where that is not kept."""
-        self.memory_state: MemoryState = "opening"
-        self.routing_state: RoutingState = "opening"
-        self.learning_state: LearningState = "opening"
-        self.why_not_learning: Words | None = None
-        """A sentence, where learning failed or is off."""
+        self.files = FileService(
+            lambda: self.memory, self._config.embedder or self._embedder, self.routing_stage, self.trouble,
+            lambda: self.changed(),
+        )  # fmt: skip
         self.problem: Words | None = None
+        self._listeners: list[Callable[[Change], None]] = []
         self._rows: FallbackRows | VolatileRows | None = None  # of the memory, unlocked or not
+        self._kernel: HnswKernel | None = None
         self._told: set[Words] = set()
-        self._opening: asyncio.Future[None] | None = None
+        self._patience = MEMORY_PATIENCE
 
-    async def open(self, opening: Callable[[], Awaitable[Rows]]) -> None:
-        """Open the memory with the rows of `opening`. If that fails, or until it is unlocked, use a temporary one."""
-        opening_ends = self._opening = asyncio.get_running_loop().create_future()
+    @classmethod
+    async def open(cls, config: RuntimeConfig) -> Runtime:
+        """Never fails: what cannot be opened is missing, and `problem` says why."""
+        runtime = cls(config)
+        await runtime.start()
+        return runtime
+
+    async def start(self) -> None:
+        """As `open`; called once."""
+        if self._config.rows is not None:
+            self._take(await self._open_memory(self._config.rows))
+            self._check()
+        elif self._config.memory is not None:
+            self._take(self._config.memory)
+        if self._config.router is not None:
+            await self._open_routing(self._config.router)
+        else:
+            self.routing_stage.end(State.OFF, NO_ROUTING)
+        self.changed()
+        if self._config.learner is not None:
+            await self.use_model(self._config.learner)
+
+    # ---- the memory ----
+
+    @property
+    def memory(self) -> Memory:
+        """Raises StoreError("busy") until it is open."""
+        if self.memory_if_open is None:
+            raise StoreError("busy", "memory.opening", "The memory is still opening. Try again in a moment.")
+        return self.memory_if_open
+
+    async def opened_memory(self) -> Memory | None:
+        """The memory, once it is open. None where nobody opens one, or it takes longer than MEMORY_PATIENCE."""
+        try:
+            async with asyncio.timeout(self._patience):
+                await self.memory_stage.wait()
+        except TimeoutError:
+            self._patience = 0.0  # no other answer waits for it
+        return self.memory_if_open
+
+    async def _open_memory(self, opening: Callable[[], Awaitable[Rows]]) -> Memory:
+        """A temporary one, if these rows cannot be opened."""
         try:
             rows = self._rows = await open_or_volatile(opening, self.trouble, self._make_room)
         except Exception as error:  # an unforeseen failure of a browser
             self.trouble(error)
             rows = VolatileRows()
         try:
-            await self._take(await self._open_store(rows))
-            self.memory_state = "ready"
+            return await self._memory_over(rows)
         except Exception as error:
-            await self._take(await self._open_store(VolatileRows()))
-            if isinstance(error, StoreError) and error.reason == "locked":
-                self.locked_rows, self.memory_state = rows, "locked"
-            else:
-                self.trouble(error)
-                self.memory_state = "ready"
-        opening_ends.set_result(None)
+            self.trouble(error)
+            return await self._memory_over(VolatileRows())
+
+    def _take(self, memory: Memory) -> None:
+        self.memory_if_open = memory
+        memory.store.on_change(self._on_change)
+        if self._config.pages is not None:
+            self.pages = PageStore(memory, self._config.pages)
+        self.memory_stage.end(State.LOCKED if memory.is_locked else State.READY)
         self.changed()
 
-    def memory_now(self) -> Memory:
-        """The memory. Raises StoreError("busy") while it is opening."""
-        if self.memory is None:
-            raise StoreError("busy", "memory.opening", "The memory is still opening. Try again in a moment.")
-        return self.memory
+    async def _memory_over(self, rows: Rows) -> Memory:
+        store = await Store.open_lockable(rows, crypto=self._config.crypto, problem_of=problem_of_record)
+        return await Memory.open(store, lambda: self._kernel, self.trouble)
 
-    async def opened_memory(self) -> Memory | None:
-        """The memory, once it is open. None where nobody opens one, or it takes longer than MEMORY_PATIENCE."""
-        if self.memory is None and self._opening is not None:
-            try:
-                await asyncio.wait_for(asyncio.shield(self._opening), MEMORY_PATIENCE)
-            except TimeoutError:
-                self._opening = None  # no other answer waits for it
-        return self.memory
-
-    def keep_pages(self, opening: Callable[[], Awaitable[Rows]]) -> None:
-        """Keep what the model reads of the conversations in the rows of `opening`, which are opened when needed."""
-        self.pages = PageStore(self, opening)
+    def is_on(self, policy: str) -> bool:
+        """Whether what a policy switches is on; as long as the memory is not open it is."""
+        return self.memory_if_open is None or self.memory.policies.is_on(policy)
 
     def keeps(self, conversation: str) -> bool:
         """Whether a conversation, by its id, is there when the page or the program starts again."""
-        if self.memory is None:
+        if self.memory_if_open is None:
             return False
         kept = self._rows.kept if isinstance(self._rows, FallbackRows) else frozenset()
         return self.memory.store.persistent or (CONVERSATION, conversation) in kept
+
+    async def unlock(self, passphrase: str | None) -> None:
+        """Raises StoreError("passphrase") for a wrong one."""
+        if self.memory_if_open is not None:
+            await self.memory.unlock(passphrase)
+            await self._note_unlocked()
+
+    async def forget(self) -> None:
+        """Delete everything in the memory; of a locked memory, whose passphrase may be lost, the passphrase too."""
+        if self.memory_if_open is None:
+            return
+        if self.routing is not None:
+            self.routing.forget_messages()
+        if self.pages is not None:
+            await self.pages.clear()
+        await self.memory.forget()
+        await self._note_unlocked()
+
+    async def _note_unlocked(self) -> None:
+        if self.memory_stage.state != State.LOCKED or self.memory.is_locked:
+            return
+        self.memory_stage.end(State.READY)
+        self._check()
+        if self.idle is not None:
+            self.idle.look_again()
+        for part in (self.routing, self.learning, self.consolidation, self.style):
+            if part is not None:
+                await part.refresh()
+        self.changed()
 
     async def _make_room(self) -> None:
         if self.pages is not None:
             await self.pages.give_up()
 
-    async def route_with(self, opening: Callable[[Memory], Awaitable[RoutingService]]) -> None:
-        """opening: makes the routing over a memory; where it fails, the plain assistant answers. After `open`."""
-        memory = self.memory_now()
-        try:
-            routing = await opening(memory)
-            if routing.memory is not self.memory:  # it was unlocked meanwhile
-                await routing.move(self.memory_now())
-            self.routing, self.routing_state = routing, "ready"
-            self.indexer = TurnIndexer(self.memory_now(), routing.embedder, self.trouble)
-        except Exception as error:
-            if self.memory is not memory:  # the temporary memory was closed while the routing read it
-                return await self.route_with(opening)
-            self.routing_state = "failed"
-            self.trouble(error)
-        self.changed()
+    def _check(self) -> None:
+        """Tell what is wrong with the memory, and look for more in the background."""
+        memory = self.memory
 
-    async def learn_with(self, opening: Callable[[Memory], Awaitable[LearningService]]) -> None:
-        """opening: makes the learning over a memory, for the model that answers; where it fails, nothing can be taught
-        and `why_not_learning` says why. After `open` and `route_with`. Another model's takes the place of this one's.
-        """
-        memory = self.memory_now()
-        self._leave_style()
-        if self.learning is not None:
-            self.learning.close()
-            self.learning = None
-        try:
-            learning = await opening(memory)
-            if learning.memory is not self.memory:  # it was unlocked meanwhile
-                await learning.move(self.memory_now())
-            self.learning, self.learning_state, self.why_not_learning = learning, "ready", None
-        except Exception as error:
-            if self.memory is not memory:  # the temporary memory was closed while it was read
-                return await self.learn_with(opening)
-            self.learning_state, self.why_not_learning = "failed", words_of(error)
-            self.trouble(error)
-        self.changed()
+        async def check() -> None:
+            with contextlib.suppress(StoreError):  # it was closed meanwhile
+                await memory.store.check(memory.background.step)
 
-    async def consolidate_with(self, adapters: ResidentAdapters, answer_with: AnswerWith) -> None:
-        """Let the model answer with what the background loop made of its lessons: see ConsolidationService.open. After
-        `learn_with`; where that failed, or this does, the plain model answers."""
-        if self.consolidation is not None:
-            self.consolidation.close()
-            self.consolidation = None
-        if self.learning is None:
-            return
+        self._tell_of_store()
+        memory.background.start(check)
+
+    # ---- the routing ----
+
+    async def _open_routing(self, opening: Callable[[], Awaitable[RouterParts]]) -> None:
+        """If it fails, the plain assistant answers."""
+        try:
+            parts = await opening()
+            self._kernel = parts.kernel
+            self.routing = await RoutingService.open(parts.embedder, parts.data, self.memory, parts.kernel)
+            self.indexer = TurnIndexer(self.memory, parts.embedder, self.trouble)
+            self.routing_stage.end(State.READY)
+        except Exception as error:
+            self.trouble(error)
+            why = Message("routing.failed", "Routing is not available: {why} Reload the page.", why=self.problem)
+            self.routing_stage.end(State.FAILED, why)
+
+    def _embedder(self) -> Embedder | None:
+        return self.routing.embedder if self.routing is not None else None
+
+    # ---- the learning ----
+
+    async def use_model(self, learner: Learner) -> None:
+        """Let a model be taught, and learn in pauses, instead of the one before. It waits for the memory and the
+        routing. Never fails: if nothing can be taught, `learning_stage` says why, and the plain model answers."""
+        self.learning_stage.begin()
+        learner.model.name_file(learner.base_sha256)
+        await self.routing_stage.wait()
+        await self._end_learning()
+        state, why = await self._open_learning(learner)
+        if self.learning is not None and learner.adapters is not None:
+            await self._open_learned(self.learning, learner.adapters, learner.answers_with)
+        self.learning_stage.end(state, why)
+        self.changed()
+        if learner.only_one is not None:
+            self._learn_in_pauses(learner, learner.only_one)
+
+    async def _open_learning(self, learner: Learner) -> tuple[State, Words | None]:
+        embedder = self._embedder()
+        if embedder is None and learner.embedder is None:
+            return State.OFF, NO_EMBEDDER
+        if not learner.base_sha256:
+            return State.OFF, NAMELESS_MODEL
+        try:
+            if embedder is None:
+                assert learner.embedder is not None
+                embedder = learner.embedder()
+            self.learning = await LearningService.open(
+                learner.model, learner.base_sha256, embedder, self.memory, shipped_gate(), learner.reader
+            )
+        except Exception as error:
+            self.trouble(error)
+            return State.FAILED, self.problem
+        return State.READY, None
+
+    async def _open_learned(
+        self, learning: LearningService, adapters: AnswerAdapters, answers_with: Collection[str]
+    ) -> None:
+        """Let the model answer with what loops made of what it was taught."""
         from app.consolidation.service import ConsolidationService
-
-        try:
-            self.consolidation = await ConsolidationService.open(self.learning, adapters, answer_with)
-        except Exception as error:
-            self.trouble(error)
-        self.changed()
-
-    async def style_with(self, answer_with: Callable[[int], None]) -> None:
-        """Let the model answer in the style that the person likes: see StyleService.open. After `consolidate_with`."""
-        self._leave_style()
-        if self.learning is None:
-            return
         from app.consolidation.style_service import StyleService
 
         try:
-            self.style = await StyleService.open(self.learning, answer_with)
+            if "background" in answers_with:
+                self.consolidation = await ConsolidationService.open(learning, adapters, adapters.use_learned)
         except Exception as error:
             self.trouble(error)
-        self.changed()
+        try:
+            if "style" in answers_with:
+                self.style = await StyleService.open(learning, adapters.use_style)
+        except Exception as error:
+            self.trouble(error)
 
-    def learn_nothing(self, why: Message) -> None:
-        """Learning is off; why: a sentence."""
-        self._leave_style()
-        self.learning_state, self.why_not_learning = "off", why
-        self.changed()
+    def _learn_in_pauses(self, learner: Learner, only_one: OnlyOne) -> None:
+        from app.consolidation.idle_loops import idle_loops
 
-    async def learn_idly(
-        self, loops: Sequence[Loop], hold: Callable[[], AbstractContextManager[None]], only_one: OnlyOne,
-        idle_seconds: float = IDLE_SECONDS,
-    ) -> None:  # fmt: skip
-        """Run the loops while nobody waits, until `close`; those of another model are ended first. hold:
-        `Engine.idle_held`."""
-        if self.idle is not None:
-            await self.idle.close()
-        self.idle = IdleLearning(loops, self._lasting_policies, hold, only_one, lambda: self.changed(), idle_seconds)
+        loops = idle_loops(self)
         if self.learning is not None:
             self.learning.prepares_in_pauses = any(loop.name == "preparation" for loop in loops)
+        hold = learner.model.engine.idle_held
+        self.idle = IdleLearning(
+            loops, self._lasting_policies, hold, only_one, lambda: self.changed(), learner.idle_seconds
+        )
         self.idle.start()
+
+    async def _end_learning(self) -> None:
+        if self.idle is not None:
+            await self.idle.close()
+        for part in (self.style, self.consolidation, self.learning):
+            if part is not None:
+                part.close()
+        self.idle = self.style = self.consolidation = self.learning = None
 
     def answering(self) -> AbstractContextManager[None]:
         """While it is open an answer is under way: nothing is learned beside it."""
         return self.idle.busy() if self.idle is not None else nullcontext()
 
     def _lasting_policies(self) -> Policies | None:
-        return self.memory.policies if self.memory is not None and self.memory_state == "ready" else None
+        memory = self.memory_if_open
+        return None if memory is None or memory.is_locked else memory.policies
+
+    # ---- all of it ----
 
     def listen(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Call `listener` with each change of the memory, whichever memory that is then. Returns what ends this."""
+        """Call `listener` with each change of the memory, also of one that opens later. Returns what ends this."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -245,90 +375,27 @@ class Runtime:
         self.problem = words_of(error)
         self.changed()
 
-    async def unlock(self, passphrase: str | None) -> None:
-        """Raises StoreError("passphrase") for a wrong one."""
-        if self.locked_rows is None or self.memory is None:
-            return
-        store = await self._open_store(self.locked_rows, passphrase)
-        temporary = self.memory
-        await (await self._take(store)).take_over(temporary)
-        await temporary.close()
-        self.locked_rows, self.memory_state = None, "ready"
-        if self.idle is not None:
-            self.idle.look_again()
-        if self.routing is not None:
-            await self.routing.move(self.memory)
-            self.indexer = TurnIndexer(self.memory, self.routing.embedder, self.trouble)
-        if self.learning is not None:
-            await self.learning.move(self.memory)
-        if self.consolidation is not None:
-            await self.consolidation.refresh()
-        if self.style is not None:
-            await self.style.refresh()
-        self.changed()
-
-    async def forget(self) -> None:
-        """Delete everything in the memory; of a locked memory, whose passphrase may be lost, the passphrase too."""
-        if self.memory is None:
-            return
-        if self.routing is not None:
-            self.routing.forget_messages()
-        if self.pages is not None:
-            await self.pages.clear()
-        if self.locked_rows is None:
-            await self.memory.writer.flush()
-            await self.memory.store.clear()
-            return
-        await self.locked_rows.note_locked(False)
-        await self.locked_rows.apply(Batch(clear=EVERYTHING, meta={"key": None, LEDGER: None, UNCOMPACTED: "yes"}))
-        await self.memory.store.clear()
-        await self.unlock(None)
-
     async def close(self) -> None:
         """Write what waits, and close the memory. What is not written after a failure was told as trouble."""
-        if self.idle is not None:
-            await self.idle.close()
-            self.idle = None
+        await self._end_learning()
         if self.pages is not None:
             await self.pages.close()
-        try:
-            if self.memory is not None:
+        if self.memory_if_open is not None:
+            try:
                 await self.memory.close()
-            if self.locked_rows is not None:
-                await self.locked_rows.close()
-        except StoreError as error:
-            self.trouble(error)
+            except StoreError as error:
+                self.trouble(error)
 
-    def _leave_style(self) -> None:
-        """Of a model that answers no more."""
-        if self.style is not None:
-            self.style.close()
-            self.style = None
-
-    async def _take(self, store: Store) -> Memory:
-        memory = self.memory = await Memory.open(store, self._kernel, self.trouble)
-        store.on_change(lambda change: self._on_change(store, change))
-        self._note(store)
-
-        async def check() -> None:
-            with contextlib.suppress(StoreError):  # it was closed meanwhile
-                await store.check(memory.background.step)
-
-        memory.background.start(check)
-        return memory
-
-    async def _open_store(self, rows: Rows, passphrase: str | None = None) -> Store:
-        return await Store.open(rows, passphrase, crypto=self._crypto, problem_of=problem_of_record)
-
-    def _on_change(self, store: Store, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         for listener in tuple(self._listeners):
             listener(change)
-        if self.idle is not None and (change.cleared is not None or _IDLE_KINDS & _kinds_of(change)):
+        kinds = {kind for kind, _ in (*change.puts, *change.deletes)}
+        if self.idle is not None and (change.cleared is not None or _IDLE_KINDS & kinds):
             self.idle.look_again()
-        self._note(store)
+        self._tell_of_store()
 
-    def _note(self, store: Store) -> None:
-        suspicion = None
+    def _tell_of_store(self) -> None:
+        store, suspicion = self.memory.store, None
         if store.suspicion is not None:
             suspicion = Message("memory.see-storage", "{said} See Settings, Storage.", said=store.suspicion)
         for said in (SENTENCES["unreadable"] if store.unreadable else None, store.uncompacted, suspicion):

@@ -1,4 +1,4 @@
-"""Opens a draft (speculation/draft.py) beside a model: another model file, which must have the same vocabulary."""
+"""Opens a draft model (speculation/draft.py) beside a model: another model file with the same vocabulary."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DraftError(ValueError):
 
 @dataclass(frozen=True)
 class DraftFile:
-    """What a draft's file says of it; nothing is allocated."""
+    """The description from a draft's file; nothing is allocated."""
 
     source: WeightSource
     header: GGUFHeader
@@ -32,12 +32,12 @@ class DraftFile:
 
 
 async def read_draft(source: WeightSource, context: int | None = None) -> DraftFile:
-    """Raises as load_model does for what a header says."""
+    """Raises as load_model does for errors in the header."""
     return DraftFile(source, *await read_description(source, context, lambda header, config, graph: None))
 
 
 def check_draft(header: GGUFHeader, config: ModelConfig, draft: DraftFile) -> None:
-    """Raises DraftError where the draft has another vocabulary than the model with this header, or is no smaller."""
+    """Raises DraftError if the draft has another vocabulary than the model with this header, or is not smaller."""
     if different := _difference(header, config, draft):
         raise DraftError(
             f"{shown(draft.config.name)} cannot be the draft of {shown(config.name)}: {different}. Take a smaller "
@@ -52,7 +52,7 @@ def check_draft(header: GGUFHeader, config: ModelConfig, draft: DraftFile) -> No
 
 
 def _difference(header: GGUFHeader, config: ModelConfig, draft: DraftFile) -> str:
-    """What differs between two vocabularies, for a sentence; "" where nothing does."""
+    """The difference between two vocabularies, for a sentence; "" if there is none."""
     ours, theirs = (tokenizer_from_gguf(one.metadata) for one in (header, draft.header))
     if config.vocab_size != draft.config.vocab_size:
         return f"its vocabulary has {draft.config.vocab_size:,} tokens, the model's {config.vocab_size:,}"
@@ -80,6 +80,6 @@ def _token(tokens: Sequence[str], number: int | None) -> str:
 async def load_draft(
     engine: Engine, draft: DraftFile, load_backend: BackendLoader, progress: Progress | None = None
 ) -> None:
-    """Bring the draft's weights; from its next answer on the engine uses it. Raises BackendError."""
+    """Load the draft's weights; the engine uses the draft from its next answer on. Raises BackendError."""
     backend = await load_backend(draft.source, draft.header, draft.config, draft.graph, progress)
     engine.draft = Draft(backend)

@@ -1,4 +1,4 @@
-"""Will a model fit, and how fast will it be: from a file's header alone, before anything is loaded.
+"""Predicts if a model will fit, and how fast it will be: from a file's header alone, before anything is loaded.
 
 need = memory_need(header.tensors, config, graph, "wasm")
 need.at(8192).total                          # bytes with a context of 8192 tokens
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from py_core.backends.base import MAX_LOGIT_ROWS, MAX_TAPS, BackendError
 from py_core.backends.numpy.backend import CHUNK
-from py_core.backends.wasm.backend import MAX_ROWS
+from py_core.backends.wasm.device import MAX_ROWS
 from py_core.backends.wasm.host import HEAP_BASE, MAX_WORKERS
 from py_core.backends.wasm.layout import EXTENT, PART, Mode, activation_bytes, head_page_bytes, matrix_bytes
 from py_core.backends.webgpu.host import AdapterInfo
@@ -29,24 +29,24 @@ from py_core.paging.page_table import PAGE, PageTable, head_room, kept_window, m
 from py_core.paging.sequence_slots import SLOTS
 
 MOST_WASM_MEMORY = 65535 << 16
-"""Bytes that the kernels' memory can have: addresses have 32 bits."""
+"""The most bytes of the kernels' memory: addresses have 32 bits."""
 
 _CONTEXTS = (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 _LEAST_CONTEXT = 512
 """A shorter context is not worth suggesting."""
 _SMALLER = ("Q8_0", "Q6_K", "Q5_K", "Q4_K")
 _FILES = {"Q8_0": "Q8_0", "Q6_K": "Q6_K", "Q5_K": "Q5_K_M", "Q4_K": "Q4_K_M"}
-"""What files are called whose matrices are mostly of these formats."""
+"""The usual names of files whose matrices mostly have these formats."""
 
 
 class DoesNotFitError(BackendError):
-    """The model does not fit into the memory that there is; the message says with numbers what would."""
+    """The model does not fit into the available memory; the message says with numbers what would."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """What there is: bytes of memory for the model, and of the largest range a GPU kernel can bind; None if unknown.
-    `chosen`: the user says how much memory, not the machine."""
+    """The available memory in bytes for the model, and the largest range that a GPU kernel can bind; None if unknown.
+    `chosen`: True if the user set the memory."""
 
     memory: int | None = None
     binding: int | None = None
@@ -55,7 +55,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Parts:
-    """Bytes that a model takes with a context of so many tokens."""
+    """The bytes of a model's parts with a context of `context` tokens."""
 
     context: int
     weights: int
@@ -69,11 +69,11 @@ class Parts:
 
 @dataclass(frozen=True)
 class Need:
-    """What a model needs on a backend ("webgpu", "wasm", "numpy"). Sizes in bytes.
+    """A model's memory need on a backend ("webgpu", "wasm", "numpy"). Sizes in bytes.
 
-    `layer_page` are 64 tokens of one layer; `windows` are the layers', 0 where one sees everything. `scratch` does not
-    depend on the context, of which each token takes `token_scratch`. `read` are the weights that a step of one token
-    reads. `smaller` has the weights if all matrices were in another format.
+    `layer_page` is 64 tokens of one layer; `windows` are the layers', 0 if a layer sees everything. `scratch` is
+    independent of the context, each token of which adds `token_scratch`. `read` are the weights that a step of one
+    token reads. `smaller` has the weights for other formats of all matrices.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Need:
     smaller: Mapping[str, int]
 
     def at(self, context: int) -> Parts:
-        """With one conversation of `context` tokens."""
+        """The need with one conversation of `context` tokens."""
         pages = sum(self._pool(window, context) * layers for window, layers in self._groups(context).items())
         return Parts(context, self.weights, pages * self.layer_page, self.scratch + int(context * self.token_scratch))
 
@@ -98,7 +98,7 @@ class Need:
         return self.read + self.layer_page * seen // PAGE
 
     def holds(self, context: int, room: Room) -> bool:
-        """Whether it fits with this context."""
+        """True if the model fits with this context."""
         parts = self.at(context)
         if room.memory is not None and parts.total > room.memory:
             return False
@@ -107,7 +107,7 @@ class Need:
         return all(self._pool(window, context) * self.layer_page <= room.binding for window in self._groups(context))
 
     def largest_context(self, room: Room) -> int:
-        """The most tokens of context that fit, in steps of pages; 0 where none does."""
+        """The most tokens of context that fit, in steps of pages; 0 if none fit."""
         low, high = 0, -(-max(self.trained, _LEAST_CONTEXT) // PAGE)
         while low < high:
             middle = -(-(low + high) // 2)
@@ -115,11 +115,11 @@ class Need:
         return min(low * PAGE, max(self.trained, PAGE))
 
     def _groups(self, context: int) -> Counter[int]:
-        """How many layers share a pool of pages, by the window that they keep (0: everything)."""
+        """The number of layers that share a pool of pages, by the window that they keep (0: everything)."""
         return Counter(kept_window(window, context) for window in self.windows)
 
     def _pool(self, window: int, context: int) -> int:
-        """The pages of a layer that a conversation makes its pool grow to."""
+        """The number of pages per layer to which a conversation grows its pool."""
         if self.backend == "numpy":
             return most_pages(window, context)
         table = PageTable(SLOTS, context, window)
@@ -129,7 +129,7 @@ class Need:
 
 
 def bytes_per_token(config: ModelConfig, graph: Graph, backend: str, precision: str = "precise") -> int:
-    """Of the keys and values of a token, in all layers. Layers with a window keep no more than that many tokens."""
+    """The size of a token's keys and values in all layers. Layers with a window keep at most that many tokens."""
     layers = sum(isinstance(op, Attention) for op in graph.ops)
     return layers * _layer_page(config, backend, precision) // PAGE
 
@@ -145,9 +145,9 @@ def memory_need(
     tensors: Mapping[str, TensorInfo], config: ModelConfig, graph: Graph, backend: str, precision: str = "precise",
     adapter: AdapterInfo | None = None,
 ) -> Need:  # fmt: skip
-    """What a model of these tensors needs, on webgpu with this adapter, or with any GPU.
+    """The need of a model with these tensors; on webgpu with this adapter, or with any GPU.
 
-    Raises BackendError for a format that the backend's kernels do not read.
+    Raises BackendError for a format that the backend's kernels do not support.
     """
     sizes = {name: _bytes(backend, tensors[name].format, shape) for name, shape in graph.weights.items()}
     linears = {op.weight for op in graph.ops if isinstance(op, Linear)}
@@ -159,7 +159,7 @@ def memory_need(
     rows = _rows(config, backend, adapter)
     scratch, token_scratch = _scratch(config, graph, backend, rows)
     if backend == "webgpu" and (adapter is None or choose_shapes(adapter, config.head_dim).integer_dot):
-        # What a prefill multiplies in integers, if that is faster: a buffer for each width of x.
+        # For a prefill in integers, if that is faster: a quantized buffer for each width of x.
         widths = {op.x.width for op in graph.ops if isinstance(op, Linear)}
         scratch += rows * sum(widths) // BLOCK * LIMBS_BYTES
     return Need(
@@ -171,7 +171,7 @@ def memory_need(
 
 
 def _bytes(backend: str, form: BlockFormat, shape: tuple[int, ...]) -> int:
-    """Bytes of a weight as a backend keeps it."""
+    """The bytes of a weight in a backend's layout."""
     values = math.prod(shape)
     try:
         if backend == "numpy" or len(shape) == 1:
@@ -188,14 +188,14 @@ def _bytes(backend: str, form: BlockFormat, shape: tuple[int, ...]) -> int:
 
 
 def _rows(config: ModelConfig, backend: str, adapter: AdapterInfo | None) -> int:
-    """Rows of a pass of a prefill."""
+    """The number of rows in a pass of a prefill."""
     if backend == "webgpu":
         return choose_shapes(adapter, config.head_dim).max_rows if adapter else GPU_ROWS
     return MAX_ROWS if backend == "wasm" else CHUNK
 
 
 def _scratch(config: ModelConfig, graph: Graph, backend: str, rows: int) -> tuple[int, float]:
-    """Bytes of values on their way, and those for each token of context."""
+    """The bytes of intermediate values, and those for each token of context."""
     width, kv = config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim
     values = config.hidden_size + 3 * width + 2 * kv + 3 * config.intermediate_size
     scratch = rows * values * 4 + MAX_LOGIT_ROWS * config.vocab_size * 4
@@ -209,13 +209,13 @@ def _scratch(config: ModelConfig, graph: Graph, backend: str, rows: int) -> tupl
 
 
 def check_room(need: Need, context: int, room: Room) -> None:
-    """Raises DoesNotFitError, with numbers and what would fit, where the model does not."""
+    """Raises DoesNotFitError, with numbers and what would fit, if the model does not."""
     if words := problem(need, context, room):
         raise DoesNotFitError(words)
 
 
 def cost(need: Need, context: int) -> Message:
-    """What a context takes, as a sentence."""
+    """The memory of a context, as a sentence."""
     parts = need.at(context)
     return Message(
         "fit.need",
@@ -231,13 +231,13 @@ def cost(need: Need, context: int) -> Message:
 
 
 def contexts(need: Need, room: Room) -> list[Parts]:
-    """What the usual lengths of a context take, up to that which the model was trained for, as far as they fit."""
+    """The memory of the usual context lengths, up to the trained context, as far as they fit."""
     lengths = [*(length for length in _CONTEXTS if length < need.trained), need.trained]
     return [need.at(length) for length in lengths if need.holds(length, _reached(need, room))]
 
 
 def _reached(need: Need, room: Room) -> Room:
-    """What the backend can use of what there is."""
+    """The part of the available memory that the backend can use."""
     if need.backend != "wasm":
         return room
     if room.memory is not None and room.memory <= MOST_WASM_MEMORY:
@@ -246,7 +246,7 @@ def _reached(need: Need, room: Room) -> Room:
 
 
 def problem(need: Need, context: int, room: Room) -> Message | None:
-    """None where the model fits with this context, else a sentence with numbers that says what would."""
+    """None if the model fits with this context, else a sentence with numbers that says what would."""
     room = _reached(need, room)
     if need.holds(context, room):
         return None
@@ -295,7 +295,8 @@ def _gb(nbytes: float) -> str:
 
 @dataclass(frozen=True)
 class Measured:
-    """How fast a model ran: tokens a second, the bytes that each token read, and how many operations its graph has."""
+    """A measured speed: tokens per second, the bytes that each token read, and the number of operations in the
+    graph."""
 
     tok_s: float
     read: int
@@ -303,10 +304,10 @@ class Measured:
 
 
 def tokens_per_second(read: int, operations: int, measured: Measured, bandwidth: float | None = None) -> float:
-    """How fast a model will be that reads so many bytes a token, by how fast another one was.
+    """Estimate the speed of a model that reads `read` bytes per token, from another model's measured speed.
 
-    With the memory's `bandwidth` (bytes a second) the time that the other one took is divided into reading, which
-    grows with the bytes, and the rest, which grows with the number of operations; without it, all of it was reading.
+    With the memory's `bandwidth` (bytes per second) the measured time is split into reading, which grows with the
+    bytes, and the rest, which grows with the number of operations. Without it, all of the time counts as reading.
     """
     seconds = 1 / measured.tok_s
     reading = seconds if bandwidth is None else min(measured.read / bandwidth, seconds)

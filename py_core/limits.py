@@ -1,6 +1,6 @@
-"""What a file from a stranger may hold at most: refused before it is counted out, built or allocated.
+"""Limits for files from strangers: larger values are refused before anything is counted, built or allocated.
 
-Each limit has room over the largest real file that is known to us, which its comment names.
+Each limit exceeds the largest real file that we know of, which its comment names.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ MAX_FILE_BYTES = 1 << 50
 MAX_HEADER_BYTES = 64 << 20
 """Gemma 4's vocabulary of 262,144 tokens with its 514,906 merges takes 16 MB."""
 MAX_KEYS = 10_000
-"""Files of llama.cpp have 20 to 60 keys."""
+"""llama.cpp's files have 20 to 60 keys."""
 MAX_TENSORS = 100_000
-"""Llama 3.1 405B has 1,138; the folder of a mixture of 256 experts in 60 layers some 46,000."""
+"""Llama 3.1 405B has 1,138; the folder of a mixture of 256 experts in 60 layers about 46,000."""
 MAX_STRINGS = 2_000_000
-"""Of all lists of strings in a header: Gemma 4 has 777,050, tokens and merges."""
+"""For all lists of strings in a header: Gemma 4 has 777,050, tokens and merges."""
 
 # Vocabularies
 MAX_TOKENS = 1_000_000
@@ -24,7 +24,7 @@ MAX_TOKENS = 1_000_000
 MAX_SPECIAL_TOKENS = 20_000
 """Gemma 3 has 6,414 (most of them unused), DeepSeek 2,400."""
 MAX_WORD_CHARACTERS = 1_000
-"""Longest word that WordPiece cuts up: BERT says 100."""
+"""The longest word that WordPiece cuts up: BERT has 100."""
 
 # Settings of models
 MAX_LAYERS = 1_024
@@ -32,13 +32,13 @@ MAX_LAYERS = 1_024
 MAX_HEADS = 1_024
 """Llama 3.1 405B and Mistral Large have 128."""
 MAX_HEAD_SIZE = 1_024
-"""Gemma has 256, 512 in its newest."""
+"""Gemma has 256, its newest version 512."""
 MAX_HIDDEN = 1 << 17
 """Llama 3.1 405B has 16,384."""
 MAX_INTERMEDIATE = 1 << 19
 """Llama 3.1 405B has 53,248."""
 MAX_CONTEXT = 1 << 24
-"""Llama 4 Scout says 10,485,760."""
+"""Llama 4 Scout has 10,485,760."""
 MAX_COUNTS = {
     "block_count": MAX_LAYERS,
     "context_length": MAX_CONTEXT,
@@ -52,7 +52,7 @@ MAX_COUNTS = {
     "rope.dimension_count": MAX_HEAD_SIZE,
     "rope.scaling.original_context_length": MAX_CONTEXT,
 }
-"""Whole numbers by their names in GGUF, behind the architecture's."""
+"""Whole numbers by their names in GGUF, without the architecture's prefix."""
 MAX_ROPE_BASE = 1e12
 """Qwen 2.5 1M has 10,000,000; some stretched Llamas 4,000,000,000."""
 MAX_STRETCH = 1e6
@@ -62,14 +62,14 @@ MAX_STRETCH = 1e6
 MAX_ADAPTER_BYTES = 2 << 30
 """Rank 64 on every linear of Llama 3.1 405B in 16 bits has 1.8 GB."""
 MAX_ADAPTER_RANK = 1_024
-"""Those that are extracted from a trained model have up to 512; 8 to 64 is usual."""
+"""Adapters extracted from a trained model have up to 512; 8 to 64 is usual."""
 MAX_ADAPTER_CONFIG_BYTES = 512 << 10
 """A rank and an alpha for every linear of Llama 3.1 405B by name take 200 KB."""
 MAX_ADAPTER_PATTERNS = 2_000
 """Llama 3.1 405B has 882 linears."""
 MAX_ADAPTER_SCALE = 1e4
-"""alpha / rank is 1 or 2 in most, and seldom over 16."""
+"""alpha / rank is 1 or 2 in most adapters, and seldom over 16."""
 
-# Chats that other programs export
+# Exported chats of other programs
 MAX_CHATS_BYTES = 256 << 20
-"""Of JSON, unpacked: what people wrote of theirs has 30 to 200 MB."""
+"""The size of the unpacked JSON: people's exports have 30 to 200 MB."""

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from py_core.backends.base import Backend, Progress
+from py_core.backends.base import Progress
+from py_core.backends.protocols import Backend
 from py_core.engine.engine import Engine
 from py_core.formats.gguf import GGUFHeader, read_header
 from py_core.formats.source import WeightSource
@@ -24,7 +25,7 @@ from py_core.tokenizers.template_renderer import TemplateRenderer
 
 @dataclass
 class Model:
-    """Everything that comes from one model file. `bos`: False leaves BOS out of prompts, whatever the file says."""
+    """Everything from one model file. `bos`: False leaves BOS out of prompts, whatever the file says."""
 
     config: ModelConfig
     tokenizer: Tokenizer
@@ -38,12 +39,12 @@ class Model:
         return self.engine.backend
 
     async def encode_chat(self, messages: Sequence[Message], begun: Sequence[tuple[str, bool]] = ()) -> list[int]:
-        """Token ids of a conversation, ready for the answer, or for the rest of one that was begun. Special tokens in
-        the messages are plain text. begun: as of chat_template.encode_chat."""
+        """Token ids of a conversation, ready for the answer, or for the rest of an answer that was begun. Special
+        tokens in the messages are plain text. begun: as in chat_template.encode_chat."""
         return await encode_chat(self.tokenizer, self.template, messages, bos=self.bos, begun=begun)
 
     def name_file(self, sha256: str) -> None:
-        """Say which file this is; "" where that is not known: then no pages of what it reads are kept."""
+        """Set the hash of the model file; "" if unknown: then no pages that it computes are stored."""
         self.engine.pages.model = f"{sha256}, {self.engine.context_length} tokens" if sha256 else ""
 
     def close(self) -> None:
@@ -51,13 +52,13 @@ class Model:
 
 
 BeforeLoading = Callable[[GGUFHeader, ModelConfig, Graph], None]
-"""May refuse a model by what its header says, by raising."""
+"""May refuse a model because of its header, by raising."""
 
 
 class BackendLoader(Protocol):
     """Opens a backend for a model: `load_numpy`, or `partial(load_webgpu, host)`, `partial(load_wasm, host)`.
 
-    Takes the file and its header, and what they describe.
+    Takes the file, its header, and the description from it.
     """
 
     def __call__(
@@ -72,9 +73,9 @@ async def load_model(
     before_loading: BeforeLoading = lambda header, config, graph: None,
     phase: Callable[[str], None] = lambda name: None,
 ) -> Model:  # fmt: skip
-    """Read the header, then let the backend bring the weights. `before_loading` may refuse the model, by raising.
+    """Read the header, then let the backend load the weights. `before_loading` may refuse the model, by raising.
 
-    renderer: runs the model's chat template. phase: told as each part is done.
+    renderer: runs the model's chat template. phase: called as each part is finished.
 
     Raises GGUFError, TokenizerError, ChatTemplateError or BackendError with a sentence.
     """
@@ -89,10 +90,10 @@ async def load_model(
 
 
 async def _template_of(metadata: Mapping[str, Any], tokenizer: Tokenizer, renderer: TemplateRenderer) -> ChatTemplate:
-    """The file's template, or that of its family if the file's does not print what the user says.
+    """The file's template, or that of its model family if the file's does not print the user's message.
 
-    A template that refuses a message, or fails on it, says so when there is one; without a template the model runs.
-    Raises ChatTemplateError for a source that is no template, and for one that takes too long.
+    A template that refuses a message, or fails on it, reports that when a message comes; the model runs without a
+    template. Raises ChatTemplateError if the source is no template, or takes too long.
     """
     template = ChatTemplate.from_gguf(metadata, tokenizer, renderer)
     await template.check()
@@ -102,7 +103,7 @@ async def _template_of(metadata: Mapping[str, Any], tokenizer: Tokenizer, render
 async def read_description(
     source: WeightSource, context: int | None, before_loading: BeforeLoading
 ) -> tuple[GGUFHeader, ModelConfig, Graph]:
-    """What a file's header says of its model; nothing is allocated. Raises as load_model does."""
+    """The description of a model from its file's header; nothing is allocated. Raises as load_model does."""
     header = await read_header(source)
     config, graph = describe_model(header, context, await read_rope_factors(source, header))
     before_loading(header, config, graph)

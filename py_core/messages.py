@@ -1,6 +1,6 @@
-"""Messages for a person: a code, by which other languages find their text, and the English beside it.
+"""Messages for a person: a code, by which translations are found, and the English text.
 
-An error and its texts: docs/develop/errors.md.
+Errors and their texts: docs/develop/errors.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _VALUE = re.compile(r"\{(\w+)\}")
 @dataclass(frozen=True, init=False)
 class Message:
     """A sentence, several, or a few words of one. text: the English, in which {name} stands for a value. A value is a
-    text, a message, an error of these, or a list; anything else becomes a text. str() gives the English."""
+    text, a message, a UserError, or a list; anything else becomes a text. str() gives the English."""
 
     code: str
     text: str
@@ -35,14 +35,14 @@ class Message:
 
 
 Words = Message | str
-"""For a person. A text is the same in each language: it was stored, or another program said it."""
+"""Words for a person. A plain text is the same in each language: it was stored, or comes from another program."""
 
 
 class UserError(Exception):
-    """An error that is written for a person: its message says what to do. Any other error is a mistake in a program."""
+    """An error that is written for a person: its message says what to do. Any other error is a bug in a program."""
 
     def __init__(self, message: Message | str, text: str = "", /, **values: Any) -> None:
-        """A message, the code, text and values of one, or what another program says."""
+        """A message; or a code with its text and values; or the text of another program."""
         if not isinstance(message, Message):
             message = Message(message, text, **values) if text else Message("", message)
         self.message = message
@@ -50,14 +50,14 @@ class UserError(Exception):
 
 
 def words_from(data: Any) -> Words:
-    """Of a message as plain data, as records keep it (`asdict`); anything else becomes a text."""
+    """Read a message from plain data, as records keep it (`asdict`); anything else becomes a text."""
     if not isinstance(data, Mapping):
         return str(data)
     return Message(data["code"], data["text"], **{name: _value_from(value) for name, value in data["values"].items()})
 
 
 def words_of(error: BaseException) -> Words:
-    """What an error says."""
+    """The words of an error."""
     return error.message if isinstance(error, UserError) else str(error) or type(error).__name__
 
 
@@ -66,7 +66,7 @@ def _value_from(data: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Fit for JSON, but for messages."""
+    """The value in JSON types, except messages."""
     if isinstance(value, UserError):
         return value.message
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What errors of the page's JavaScript say."""
+"""Turns errors of the page's JavaScript into words for a person."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from py_core.messages import Words, words_from
 
 
 def js_words(error: Any) -> Words:
-    """Of a JsException: with its code if it is a user error (web/common/user_error.js)."""
+    """The words of a JsException: with its code if it is a user error (web/common/user_error.js)."""
     said: Any = getattr(error, "said", None)
     return words_from(said.to_py()) if hasattr(said, "to_py") else str(error.message)

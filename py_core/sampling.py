@@ -1,4 +1,4 @@
-"""How the next token is chosen: parameters, and the reference sampler that the GPU's is tested against.
+"""Chooses the next token: parameters, and the reference sampler that the GPU's is tested against.
 
 The order is that of transformers: penalties, temperature, top-k, top-p, min-p. Each rule is a small pure function
 on one row of logits, float32 (vocab_size,). A rule keeps every token at or above a threshold, so ties stay together
@@ -20,14 +20,14 @@ MAX_PENALTY_WINDOW = 256
 
 
 class SamplingError(UserError, ValueError):
-    """A parameter has a value that it cannot have."""
+    """A parameter has an invalid value."""
 
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """temperature 0 is greedy. top_k 0, top_p 1, min_p 0 and penalties 1/0/0 switch that rule off.
+    """temperature 0 is greedy. top_k 0, top_p 1, min_p 0 and penalties 1/0/0 turn that rule off.
 
-    Penalties look at the last `penalty_window` tokens, prompt included. Raises SamplingError, naming the field.
+    Penalties look at the last `penalty_window` tokens, including the prompt. Raises SamplingError, naming the field.
     """
 
     temperature: float = 0.0

@@ -1,4 +1,4 @@
-"""Values from files and from elsewhere, as they are shown to people: short, and never a command to a terminal."""
+"""Formats untrusted values for people: short, and never a command to a terminal."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import unicodedata
 from typing import Any
 
 LONGEST = 80
-"""Characters of a value in a sentence. Every name of a tensor, a setting or an architecture of a real model fits."""
+"""The most characters of a value in a sentence. Every name of a tensor, setting or architecture in real models fits."""
 
 _NUMBER_BITS = 256
-"""Longer whole numbers are told by their size: Python writes no number of 4,301 digits or more."""
+"""Longer whole numbers are described by their size: Python refuses to print a number of 4,301 digits or more."""
 
 
 _TURNING = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
-"""Characters that turn the order of the others around: a name in a list could look like another one."""
+"""Characters that reverse the direction of others: they could make one name in a list look like another."""
 _JOINER = "\u200d"
 MOST_PARTS = 16
-"""Of a character; longer ones are decoration."""
+"""The most parts of a character; longer ones are decoration."""
 _COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _VISIBLE: dict[int, str | None] = {
     **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"},
@@ -32,11 +32,11 @@ _VISIBLE: dict[int, str | None] = {
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
 )
-"""Letters and marks that are never seen, beside white space, controls and formats: fillers, selectors of variants."""
+"""Invisible letters and marks, besides white space, controls and formats: fillers, variation selectors."""
 
 
 class _Short(reprlib.Repr):
-    """repr() that never writes a long value in full before it cuts it."""
+    """A repr() that never writes a long value in full before cutting it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,21 +60,21 @@ _short = _Short()
 
 
 def shown(value: Any) -> str:
-    """A value as Python writes it, in at most LONGEST characters: texts in quotes, control characters escaped."""
+    """A value's repr in at most LONGEST characters: texts in quotes, control characters escaped."""
     text = _short.repr(value)
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 
 def why_not_json(error: ValueError | RecursionError) -> str:
-    """What json.loads found wrong with a text of one line."""
+    """The reason why json.loads failed on a text of one line."""
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg.removesuffix(' at')} at character {error.pos + 1}"
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 def whole_end(text: str, end: int) -> int:
-    """The last place up to an end at which no character is cut in half: an accent, a vowel sign or the rest of an emoji
-    stays with what it belongs to. Of what has more than MOST_PARTS of them the end itself."""
+    """The last position up to `end` that cuts no character in half: an accent, a vowel sign or the rest of an emoji
+    stays with its base. For a character with more than MOST_PARTS parts, `end` itself."""
     at = end
     while max(end - MOST_PARTS, 0) < at < len(text) and _is_within(text, at):
         at -= 1
@@ -98,12 +98,12 @@ def one_line(text: str) -> str:
 
 
 def is_unseen(character: str) -> bool:
-    """Whether it is a letter or a mark that is never seen, such as a filler. (Formats are not seen, either.)"""
+    """True if it is an invisible letter or mark, such as a filler. (Formats are not visible, either.)"""
     return _UNSEEN.match(character) is not None
 
 
 def is_blank(text: str) -> bool:
-    """Whether nothing of a text is seen: it counts as empty."""
+    """True if nothing in a text is visible: it counts as empty."""
     return all(
         character.isspace() or unicodedata.category(character) in ("Cc", "Cf") or is_unseen(character)
         for character in text
@@ -111,8 +111,7 @@ def is_blank(text: str) -> bool:
 
 
 def plain(text: str) -> str:
-    """A text that a terminal shows and does not obey: control characters but newline and tab become visible ones
-    (ESC is U+241B), or U+FFFD, and so do those that turn the order of the others around, and half of a surrogate pair,
-    which is a byte of a file's name that is no text.
-    A carriage return, which would write over the line, is left out."""
+    """A text that a terminal shows and does not obey. Control characters except newline and tab become visible ones
+    (ESC is U+241B), or U+FFFD. So do characters that reverse the direction of others, and half of a surrogate pair,
+    which is an undecodable byte of a file name. A carriage return, which would overwrite the line, is removed."""
     return text.translate(_VISIBLE) if _COMMANDS.search(text) else text

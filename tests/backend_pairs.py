@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from py_core.backends.base import Backend, TokenSequence
+from py_core.backends.base import TokenSequence
 from py_core.backends.numpy.backend import NumpyBackend, load_weights
+from py_core.backends.protocols import Backend
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu

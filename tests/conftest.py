@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
-from app.building import embedder, kernels, python_env, site
+from app.building import embedder, kernels, node, python_env, site
 from app.building.common import BuildError, one_build_at_a_time
 from app.building.download import Downloader
 from app.building.system import find_chromium
@@ -33,8 +33,9 @@ from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
 from app.native_runtime import native_router_parts
 from app.paths import cache_dir
-from py_core.backends.base import Backend, Progress
+from py_core.backends.base import Progress
 from py_core.backends.numpy.backend import NumpyBackend, load_numpy, load_weights
+from py_core.backends.protocols import Backend
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu
@@ -161,7 +162,9 @@ def made_files() -> dict[str, Path]:
     cache = cache_dir()
     try:
         with one_build_at_a_time(cache):
-            return site.made_files(cache, Downloader(cache, python_env.pypi_address))
+            downloader = Downloader(cache, python_env.pypi_address)
+            node.ensure_node_modules(cache, downloader, dev=True)  # a merge may have brought a package
+            return site.made_files(cache, downloader)
     except BuildError as error:
         pytest.fail(str(error))
 

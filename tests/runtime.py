@@ -6,13 +6,9 @@ from pathlib import Path
 
 from app.chat.conversation import Conversation
 from app.generation.assistant import Assistant
-from app.lessons.service import LearningService
-from app.lessons.shipped_gate import shipped_gate
 from app.routing.factory import RouterParts
-from app.routing.service import RoutingService
-from app.runtime import Runtime
+from app.runtime import Learner, Runtime, RuntimeConfig
 from py_core.loading import Model
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.memory import Memory
 from py_core.memory.sqlite import SQLiteRows
 from py_core.routing.embedder import SentenceEmbedder
@@ -30,27 +26,18 @@ async def runtime_over(
 ) -> Runtime:
     """The memory at `path`. parts: of a router, if it routes; model and embedder: if it learns."""
 
-    async def routing(memory: Memory) -> RoutingService:
+    async def router() -> RouterParts:
         assert parts is not None
-        return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
+        return parts
 
-    async def learning(memory: Memory) -> LearningService:
-        assert model is not None
-        assert embedder is not None
-        return await LearningService.open(model, base_sha256, embedder, memory, shipped_gate())
-
-    runtime = Runtime(NativeCrypto())
-    await runtime.open(lambda: SQLiteRows.open(path))
-    if parts is not None:
-        await runtime.route_with(routing)
-    if model is not None:
-        await runtime.learn_with(learning)
-        assert runtime.why_not_learning is None
+    learner = None if model is None else Learner(model, base_sha256, embedder=lambda: embedder)
+    config = RuntimeConfig(lambda: SQLiteRows.open(path), router=None if parts is None else router, learner=learner)
+    runtime = await Runtime.open(config)
+    assert runtime.learning_stage.why is None
     return runtime
 
 
 def memory_of(runtime: Runtime) -> Memory:
-    assert runtime.memory is not None
     return runtime.memory
 
 

@@ -2,7 +2,7 @@
 
 /**
  * A sentence, several, or a few words of one. text: the English, in which {name} stands for a value. A value is a text,
- * a message, an error of these, or a list; anything else becomes a text. str() gives the English.
+ * a message, a UserError, or a list; anything else becomes a text. str() gives the English.
  * @typedef {object} Message
  * @property {string} code
  * @property {string} text

@@ -43,15 +43,15 @@
  * @property {string|null} chosen
  * @property {boolean} isLost
  * @property {AgentName[]} agents
- * @property {'opening'|'ready'|'failed'|'off'} routing
+ * @property {'opening'|'ready'|'locked'|'failed'|'off'} routing
  */
 
 /**
  * problem, uncompacted, suspicion: sentences.
  * @typedef {object} MemoryInfo
- * @property {'opening'|'ready'|'locked'} state
- * @property {'opening'|'ready'|'failed'|'off'} routing
- * @property {'opening'|'ready'|'failed'|'off'} learning
+ * @property {'opening'|'ready'|'locked'|'failed'|'off'} state
+ * @property {'opening'|'ready'|'locked'|'failed'|'off'} routing
+ * @property {'opening'|'ready'|'locked'|'failed'|'off'} learning
  * @property {import('./protocol.js').Message|string|null} problem
  * @property {boolean} persistent
  * @property {string} place

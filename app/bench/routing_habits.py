@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from app.bench.routing import TEST_SET, read_test_set
-from app.native_runtime import native_router_parts
+from app.native_runtime import native_router
 from app.routing.service import RoutingService
-from app.runtime import Runtime
-from py_core.memory.encryption import NativeCrypto
+from app.runtime import Runtime, RuntimeConfig
 from py_core.memory.volatile import VolatileRows
 from py_core.routing.agents import FALLBACK_ID
 
@@ -41,14 +40,11 @@ async def measure_habits(habits: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "test": [pair for pair in test if pair[1] != FALLBACK_ID],
         "assistant": [pair for pair in test if pair[1] == FALLBACK_ID],
     }
-    runtime = Runtime(NativeCrypto())
-    parts = native_router_parts()
 
     async def rows() -> VolatileRows:
         return VolatileRows()
 
-    await runtime.open(rows)
-    await runtime.route_with(lambda memory: RoutingService.open(parts.embedder, parts.data, memory, parts.kernel))
+    runtime = await Runtime.open(RuntimeConfig(rows, router=native_router))
     routing = runtime.routing
     assert routing is not None
     try:

@@ -1,6 +1,6 @@
 """The SIMD kernels, compiled from C to WebAssembly and kept in <cache>/kernels/: a module that runs the model
-(web/kernels/*.c), in three builds, one that searches indexes of vectors (web/kernels/hnsw/*.c), one that computes
-checksums of files (web/kernels/checksums/*.c), and one that renders chat templates (web/kernels/jinja/*.c).
+(web/kernels/*.c), in three builds, one that searches indexes of vectors (web/kernels/hnsw/*.c), and one that renders
+chat templates (web/kernels/jinja/*.c).
 
 The folders there are named after the sources, the flags and the compiler's version, so that the compiler (PyPI's
 ziglang, 100 MB) is installed only when a state of the sources is compiled for the first time on this machine.
@@ -70,11 +70,6 @@ def kernel_path(build: str = MODEL_BUILDS[0]) -> Path:
 def hnsw_kernel_path() -> Path:
     """The index's kernel, likewise."""
     return _compiled()["hnsw.wasm"]
-
-
-def checksum_kernel_path() -> Path:
-    """The kernel of checksums, likewise."""
-    return _compiled()["checksums.wasm"]
 
 
 def jinja_kernel_path() -> Path:

@@ -17,6 +17,7 @@ def third_party_text(root: Path, node_modules: Path, files: Mapping[str, Path]) 
         "Chart.js": "chart.js/LICENSE.md",
         "@kurkle/color": "@kurkle/color/LICENSE.md",
         "esbuild": "esbuild/LICENSE.md",
+        "hash-wasm": "hash-wasm/LICENSE",
         "idb": "idb/LICENSE",
         "lit-html": "lit-html/LICENSE",
         "Lucide": "lucide-static/LICENSE",

@@ -12,6 +12,7 @@ import re
 import textwrap
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from pathlib import Path
 from types import FunctionType, NoneType, UnionType
 from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
@@ -117,6 +118,8 @@ class _Types:
             return _SIMPLE[hint]
         if hint == protocol.Event:
             return f"{self._protocol_at}Event"
+        if isinstance(hint, type) and issubclass(hint, Enum):
+            return "|".join(f"'{one.value}'" for one in hint)
         origin, given = get_origin(hint), get_args(hint)
         if origin is NotRequired:
             return self.of(given[0])

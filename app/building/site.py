@@ -32,6 +32,7 @@ DIST = ROOT / "dist"
 VENDOR = {
     "chart.umd.min.js": "chart.js/dist/chart.umd.min.js",
     "comlink.mjs": "comlink/dist/esm/comlink.mjs",
+    "hash-wasm.mjs": "hash-wasm/dist/index.esm.min.js",
     "idb.js": "idb/build/index.js",
     "lit-html/lit-html.js": "lit-html/lit-html.js",
     "lit-html/directive.js": "lit-html/directive.js",

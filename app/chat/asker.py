@@ -9,6 +9,7 @@ from typing import Any
 from app.chat.file_lookup import counting, room_for_files, whole_room
 from app.files.material import Material
 from app.files.service import FileService
+from app.generation.answer_adapters import AnswerAdapters
 from app.generation.assistant import Assistant
 from app.lessons.match import Candidate, LessonMatch, UnsureMatch
 from app.lessons.reader import read_facts
@@ -53,11 +54,14 @@ class SingleAnswer:
 class Asker:
     """The plain assistant. All questions share what their prompts have in common: it is read once."""
 
-    def __init__(self, model: Model, learning: LearningService | None, max_tokens: int, reads: bool = True) -> None:
+    def __init__(
+        self, model: Model, learning: LearningService | None, max_tokens: int, reads: bool = True,
+        adapters: AnswerAdapters | None = None,
+    ) -> None:  # fmt: skip
         """learning: None for answers without lessons. reads: whether lessons are read where it is not sure that one
-        answers."""
+        answers. adapters: what answers come with."""
         self._reads = reads
-        self.assistant = Assistant(model, GREEDY, max_tokens)
+        self.assistant = Assistant(model, GREEDY, max_tokens, adapters)
         self._learning = learning
         self._files: tuple[FileService, str] | None = None
 

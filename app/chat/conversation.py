@@ -135,7 +135,7 @@ class Conversation:
     async def _say(self, answer: Answer, question: ChatQuestion) -> AsyncIterator[Event]:
         """Say it and store it."""
         self._given = answer.match
-        if (memory := self._runtime.memory) is not None:
+        if (memory := self._runtime.memory_if_open) is not None:
             self.assistant.use_settings(answer_settings(memory.policies))
         try:
             with paused(self._runtime):
@@ -164,7 +164,7 @@ class Conversation:
     async def leave_out(self, lessons: Sequence[Lesson]) -> None:
         """The model no longer reads what was said in the conversation of lessons that were forgotten."""
         with self._told_trouble():
-            await self._tree.leave_out(self._runtime.memory, lessons)
+            await self._tree.leave_out(self._runtime.memory_if_open, lessons)
         if not self._answering:  # else the next message finds that something was forgotten
             self.assistant.go_to(messages_of(self.turns, self._routes.agents))
 
@@ -211,10 +211,10 @@ class Conversation:
 
     async def resume(self, session_id: str) -> Branches:
         """Continue a stored conversation. Raises StoreError where there is none."""
-        memory = self._runtime.memory
+        memory = self._runtime.memory_if_open
         session = await memory.sessions.get(session_id) if memory else None
         if memory is None or session is None:
-            if self._runtime.memory_state == "locked":
+            if memory is not None and memory.is_locked:
                 raise StoreError("locked")
             raise StoreError("record", "chat.deleted", "This conversation was deleted.")
         if self._tree.session is not None and self._tree.session.id == session_id:
@@ -245,7 +245,7 @@ class Conversation:
 
     async def _follow(self) -> Changed | None:
         """Take over what others stored in this conversation. None when there is nothing new."""
-        memory = self._runtime.memory
+        memory = self._runtime.memory_if_open
         if memory is None:
             return None
         try:

@@ -26,21 +26,17 @@ def exact_answer(runtime: Runtime, text: str) -> Exact | None:
         return said
     from py_core.tools.first_look import may_be_for_a_tool
 
-    if not may_be_for_a_tool(text) or not _is_on(runtime):
+    if not may_be_for_a_tool(text) or not runtime.is_on(EXACT_POLICY):
         return None
     from py_core.tools.answering import answer_exactly
 
     return answer_exactly(text, datetime.now())
 
 
-def _is_on(runtime: Runtime) -> bool:
-    return runtime.memory is None or runtime.memory.policies.is_on(EXACT_POLICY)
-
-
 async def exact_answer_of_tables(runtime: Runtime, session: str | None, text: str) -> Exact | None:
     """What the tables (CSV, TSV) of a conversation say to a message. None where it is not surely about one of them.
     Never fails: the runtime is told."""
-    if runtime.memory is None or session is None or not _is_on(runtime):
+    if runtime.memory_if_open is None or session is None or not runtime.is_on(EXACT_POLICY):
         return None
     try:
         tables = await runtime.files.tables(session)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
-from typing import TYPE_CHECKING
 
 from py_core.memory.errors import StoreError
 from py_core.memory.files import KIND as FILE
@@ -17,9 +16,6 @@ from py_core.memory.memory import Memory
 from py_core.memory.rows import EVERYTHING, Change, Rows
 from py_core.memory.sessions import KIND as SESSION
 from py_core.memory.sessions import TURN
-
-if TYPE_CHECKING:
-    from app.runtime import Runtime
 
 BUDGET = 200_000_000
 """Bytes of pages at most: of SmolLM2-135M on the CPU, 7,400 tokens."""
@@ -30,14 +26,14 @@ _OF_CHATS = (SESSION, TURN, FILE)
 class PageStore:
     """Opened when it is needed first. No method raises."""
 
-    def __init__(self, runtime: Runtime, opening: Callable[[], Awaitable[Rows]], budget: int = BUDGET) -> None:
-        self._runtime, self._opening, self._budget = runtime, opening, budget
+    def __init__(self, memory: Memory, opening: Callable[[], Awaitable[Rows]], budget: int = BUDGET) -> None:
+        self._memory, self._opening, self._budget = memory, opening, budget
         self._opened: asyncio.Future[KeptPages | None] | None = None
         self._tasks: set[asyncio.Task[object]] = set()
         self._running: dict[str, asyncio.Task[object]] = {}
         """By the conversation's id."""
         self._given_up = False
-        self._unlisten = runtime.listen(self._on_change)
+        self._unlisten = memory.store.on_change(self._on_change)
 
     def shelf(self, chat: str) -> ChatShelf:
         """Of a stored conversation."""
@@ -83,33 +79,28 @@ class PageStore:
         return None if self._given_up else await self._all()
 
     async def _all(self) -> KeptPages | None:
-        memory = self._memory
-        if memory is None or not memory.store.persistent:
+        if self._memory.is_locked or not self._memory.store.persistent:
             return None
         if self._opened is None:
-            self._opened = asyncio.ensure_future(self._open(memory))
+            self._opened = asyncio.ensure_future(self._open())
         return await asyncio.shield(self._opened)
 
     async def is_there(self, chat: str) -> bool:
         """Whether a conversation was not deleted."""
         try:
-            return self._memory is not None and await self._memory.store.get(SESSION, chat) is not None
+            return await self._memory.store.get(SESSION, chat) is not None
         except StoreError:
             return False
 
-    async def _open(self, memory: Memory) -> KeptPages | None:
+    async def _open(self) -> KeptPages | None:
         try:
             rows = await self._opening()
-            chats = {session.id for session in await memory.sessions.all()}
+            chats = {session.id for session in await self._memory.sessions.all()}
         except Exception:  # it is a help only, of which nobody misses anything
             return None
-        pages = KeptPages(rows, lambda: self._memory.store.lock if self._memory else None, self._budget)
+        pages = KeptPages(rows, lambda: self._memory.store.lock, self._budget)
         await pages.forget_others(chats)  # they were deleted by a program that could not delete their pages
         return pages
-
-    @property
-    def _memory(self) -> Memory | None:
-        return self._runtime.memory if self._runtime.memory_state == "ready" else None
 
     def _on_change(self, change: Change) -> None:
         if change.cleared in (EVERYTHING, *_OF_CHATS):

@@ -123,7 +123,7 @@ class TitleMaker:
 
     def begin(self, session: Session | None, turns: Sequence[Turn]) -> None:
         """After an answer was stored. turns: what is shown of the conversation."""
-        memory = self._runtime.memory
+        memory = self._runtime.memory_if_open
         said = [turn for turn in turns[:2] if not is_unread(turn)]
         if memory is None or session is None or session.titled or session.id in self._tried or len(said) < 2:
             return

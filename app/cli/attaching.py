@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +13,7 @@ from app.files.service import FileService
 from app.files.text import MOST_BYTES, FileError, shown_name, too_large
 from app.native_runtime import open_embedder
 from app.protocol import Citation
-from app.runtime import Runtime
-from py_core.memory.encryption import NativeCrypto
+from app.runtime import Runtime, RuntimeConfig
 from py_core.memory.volatile import VolatileRows
 from py_core.routing.embedder import EmbedderError, SentenceEmbedder
 
@@ -50,23 +50,17 @@ async def attach_file(files: FileService, session: str | None, path: Path) -> st
 
 async def unstored_runtime() -> Runtime:
     """A runtime without agents, whose memory is gone when it is closed: it holds what is attached meanwhile."""
-    embedder: SentenceEmbedder | None = None
-    tried = False
 
-    def opened() -> SentenceEmbedder | None:
-        nonlocal embedder, tried
-        if not tried:
-            tried = True
-            try:
-                embedder = open_embedder()
-            except EmbedderError as error:
-                runtime.trouble(error)
-        return embedder
+    @cache
+    def embedder() -> SentenceEmbedder | None:
+        try:
+            return open_embedder()
+        except EmbedderError as error:
+            runtime.trouble(error)
+            return None
 
     async def rows() -> VolatileRows:
         return VolatileRows()
 
-    runtime = Runtime(NativeCrypto())
-    runtime.files = FileService(runtime, opened)
-    await runtime.open(rows)
+    runtime = await Runtime.open(RuntimeConfig(rows, embedder=embedder))
     return runtime

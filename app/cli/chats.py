@@ -22,10 +22,9 @@ from app.cli.memory import SHORT_ID, YesOption, agreed, date_words
 from app.cli.models import JsonOption, size_words
 from app.cli.terminal import console, say
 from app.models.adapter_folder import write_whole
-from app.native_runtime import route_natively
+from app.native_runtime import native_router
 from app.protocol import to_json
-from app.runtime import Runtime
-from py_core.memory.encryption import NativeCrypto
+from app.runtime import Runtime, RuntimeConfig
 from py_core.showing import is_blank, one_line, shown
 
 chats_app = typer.Typer(
@@ -176,10 +175,8 @@ async def _opened(home: Path | None, *, meaning: bool = False) -> AsyncIterator[
     """What the page asks, over the memory of the folder. meaning: also for searches by meaning; where these cannot be
     had, a note says why. Raises StoreError, OSError, ValueError."""
     async with opened_memory(home) as memory:
-        runtime = Runtime(NativeCrypto())
-        runtime.memory = memory
+        runtime = await Runtime.open(RuntimeConfig(memory=memory, router=native_router if meaning else None))
         if meaning:
-            await route_natively(runtime)
             if runtime.problem is not None:
                 notes.print(Text(f"Only words are searched for. {runtime.problem}", "yellow"), soft_wrap=True)
             await ConversationApi(runtime).prepare_search()

@@ -27,7 +27,7 @@ from app.cli.terminal import console, progress_bar, say
 from app.consolidation.deep_loop import DeepLoop, DeepReport
 from app.consolidation.history import run_entry
 from app.consolidation.service import RefusedBeforeError
-from app.generation.assistant import Assistant
+from app.generation.answer_adapters import AnswerAdapters
 from py_core.engine.scheduler import Priority
 from py_core.memory.revisions import Run
 from py_core.messages import Words
@@ -60,9 +60,8 @@ def consolidate(
     async def run() -> tuple[Run | str | None, DeepReport | None]:
         loaded = await load(model, backend, precision, autotune, context)
         try:
-            async with opened_runtime(home, loaded, model) as runtime:
-                assistant = Assistant(loaded)
-                await runtime.consolidate_with(assistant.adapters, assistant.adapters.use_learned)
+            adapters = AnswerAdapters(loaded.engine)
+            async with opened_runtime(home, loaded, model, adapters, ("background",)) as runtime:
                 if runtime.consolidation is None:
                     raise ValueError(runtime.problem or "The background loop cannot be opened.")
                 with progress_bar("{task.description}") as bar:

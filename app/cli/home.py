@@ -6,7 +6,7 @@ import getpass
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -15,11 +15,13 @@ import typer
 from rich.markup import escape
 
 from app.cli.terminal import console
+from app.generation.answer_adapters import AnswerAdapters
 from app.lessons.service import LearningService
 from app.models.cache import model_path, sha256_of_model
 from app.native_runtime import open_runtime, tidy_pages
 from app.paths import memory_path
 from app.runtime import Runtime, problem_of_record
+from app.stage import State
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
@@ -143,17 +145,21 @@ async def opened_learning(home: Path | None, model: Model, given: Path | None) -
 
 
 @asynccontextmanager
-async def opened_runtime(home: Path | None, model: Model, given: Path | None) -> AsyncIterator[Runtime]:
-    """The memory, unlocked, and what the model has learned in it. given: what `--model` says.
+async def opened_runtime(
+    home: Path | None, model: Model, given: Path | None, adapters: AnswerAdapters | None = None,
+    answers_with: Collection[str] = ("background", "style"),
+) -> AsyncIterator[Runtime]:  # fmt: skip
+    """The memory, unlocked, and what the model has learned in it. given: what `--model` says. adapters, answers_with:
+    as of Learner.
 
     Raises ValueError, with what to do, where it cannot be stored or recalled; StoreError, OSError.
     """
     path = home_memory(home)
-    runtime = await open_runtime(path, model, sha256_of_model(model_path(given)))
+    runtime = await open_runtime(path, model, sha256_of_model(model_path(given)), adapters, answers_with)
     try:
-        if runtime.memory_state == "locked":
+        if runtime.memory_stage.state == State.LOCKED:
             await with_passphrase(runtime.unlock, f"the memory {path}")
-        if runtime.memory is None or not runtime.memory.store.persistent or runtime.learning is None:
+        if not runtime.memory.store.persistent or runtime.learning is None:
             raise ValueError(runtime.problem or f"Nothing can be learned in {path}: choose another folder with --home.")
         yield runtime
     finally:

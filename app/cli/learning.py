@@ -34,6 +34,7 @@ from app.cli.loading import (
 from app.cli.memory import SHORT_ID
 from app.cli.model_file import ModelOption
 from app.cli.terminal import PRINTS_JSON, console, progress_bar, say, wants_json
+from app.generation.answer_adapters import AnswerAdapters
 from app.lessons.rows import LessonRow, lesson_rows, open_rows, problem_of_text
 from app.lessons.service import Learned, LearningService
 from py_core.backends.base import ContextFullError
@@ -260,14 +261,11 @@ def ask(
         try:
             if no_memory:
                 return await _ask_all(Asker(loaded, None, max_tokens), asked, attached)
-            async with opened_runtime(home, loaded, model) as runtime:
-                left_out = without or ()
+            left_out, adapters = without or (), AnswerAdapters(loaded.engine)
+            answers_with = {Loop.background, Loop.style}.difference(left_out)
+            async with opened_runtime(home, loaded, model, adapters, answers_with) as runtime:
                 learning = None if Loop.instant in left_out else runtime.learning
-                asker = Asker(loaded, learning, max_tokens, reads=Loop.reading not in left_out)
-                if Loop.background not in left_out:
-                    await runtime.consolidate_with(asker.assistant.adapters, asker.assistant.adapters.use_learned)
-                if Loop.style not in left_out:
-                    await runtime.style_with(asker.assistant.adapters.use_style)
+                asker = Asker(loaded, learning, max_tokens, Loop.reading not in left_out, adapters)
                 return await _ask_all(asker, asked, attached)
         finally:
             loaded.close()

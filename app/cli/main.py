@@ -57,6 +57,7 @@ from app.cli.terminal import console, say
 from app.cli.terminal_chat import run_chat
 from app.consolidation.one_learner import FileLock
 from app.files.text import text_of
+from app.generation.answer_adapters import AnswerAdapters
 from app.generation.assistant import CHAT_SAMPLING, MAX_TOKENS
 from app.generation.completion import complete, last_logits
 from app.generation.speed import Speed, measure_speed, profile_report
@@ -153,16 +154,17 @@ def chat(
     with asyncio.Runner() as runner:
         loaded = runner.run(load(model, backend, precision, autotune, context, tiers, draft, max_memory))
         loaded.bos = not no_bos
-        lock = None
+        adapters = AnswerAdapters(loaded.engine)
         if plain:
             runtime = runner.run(unstored_runtime())
         else:
             path = home_memory(home)
-            runtime = runner.run(open_runtime(path, loaded, sha256_of_model(model_path(model))))
             lock = FileLock(path.with_name(f"{path.name}.learning"))
+            base = sha256_of_model(model_path(model))
+            runtime = runner.run(open_runtime(path, loaded, base, adapters, only_one=lock))
         run_chat(
             runner, loaded, sampling, max_tokens, runtime,
-            lambda given: open_adapter(given, base_of(model, loaded), home), adapter, lock, file or (),
+            lambda given: open_adapter(given, base_of(model, loaded), home), adapter, adapters, file or (),
         )  # fmt: skip
         runner.run(runtime.close())
         loaded.close()

@@ -67,8 +67,9 @@ def perplexity(
             await assistant.use_adapter(adapter_at(adapter, model, loaded, home))
             if not learned:
                 return facts, await _scored(loaded, texts, await assistant.adapter_number(), None)
-            runtime = await opened.enter_async_context(opened_runtime(home, loaded, model))
-            await runtime.consolidate_with(assistant.adapters, assistant.adapters.use_learned)
+            runtime = await opened.enter_async_context(
+                opened_runtime(home, loaded, model, assistant.adapters, ("background",))
+            )
             if assistant.leaves_out:
                 notes.print(assistant.leaves_out, markup=False, soft_wrap=True)
             assert runtime.learning is not None

@@ -20,9 +20,8 @@ from app.cli.attaching import attach_file, cited_words
 from app.cli.home import with_passphrase
 from app.cli.memory import SHORT_ID
 from app.cli.waiting_line import line_meanwhile
-from app.consolidation.idle_loops import idle_loops
-from app.consolidation.idle_work import OnlyOne
 from app.files.text import FileError
+from app.generation.answer_adapters import AnswerAdapters
 from app.generation.assistant import Assistant
 from app.lessons.feedback import Feedback
 from app.lessons.imprints import LessonError
@@ -43,6 +42,7 @@ from app.protocol import (
 )  # fmt: skip
 from app.routing.agent_choice import UNROUTED
 from app.runtime import Runtime
+from app.stage import State
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError
 from py_core.loading import Model
@@ -78,21 +78,18 @@ ADDED = "Another program added messages to this conversation. The answer takes t
 
 def run_chat(
     runner: asyncio.Runner, model: Model, sampling: SamplingParams | None, max_tokens: int, runtime: Runtime,
-    open_adapter: Callable[[str], LoraAdapter], adapter: str | None = None, only_one: OnlyOne | None = None,
+    open_adapter: Callable[[str], LoraAdapter], adapter: str | None = None, adapters: AnswerAdapters | None = None,
     files: Sequence[Path] = (),
 ) -> None:  # fmt: skip
     """Until the user leaves. open_adapter: by a name or file, raises AdapterError or OSError; `adapter`: the first.
-    only_one: the lock of the program that learns while nothing is typed; without it this one does not. files: are
-    attached to the first conversation."""
+    adapters: what the answers come with of what was learned. files: are attached to the first conversation."""
     console = terminal.console()
-    conversation = Conversation(Assistant(model, sampling, max_tokens), runtime)
+    conversation = Conversation(Assistant(model, sampling, max_tokens, adapters), runtime)
     if adapter is not None:
         runner.run(conversation.assistant.use_adapter(open_adapter(adapter)))
     last: list[Route] = []
     changes: list[Taught | Card] = []
     _unlock(runner, runtime, console)
-    if only_one is not None:
-        runner.run(_learn(runtime, conversation.assistant, only_one))
     if left_out := conversation.assistant.leaves_out:
         _warn(console, str(left_out))
     warned: Words | None = None
@@ -166,18 +163,11 @@ def _warn(console: Console, message: str) -> None:
 
 def _unlock(runner: asyncio.Runner, runtime: Runtime, console: Console) -> None:
     """Without the passphrase the chat goes on without the memory."""
-    if runtime.memory_state == "locked":
+    if runtime.memory_stage.state == State.LOCKED:
         try:
             runner.run(with_passphrase(runtime.unlock, "the memory (empty: continue without the memory)"))
         except (StoreError, KeyboardInterrupt) as error:
             _warn(console, str(error) or "The memory stays locked.")
-
-
-async def _learn(runtime: Runtime, assistant: Assistant, only_one: OnlyOne) -> None:
-    """Answer with what was learned before, and learn more while nothing is typed."""
-    await runtime.consolidate_with(assistant.adapters, assistant.adapters.use_learned)
-    await runtime.style_with(assistant.adapters.use_style)
-    await runtime.learn_idly(idle_loops(runtime), assistant.model.engine.idle_held, only_one)
 
 
 async def _correct(runtime: Runtime, last: list[Route], agent: str) -> str:

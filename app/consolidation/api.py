@@ -173,7 +173,7 @@ class LearningApi:
         in_pauses = [name for name in idle.names if name != "preparation"] if idle is not None else []
         loops = ["instant", "reading", *in_pauses]
         return {
-            "problem": runtime.why_not_learning,
+            "problem": runtime.learning_stage.why,
             "idle": None if idle is None else idle.status,
             "loops": [
                 {
@@ -269,18 +269,18 @@ class LearningApi:
 
     @property
     def _memory(self) -> Memory:
-        return self._runtime.memory_now()
+        return self._runtime.memory
 
     @property
     def _idle(self) -> IdleLearning:
         if self._runtime.idle is None:
-            raise EmbedderError(self._runtime.why_not_learning or OPENING)
+            raise EmbedderError(self._runtime.learning_stage.why or OPENING)
         return self._runtime.idle
 
     @property
     def _learning(self) -> LearningService:
         if self._runtime.learning is None:
-            raise EmbedderError(self._runtime.why_not_learning or OPENING)
+            raise EmbedderError(self._runtime.learning_stage.why or OPENING)
         return self._runtime.learning
 
 

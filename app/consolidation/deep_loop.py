@@ -218,7 +218,7 @@ class DeepLoop:
 
     @property
     def _memory(self) -> Memory:
-        return self._runtime.memory_now()
+        return self._runtime.memory
 
 
 def last_report(memory: Memory) -> DeepReport | None:

@@ -1,30 +1,28 @@
-"""Keeps what was made of the memory's records up to date: made anew after changes of their kinds, or another memory."""
+"""Keeps what was made of the memory's records up to date: made anew after changes of their kinds."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from app.lessons.service import LearningService
 from py_core.memory.memory import Memory
 from py_core.memory.rows import EVERYTHING, Change
 
 
 class MemoryFollower:
-    """Follows the memory of `learning`, which an unlocking exchanges."""
+    """Made stale by changes of these kinds of records, and renewed in the background."""
 
     def __init__(
-        self, learning: LearningService, kinds: frozenset[str], renew: Callable[[], Awaitable[None]],
+        self, memory: Memory, kinds: frozenset[str], renew: Callable[[], Awaitable[None]],
         changed: Callable[[Change], None] = lambda change: None,
     ) -> None:  # fmt: skip
         """renew: makes it anew; may raise anything, and is called again then. changed: told at once of each change of
         these kinds of records."""
-        self._learning, self._kinds, self._renew, self._changed = learning, kinds, renew, changed
+        self._kinds, self._renew, self._changed = kinds, renew, changed
         self.is_stale = True
         self._renewing = asyncio.Lock()
-        self._memory: Memory | None = None
         self._refreshing: asyncio.Future[None] | None = None
-        self._unlisten: Callable[[], None] = lambda: None
+        self._unlisten = memory.store.on_change(self._note)
 
     def close(self) -> None:
         """Follow the memory no longer."""
@@ -35,11 +33,6 @@ class MemoryFollower:
     async def refresh(self) -> None:
         """Renew it where it is stale. Raises what `renew` raises."""
         async with self._renewing:
-            if self._memory is not self._learning.memory:
-                self._unlisten()
-                self._memory = self._learning.memory
-                self._unlisten = self._memory.store.on_change(self._note)
-                self.is_stale = True
             if not self.is_stale:
                 return
             self.is_stale = False

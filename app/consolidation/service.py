@@ -75,7 +75,7 @@ class ConsolidationService:
         self.adapter: LoraAdapter | None = None
         self._adapters, self._answer_with = adapters, answer_with
         self._running = asyncio.Lock()
-        self._follower = MemoryFollower(learning, _KINDS, self._renew)
+        self._follower = MemoryFollower(learning.memory, _KINDS, self._renew)
 
     @classmethod
     async def open(

@@ -98,7 +98,7 @@ class StyleService:
         self._answer_with, self._number = answer_with, 0
         self._running = asyncio.Lock()
         self._revision = 0
-        self._follower = MemoryFollower(learning, _KINDS, self._renew, self._note)
+        self._follower = MemoryFollower(learning.memory, _KINDS, self._renew, self._note)
 
     @classmethod
     async def open(

@@ -20,6 +20,7 @@ import numpy as np
 from app.files.material import NOTHING_BY_WORDS, Material, passages_text, whole_text, without_page_breaks
 from app.files.text import FileError, shown_name, text_of
 from app.protocol import Citation
+from app.stage import Stage, State
 from py_core.memory.errors import StoreError
 from py_core.memory.files import KIND, Passage, StoredFile
 from py_core.memory.memory import Memory
@@ -31,7 +32,6 @@ from py_core.routing.embedder import Embedder, EmbedderError
 
 if TYPE_CHECKING:
     from app.files.views import AttachedFile
-    from app.runtime import Runtime  # which has one of these
     from py_core.tools.table import Table
 
 MOST_FILES = 20
@@ -88,12 +88,16 @@ class _Open:
 
 
 class FileService:
-    """For all conversations over one `Runtime`; a memory that is unlocked later takes the place of the first."""
+    """For all conversations over one memory."""
 
-    def __init__(self, runtime: Runtime, embedder: Callable[[], Embedder | None] | None = None) -> None:
-        """embedder: the routing's, unless told otherwise; None where there is none (yet)."""
-        self._runtime = runtime
-        self._embedder = embedder or (lambda: runtime.routing.embedder if runtime.routing else None)
+    def __init__(
+        self, memory: Callable[[], Memory], embedder: Callable[[], Embedder | None], routing: Stage,
+        trouble: Callable[[Exception], None], changed: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """memory: raises StoreError before it is open. embedder: None before `routing` is ready, or if it failed.
+        trouble, changed: called when indexing failed, or went on."""
+        self._memory_now, self._embedder, self._routing = memory, embedder, routing
+        self._trouble, self._changed = trouble, changed
         self._opened: OrderedDict[str, _Open] = OrderedDict()
         self._memory: Memory | None = None
         self._waiting: dict[str, None] = {}  # conversations to index
@@ -101,7 +105,6 @@ class FileService:
         self._opening = asyncio.Lock()
         self._changes = 0  # of files, in all conversations
         self._failed: Embedder | None = None  # indexes no more
-        runtime.listen(self._on_change)
 
     async def attach(
         self, session: str | None, name: str, type: str, data: bytes, size: int | None = None
@@ -112,7 +115,7 @@ class FileService:
         a second time is the one that is there. Nothing is kept of a file that cannot be cut.
         Raises FileError with a sentence on what does not fit, StoreError.
         """
-        memory = self._runtime.memory_now()
+        memory = self._memory_now()
         text = text_of(name, data, type)
         await _check_cutting(shown_name(name), text)
         file = StoredFile(
@@ -147,7 +150,7 @@ class FileService:
         opened = await self._open(session)
         if not opened.index.is_complete:
             self._index_soon(session)
-        embedder, can_come = self._embedder(), self._runtime.routing_state in ("opening", "ready")
+        embedder, can_come = self._embedder(), self._routing.state in (State.OPENING, State.READY)
         told: list[AttachedFile] = []
         for file in opened.files:
             stored, passages = file.stored, len(file.chunks)
@@ -161,7 +164,7 @@ class FileService:
 
     async def detach(self, *ids: str) -> None:
         """Delete files. A conversation in which nothing was said and that has no file left is deleted, too."""
-        memory = self._runtime.memory_now()
+        memory = self._memory_now()
         await memory.files.delete(*ids)
         for session in {id.rpartition("/")[0] for id in ids}:
             known = await memory.sessions.get(session)
@@ -170,7 +173,7 @@ class FileService:
 
     async def text(self, id: str) -> str:
         """Of a file. Raises StoreError where it was deleted."""
-        file = await self._runtime.memory_now().files.get(id)
+        file = await self._memory_now().files.get(id)
         if file is None:
             raise StoreError("record", "files.removed", "This file was removed.")
         return without_page_breaks(file.text)
@@ -219,7 +222,7 @@ class FileService:
                 try:
                     vector = (await embedder.meanings([text]))[0].vector
                 except EmbedderError as error:
-                    self._runtime.trouble(error)
+                    self._trouble(error)
             by_words = vector is None
             found = opened.index.search(text, vector)
             if found:
@@ -230,11 +233,10 @@ class FileService:
     # ---- what is open ----
 
     async def _open(self, session: str) -> _Open:
-        memory = self._runtime.memory_now()
-        if memory is not self._memory:
-            self._memory, self._failed = memory, None
-            self._changes += 1
-            self._opened.clear()
+        memory = self._memory_now()
+        if self._memory is None:
+            self._memory = memory
+            memory.store.on_change(self._on_change)
         async with self._opening:
             while session not in self._opened:
                 changes, opened = self._changes, await self._read(session, memory)
@@ -294,7 +296,7 @@ class FileService:
         except (EmbedderError, StoreError) as error:
             self._waiting.clear()
             self._failed = self._embedder()  # else it would fail again and again
-            self._runtime.trouble(error)
+            self._trouble(error)
         finally:
             self._works = False
 
@@ -319,7 +321,7 @@ class FileService:
                 return session in self._opened  # the file is gone: look again at what is left
         for number, vector in made:
             opened.index.put(number, vector)
-        self._runtime.changed()
+        self._changed()
         return True
 
 

@@ -10,8 +10,8 @@ from statistics import median
 from typing import Any
 
 from py_core.backends.base import TokenSequence
+from py_core.backends.profiles import Limits, Profile
 from py_core.backends.sampling_state import GREEDY
-from py_core.backends.webgpu.profiling import Limits, Profile
 from py_core.engine.engine import Timings
 from py_core.loading import Model
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 def paused(runtime: Runtime) -> AbstractContextManager[None]:
     """While it is open nothing is done in the background."""
-    return runtime.memory.background.paused() if runtime.memory else nullcontext()
+    memory = runtime.memory_if_open
+    return memory.background.paused() if memory is not None else nullcontext()
 
 
 async def recall(runtime: Runtime, assistant: Assistant, text: str, stop: StopToken) -> LessonMatch | None:

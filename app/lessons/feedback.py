@@ -203,12 +203,12 @@ class Feedback:
 
     @property
     def _memory(self) -> Memory:
-        return self._runtime.memory_now()
+        return self._runtime.memory
 
     @property
     def _learning(self) -> LearningService:
         if self._runtime.learning is None:
-            raise LessonError(self._runtime.why_not_learning or OPENING)
+            raise LessonError(self._runtime.learning_stage.why or OPENING)
         return self._runtime.learning
 
 

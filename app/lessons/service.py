@@ -85,7 +85,9 @@ class LearningService:
         self._changing = asyncio.Lock()
         self._stale = True
         self._stale_lessons: set[str] = set()
-        self._follow(memory)
+        self.memory = memory
+        self.meanings = LessonMeanings(memory, embedder)
+        self._unlisten = memory.store.on_change(self._note)
 
     @classmethod
     async def open(
@@ -98,12 +100,6 @@ class LearningService:
         await learning.refresh()
         memory.background.start(learning._open_meanings)
         return learning
-
-    async def move(self, memory: Memory) -> None:
-        """Switch to another memory: its lessons answer from now on, and new ones are stored there."""
-        self._unlisten()
-        self._follow(memory)
-        await self.refresh()
 
     def close(self) -> None:
         """Follow the memory no longer, and take the imprints from the device."""
@@ -415,13 +411,6 @@ class LearningService:
         if not self._names_embedder():
             fingerprint = self.embedder.meaning_fingerprint
             await self.memory.policies.set(EMBEDDER_POLICY, fingerprint, confidence=1.0, source="instant")
-
-    def _follow(self, memory: Memory) -> None:
-        self.memory = memory
-        self.meanings = LessonMeanings(memory, self.embedder)
-        self.imprints.clear()
-        self._stale = True
-        self._unlisten: Callable[[], None] = memory.store.on_change(self._note)
 
     def _note(self, change: Change) -> None:
         if change.everything or change.cleared in (EVERYTHING, KIND):

@@ -33,7 +33,7 @@ class LessonTrial:
     async def ask(self, id: str, learned: bool) -> AsyncIterator[Recall | AnswerEvent]:
         """learned: with all that was learned, as a chat's first message; else the plain model. Recall comes if a
         lesson answers. Raises StoreError, BackendError, ContextFullError."""
-        lesson = await self._runtime.memory_now().lessons.get(id)
+        lesson = await self._runtime.memory.lessons.get(id)
         if lesson is None:
             raise StoreError("record", "lessons.forgotten", "This was forgotten.")
         plain = None if learned else Assistant(self._model, LEARNED_SAMPLING, MOST_TOKENS)

@@ -44,10 +44,7 @@ if TYPE_CHECKING:
 MEANT = 200
 """A search by meaning shows so many of the most similar."""
 LEAST_SIMILARITY = 0.25
-UNROUTED = {
-    "opening": Message("routing.loading", "Routing is still loading. Try again in a moment."),
-    "off": Message("routing.off", "The address of this page switches routing off (?routing=off)."),
-}
+ROUTING_OPENS = Message("routing.loading", "Routing is still loading. Try again in a moment.")
 
 
 class MemoryApi(ConversationApi):
@@ -57,16 +54,17 @@ class MemoryApi(ConversationApi):
         """What can be told without reading what is stored."""
         runtime = self._runtime
         about: MemoryInfo = {
-            "state": runtime.memory_state, "routing": runtime.routing_state, "learning": runtime.learning_state,
+            "state": runtime.memory_stage.state, "routing": runtime.routing_stage.state,
+            "learning": runtime.learning_stage.state,
             "problem": runtime.problem,
             "persistent": False, "place": "", "encrypted": False, "unreadable": 0,
             "agents": [], "uncompacted": None, "suspicion": None,
         }  # fmt: skip
-        if runtime.memory is not None:
-            store = runtime.memory.store
-            rows = runtime.locked_rows or store
+        if (memory := runtime.memory_if_open) is not None:
+            store = memory.store
+            rows = store.locked_rows or store
             about["persistent"], about["place"] = rows.persistent, rows.place
-            about["encrypted"] = runtime.memory_state == "locked" or store.lock is not None
+            about["encrypted"] = memory.is_locked or store.lock is not None
             about["unreadable"] = len(store.unreadable)
             about["uncompacted"], about["suspicion"] = store.uncompacted, store.suspicion
         if runtime.routing is not None:
@@ -75,7 +73,8 @@ class MemoryApi(ConversationApi):
 
     async def counts(self) -> dict[str, int]:
         """How many records of each kind are stored, in an order for people: none while the memory is locked."""
-        return {} if self._runtime.memory is None else await counts(self._runtime.memory.store)
+        memory = self._runtime.memory_if_open
+        return {} if memory is None else await counts(memory.store)
 
     async def kept_pages(self) -> KeptPages:
         pages = self._runtime.pages
@@ -277,17 +276,11 @@ class MemoryApi(ConversationApi):
     @property
     def _routing(self) -> RoutingService:
         if self._runtime.routing is None:
-            why = UNROUTED.get(self._runtime.routing_state)
-            raise EmbedderError(
-                why
-                or Message(
-                    "routing.failed", "Routing is not available: {why} Reload the page.", why=self._runtime.problem
-                )
-            )
+            raise EmbedderError(self._runtime.routing_stage.why or ROUTING_OPENS)
         return self._runtime.routing
 
     def _refuse_locked(self) -> None:
-        if self._runtime.memory_state == "locked":
+        if self._memory.is_locked:
             raise StoreError("locked")
 
     async def _read_again(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from app.chat.history.views import AgentName
-from app.protocol import LearningState, MemoryState, RoutingState
+from app.stage import State
 from py_core.messages import Words
 
 
@@ -23,9 +23,9 @@ class SpeedGroup(TypedDict):
 class MemoryInfo(TypedDict):
     """problem, uncompacted, suspicion: sentences."""
 
-    state: MemoryState
-    routing: RoutingState
-    learning: LearningState
+    state: State
+    routing: State
+    learning: State
     problem: Words | None
     persistent: bool
     place: str

@@ -70,9 +70,6 @@ MODEL_KERNELS = KernelModule(
 )
 # One build: with relaxed SIMD results would differ from machine to machine, and with them the graphs.
 HNSW_KERNEL = KernelModule(KERNEL_SOURCES / "hnsw", (*_FLAGS, "-Wl,-z,stack-size=16384"), {"hnsw.wasm": ()})
-CHECKSUM_KERNEL = KernelModule(
-    KERNEL_SOURCES / "checksums", (*_FLAGS, "-Wl,-z,stack-size=16384"), {"checksums.wasm": ()}
-)
 # Chat templates come from strangers, so whoever runs the module bounds its time, and its own memory ends at 128 MiB:
 # the longest conversations that models read take about 20.
 JINJA_KERNEL = KernelModule(
@@ -85,7 +82,7 @@ JINJA_KERNEL = KernelModule(
     ),
     {"jinja.wasm": ()},
 )
-KERNEL_MODULES = (MODEL_KERNELS, HNSW_KERNEL, CHECKSUM_KERNEL, JINJA_KERNEL)
+KERNEL_MODULES = (MODEL_KERNELS, HNSW_KERNEL, JINJA_KERNEL)
 
 
 def kernel_files(cache: Path, module: KernelModule) -> dict[str, Path]:

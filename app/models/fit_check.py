@@ -67,7 +67,7 @@ async def keep_within(model: Model, room: Room, need: Need, draft: Need | None =
         pages = [one.layer_page * len(one.windows) for one in (need, draft)]  # both hold the same texts
         left = max(0, room.memory - sum(taken))
         of_model = taken[0] + left * pages[0] // sum(pages)
-        await model.engine.draft.backend.limit_memory(taken[1] + left * pages[1] // sum(pages))
+        await model.engine.draft.limit_memory(taken[1] + left * pages[1] // sum(pages))
     await model.engine.limit_memory(of_model)
 
 

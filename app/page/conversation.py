@@ -77,7 +77,7 @@ class TalkApi:
         it."""
         talk = self._talk
         talk.stop()
-        await talk.opened.memory.wait()
+        await talk.runtime.memory_stage.wait()
         async with talk.turn:
             return stored_turns(id, await talk.conversation().resume(id))
 
@@ -88,8 +88,8 @@ class TalkApi:
             try:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(ROUTING_PATIENCE):
-                        await talk.opened.routing.wait()
-                        await talk.opened.learning.wait()
+                        await talk.runtime.routing_stage.wait()
+                        await talk.runtime.learning_stage.wait()
                 if stop.is_stopped:
                     yield Done("stopped")
                     return

@@ -15,7 +15,7 @@ from app.page.calls import PageCalls, answer_of
 from app.page.conversation import TalkApi
 from app.page.developer import DeveloperApi
 from app.page.model import ModelApi, PagesOwner
-from app.page.talk import Opened, PageTalk
+from app.page.talk import PageTalk
 from app.runtime import Runtime
 from py_core.messages import Words
 
@@ -37,11 +37,9 @@ class Apis:
 class PageSession:
     """Several pages are answered at once: the engine's scheduler lets their answers take turns."""
 
-    def __init__(
-        self, runtime: Runtime, opened: Opened, new_assistant: Callable[[], Assistant], owner: PagesOwner
-    ) -> None:
+    def __init__(self, runtime: Runtime, new_assistant: Callable[[], Assistant], owner: PagesOwner) -> None:
         """new_assistant: over the model that runs; raises BackendError if none does yet."""
-        talk = self.talk = PageTalk(runtime, opened, new_assistant)
+        talk = self.talk = PageTalk(runtime, new_assistant)
         self.apis = Apis(
             TalkApi(talk), MemoryApi(runtime),
             LearningApi(runtime, talk.leaves_out, talk.adapter, talk.leave_out, talk.forgotten),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from app.chat.conversation import Conversation
@@ -21,22 +20,13 @@ if TYPE_CHECKING:
     from app.lessons.trial import LessonTrial
 
 
-@dataclass(frozen=True)
-class Opened:
-    """What answers wait for: set once it is open, or it is known that it will not be."""
-
-    memory: asyncio.Event = field(default_factory=asyncio.Event)
-    routing: asyncio.Event = field(default_factory=asyncio.Event)
-    learning: asyncio.Event = field(default_factory=asyncio.Event)
-
-
 class PageTalk:
     """turn: held by what must not run beside an answer of this page. asked: the answers that have not ended yet. trial:
     the last question of a lesson beside the conversation. measurement: stops all that are asked for."""
 
-    def __init__(self, runtime: Runtime, opened: Opened, new_assistant: Callable[[], Assistant]) -> None:
+    def __init__(self, runtime: Runtime, new_assistant: Callable[[], Assistant]) -> None:
         """new_assistant: over the model that runs; raises BackendError if none does yet."""
-        self.runtime, self.opened, self.new_assistant = runtime, opened, new_assistant
+        self.runtime, self.new_assistant = runtime, new_assistant
         self.turn = asyncio.Lock()
         self.asked: set[StopToken] = set()
         self.trial: LessonTrial | None = None

@@ -20,15 +20,12 @@ from app.consolidation.one_learner import TabLock
 from app.generation.answer_adapters import AnswerAdapters
 from app.generation.assistant import MAX_TOKENS, Assistant
 from app.lessons.reader import FactReader
-from app.lessons.service import LearningService
-from app.lessons.shipped_gate import shipped_gate
 from app.models.fit_check import Fitting, fit_check, fit_facts
 from app.page.adapters import made_of
 from app.page.calls import answer_of
 from app.page.session import PageSession
-from app.page.talk import Opened
-from app.routing.service import RoutingService
-from app.runtime import Runtime
+from app.routing.factory import RouterParts
+from app.runtime import Learner, Runtime, RuntimeConfig
 from py_core.backends.base import BackendError
 from py_core.backends.browser_source import BrowserSource
 from py_core.backends.numpy.backend import load_numpy
@@ -42,7 +39,6 @@ from py_core.loading import BackendLoader, Model, load_model, read_description
 from py_core.memory.encryption_browser import BrowserCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.indexeddb import IndexedDBRows
-from py_core.memory.memory import Memory
 from py_core.messages import Message
 from py_core.messages_browser import js_words
 from py_core.models.names import licence_of, title_of
@@ -60,34 +56,30 @@ LOST = Message(
     "The browser found Sonata's memory damaged and threw it away. If you have an export, import "
     "it in Settings, Storage.",
 )
-NO_EMBEDDER = Message(
-    "learning.no-embedder",
-    "Nothing can be taught without the sentence embedder, which routing loads: open the page "
-    "without ?routing=off, or reload it.",
-)
-NAMELESS_MODEL = Message(
-    "learning.nameless-model",
-    "Nothing can be taught to a model that the browser does not keep: what it learns belongs to "
-    "its file. Open it in Settings, Model.",
-)
 
 
 class PageModel:
     """One model, its memory and what it learns; a session for each page that uses it."""
 
     def __init__(
-        self, derive_cipher: JsObject, on_memory: Callable[[], None], one_learner: JsObject, fetch_reader: JsObject
-    ) -> None:
+        self, derive_cipher: JsObject, on_memory: Callable[[], None], one_learner: JsObject, fetch_reader: JsObject,
+        memory_store: JsObject, router: JsObject | None = None,
+    ) -> None:  # fmt: skip
         """derive_cipher: of web/memory/encryption.js. on_memory: called when the memory or the router changed.
-        one_learner: of web/learning/one_learner.js. fetch_reader: the site's file of a reader
-        (app/lessons/reader.py) by its name, as a promise."""
+        one_learner: of web/learning/one_learner.js. fetch_reader: the site's file of a reader (app/lessons/reader.py)
+        by its name, as a promise. memory_store: of web/memory/indexeddb.js. router: a promise of {embedder, kernel,
+        data}: web/routing/embedder.js, web/routing/hnsw_kernel.js and routing.safetensors; without it nothing is
+        routed."""
         self._fetch_reader = fetch_reader
         self._one_learner = TabLock(one_learner)
-        self._kernel: PyodideHnswKernel | None = None
-        self._runtime = Runtime(BrowserCrypto(derive_cipher), on_memory, lambda: self._kernel)
+        self._runtime = Runtime(
+            RuntimeConfig(
+                rows=lambda: self._open_rows(memory_store), pages=lambda: IndexedDBRows.open(memory_store, PAGES),
+                router=None if router is None else lambda: open_router(router),
+                crypto=BrowserCrypto(derive_cipher), changed=on_memory,
+            )
+        )  # fmt: skip
         self._read = partial(read_description, context=None, before_loading=lambda header, config, graph: None)
-        self._opened = Opened()
-        self._opened.learning.set()  # nobody waits for what was not asked for
         self._sessions: list[PageSession] = []
         self._model: Model | None = None
         self._adapters: AnswerAdapters | None = None
@@ -96,7 +88,7 @@ class PageModel:
 
     def new_session(self) -> PageSession:
         """Of a page, also before `start`."""
-        session = PageSession(self._runtime, self._opened, self._new_assistant, self)
+        session = PageSession(self._runtime, self._new_assistant, self)
         self._sessions.append(session)
         return session
 
@@ -171,64 +163,25 @@ class PageModel:
         if self._adapters is not None:
             await self._adapters.forget(name)
 
-    async def open_memory(self, memory_store: JsObject) -> None:
-        """Open what is remembered: memoryStore of web/memory/indexeddb.js. Never fails: MemoryApi.info tells."""
-        await self._runtime.open(lambda: self._open_rows(memory_store))
-        self._runtime.keep_pages(lambda: IndexedDBRows.open(memory_store, PAGES))
-        self._opened.memory.set()
-
-    async def open_routing(self, opening: JsObject | None) -> None:
-        """opening: a promise of {embedder, kernel, data}: web/routing/embedder.js, web/routing/hnsw_kernel.js and
-        routing.safetensors. Without it there is no routing.
-
-        Comes after `open_memory`. Never fails: MemoryApi.info tells.
-        """
-        if opening is None:
-            self._runtime.routing_state = "off"
-        else:
-            await self._runtime.route_with(lambda memory: self._open_routing(opening, memory))
-        self._opened.routing.set()
+    async def open(self) -> None:
+        """Open what is remembered, then the routing. Never fails: MemoryApi.info tells."""
+        await self._runtime.start()
 
     async def open_learning(self, base_sha256: str, idle_seconds: float) -> None:
         """Let the model that runs be taught: base_sha256 is of its file, to which what it learns belongs; "" if that is
-        not known. Comes after `start`, and waits for the memory and the routing. Never fails: the runtime tells. It
-        opens once: pages that ask again wait for the first.
+        not known. Comes after `start`. Never fails: the runtime tells. It opens once: pages that ask again wait for the
+        first.
 
         idle_seconds: after so many in which nobody did anything it may learn (app/consolidation/idle_learning.py).
         """
-        self._opening_learning = self._opening_learning or asyncio.ensure_future(self._learn(base_sha256, idle_seconds))
-        await self._opening_learning
-
-    async def _learn(self, base_sha256: str, idle_seconds: float) -> None:
-        self._running().name_file(base_sha256)
-        self._opened.learning.clear()
-        try:
-            await self._opened.routing.wait()
-            await self._open_learning(base_sha256)
-        finally:
-            self._opened.learning.set()
-        from app.consolidation.idle_loops import idle_loops  # late, as in app/runtime.py
-
-        runtime, hold = self._runtime, self._running().engine.idle_held
-        await runtime.learn_idly(idle_loops(runtime), hold, self._one_learner, idle_seconds)
-
-    async def _open_learning(self, base_sha256: str) -> None:
-        runtime, routing = self._runtime, self._runtime.routing
-        if routing is None:
-            runtime.learn_nothing(NO_EMBEDDER)
-        elif not base_sha256:
-            runtime.learn_nothing(NAMELESS_MODEL)
-        else:
+        if self._opening_learning is None:
             model = self._running()
             reader = FactReader(model, base_sha256, self._reader_file)
-            await runtime.learn_with(
-                lambda memory: LearningService.open(
-                    model, base_sha256, routing.embedder, memory, shipped_gate(), reader
-                )
+            learner = Learner(
+                model, base_sha256, self._adapters, only_one=self._one_learner, idle_seconds=idle_seconds, reader=reader
             )
-            assert self._adapters is not None
-            await runtime.consolidate_with(self._adapters, self._adapters.use_learned)
-            await runtime.style_with(self._adapters.use_style)
+            self._opening_learning = asyncio.ensure_future(self._runtime.use_model(learner))
+        await self._opening_learning
 
     async def _reader_file(self, name: str) -> bytes:
         return (await self._fetch_reader(name)).to_bytes()
@@ -238,15 +191,6 @@ class PageModel:
         if rows.data_loss:
             self._runtime.trouble(StoreError("damaged", LOST))
         return rows
-
-    async def _open_routing(self, opening: JsObject, memory: Memory) -> RoutingService:
-        try:
-            parts = await opening
-        except JsException as error:
-            raise EmbedderError(js_words(error)) from error
-        self._kernel = PyodideHnswKernel(parts.kernel)
-        embedder = browser_embedder(parts.embedder)
-        return await RoutingService.open(embedder, parts.data.to_bytes(), memory, self._kernel)
 
     def _new_assistant(self) -> Assistant:
         return Assistant(self._running(), max_tokens=self._max_tokens, adapters=self._adapters)
@@ -262,6 +206,15 @@ def mark_phase(name: str) -> None:
     from js import performance  # late: a snapshot of Python holds no object of JavaScript
 
     performance.mark(f"sonata: {name}")
+
+
+async def open_router(opening: JsObject) -> RouterParts:
+    """opening: as of PageModel. Raises EmbedderError."""
+    try:
+        parts = await opening
+    except JsException as error:
+        raise EmbedderError(js_words(error)) from error
+    return RouterParts(browser_embedder(parts.embedder), parts.data.to_bytes(), PyodideHnswKernel(parts.kernel))
 
 
 def loader_of(

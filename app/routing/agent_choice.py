@@ -40,5 +40,5 @@ def agent_choice(runtime: Runtime, chosen: object) -> AgentChoice:
     known = runtime.routing.agents if runtime.routing else {}
     if isinstance(chosen, str) and (chosen == AUTOMATIC or chosen in known):
         return AgentChoice(chosen, True, False)
-    is_automatic = runtime.memory is None or runtime.memory.policies.is_on(ROUTING_POLICY)
+    is_automatic = runtime.is_on(ROUTING_POLICY)
     return AgentChoice(AUTOMATIC if is_automatic else FALLBACK_ID, False, chosen is not None and bool(known))

@@ -77,7 +77,8 @@ class RoutingService:
         self._corrected: dict[str, str] = {}  # route -> the agent that the user chose
         self._router: Router
         self._index: StoredIndex | None = None  # of the router
-        self._follow(memory)
+        self.memory = memory
+        memory.store.on_change(self._note)
 
     @classmethod
     async def open(
@@ -90,17 +91,6 @@ class RoutingService:
         routing = cls(embedder, data, memory, kernel)
         await routing.refresh()
         return routing
-
-    async def move(self, memory: Memory) -> None:
-        """Switch to another memory: its patterns route from now on, and new ones are stored there."""
-        self._unlisten()
-        self._follow(memory)
-        self._stale = True
-        await self.refresh()
-
-    def _follow(self, memory: Memory) -> None:
-        self.memory = memory
-        self._unlisten: Callable[[], None] = memory.store.on_change(self._note)
 
     # ---- routes ----
 

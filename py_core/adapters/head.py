@@ -44,7 +44,7 @@ class NeighbourAdapter:
     are. Otherwise w = softmax(s / temperature), p' = (1 - lambda_) p + lambda_ (sum of w over a token's states).
 
     So tau gates each row by its distance to the nearest state. Whether a text belongs to the pattern at all is another
-    question (`Backend.use_head_adapter`), which is answered before the adapter runs.
+    question (`HasAdapters.use_head_adapter`), which is answered before the adapter runs.
 
     Only few logits change, l' = log(exp(l) + lambda_ / (1 - lambda_) w exp(logsumexp(l))), after a model's soft-cap if
     it has one. Penalties, temperature and sampling rules come afterwards and work as usual.

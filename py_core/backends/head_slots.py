@@ -25,7 +25,7 @@ class HeadSlots:
         self.adapters: dict[int, AnyHeadAdapter] = {}
 
     def put(self, adapter: AnyHeadAdapter) -> int:
-        """The smallest free number. Raises AdapterError, BackendError as `Backend.put_head_adapter`."""
+        """The smallest free number. Raises AdapterError, BackendError as `HasAdapters.put_head_adapter`."""
         check_head_adapter(adapter, self._hidden_size, self._vocab_size)
         for number in range(1, HEAD_SLOTS + 1):
             if number not in self.adapters:

@@ -26,7 +26,7 @@ class PageBytes:
 class MemoryUse:
     """Bytes by owner. `scratch` are activations, logits, tables and what a training has; `pages` those of each tier;
     `draft` all that a draft model holds, of whatever owner there. `limit`: what all but the draft may take
-    (`Backend.limit_memory`), None where nobody set one."""
+    (`HasPages.limit_memory`), None where nobody set one."""
 
     weights: int
     adapters: int

@@ -12,9 +12,10 @@ import numpy as np
 from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
-from py_core.backends.base import Backend, BackendError, Capabilities, ContextFullError, TokenSequence, too_long
+from py_core.backends.base import Capabilities, ContextFullError, TokenSequence, too_long
 from py_core.backends.memory_use import MemoryUse
-from py_core.backends.webgpu.profiling import KernelProfiler, Limits, OnRound, Profile
+from py_core.backends.profiles import Limits, OnRound, Profile
+from py_core.backends.protocols import Backend, HasPages, profiler_of
 from py_core.engine.page_keeping import PageKeeping, PageShelf
 from py_core.engine.repetition import LoopDetector
 from py_core.engine.scheduler import Priority, Scheduler
@@ -74,7 +75,8 @@ class Engine:
         self._scheduler = Scheduler(backend)
         self._sequences: dict[int, TokenSequence] = {}
         """By their numbers."""
-        self.pages = PageKeeping(backend, self._scheduler)
+        self._paged = backend if isinstance(backend, HasPages) else None
+        self.pages = PageKeeping(self._paged, self._scheduler)
         """What it knows of pages that are kept outside of the backend."""
         self.speculates = True
         """Whether tokens are guessed and run together (speculation.py). They are the same with and without."""
@@ -172,7 +174,7 @@ class Engine:
         self.backend.use_adapter(sequence, number)
 
     async def open_training(self, layout: ParameterLayout, priority: Priority = Priority.IDLE) -> Training:
-        """A session that trains pairs of this layout, as `Backend.open_training`. Its calls take turns with all others.
+        """A session that trains pairs of this layout, as `Trains.open_training`. Its calls take turns with all others.
 
         An answer that is asked for meanwhile begins after the piece of work that is under way.
         """
@@ -196,14 +198,14 @@ class Engine:
     async def last_logits(
         self, sequence: TokenSequence, rows: int, priority: Priority = Priority.INTERACTIVE
     ) -> np.ndarray:
-        """Logits after each of the last `rows` tokens, as `Backend.last_logits`: float32 (rows, vocab_size)."""
+        """Logits after each of the last `rows` tokens, as `Runs.last_logits`: float32 (rows, vocab_size)."""
         return await self._scheduler.call(sequence, lambda _: self.backend.last_logits(sequence, rows), priority)
 
     async def hidden(
         self, sequence: TokenSequence, names: Sequence[str], start: int = 0, priority: Priority = Priority.BACKGROUND,
         end: int | None = None,
     ) -> dict[str, np.ndarray]:  # fmt: skip
-        """Hidden states of the tokens from `start` to before `end` (None: all), by name, as `Backend.hidden`: float32
+        """Hidden states of the tokens from `start` to before `end` (None: all), by name, as `Runs.hidden`: float32
         (tokens, hidden_size)."""
         return await self._scheduler.call(
             sequence, lambda after_pass: self.backend.hidden(sequence, names, start, after_pass, end), priority
@@ -215,7 +217,7 @@ class Engine:
     ) -> np.ndarray:  # fmt: skip
         """Make the sequence hold exactly `tokens`; log p of each from `start` on: float32 (len(tokens) - start,).
 
-        As `Backend.token_logprobs`. `on_progress` is called after each forward pass. Raises ContextFullError when the
+        As `Runs.token_logprobs`. `on_progress` is called after each forward pass. Raises ContextFullError when the
         tokens do not fit; the sequence then still holds what it held.
         """
         self.hold(sequence, tokens)
@@ -232,7 +234,7 @@ class Engine:
         self, sequence: TokenSequence, states: np.ndarray, tokens: Sequence[int],
         priority: Priority = Priority.BACKGROUND,
     ) -> np.ndarray:  # fmt: skip
-        """log p of tokens behind states that `hidden` read before, as `Backend.score_states`: float32 (tokens,)."""
+        """log p of tokens behind states that `hidden` read before, as `Runs.score_states`: float32 (tokens,)."""
 
         def score(part: slice) -> Awaitable[np.ndarray]:
             return self.backend.score_states(sequence, states[part], tokens[part])
@@ -244,11 +246,11 @@ class Engine:
         return np.concatenate(scores)
 
     async def put_head_adapter(self, adapter: AnyHeadAdapter, priority: Priority = Priority.INTERACTIVE) -> int:
-        """Bring an adapter to a slot at the head's input, as `Backend.put_head_adapter`; its number."""
+        """Bring an adapter to a slot at the head's input, as `HasAdapters.put_head_adapter`; its number."""
         return await self._scheduler.alone(lambda: self.backend.put_head_adapter(adapter), priority)
 
     def remove_head_adapter(self, number: int) -> None:
-        """Give a slot back, as `Backend.remove_head_adapter`. An answer under way goes on without it."""
+        """Give a slot back, as `HasAdapters.remove_head_adapter`. An answer under way goes on without it."""
         self.backend.remove_head_adapter(number)
 
     def use_head_adapter(self, sequence: TokenSequence, number: int) -> None:
@@ -258,19 +260,20 @@ class Engine:
     @property
     def most_profiled_rows(self) -> int:
         """Rows of the largest pass that `profile` measures. Raises BackendError where kernels cannot be measured."""
-        return self._profiler().max_rows
+        return profiler_of(self.backend).max_rows
 
     def memory(self) -> MemoryUse:
         """What the backend's memory holds now, by owner, the draft's as one. Raises BackendError after `close`."""
         return replace(self.backend.memory(), draft=self.draft.backend.memory().total if self.draft else 0)
 
     async def limit_memory(self, nbytes: int | None) -> None:
-        """See `Backend.limit_memory`. It may be changed at any time, and counts once the pass that runs is over."""
-        await self._scheduler.alone(lambda: self.backend.limit_memory(nbytes), Priority.INTERACTIVE)
+        """See `HasPages.limit_memory`. It may be changed at any time, and counts once the pass that runs is over."""
+        if paged := self._paged:
+            await self._scheduler.alone(lambda: paged.limit_memory(nbytes), Priority.INTERACTIVE)
 
     async def limits(self, on_round: OnRound = lambda: None) -> Limits:
         """What the GPU does at most. Raises BackendError where its kernels cannot be measured."""
-        profiler = self._profiler()
+        profiler = profiler_of(self.backend)
         return await self._scheduler.alone(lambda: profiler.limits(on_round), Priority.INTERACTIVE)
 
     async def profile(self, position: int, rows: int = 1, on_round: OnRound = lambda: None) -> Profile:
@@ -278,18 +281,8 @@ class Engine:
 
         Raises ValueError where there is no room for it, BackendError where the kernels cannot be measured.
         """
-        profiler = self._profiler()
+        profiler = profiler_of(self.backend)
         return await self._scheduler.alone(lambda: profiler.profile(position, rows, on_round), Priority.INTERACTIVE)
-
-    def _profiler(self) -> KernelProfiler:
-        if isinstance(self.backend, KernelProfiler):
-            return self.backend
-        name = self.capabilities.backend
-        raise BackendError(
-            "engine.no-profile",
-            "Only the kernels of the webgpu backend can be measured one by one; this model runs on {name}.",
-            name=name,
-        )
 
     async def prefill(
         self, sequence: TokenSequence, prompt: Sequence[int], timings: Timings, on_progress: ReadProgress | None = None,
@@ -307,7 +300,7 @@ class Engine:
         # At least the last token runs, to give logits.
         shared = min(shared_length(sequence.tokens, prompt), max(len(prompt) - 1, 0))
         self.truncate(sequence, shared)
-        shared = self.backend.begin_with(sequence, prompt)
+        shared = self._paged.begin_with(sequence, prompt) if self._paged else sequence.length
         if shelf is not None:
             await self.pages.bring(sequence, prompt, shelf, priority)
             shared = sequence.length
@@ -339,7 +332,8 @@ class Engine:
         Raises BackendError where the sequence is changed meanwhile.
         """
         self.truncate(sequence, shared_length(sequence.tokens, prompt))
-        self.backend.begin_with(sequence, prompt)
+        if self._paged:
+            self._paged.begin_with(sequence, prompt)
         await self.pages.bring(sequence, prompt, shelf, Priority.BACKGROUND)
         if 0 < len(prompt) - sequence.length <= most:
             await self.prefill(sequence, prompt, Timings(), priority=Priority.BACKGROUND)

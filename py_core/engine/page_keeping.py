@@ -13,11 +13,13 @@ import time
 import zlib
 from array import array
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import Protocol
 
 from py_core.adapters.lora import LoraAdapter
-from py_core.backends.base import AfterPass, Backend, TokenSequence
+from py_core.backends.base import AfterPass, TokenSequence
+from py_core.backends.protocols import HasPages
 from py_core.engine.scheduler import Priority, Scheduler
 from py_core.paging.page_table import PAGE
 
@@ -74,11 +76,12 @@ def unpacked(name: str, kept: bytes) -> bytes | None:
 
 
 class PageKeeping:
-    """Of one model on one backend. `model` names its file's bytes and its settings; "" where nothing is to be kept."""
+    """Of one model on one backend, which may have no pages. `model` names its file's bytes and its settings; "" where
+    nothing is to be kept."""
 
-    def __init__(self, backend: Backend, scheduler: Scheduler) -> None:
+    def __init__(self, paged: HasPages | None, scheduler: Scheduler) -> None:
         self.model = ""
-        self._backend, self._scheduler = backend, scheduler
+        self._paged, self._scheduler = paged, scheduler
         self._adapters: dict[int, str] = {0: ""}
         self._sets: dict[int, LoraAdapter] = {}
         self.token_seconds = 0.0
@@ -113,16 +116,16 @@ class PageKeeping:
         """Let a sequence, which holds a beginning of the prompt, hold what the shelf has of it, but for the last token:
         that one has to run."""
         key, first = self._key(sequence.adapter), sequence.stored // PAGE
-        names = page_names(key, prompt[: len(prompt) - 1])
-        if not key or first >= len(names) or not self.pays:
+        names, paged = page_names(key, prompt[: len(prompt) - 1]), self._paged
+        if paged is None or not key or first >= len(names) or not self.pays:
             return
         await self._scheduler.call(
-            sequence, lambda after_pass: self._bring(sequence, prompt, names, first, shelf, after_pass), priority
+            sequence, lambda after_pass: self._bring(paged, sequence, prompt, names, first, shelf, after_pass), priority
         )
 
     async def _bring(
-        self, sequence: TokenSequence, prompt: Sequence[int], names: Sequence[str], first: int, shelf: PageShelf,
-        after_pass: AfterPass,
+        self, paged: HasPages, sequence: TokenSequence, prompt: Sequence[int], names: Sequence[str], first: int,
+        shelf: PageShelf, after_pass: AfterPass,
     ) -> None:  # fmt: skip
         """Take pages from the `first` on, as far as they are there."""
         begin = time.perf_counter()
@@ -133,7 +136,7 @@ class PageKeeping:
             if len(pages) < len(wanted):
                 await shelf.drop([wanted[len(pages)]])  # it is kept again when it was read
             upto = prompt[: (taken + len(pages)) * PAGE]
-            if not pages or not await self._backend.import_pages(sequence, upto, pages):
+            if not pages or not await paged.import_pages(sequence, upto, pages):
                 break
             taken += len(pages)
             if len(pages) < AT_ONCE:
@@ -147,32 +150,34 @@ class PageKeeping:
         the device; how many. What the sequence does meanwhile changes nothing."""
         number, key = sequence.adapter, self._key(sequence.adapter)
         tokens = sequence.tokens[: sequence.stored // PAGE * PAGE]
-        if not key or not tokens or not sequence.shares or not self.pays:
+        paged = self._paged
+        if paged is None or not key or not tokens or not sequence.shares or not self.pays:
             return 0
-        self._backend.offer_pages(sequence)
+        paged.offer_pages(sequence)
         there, kept = await shelf.names(), 0
         for at, name in enumerate(page_names(key, tokens)):
             if name in there:
                 continue
             upto = tokens[: (at + 1) * PAGE]
-            data = await self._scheduler.alone(lambda upto=upto: self._export(number, key, upto), Priority.BACKGROUND)  # type: ignore[misc]
+            export = partial(self._export, paged, number, key, upto)
+            data = await self._scheduler.alone(export, Priority.BACKGROUND)
             if data is None or not await shelf.write(name, packed(name, data)):
                 break
             kept += 1
         return kept
 
-    async def _export(self, number: int, key: str, tokens: Sequence[int]) -> bytes | None:
+    async def _export(self, paged: HasPages, number: int, key: str, tokens: Sequence[int]) -> bytes | None:
         if self._key(number) != key:  # another set has the number
             return None
-        return await self._backend.export_page(number, tokens)
+        return await paged.export_page(number, tokens)
 
     def _key(self, number: int) -> str:
         """What pages are made of besides tokens; "" where none can be kept."""
-        if not self.model or not self._backend.page_format:
+        if not self.model or self._paged is None or not self._paged.page_format:
             return ""
         if number not in self._adapters:
             self._adapters[number] = _digest(self._sets[number])
-        return "\n".join((self.model, self._backend.page_format, self._adapters[number]))
+        return "\n".join((self.model, self._paged.page_format, self._adapters[number]))
 
 
 def _whole(names: Sequence[str], kept: Sequence[bytes]) -> Iterator[bytes]:

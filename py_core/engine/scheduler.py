@@ -16,7 +16,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import AsyncExitStack, contextmanager
 from typing import TypeVar
 
-from py_core.backends.base import AfterPass, Backend, BackendError, TokenSequence
+from py_core.backends.base import AfterPass, BackendError, TokenSequence
+from py_core.backends.protocols import Backend
 from py_core.engine.together import Decoding, Group
 from py_core.engine.turns import Priority, Turn, Turns
 from py_core.sampling import SamplingParams
@@ -99,7 +100,7 @@ class Scheduler:
     async def decode(
         self, sequence: TokenSequence, n: int, sampling: SamplingParams, priority: Priority
     ) -> AsyncIterator[list[int]]:
-        """As `Backend.decode`, and sampling goes on while the reader works with what he got.
+        """As `Runs.decode`, and sampling goes on while the reader works with what he got.
 
         Closing the iterator drops what was sampled and not read. Ends early, too, where `end` was called.
         """

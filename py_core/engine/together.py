@@ -11,7 +11,8 @@ import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 
-from py_core.backends.base import Backend, BackendError, DeviceLostError, TokenSequence
+from py_core.backends.base import BackendError, DeviceLostError, TokenSequence
+from py_core.backends.protocols import Backend
 from py_core.engine.turns import Priority, Turn, Turns
 from py_core.sampling import SamplingParams
 

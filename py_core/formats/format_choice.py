@@ -1,9 +1,9 @@
-"""Which format each tensor of a model gets: llama.cpp's choice for its mixtures, and Sonata's `mixed`.
+"""Chooses the format of each tensor of a model: llama.cpp's choice for its mixtures, and Sonata's `mixed`.
 
-In Q4_K_M and Q5_K_M the values' and the MLP's last matrices, which lose most, get Q6_K in the first and last eighth of
-the layers and in every third between. The output matrix, or the embedding that serves as one, gets Q6_K. Norms, biases
-and all that is no matrix stay as they are. Where rows are no multiple of a format's block, a format of blocks of 32
-takes its place, or F16.
+In Q4_K_M and Q5_K_M, the values' and the MLP's last matrices lose most in quantization. They get Q6_K in the first and
+last eighth of the layers and in every third between. The output matrix, or the embedding in its role, gets Q6_K. Norms,
+biases and everything else that is no matrix stay unchanged. If rows are not a multiple of a format's block, a format
+with blocks of 32 is used instead, or F16.
 
 Source: llama_tensor_get_type_impl and tensor_type_fallback in llama.cpp's llama-quant.cpp.
 """
@@ -20,11 +20,11 @@ BASES = {"Q4_K_M": "Q4_K", "Q5_K_M": "Q5_K", "Q8_0": "Q8_0", "mixed": "Q4_K"}
 """The mixtures, with the format of most tensors."""
 
 FILE_TYPES = {"Q8_0": 7, "Q4_K_M": 15, "Q5_K_M": 17, "mixed": 15}
-"""What general.file_type says of them: llama.cpp's number, of the format that most weights have."""
+"""The general.file_type of each mixture: llama.cpp's number for the format that most weights have."""
 
 _FALLBACKS = {"Q2_K": "Q4_0", "Q3_K": "Q4_0", "Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0", "IQ4_XS": "IQ4_NL"}
 _SHARED_VALUES_LAYERS = 80
-"""llama.cpp takes models of so many layers for 70B ones, whose few value matrices it gives a bit more."""
+"""llama.cpp assumes that a model with this many layers is a 70B one, whose few value matrices get a bit more."""
 
 
 def choose_formats(tensors: Mapping[str, TensorInfo], mixture: str) -> dict[str, BlockFormat]:
@@ -40,13 +40,13 @@ def choose_formats(tensors: Mapping[str, TensorInfo], mixture: str) -> dict[str,
 
 
 def is_quantized(info: TensorInfo) -> bool:
-    """Whether quantizing changes a tensor: matrices only, and no norms."""
+    """True if quantization applies to the tensor: it is a matrix and no norm."""
     rows = info.shape[:-1]
     return max(rows, default=1) > 1 and info.name.endswith("weight") and "_norm.weight" not in info.name
 
 
 def fitting(form: BlockFormat, columns: int) -> BlockFormat:
-    """The format, or the one in its place where rows are no multiple of its blocks."""
+    """The format, or its replacement if rows are not a multiple of its blocks."""
     if columns % form.block_size == 0:
         return form
     other = FORMATS[_FALLBACKS.get(form.name, form.name)]
@@ -78,6 +78,6 @@ def _gets_more_bits(layer: int, layers: int) -> bool:
 
 
 def _by_layer(tensors: Mapping[str, TensorInfo], pattern: str) -> dict[str, int]:
-    """Names of the matrices blk.N.<pattern>, with their place among them."""
+    """Names of the matrices blk.N.<pattern>, with their index among them."""
     found = [(int(match[1]), name) for name in tensors if (match := re.fullmatch(rf"blk\.(\d+)\.{pattern}", name))]
     return {name: place for place, (_, name) in enumerate(sorted(found))}

@@ -1,9 +1,9 @@
-"""Read and write GGUF, versions 2 and 3, little-endian.
+"""Reads GGUF, versions 2 and 3, little-endian.
 
 Notable here:
 - only the header is parsed; tensor data goes from the source to the device without passing through Python
 - the header can be parsed from a growing prefix of the file, while the rest is still on the network
-- every field is checked before it is believed: the file may be truncated, damaged or hostile
+- every field is checked before it is trusted: the file may be truncated, damaged or hostile
 
 Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -57,7 +57,7 @@ class NeedMoreData(GGUFError):
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """Where a tensor lies. `shape` is numpy's order, outermost first: a matrix is (rows, columns).
+    """The place of a tensor. `shape` is in numpy's order, outermost first: a matrix is (rows, columns).
 
     `offset` counts bytes from the start of the file.
     """
@@ -71,13 +71,13 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class GGUFHeader:
-    """Everything in the file but the tensors' data.
+    """Everything in the file except the tensors' data.
 
-    `metadata` holds Python values; an array is a list of strings or a read-only numpy array of numbers.
-    `tensors` is in the order of the file's index. `data_offset` and `end_offset` count from the start of the file;
-    `end_offset` is the end of the last tensor, so a whole file has at least that many bytes. Of a model in several
-    files all count as if these followed each other, and `tensors` are those of all. `spans` are the first and the last
-    byte, plus one, of a metadata value with its type.
+    `metadata` holds Python values; an array is a list of strings or a read-only numpy array of numbers. `tensors` is in
+    the order of the file's index. `data_offset` and `end_offset` count from the start of the file; `end_offset` is the
+    end of the last tensor, so a whole file has at least that many bytes. For a model in several files, all offsets
+    count as if the files were concatenated, and `tensors` includes those of every file. `spans` are the start and end
+    offsets of a metadata value including its type.
     """
 
     version: int
@@ -90,7 +90,7 @@ class GGUFHeader:
 
 
 class _Reader:
-    """A cursor over the prefix. It tells bytes that have not arrived yet from bytes that cannot exist."""
+    """A cursor over the prefix. It distinguishes bytes that have not arrived yet from bytes that cannot exist."""
 
     def __init__(self, data: bytes, file_size: int | None) -> None:
         self.data = data
@@ -99,7 +99,8 @@ class _Reader:
         self.strings_left = MAX_STRINGS
 
     def require(self, end: int, what: str) -> None:
-        """Raise unless the prefix reaches `end`: NeedMoreData where the file may, GGUFError where it cannot."""
+        """Raise unless the prefix reaches `end`: NeedMoreData if the file may still reach it, GGUFError if it
+        cannot."""
         if end <= len(self.data):
             return
         if self.file_size is not None and end > self.file_size:
@@ -142,7 +143,7 @@ class _Reader:
             ) from None
 
     def strings(self, count: int, what: str) -> list[str]:
-        """`count` strings. The hot loop of the parser: a vocabulary has 50,000 to 260,000."""
+        """Read `count` strings. This is the parser's hot loop: a vocabulary has 50,000 to 260,000."""
         self.strings_left -= count
         if count > MAX_STRINGS or self.strings_left < 0:
             raise _too_many(f"{count} strings in {what}", MAX_STRINGS, "all lists together")
@@ -230,9 +231,9 @@ class _Reader:
 def parse_header(prefix: bytes | bytearray | memoryview, file_size: int | None = None) -> GGUFHeader:
     """Parse the header out of the first bytes of a file.
 
-    `file_size` is the whole file's size in bytes where it is known; then counts and tensors are checked against it.
-    Raises NeedMoreData when the prefix ends inside the header, GGUFError when the file is damaged or truncated, and
-    UnsupportedFormatError when a tensor's format cannot be read.
+    `file_size` is the whole file's size in bytes if known; then counts and tensors are checked against it.
+    Raises NeedMoreData if the prefix ends inside the header, GGUFError if the file is damaged or truncated, and
+    UnsupportedFormatError if a tensor's format cannot be read.
     """
     if len(prefix) > MAX_HEADER_BYTES or not isinstance(prefix, bytes):
         prefix = bytes(memoryview(prefix)[:MAX_HEADER_BYTES])
@@ -283,7 +284,7 @@ def parse_header(prefix: bytes | bytearray | memoryview, file_size: int | None =
 async def read_header(source: WeightSource) -> GGUFHeader:
     """Parse the header of `source`, or those of its parts.
 
-    Raises GGUFError and UnsupportedFormatError as parse_header does, and GGUFError where parts do not belong together.
+    Raises GGUFError and UnsupportedFormatError as parse_header does, and GGUFError if the parts do not belong together.
     """
     header = await _read_one(source)
     parts = source.parts
@@ -338,7 +339,7 @@ async def read_header(source: WeightSource) -> GGUFHeader:
 
 
 def _split_number(header: GGUFHeader, key: str, default: int = -1) -> int:
-    """What a file says of the parts of its model. Raises GGUFError where it is no number."""
+    """A file's number about the parts of its model. Raises GGUFError if the value is not a number."""
     value = header.metadata.get(key, default)
     if not isinstance(value, int):
         raise GGUFError(
@@ -351,13 +352,13 @@ def _split_number(header: GGUFHeader, key: str, default: int = -1) -> int:
 
 
 async def _read_one(source: FileHead) -> GGUFHeader:
-    """Ask for a longer and longer prefix until the header fits."""
+    """Ask for longer and longer prefixes until the header fits."""
     wanted = FIRST_PREFIX_BYTES
     while True:
         prefix = await source.prefix(wanted)
         size = source.size
         if size is None and len(prefix) < wanted:
-            size = len(prefix)  # the sender never said, but it has ended
+            size = len(prefix)  # the sender did not announce the size, but the data has ended
         try:
             return parse_header(prefix, size)
         except NeedMoreData as short:
@@ -408,7 +409,7 @@ def _read_version(reader: _Reader) -> int:
 
 
 def _read_tensor_info(reader: _Reader, alignment: int) -> TensorInfo:
-    """One entry of the index, its offset still relative to the data section."""
+    """One entry of the index, with its offset still relative to the data section."""
     name = reader.string("a tensor's name")
     what = f"the index entry of tensor {shown(name)}"
     dim_count = reader.number(U32, what)

@@ -34,11 +34,11 @@ DTYPES: dict[int, str] = {value_type: code for value_type, _, code in _NUMBERS}
 
 
 class GGUFError(UserError, ValueError):
-    """The file is not a GGUF file that can be used; the message says what is wrong and what to do."""
+    """The file is no GGUF file that Sonata can use; the message says what is wrong and what to do."""
 
 
 class AdapterFileError(GGUFError):
-    """The file is an adapter, where a model is wanted."""
+    """The file is an adapter, but a model is expected."""
 
 
 def alignment_of(metadata: Mapping[str, Any]) -> int:

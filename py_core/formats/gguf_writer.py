@@ -1,4 +1,4 @@
-"""Write GGUF files, tensor by tensor where they are large."""
+"""Writes GGUF files, tensor by tensor if they are large."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class StoredTensor:
 
 @dataclass(frozen=True)
 class EncodedValue:
-    """A metadata value as it lies in a file, its type in front: what is copied keeps its type."""
+    """A metadata value as encoded in a file, including its type, so that a copy keeps its type."""
 
     data: bytes
 
@@ -52,12 +52,12 @@ def write_gguf(
     tensors: Mapping[str, tuple[np.ndarray, BlockFormat] | StoredTensor],
     alignment: int = DEFAULT_ALIGNMENT,
 ) -> None:
-    """Write a GGUF file of version 3: `tensors` maps a name to float values (numpy order) and the format to store,
-    or to what is stored already.
+    """Write a GGUF file of version 3. `tensors` maps a name to float values (numpy order) and their target format,
+    or to bytes that are already encoded.
 
-    Types are inferred: bool, int (uint32, or the first of int32, uint64, int64 that holds it), float (float32), str,
-    and lists of one of these (lists of ints prefer int32, as llama.cpp's token types are). numpy scalars and arrays
-    keep their own type. Raises TypeError for other values, and ValueError as quantize does.
+    Types are inferred: bool, int (uint32, or the first of int32, uint64, int64 that can represent it), float (float32),
+    str, and lists of one of these (lists of ints prefer int32, the type of llama.cpp's token types). numpy scalars and
+    arrays keep their own type. Raises TypeError for other values, and ValueError as quantize does.
     """
     if alignment != DEFAULT_ALIGNMENT:
         metadata = {**metadata, "general.alignment": alignment}
@@ -117,7 +117,7 @@ def _encode_list(values: Sequence[Any]) -> bytes:
 
 
 def _typed(value: Any) -> np.ndarray:
-    """A number or numbers as an array of the type to store."""
+    """A number or list of numbers as an array of the type to store."""
     if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value, np.dtype(value.dtype).newbyteorder("<"))
     kinds = {type(item) for item in value} if isinstance(value, list | tuple) else {type(value)}

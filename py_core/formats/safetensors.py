@@ -1,6 +1,6 @@
-"""Read and write safetensors: named arrays after a JSON header.
+"""Reads and writes safetensors: named arrays after a JSON header.
 
-Every field is checked before it is believed: the file may be truncated, damaged or hostile.
+Every field is checked before it is trusted: the file may be truncated, damaged or hostile.
 
 Source: https://github.com/huggingface/safetensors#format
 """
@@ -27,7 +27,7 @@ _DTYPES = {
     "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8",
 }  # fmt: skip
 _MOST_BRACKETS, _MOST_COMMAS = 3 * MAX_TENSORS, 10 * MAX_TENSORS
-"""In a header's JSON: a tensor is an object with two lists, and has some seven commas. Texts of the metadata may have
+"""Limits of a header's JSON. A tensor is an object with two lists, and has about seven commas. Metadata texts may have
 some too: trainers of adapters keep tables of a few thousand words there."""
 
 
@@ -42,24 +42,24 @@ class SafetensorsError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array as it lies in a file, not yet read. `dtype` is the format's name: "F32", "BF16" ..."""
+    """An array in a file, not yet read. `dtype` is the format's name: "F32", "BF16" ..."""
 
     dtype: str
     shape: tuple[int, ...]
     data: memoryview
 
     def raw(self) -> np.ndarray:
-        """The array without a copy, not writable; BF16 as the 16 bits of its numbers, '<u2'."""
+        """The array without a copy, read-only; BF16 as the 16 bits of its numbers, '<u2'."""
         return np.frombuffer(self.data, "<u2" if self.dtype == "BF16" else _DTYPES[self.dtype]).reshape(self.shape)
 
     def array(self) -> np.ndarray:
-        """The same, but BF16 is widened to float32."""
+        """The same array, with BF16 widened to float32."""
         raw = self.raw()
         return (raw.astype("<u4") << 16).view("<f4") if self.dtype == "BF16" else raw
 
 
 def read_safetensors(data: bytes | memoryview) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The arrays by name, without a copy and not writable, and the file's metadata (texts).
+    """The arrays by name, without a copy and read-only, and the file's metadata (texts).
 
     BF16 is widened to float32. Raises SafetensorsError.
     """
@@ -68,7 +68,7 @@ def read_safetensors(data: bytes | memoryview) -> tuple[dict[str, np.ndarray], d
 
 
 def stored_arrays(data: bytes | memoryview) -> tuple[dict[str, StoredArray], dict[str, str]]:
-    """What a file holds, without reading it, and its metadata. Raises SafetensorsError."""
+    """The arrays in a file, not yet read, and its metadata. Raises SafetensorsError."""
     view = memoryview(data).cast("B")
     header, begin = _header(view)
     metadata = header.pop("__metadata__", {})
@@ -83,7 +83,7 @@ def stored_arrays(data: bytes | memoryview) -> tuple[dict[str, StoredArray], dic
 
 
 def write_safetensors(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None) -> bytes:
-    """The file, the same for the same content. Raises ValueError for a type that the format lacks."""
+    """The file's bytes. The same content gives the same bytes. Raises ValueError for a type that the format lacks."""
     header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))} if metadata else {}
     parts: list[bytes] = []
     offset = 0
@@ -103,14 +103,14 @@ def write_safetensors(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, s
 
 
 def _header(view: memoryview) -> tuple[dict[str, Any], int]:
-    """The JSON object, and where the tensors' bytes begin."""
+    """The JSON object, and the offset at which the tensors' bytes begin."""
     if len(view) < 8:
         raise _damaged("it ends within its first 8 bytes")
     (length,) = struct.unpack_from("<Q", view)
     if length > min(MAX_HEADER_BYTES, len(view) - 8):
         raise _damaged(f"its header of {length} bytes does not fit into its {len(view)} bytes")
     text = bytes(view[8 : 8 + length])
-    # Counted before it is parsed: 64 MiB of "[],[],[]," would become gigabytes of lists.
+    # Count before parsing: 64 MiB of "[],[],[]," would become gigabytes of lists.
     if text.count(b"{") + text.count(b"[") > _MOST_BRACKETS or text.count(b",") > _MOST_COMMAS:
         raise _damaged(f"its header has more than {MAX_TENSORS} tensors")
     try:

@@ -1,4 +1,4 @@
-"""Where a model's bytes come from. The order of reads is forward only, so that a network stream can serve them."""
+"""Sources of a model's bytes. Reads go forward only, so that a network stream can serve them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 _PART = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
-"""The name of one of several files of a model, as llama.cpp's gguf-split gives it."""
+"""The file name of a part of a model, in the pattern of llama.cpp's gguf-split."""
 
 
 class FileHead(Protocol):
@@ -21,7 +21,7 @@ class FileHead(Protocol):
 
     @property
     def size(self) -> int | None:
-        """Size of the whole file in bytes; None while the sender has not said it."""
+        """Size of the whole file in bytes; None until the sender announces it."""
         ...
 
     async def prefix(self, n: int) -> bytes:
@@ -31,7 +31,7 @@ class FileHead(Protocol):
 
 @dataclass(frozen=True)
 class Part:
-    """One of the files of a model; `start` is where it begins when all follow each other."""
+    """One of the files of a model; `start` is its offset in their concatenation."""
 
     name: str
     source: FileHead
@@ -39,23 +39,23 @@ class Part:
 
 
 class WeightSource(FileHead, Protocol):
-    """Bytes of a model: of one file, or of several that follow each other.
+    """The bytes of a model: of one file, or of several files, concatenated.
 
-    `prefix` may be called again with a larger n; `read` is called with rising, non-overlapping ranges after it. After
-    `rewind` both begin anew. The prefix of several files is that of the first.
+    `prefix` may be called again with a larger n. Later, `read` is called with ascending ranges that do not overlap.
+    After `rewind` both start again. The prefix of several files is that of the first.
     """
 
     @property
     def parts(self) -> Sequence[Part]:
-        """The files, if there are several; of one file it may be empty."""
+        """The files, if there are several; for one file it may be empty."""
         ...
 
     async def read(self, offset: int, nbytes: int) -> bytes | memoryview:
-        """Exactly nbytes from offset on. Raises EOFError where the file ends before."""
+        """Exactly nbytes from offset on. Raises EOFError if the file ends before."""
         ...
 
     async def rewind(self) -> None:
-        """Start again at the first byte. Raises GGUFError where the source cannot be read a second time."""
+        """Start again at the first byte. Raises GGUFError if the source cannot be read a second time."""
         ...
 
 
@@ -65,7 +65,7 @@ class FileSource:
     parts: Sequence[Part] = ()
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Raises OSError as open() does, ValueError when the file is empty."""
+        """Raises OSError as open() does, ValueError if the file is empty."""
         if os.path.getsize(path) == 0:
             raise ValueError(f"The file {os.fspath(path)} is empty. Download it again.")
         with open(path, "rb") as file:
@@ -73,7 +73,7 @@ class FileSource:
         self.size = len(self._map)
 
     def view(self, offset: int, nbytes: int) -> memoryview:
-        """Exactly nbytes from offset on, without a copy. Raises EOFError where the file ends before."""
+        """Exactly nbytes from offset on, without a copy. Raises EOFError if the file ends before."""
         if offset + nbytes > self.size:
             raise EOFError(f"the file ends at byte {self.size}, {offset + nbytes} wanted")
         return memoryview(self._map)[offset : offset + nbytes]
@@ -89,7 +89,7 @@ class FileSource:
 
 
 class SplitSource:
-    """Several files on disk as if they followed each other. No read goes beyond the file that it begins in."""
+    """Several files on disk, as if concatenated. No read crosses the end of the file that it begins in."""
 
     def __init__(self, paths: list[Path]) -> None:
         """Raises as FileSource does."""
@@ -100,12 +100,12 @@ class SplitSource:
         self.parts = tuple(Part(path.name, file, start) for path, file, start in named)
 
     def view(self, offset: int, nbytes: int) -> memoryview:
-        """Exactly nbytes from offset on, without a copy. Raises EOFError where the file ends before."""
+        """Exactly nbytes from offset on, without a copy. Raises EOFError if the file ends before."""
         index = bisect_right(self._starts, offset) - 1
         return self._files[index].view(offset - self._starts[index], nbytes)
 
     async def prefix(self, n: int) -> bytes:
-        """Of the first file."""
+        """The prefix of the first file."""
         return await self._files[0].prefix(n)
 
     async def read(self, offset: int, nbytes: int) -> memoryview:
@@ -116,9 +116,9 @@ class SplitSource:
 
 
 def open_source(path: Path) -> FileSource | SplitSource:
-    """The file, or where its name says that it is one of several, all of them.
+    """The file, or all parts if its name says that it is one of several.
 
-    Raises FileNotFoundError with the name of a part that is missing, and as FileSource does.
+    Raises FileNotFoundError with the name of a missing part, and as FileSource does.
     """
     paths = [path.with_name(name) for name in parts_of(path.name)]
     if not paths:
@@ -131,7 +131,7 @@ def open_source(path: Path) -> FileSource | SplitSource:
 
 
 def parts_of(name: str) -> list[str]:
-    """The names of all files of a model by that of one; none for the name of a model in one file."""
+    """The names of all files of a model, from the name of one; empty for a model in one file."""
     named = _PART.fullmatch(name)
     count = int(named["count"]) if named else 0
     if named is None or count < 2 or not 1 <= int(named["number"]) <= count:

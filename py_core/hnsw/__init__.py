@@ -1,1 +1,1 @@
-"""Nearest neighbours of a vector: an HNSW index (index.py), its file (index_file.py), and kernels in numpy and WASM."""
+"""Nearest-neighbour search: an HNSW index (index.py), its file (index_file.py), and kernels in numpy and WASM."""

@@ -1,4 +1,4 @@
-"""Taking the dead rows out of a graph, in place."""
+"""Removes the dead rows from a graph, in place."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from py_core.hnsw.hnsw_kernel import HnswKernel
 
 
 def compact(graph: HnswGraph, linked: int, kernel: HnswKernel) -> int:
-    """Living rows get links past the dead ones, and move together, in their order.
+    """Give living rows links past the dead ones, and move them together, in order.
 
-    `linked`: how many of the first rows are in the graph. Returns how many of them there are now.
+    `linked`: how many of the first rows are in the graph. Returns how many of them are in it now.
     """
     kernel.bridge(graph, 0, graph.rows)
     kept = np.flatnonzero(graph.alive[: graph.rows])
@@ -36,7 +36,7 @@ def compact(graph: HnswGraph, linked: int, kernel: HnswKernel) -> int:
 
 
 def _living_twins(graph: HnswGraph, kept: np.ndarray) -> np.ndarray:
-    """For each row of `kept` the next living one of its chain, or -1."""
+    """For each row of `kept`, the next living row of its chain, or -1."""
     twin = graph.column("twin")
     alive = graph.alive
     next_living = twin[kept]
@@ -49,14 +49,14 @@ def _living_twins(graph: HnswGraph, kept: np.ndarray) -> np.ndarray:
 
 
 def _slots(graph: HnswGraph, kept: np.ndarray) -> np.ndarray:
-    """The slots of the rows `kept`, in their order."""
+    """The slots of the rows `kept`, in order."""
     above = np.maximum(graph.column("level")[kept], 0)
     before = np.cumsum(above) - above
     return np.repeat(graph.column("slot")[kept] - before, above) + np.arange(above.sum())
 
 
 def _renumbered(links: np.ndarray, moved: np.ndarray) -> np.ndarray:
-    """Links (n, 1 + most) to where the rows are now; zeros where there is none."""
+    """Links (n, 1 + most) to the rows' new numbers; zeros if there is no link."""
     out = np.zeros_like(links)
     out[:, 0] = links[:, 0]
     used = np.arange(1, links.shape[1]) <= links[:, :1]

@@ -1,9 +1,9 @@
 """The memory of an index: rows of vectors with their links, laid out for web/kernels/hnsw/hnsw.c.
 
-A row is its vector (padded with zeros to a multiple of 16 floats) and, right behind it, what the graph knows of it.
-Rows lie in chunks, so that growing copies nothing and takes no second copy's room. Links of the levels above 0, which
-one row in m has, are in slots of their own. Of rows with the same vector one is in the graph; the others hang on its
-chain of twins, so that many of them make no island.
+A row is its vector (padded with zeros to a multiple of 16 floats), followed directly by its fields and links in the
+graph. Rows are stored in chunks, so that growing copies nothing and needs no room for a second copy. Links of the
+levels above 0, which one row in m has, are in separate slots. Among rows with the same vector, one is in the graph; the
+others are in its chain of twins, so that many of them do not form an island.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 CHUNK = 256
-"""Rows, or slots, in a chunk."""
+"""The number of rows, or slots, in a chunk."""
 LANES = 16
 LARGEST = 1e16
-"""The largest component that a vector may have: sums of squares of it still fit float32."""
+"""The largest component that a vector may have: its sums of squares still fit float32."""
 
 Metric = Literal["cosine", "dot", "l2"]
 METRICS: tuple[Metric, ...] = ("cosine", "dot", "l2")
@@ -33,16 +33,16 @@ _HEADER = (
 
 @dataclass(frozen=True)
 class HnswParameters:
-    """The parameters of a graph. Raises ValueError, with a sentence, for impossible ones."""
+    """The parameters of a graph. Raises ValueError, with a sentence, for invalid ones."""
 
     dimension: int
     metric: Metric = "cosine"
     m: int = 16
-    """Links of a new row at each level; twice as many are kept at level 0."""
+    """Links of a new row at each level; level 0 keeps twice as many."""
     ef_construction: int = 200
-    """Candidates that are looked at for the links of a new row."""
+    """Candidates that are considered for the links of a new row."""
     expansion: int = 4
-    """Candidates a step of a search: the vectors of all their links are compared in one batch."""
+    """Candidates per step of a search: the vectors of all their links are compared in one batch."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -60,12 +60,12 @@ class HnswParameters:
 
     @property
     def m0(self) -> int:
-        """Links that a row may have at level 0."""
+        """The most links of a row at level 0."""
         return 2 * self.m
 
 
 class Block(NamedTuple):
-    """Memory that a kernel gave: zeroed bytes at a multiple of 16, and the address by which it knows them."""
+    """Memory from a kernel: zeroed bytes at a multiple of 16, and their address in the kernel."""
 
     address: int
     bytes: np.ndarray
@@ -75,7 +75,7 @@ Allocate = Callable[[int], Block]
 
 
 class RowChunk(NamedTuple):
-    """A chunk of rows, as views of one block. `links` (CHUNK, 1 + m0) begin with their number."""
+    """A chunk of rows, as views of one block. `links` (CHUNK, 1 + m0) begin with their count."""
 
     vector: np.ndarray
     id: np.ndarray
@@ -86,7 +86,7 @@ class RowChunk(NamedTuple):
 
 
 class HnswGraph:
-    """Rows in the order in which they came. `header` is what the C kernel is given; its fields are those of hnsw.c."""
+    """Rows in the order of insertion. `header` is the C kernel's argument; its fields are those of hnsw.c."""
 
     def __init__(self, parameters: HnswParameters, allocate: Allocate) -> None:
         self.parameters = parameters
@@ -121,7 +121,7 @@ class HnswGraph:
         self._grow(CHUNK)
         self.reserve_results(CHUNK)
 
-    # ---- what is there ----
+    # ---- contents ----
 
     @property
     def rows(self) -> int:
@@ -134,7 +134,7 @@ class HnswGraph:
         return sum(block.bytes.nbytes for block in blocks)
 
     def at(self, row: int) -> tuple[RowChunk, int]:
-        """The chunk of a row, and its place in it."""
+        """The chunk of a row, and its index in the chunk."""
         return self.chunks[row // CHUNK], row % CHUNK
 
     def id_of(self, row: int) -> int:
@@ -152,7 +152,7 @@ class HnswGraph:
         return out
 
     def links(self, row: int, level: int) -> np.ndarray:
-        """A view: their number, then the rows; behind them is room for all that the level may have."""
+        """A view: the number of links, then the rows; behind them is room up to the level's maximum."""
         rows, i = self.at(row)
         if level == 0:
             return rows.links[i]
@@ -160,7 +160,7 @@ class HnswGraph:
         return self.uppers[slot // CHUNK][slot % CHUNK]
 
     def twins(self, row: int) -> list[int]:
-        """A row and those behind it on its chain."""
+        """A row and the rows behind it on its chain."""
         chain = []
         while row >= 0:
             chain.append(row)
@@ -169,12 +169,12 @@ class HnswGraph:
         return chain
 
     def column(self, name: str) -> np.ndarray:
-        """One field of all rows, a copy: (rows,); of `vector` (rows, size), of `links` (rows, 1 + m0)."""
+        """One field of all rows, a copy: (rows,); `vector` is (rows, size), `links` (rows, 1 + m0)."""
         empty = np.empty((0, *self._row[name].shape), self._row[name].base)
         return np.concatenate([empty, *(getattr(chunk, name) for chunk in self.chunks)])[: self.rows]
 
     def set_column(self, name: str, values: np.ndarray) -> None:
-        """One field of the first rows."""
+        """Set one field of the first rows."""
         for chunk, start in zip(self.chunks, range(0, len(values), CHUNK), strict=False):
             part = values[start : start + CHUNK]
             getattr(chunk, name)[: len(part)] = part
@@ -185,18 +185,18 @@ class HnswGraph:
         return np.concatenate([empty, *self.uppers])[: self.slots]
 
     def set_upper_links(self, links: np.ndarray) -> None:
-        """All of them; there is room for so many."""
+        """Set all of them; there must be room for them."""
         for upper, start in zip(self.uppers, range(0, len(links), CHUNK), strict=False):
             part = links[start : start + CHUNK]
             upper[: len(part)] = part
         self.slots = len(links)
 
     def keep_rows(self, kept: np.ndarray) -> None:
-        """Leave only these rows, ascending numbers; all of them are alive. Their links are those of before."""
+        """Keep only these rows, in ascending order; all of them are alive. Their links still have the old numbers."""
         for start in range(0, len(kept), CHUNK):
             wanted = kept[start : start + CHUNK]
             chunks = np.unique(wanted // CHUNK)
-            # Copied before it is written: rows move to lower numbers only.
+            # Each row is read before it is overwritten: rows move only to lower numbers.
             parts = [self.records[chunk][wanted[wanted // CHUNK == chunk] % CHUNK] for chunk in chunks]
             self.records[start // CHUNK][: len(wanted)] = np.concatenate(parts)
         self.header["rows"] = len(kept)
@@ -206,7 +206,7 @@ class HnswGraph:
     # ---- growing ----
 
     def append(self, id: int, level: int) -> int:
-        """A row for the vector in `query`, alive and not in the graph yet. Returns its number."""
+        """Append the vector in `query` as a living row, not in the graph yet. Returns its number."""
         row = self.rows
         self.reserve(row + 1, self.slots + level)
         rows, i = self.at(row)
@@ -221,12 +221,12 @@ class HnswGraph:
         return row
 
     def set_aside(self, row: int) -> None:
-        """A row that is dead before it came into the graph."""
+        """Mark a row as dead that was never in the graph."""
         rows, i = self.at(row)
         rows.level[i] = -1
 
     def reserve(self, rows: int, slots: int) -> None:
-        """Have room for so many rows and slots."""
+        """Make room for this many rows and slots."""
         while len(self.chunks) * CHUNK < rows:
             self._add_chunk()
         while len(self.uppers) * CHUNK < slots:
@@ -235,14 +235,14 @@ class HnswGraph:
             self._grow(max(rows, 2 * self._room))
 
     def reserve_results(self, count: int) -> None:
-        """Have room for `count` results: in `ids` and `distances`, nearest first, a kernel tells what it found."""
+        """Make room for `count` results: a kernel writes them to `ids` and `distances`, nearest first."""
         if count > self._result_room:
             self.ids: np.ndarray = self._take("ids", count * 8).view(np.int64)
             self.distances: np.ndarray = self._take("distances", count * 4).view(np.float32)
             self._result_room = count
 
     def release_unused(self) -> None:
-        """Let go of chunks behind the last row and the last slot."""
+        """Free the chunks behind the last row and the last slot."""
         used, used_uppers = -(-self.rows // CHUNK), -(-self.slots // CHUNK)
         del self.records[used:], self.chunks[used:], self._blocks[used:]
         del self.uppers[used_uppers:], self._upper_blocks[used_uppers:]
@@ -263,7 +263,7 @@ class HnswGraph:
         self._uppers_listed = self._list("uppers", self._upper_blocks, self._uppers_listed)
 
     def _list(self, name: str, blocks: list[Block], room: int) -> int:
-        """Bring the table of the blocks' addresses up to date; returns how many it has room for."""
+        """Update the table of the blocks' addresses; returns its capacity."""
         if len(blocks) > room:
             room = max(16, 2 * room)
             self._take(name, room * 4)
@@ -276,7 +276,7 @@ class HnswGraph:
         self.alive: np.ndarray = self._take("alive", room)
         self.alive[: len(before)] = before
         self.mask: np.ndarray = self._take("mask", room)
-        """A byte a row: whether a filtered search may find it."""
+        """One byte per row: nonzero if a filtered search may find it."""
         self._take("visited", room // 8)
         self._take("todo", (room + 1) * 8)
         self._take("found", (room + 1) * 8)
@@ -287,7 +287,7 @@ class HnswGraph:
         return self._fixed[name].address
 
     def _take(self, name: str, nbytes: int) -> np.ndarray:
-        """Allocate a new block for the array `name`, in place of the old one, and put its address into the header."""
+        """Allocate a new block for the array `name` instead of the old one, and put its address into the header."""
         block = self._fixed[name] = self._allocate(_round_up(nbytes, 16))
         if name in dict(_HEADER):
             self.header[name] = block.address

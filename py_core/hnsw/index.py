@@ -1,14 +1,15 @@
 """An index of nearest neighbours: HNSW (Malkov and Yashunin, arXiv 1603.09320).
 
-While the vectors are few, each is looked at instead.
+While there are few vectors, each is compared instead.
 
     index = HnswIndex(HnswSettings(dimension=384), kernel)
     index.insert(7, vector)
     index.search(vector, k=10)          # [(7, 0.0), ...]: ids and distances, nearest first
     index.delete(7)
 
-The work is done by a kernel: the one in WASM (kernel_wasm.py in the page, kernel_wasmtime.py natively), or numpy
-(kernel.py). The same settings and the same calls in the same order give the same index and results with each.
+A kernel does the work: the one in WASM (wasm_kernel.py in the page, wasmtime_kernel.py natively), or numpy
+(numpy_kernel.py). The same settings and the same calls in the same order give the same index and results with every
+kernel.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.hnsw.numpy_kernel import NumpyHnswKernel
 
 LINKS_AN_INSERT = 4
-"""Rows that an insert brings into the graph while it is behind, so that no insert has to build all of it."""
+"""Rows that an insert links while the graph is behind, so that no single insert has to build all of it."""
 FEW_DEAD = 256
-"""Up to so many dead rows stay where they are."""
+"""Up to this many dead rows stay where they are."""
 BRIDGED_A_DELETE = 64
-"""Rows that each delete bridges once many are dead, so that no single delete has to do all of them."""
+"""Rows that each delete bridges once there are many dead rows, so that no single delete has to bridge all of them."""
 _MOST_LEVELS = 16
 _64_BITS = (1 << 64) - 1
 
@@ -45,9 +46,9 @@ class HnswSettings(HnswParameters):
     """The settings of an index."""
 
     ef_search: int = 50
-    """Candidates that a search keeps: more find more of the true neighbours and take longer."""
+    """Candidates that a search keeps: with more, it finds more of the true neighbours and takes longer."""
     brute_force_below: int = 1500
-    """Up to so many vectors (those that a filter leaves) are compared one by one: that is exact and not slower."""
+    """Up to this many vectors (after a filter) are compared one by one: that is exact and not slower."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -56,19 +57,19 @@ class HnswSettings(HnswParameters):
 
 
 class HnswIndex:
-    """Vectors by ids (integers of 64 bits, the caller's)."""
+    """Vectors by the caller's ids (64-bit integers)."""
 
     def __init__(self, settings: HnswSettings, kernel: HnswKernel | None = None) -> None:
-        """`kernel`: numpy's if there is none. Several indexes may share one; it does one call at a time."""
+        """`kernel`: numpy's if None. Several indexes may share one, which does one call at a time."""
         self.settings = settings
         self.kernel: HnswKernel = kernel or NumpyHnswKernel()
         self.graph = HnswGraph(settings, self.kernel.allocate)
         self.linked = 0
-        """How many of the rows are in the graph: the first ones."""
+        """The number of rows in the graph: the first ones."""
         self.inserted = 0
-        """How many inserts there have been: what the levels are drawn from."""
+        """The number of inserts so far, from which the levels are drawn."""
         self.bridged = 0
-        """How many of the rows link past the rows that were dead when they were looked at."""
+        """The number of rows that already link past the rows that were dead at the time."""
         self._row_of: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -83,7 +84,7 @@ class HnswIndex:
 
     @property
     def nbytes(self) -> int:
-        """The memory that the index takes, in bytes, without Python's own dict of ids."""
+        """The memory of the index in bytes, without Python's own dict of ids."""
         return self.graph.nbytes
 
     def vector(self, id: int) -> np.ndarray:
@@ -91,9 +92,9 @@ class HnswIndex:
         return self.graph.vector(self._row_of[id])[: self.settings.dimension].copy()
 
     def insert(self, id: int, vector: np.ndarray) -> None:
-        """Store float32 (dimension,) under an id, in place of what was stored under it. Raises VectorError.
+        """Store float32 (dimension,) under an id, replacing its previous vector. Raises VectorError.
 
-        The same vector again changes nothing.
+        Storing the same vector again changes nothing.
         """
         id = operator.index(id)
         if not -(1 << 63) <= id < 1 << 63:
@@ -103,7 +104,7 @@ class HnswIndex:
         if row is not None and np.array_equal(self.graph.vector(row), self.graph.query):
             return
         level = self._draw_level()
-        # Where memory ends, what is stored under the id stays.
+        # If memory runs out, the id keeps its previous vector.
         self.graph.reserve(self.graph.rows + 1, self.graph.slots + level)
         self.delete(id)
         self._row_of[id] = self.graph.append(id, level)
@@ -112,7 +113,7 @@ class HnswIndex:
             self.link(LINKS_AN_INSERT)
 
     def insert_many(self, ids: Sequence[int], vectors: Sequence[np.ndarray]) -> None:
-        """Store float32 (dimension,) each, under new ids. They come into the graph by `link`. Raises VectorError."""
+        """Store float32 (dimension,) each, under new ids. `link` brings them into the graph. Raises VectorError."""
         if len(set(ids)) != len(ids) or any(id in self._row_of for id in ids):
             raise ValueError("Each id must be new.")
         self.graph.reserve(self.graph.rows + len(ids), self.graph.slots)
@@ -123,11 +124,11 @@ class HnswIndex:
 
     @property
     def behind(self) -> int:
-        """Rows that are still to come into the graph: none while there are so few that each is compared."""
+        """The number of rows not yet in the graph: 0 while there are so few that each is compared."""
         return self.graph.rows - self.linked if len(self) > self.settings.brute_force_below or self.linked else 0
 
     def link(self, most: int) -> None:
-        """Bring so many more rows into the graph. Until all are in it, searches compare each."""
+        """Link up to `most` more rows into the graph. Until all are in it, searches compare each row."""
         for row in range(self.linked, min(self.graph.rows, self.linked + most)):
             if self.graph.alive[row]:
                 self.kernel.link(self.graph, row)
@@ -136,7 +137,8 @@ class HnswIndex:
             self.linked = row + 1
 
     def delete(self, id: int) -> bool:
-        """Forget an id; returns whether it was there. Searches pass its row until a third of all rows are dead."""
+        """Delete an id; returns True if it existed. Its row stays in the graph, unfound, until a third of all rows are
+        dead."""
         row = self._row_of.pop(id, None)
         if row is None:
             return False
@@ -153,11 +155,11 @@ class HnswIndex:
     def search(
         self, vector: np.ndarray, k: int = 10, *, ef: int | None = None, where: Where | None = None, exact: bool = False
     ) -> list[tuple[int, float]]:
-        """The k nearest, or all if there are fewer, as (id, distance), nearest first; equally near ones by id.
+        """The k nearest, or all if there are fewer, as (id, distance), nearest first; equal distances by id.
 
-        Distances: 1 - cosine (1 to and from a zero vector), -dot, or squared Euclidean. `ef`: instead of ef_search.
-        `where`: only these ids, or those for which it is true (asked of each id that is stored). `exact`: compare each.
-        Raises VectorError.
+        Distances: 1 - cosine (1 to and from a zero vector), -dot, or squared Euclidean. `ef`: overrides ef_search.
+        `where`: only these ids, or ids for which it returns true (called for each stored id). `exact`: compare each
+        vector. Raises VectorError.
         """
         self._set_query(vector)
         masked = where is not None
@@ -175,14 +177,14 @@ class HnswIndex:
         return list(zip(self.graph.ids[:found].tolist(), self.graph.distances[:found].tolist(), strict=True))
 
     def compact(self) -> None:
-        """Take all dead rows out of the graph and out of memory. `delete` does it bit by bit when they are many."""
+        """Remove all dead rows from the graph and from memory. `delete` does it bit by bit once there are many."""
         if self.graph.rows > len(self):
             self.linked = compact(self.graph, self.linked, self.kernel)
             self.bridged = 0
             self.find_rows()
 
     def find_rows(self) -> None:
-        """Read the map from ids to rows again from the graph."""
+        """Rebuild the map from ids to rows from the graph."""
         living = np.flatnonzero(self.graph.alive[: self.graph.rows])
         ids = self.graph.column("id")[living]
         self._row_of = dict(zip(ids.tolist(), living.tolist(), strict=True))
@@ -196,7 +198,7 @@ class HnswIndex:
             )
         if given.dtype.kind not in "fiub":
             raise VectorError(f"The vector holds {given.dtype}: give it as numbers, best float32.")
-        with np.errstate(over="ignore"):  # found by `prepare`
+        with np.errstate(over="ignore"):  # `prepare` detects it
             self.graph.query[:dimension] = given
         if not self.kernel.prepare(self.graph):
             raise VectorError(
@@ -205,14 +207,15 @@ class HnswIndex:
             )
 
     def _draw_level(self) -> int:
-        """Geometric: a row is at level l or above with a chance of m^-l. Depends on seed and count only."""
+        """Draw from a geometric distribution: a row is at level l or above with probability m^-l. Uses only seed and
+        count."""
         level = 0
         while level < _MOST_LEVELS and _mix(self.settings.seed, self.inserted, level) % self.settings.m == 0:
             level += 1
         return level
 
     def _mark_dead(self, row: int) -> None:
-        """If other rows have the vector of this row of the graph, the next of them takes its place."""
+        """Mark a row of the graph as dead. If other rows have its vector, the next of them takes its place."""
         alive = self.graph.alive
         heir = next((twin for twin in self.graph.twins(row)[1:] if alive[twin]), None)
         if heir is not None:
@@ -224,7 +227,7 @@ class HnswIndex:
         alive[row] = 0
 
     def _mark(self, where: Where) -> int:
-        """Make the mask of a filter; returns how many rows it leaves."""
+        """Write the filter's mask; returns how many rows it leaves."""
         mask = self.graph.mask
         mask[: self.graph.rows] = 0
         if callable(where):
@@ -236,7 +239,7 @@ class HnswIndex:
 
 
 def _mix(*numbers: int) -> int:
-    """64 bits that look random (the finalizer of splitmix64)."""
+    """64 pseudorandom bits (the finalizer of splitmix64)."""
     mixed = 0
     for number in numbers:
         mixed = (mixed + number + 0x9E3779B97F4A7C15) & _64_BITS

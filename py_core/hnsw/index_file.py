@@ -1,13 +1,13 @@
-"""The graph of an index as bytes, so that it need not be built again.
+"""Serializes the graph of an index, so that it need not be built again.
 
-The vectors are not in it: their home is the store, and `load` is given them. So the file is a tenth of their size. One
-that is older than the vectors can cost only links, never data: what the store no longer has is taken out of the graph,
-and what the file does not know is told.
+The vectors are not in the file, as the store holds them; `load` takes them as an argument. So the file has a tenth of
+their size. A file that is older than the vectors can cost only links, never data: vectors that the store no longer has
+are removed from the graph, and vectors that the file does not know are reported.
 
 Layout, little-endian: the magic, uint32 version, uint32 length of a JSON head (settings, counts and the names of the
-rows), the head; then of the rows in their order level, slot and twin int32, a checksum of the vector uint32, the number
-of links uint8 or uint16; the links of the rows int32, one row behind the other; of the slots the number of links, and
-the links, in the same way; at last the SHA-256 of all before it.
+rows), the head; then for the rows in order: level, slot and twin int32, a checksum of the vector uint32, the number of
+links uint8 or uint16; then the links of the rows int32, row after row; then for the slots the number of links, and the
+links, in the same way; finally the SHA-256 of everything before it.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from py_core.hnsw.numpy_kernel import unit_rows
 MAGIC = b"SONATA-HNSW\n"
 VERSION = 2
 MOST_CHANGED = 0.25
-"""If a larger share of the rows was deleted or has another vector, a new graph is better."""
+"""If a larger share of the rows was deleted or has a new vector, a new graph is better."""
 _COUNTS = ("rows", "slots", "inserted", "entry", "top")
 _REBUILD = "The index has to be built again from the stored vectors."
 
 
 class IndexFileError(Exception):
-    """Bytes that are no index, or not one that can be used; the message says why."""
+    """The bytes are no index, or an unusable one; the message says why."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A loaded index. Its ids are places in `names`. `lacking`: names of vectors that are not in the index yet."""
+    """A loaded index. Its ids are indices into `names`. `lacking`: names of vectors that are not in the index yet."""
 
     index: HnswIndex
     names: list[str]
@@ -47,7 +47,7 @@ class Loaded:
 
 
 def save(index: HnswIndex, names: Mapping[int, str]) -> bytes:
-    """names: of the ids. Dead rows are taken out of the index first; all others must be in its graph."""
+    """names: by id. Dead rows are removed from the index first; all others must be in its graph."""
     index.compact()
     if index.behind or index.linked != index.graph.rows:
         raise ValueError("Only an index whose rows are all in the graph can be saved.")
@@ -81,9 +81,9 @@ def save(index: HnswIndex, names: Mapping[int, str]) -> bytes:
 def load(
     data: bytes, settings: HnswSettings, vectors: Mapping[str, np.ndarray], kernel: HnswKernel | None = None
 ) -> Loaded:
-    """The index that was saved, with the vectors that there are now, float32 (dimension,) by name.
+    """The saved index with the current vectors, float32 (dimension,) by name.
 
-    Raises IndexFileError, also when it was made with other settings, or when too much has changed.
+    Raises IndexFileError, also if it was made with other settings, or if too much has changed.
     """
     if data[: len(MAGIC)] != MAGIC[: len(data)] or not data:
         raise IndexFileError(f"These bytes are no index of Sonata's. {_REBUILD}")
@@ -121,7 +121,7 @@ def _read(
         return array
 
     def take_links(count: int, most: int) -> np.ndarray:
-        """(count, 1 + most), as memory holds them."""
+        """(count, 1 + most), the layout in memory."""
         numbers = take("<u2", count).astype(np.int32)
         if (numbers > most).any():
             raise ValueError("its links")
@@ -162,7 +162,7 @@ def _read(
 def _set_vectors(
     index: HnswIndex, names: Sequence[str], checksums: np.ndarray, vectors: Mapping[str, np.ndarray]
 ) -> list[int]:
-    """Returns the rows whose vector is not there any more, or another one; it stays zero."""
+    """Returns the rows whose vector is missing or has changed; it stays zero."""
     dimension = index.settings.dimension
     gone = []
     for number, chunk in enumerate(index.graph.chunks):
@@ -173,7 +173,7 @@ def _set_vectors(
             vector = vectors.get(name)
             if vector is not None and vector.shape == (dimension,):
                 given[i, :dimension] = vector
-        if not (np.abs(given) <= LARGEST).all():  # nor when there is NaN
+        if not (np.abs(given) <= LARGEST).all():  # also true for NaN
             raise ValueError("its vectors")
         if index.settings.metric == "cosine":
             unit_rows(given)
@@ -186,10 +186,10 @@ def _set_vectors(
 
 
 def _take_out(index: HnswIndex, gone: Sequence[int]) -> None:
-    """Delete rows whose vectors are not known. Of those, links lead past them without their distances."""
+    """Delete rows whose vectors are unknown. Links are made past them, without distances."""
     lost = set(gone)
     for row in gone:
-        # Its place in the graph goes to a twin, which has the same vector.
+        # A twin with the same vector takes its place in the graph.
         heir = next((twin for twin in index.graph.twins(row)[1:] if twin not in lost), None)
         if heir is not None:
             index.graph.vector(row)[:] = index.graph.vector(heir)
@@ -199,7 +199,7 @@ def _take_out(index: HnswIndex, gone: Sequence[int]) -> None:
 
 
 def _check(columns: Mapping[str, np.ndarray], uppers: np.ndarray, entry: int, top: int) -> None:
-    """A kernel follows links without looking: what it would meet has to be there. Raises ValueError."""
+    """Check that all links lead to existing rows, as a kernel follows them without checks. Raises ValueError."""
     rows, slots = len(columns["level"]), len(uppers)
     level, slot, twin = columns["level"], columns["slot"], columns["twin"]
     above = np.maximum(level, 0)
@@ -219,7 +219,7 @@ def _check(columns: Mapping[str, np.ndarray], uppers: np.ndarray, entry: int, to
             raise ValueError("its links")
         if (level[to] < np.repeat(least, count[:, 0])).any():
             raise ValueError("its links")
-    # A chain goes from a row of the graph to rows that are not in it, and there to lower ones only: it ends.
+    # A chain leads from a row of the graph to rows outside of it, and from there only to lower ones: it ends.
     followed = np.flatnonzero(twin != -1)
     to = twin[followed]
     if (

@@ -1,7 +1,7 @@
 """The kernel in numpy: the reference for web/kernels/hnsw/hnsw.c, step by step.
 
-All kernels give the same graph and the same results, bit for bit: sums are added in one fixed order, and nearest first
-means by distance, then by id, then by row.
+All kernels give the same graph and the same results, bit for bit: sums are added in one fixed order, and "nearest
+first" sorts by distance, then by id, then by row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Candidate = tuple[float, int, int]
 
 
 class NumpyHnswKernel:
-    """See `HnswKernel` for the contract of each method. Runs everywhere; some ten times as slow as the WASM kernel."""
+    """See `HnswKernel` for the contract of each method. Runs everywhere; about ten times as slow as the WASM kernel."""
 
     def allocate(self, nbytes: int) -> Block:
         return Block(0, np.zeros(nbytes, np.uint8))
@@ -76,7 +76,7 @@ class NumpyHnswKernel:
                     continue
                 visited, passed = {row}, [row]
                 living: list[int] = []
-                for at in passed:  # which grows meanwhile
+                for at in passed:  # grows during the loop
                     if len(living) >= graph.parameters.ef_construction:
                         break
                     for other in _linked(graph, at, level):
@@ -91,7 +91,7 @@ class NumpyHnswKernel:
 
 
 def unit_rows(rows: np.ndarray) -> None:
-    """Bring each row of (n, size) to length 1, in place, to the same bits as every kernel; zeros stay zeros."""
+    """Normalize each row of (n, size) to length 1, in place, to the same bits as every kernel; zeros stay zeros."""
     largest = np.abs(rows).max(axis=1, keepdims=True)
     rows /= np.where(largest > 0, largest, np.float32(1))
     length = np.sqrt(_sums(rows * rows))[:, None]
@@ -99,7 +99,7 @@ def unit_rows(rows: np.ndarray) -> None:
 
 
 def _sums(products: np.ndarray) -> np.ndarray:
-    """(n, size) -> (n,): the order in which four vectors of four lanes add them up."""
+    """(n, size) -> (n,): sums in the order of four vectors of four lanes."""
     parts = products.reshape(len(products), products.shape[1] // LANES, LANES)
     lanes = np.zeros((len(products), LANES), np.float32)
     for i in range(parts.shape[1]):
@@ -134,9 +134,9 @@ def _limit(graph: HnswGraph, level: int) -> int:
 def _search_level(
     graph: HnswGraph, query: np.ndarray, entry: int, level: int, ef: int, allowed: np.ndarray | None = None
 ) -> list[Candidate]:
-    """Algorithm 2, with the links of several candidates in one batch. The ef nearest, sorted.
+    """Algorithm 2, with the links of several candidates in one batch. Returns the ef nearest, sorted.
 
-    With `allowed` only rows with a byte of it that is not 0 are found, their twins among them.
+    With `allowed`, only rows whose byte in it is not 0 are found, including twins.
     """
     found: list[Candidate] = []
     todo: list[Candidate] = []
@@ -165,7 +165,7 @@ def _search_level(
 
 
 def _descend(graph: HnswGraph, query: np.ndarray, level: int) -> int:
-    """Go down from the entry point to the level above `level`; each search begins at the last one's nearest row."""
+    """Descend from the entry point to the level above `level`; each search starts at the previous one's nearest row."""
     row = int(graph.header["entry"])
     for above in range(int(graph.header["top"]), level, -1):
         row = _search_level(graph, query, row, above, 1)[0][2]
@@ -173,7 +173,8 @@ def _descend(graph: HnswGraph, query: np.ndarray, level: int) -> int:
 
 
 def _select_links(graph: HnswGraph, found: list[Candidate], limit: int, links: np.ndarray) -> None:
-    """Algorithm 4. One is left out when it is nearer to another link than to the row that the distances are to."""
+    """Algorithm 4. A candidate is skipped if it is nearer to a chosen link than to the row that the distances are
+    to."""
     chosen: list[int] = []
     for distance, _, row in found:
         if len(chosen) == limit:

@@ -1,9 +1,9 @@
-"""Vectors by names (texts), compared by their cosine: what the router and the memory search with.
+"""Vectors by name (text), compared by their cosine: the search of the router and the memory.
 
-Up to SCANNED vectors each is compared, which is exact and not slower; above, a graph is searched. A graph is slower the
-more neighbours are wanted, so for many of them each is compared up to more vectors. What is inserted one by one comes
-into the graph at once; what comes by `insert_many` does so by `link`, which the owner calls when there is time
-(py_core/memory/stored_index.py). Until then each is compared.
+Up to SCANNED vectors are compared one by one, which is exact and not slower; with more vectors, a graph is searched. A
+graph gets slower with the number of wanted neighbours, so with many of them the limit is higher. `insert` brings a
+vector into the graph at once. After `insert_many`, `link` does it, which the owner calls in idle time
+(py_core/memory/stored_index.py). Until then every vector is compared.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from py_core.hnsw.index_file import IndexFileError, load, save
 SCANNED = HnswSettings.brute_force_below
 """The measured crossover for up to 16 neighbours: docs/results/routing.md."""
 CANDIDATES = 3
-"""Candidates that a search by the graph keeps for each wanted neighbour: so it finds more of the true ones."""
+"""Candidates that a search of the graph keeps per wanted neighbour: so it finds more of the true ones."""
 _LINKED_AT_ONCE = 8
 
 
 class VectorIndex:
-    """See above. `changed` is called after each change with whether something was deleted."""
+    """See above. `changed` is called after each change, with True if something was deleted."""
 
     def __init__(self, dimensions: int, kernel: HnswKernel | None = None, scanned: int = SCANNED) -> None:
-        """kernel: numpy's if none."""
+        """kernel: numpy's if None."""
         self.changed: Callable[[bool], None] = lambda deleted: None
         self.taken_out = 0
-        """Vectors of the file that are gone now, or have changed."""
+        """The number of vectors of the file that are gone now, or have changed."""
         self._kernel = kernel
         self._index = HnswIndex(HnswSettings(dimensions, brute_force_below=scanned), kernel)
         self._ids: dict[str, int] = {}
@@ -47,14 +47,15 @@ class VectorIndex:
         file: bytes | None = None,
         scanned: int = SCANNED,
     ) -> VectorIndex:
-        """An index of vectors, float32 (dimensions,) by name. file: of `dump`; what it knows need not be linked."""
+        """An index of vectors, float32 (dimensions,) by name. file: from `dump`; vectors that it knows need no
+        linking."""
         index = cls(dimensions, kernel, scanned)
         lacking: Sequence[str] = list(vectors)
         if file is not None and len(vectors) > scanned:
             try:
                 lacking = index._restore(file, vectors)
             except IndexFileError:
-                index = cls(dimensions, kernel, scanned)  # only time is lost: it is built again
+                index = cls(dimensions, kernel, scanned)  # only time is lost: build it again
         index.insert_many({name: vectors[name] for name in lacking})
         return index
 
@@ -69,7 +70,7 @@ class VectorIndex:
 
     @property
     def behind(self) -> int:
-        """Vectors that are still to come into the graph."""
+        """The number of vectors not yet in the graph."""
         return self._index.behind
 
     @property
@@ -77,7 +78,7 @@ class VectorIndex:
         return self._index.linked > 0
 
     def insert(self, name: str, vector: np.ndarray) -> None:
-        """In place of the vector that the name has, if any. Raises VectorError."""
+        """Insert a vector, replacing the name's previous one, if any. Raises VectorError."""
         id = self._ids.get(name, self._next)
         before = self._index.inserted
         self._index.insert(id, vector)
@@ -103,7 +104,7 @@ class VectorIndex:
     def search(
         self, vector: np.ndarray, k: int, filter: Callable[[str], bool] | None = None
     ) -> list[tuple[str, float]]:
-        """At most k (name, cosine), the most similar first. filter: whether a name may be among them; asked of each.
+        """At most k (name, cosine), the most similar first. filter: True for names that may be found; called for each.
 
         Raises VectorError.
         """
@@ -115,7 +116,7 @@ class VectorIndex:
         return [(self._names[id], 1 - distance) for id, distance in found]
 
     def link(self, seconds: float) -> None:
-        """Bring vectors into the graph for about so long."""
+        """Bring vectors into the graph for about this long."""
         end = time.perf_counter() + seconds
         while self._index.behind:
             self._index.link(_LINKED_AT_ONCE)
@@ -127,7 +128,7 @@ class VectorIndex:
         return save(self._index, self._names)
 
     def _restore(self, file: bytes, vectors: Mapping[str, np.ndarray]) -> list[str]:
-        """Returns the names that it lacks. Raises IndexFileError."""
+        """Restore from a file. Returns the names that it lacks. Raises IndexFileError."""
         loaded = load(file, self._index.settings, vectors, self._kernel)
         self._index = loaded.index
         for id in loaded.index:

@@ -1,7 +1,7 @@
 """The kernel of web/kernels/hnsw/hnsw.c in the page.
 
-web/routing/hnsw_kernel.js makes an instance of it on Pyodide's own memory, so that numpy arrays are used in place.
-Natively kernel_wasmtime.py makes one.
+web/routing/hnsw_kernel.js instantiates it in Pyodide's own memory, so that numpy arrays are used in place.
+Natively, wasmtime_kernel.py does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ALIGNMENT = 16
 
 
 class WasmHnswKernel:
-    """The calls, for either host. See `HnswKernel` for the contract of each method; `allocate` is the host's."""
+    """The calls for either host. See `HnswKernel` for the contract of each method; `allocate` is the host's."""
 
     def __init__(self, exports: Any) -> None:
         """`exports`: the functions `prepare`, `search`, `scan`, `link` and `bridge`, of numbers."""
@@ -41,10 +41,10 @@ class WasmHnswKernel:
 
 
 class PyodideHnswKernel(WasmHnswKernel):
-    """In the page. Its memory is Pyodide's, and is given back when an index is no longer used."""
+    """The kernel in the page. Its memory is Pyodide's, and is freed when an index is no longer used."""
 
     def __init__(self, exports: Any) -> None:
-        """`exports`: what web/routing/hnsw_kernel.js gives."""
+        """`exports`: from web/routing/hnsw_kernel.js."""
         super().__init__(exports)
         self._stack = self.allocate(STACK_BYTES)
         getattr(exports, "__stack_pointer").value = self._stack.address + STACK_BYTES

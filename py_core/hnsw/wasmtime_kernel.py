@@ -22,13 +22,13 @@ _FUNCTIONS = ("prepare", "search", "scan", "link", "bridge")
 
 
 class WasmtimeHnswKernel(WasmHnswKernel):
-    """One memory for all indexes that use it; what one gives back, another of the same sizes takes."""
+    """One memory for all indexes that use it; memory that one frees is reused by another of the same sizes."""
 
     def __init__(self, wasm: Path) -> None:
         """`wasm`: web/kernels/hnsw, compiled (app/models/build_outputs.py)."""
         config = wasmtime.Config()
         config.cranelift_opt_level = "speed"
-        # The whole address range is reserved at once, so that the memory does not move when it grows.
+        # Reserve the whole address range at once, so that the memory does not move when it grows.
         config.memory_reservation = 1 << 32
         config.memory_may_move = False
         engine = wasmtime.Engine(config)
@@ -72,5 +72,5 @@ class WasmtimeHnswKernel(WasmHnswKernel):
 
     def _bound(self, function: Any) -> Any:
         store = self._store
-        # wasmtime wants signed numbers.
+        # wasmtime expects signed numbers.
         return lambda *numbers: function(store, *(number - (number >> 31 << 32) for number in numbers))

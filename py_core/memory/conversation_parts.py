@@ -61,6 +61,10 @@ class ConversationParts(ABC, Generic[P]):
         self._refreshing = asyncio.Lock()
         store.on_change(self._note)
 
+    def read_again(self) -> None:
+        """The store has other rows, with other parts."""
+        self._is_read = False
+
     async def refresh(self) -> dict[str, Record]:
         """Read what changed since the last time. Returns the conversations, as ConversationList.newest_first."""
         async with self._refreshing:
@@ -68,6 +72,8 @@ class ConversationParts(ABC, Generic[P]):
             for id in self._parts.keys() - records.keys():
                 self._drop(id)
             if not self._is_read:
+                for id in tuple(self._parts):
+                    self._drop(id)
                 await self._read_kept(records)
                 self._is_read = True
             stale = {id: record.version for id, record in records.items() if not self._is_current(id, record)}

@@ -73,16 +73,43 @@ class Memory:
         await delete_retired(store)
         writer = BatchedWriter(store, on_error=on_error)
         memory = cls(store, writer, await Policies.open(store, writer), kernel)
-        await memory.witness.retain()
-        await memory.trajectories.retain()
+        await memory._retain()
         return memory
 
-    async def take_over(self, other: Memory) -> int:
-        """Copy newer records of `other`, which were written before this memory opened. Returns how many."""
-        await other.writer.flush()
-        records = await newer([record async for record in other.store.scan()], self.store)
-        await self.store.put_many(records)
-        return len(records)
+    @property
+    def is_locked(self) -> bool:
+        """Whether this is a temporary memory, because the real one needs a passphrase: see `unlock`."""
+        return self.store.locked_rows is not None
+
+    async def unlock(self, passphrase: str | None) -> None:
+        """Continue as the memory that was locked, with what was written meanwhile. It stays the same object: whoever
+        holds it or listens to it is told that everything may be another.
+
+        Raises StoreError("passphrase") for a wrong one.
+        """
+        if not self.is_locked:
+            return
+        await self.writer.flush()
+        await self.store.unlock(passphrase, newer)
+        try:
+            self.text.read_again()
+            self.vectors.read_again()
+            await delete_retired(self.store)
+            await self.policies.reload()
+            await self._retain()
+        finally:
+            self.store.tell_all()
+
+    async def forget(self) -> None:
+        """Delete everything; of a locked memory, whose passphrase may be lost, the passphrase too."""
+        await self.writer.flush()
+        await self.store.delete_locked()
+        await self.store.clear()
+        await self.unlock(None)
+
+    async def _retain(self) -> None:
+        await self.witness.retain()
+        await self.trajectories.retain()
 
     async def drop_vectors(self, kind: str) -> None:
         """Remove a kind's vectors, which an earlier embedder made."""

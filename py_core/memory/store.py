@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from py_core.memory.blobs import blobs_with, rows_starting_with
@@ -40,10 +40,13 @@ from py_core.memory.rows import (
 )
 from py_core.memory.styles import styles_of
 from py_core.memory.transaction import Transaction
+from py_core.memory.volatile import VolatileRows
 from py_core.messages import Message
 
 ProblemOf = Callable[[Record], str | None]
 """Why a record cannot be used, as a sentence; None if it can (schemas.py)."""
+Merge = Callable[[list[Record], "Store"], Awaitable[list[Record]]]
+"""The records that a store is to take over from another one (transfer.newer)."""
 
 
 class Store:
@@ -71,13 +74,11 @@ class Store:
         """Why the files may still hold what was encrypted or deleted, as a sentence."""
         self.suspicion: Message | None = None
         """What something other than Sonata seems to have done to the memory, as a sentence; see `check`."""
-        self._rows = rows
-        self._lock = lock
-        self._schema = schema
-        self._ledger = KeptLedger(rows, lock) if lock else None
+        self.locked_rows: Rows | None = None
+        """The rows that need a passphrase. Until `unlock` the store holds its records in plain memory."""
         self._listeners: list[OnChange] = []
         self._writing = asyncio.Lock()
-        rows.listen(self._tell)
+        self._use(rows, lock, schema)
 
     @classmethod
     async def open(
@@ -119,6 +120,51 @@ class Store:
         if lock is not None and not was_locked:
             await rows.note_locked(True)
         return store
+
+    @classmethod
+    async def open_lockable(cls, rows: Rows, *, crypto: Crypto, problem_of: ProblemOf = lambda record: None) -> Store:
+        """As `open`; if a passphrase is needed, the records are in plain memory until `unlock` gets it."""
+        try:
+            return await cls.open(rows, crypto=crypto, problem_of=problem_of)
+        except StoreError as error:
+            if error.reason != "locked":
+                raise
+        store = await cls.open(VolatileRows(), crypto=crypto, problem_of=problem_of)
+        store.locked_rows = rows
+        return store
+
+    async def unlock(self, passphrase: str | None, merge: Merge) -> None:
+        """Continue over the locked rows. `merge`: what of the records that were written meanwhile goes there.
+
+        It stays the same store, and tells nobody: `tell_all` does. Raises what `open` does; then it is locked still.
+        """
+        if self.locked_rows is None:
+            return
+        opened = await Store.open(
+            self.locked_rows, passphrase, crypto=self.crypto, clock=self.clock, problem_of=self.problem_of
+        )
+        async with self._writing:
+            if self.locked_rows is None:  # two unlocked it at once
+                return
+            await opened.put_many(await merge([record async for record in self.scan()], opened))
+            temporary = self._rows
+            self.locked_rows = None
+            self.unreadable, self.uncompacted, self.suspicion = opened.unreadable, opened.uncompacted, opened.suspicion
+            self._use(opened._rows, opened._lock, opened._schema)
+        temporary.listen(None)
+        await temporary.close()
+
+    async def delete_locked(self) -> None:
+        """Delete what is in the locked rows, and their passphrase, which may be lost."""
+        if self.locked_rows is not None:
+            await self.locked_rows.note_locked(False)
+            meta = {"key": None, LEDGER: None, UNCOMPACTED: "yes"}
+            await self.locked_rows.apply(Batch(clear=EVERYTHING, meta=meta))
+
+    def _use(self, rows: Rows, lock: Lock | None, schema: int) -> None:
+        self._rows, self._lock, self._schema = rows, lock, schema
+        self._ledger = KeptLedger(rows, lock) if lock else None
+        rows.listen(self._tell)
 
     @property
     def persistent(self) -> bool:
@@ -314,7 +360,11 @@ class Store:
     async def poll(self) -> None:
         """Notice what other processes wrote to the same file: tells `on_change` when there may be something."""
         if await self._rows.poll():
-            self._tell(Change(elsewhere=True, everything=True))
+            self.tell_all()
+
+    def tell_all(self) -> None:
+        """Tell `on_change` that anything may be another."""
+        self._tell(Change(elsewhere=True, everything=True))
 
     async def rekey(self, lock: Lock | None) -> None:
         """Encrypt everything with another key, or with none, in one transaction.
@@ -335,6 +385,8 @@ class Store:
     async def close(self) -> None:
         self._rows.listen(None)
         await self._rows.close()
+        if self.locked_rows is not None:
+            await self.locked_rows.close()
 
     async def _migrate(self, version: int, migrations: Mapping[int, Migration]) -> None:
         target: dict[str, str | None] = {"schema": str(self._schema)}

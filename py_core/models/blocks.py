@@ -1,6 +1,6 @@
-"""What the architectures share: the embedding, a block of attention and MLP, and the logits.
+"""The shared parts of the architectures: the embedding, a block of attention and MLP, and the logits.
 
-An architecture's own file says with which settings, and in which layers.
+Each architecture's own file gives the settings, and the layers that use them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from py_core.models.rotation import Rotation
 
 
 def embedding(g: Graph, c: ModelConfig, scale: float = 1.0) -> Value:
-    """The rows of the tokens: (M, hidden)."""
+    """The tokens' rows of the embedding: (M, hidden)."""
     return g.embedding("token_embd.weight", c.vocab_size, c.hidden_size, scale)
 
 
@@ -22,12 +22,12 @@ def block(
     qkv_bias: bool = False, head_norms: bool = False, scale: float | None = None, softcap: float = 0.0, window: int = 0,
     activation: Activation = "silu", fused_gate: bool = False, post_norms: bool = False,
 ) -> Value:  # fmt: skip
-    """One layer: x + attention(norm(x)), then that + mlp(norm(that)), the residual (M, hidden) after it.
+    """One layer: y = x + attention(norm(x)), then y + mlp(norm(y)); returns this residual (M, hidden).
 
-    rotation: of q and k, None where they do not rotate; interleaved: neighbours rotate, else halves of a head
-    qkv_bias, fused_gate: what the file holds, see `qkv` and `mlp`
+    rotation: of q and k, None if they do not rotate; interleaved: neighbours rotate, else halves of a head
+    qkv_bias, fused_gate: the contents of the file, see `qkv` and `mlp`
     head_norms: each head of q and k is normalized before it rotates
-    scale, softcap, window: as of `Graph.attention`; scale is 1 / sqrt(head_dim) where it is None
+    scale, softcap, window: as in `Graph.attention`; if scale is None it is 1 / sqrt(head_dim)
     post_norms: attention's and the MLP's outputs are normalized before they are added
 
     Tap: "residual.N", N = layer + 1.
@@ -57,9 +57,9 @@ def block(
 
 
 def qkv(g: Graph, c: ModelConfig, h: Value, block: str, bias: bool = False) -> tuple[Value, Value, Value]:
-    """Queries (M, heads * head_dim), keys and values (M, kv_heads * head_dim) of h, by one tensor or by three.
+    """Queries (M, heads * head_dim), keys and values (M, kv_heads * head_dim) of h, from one tensor or from three.
 
-    With `bias` the file must have their biases; otherwise they are added where it has them.
+    With `bias` the file must have their biases; otherwise they are added if it has them.
     """
     q_width, kv_width = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
     fused = f"{block}.attn_qkv.weight" in g.tensors
@@ -85,9 +85,9 @@ def mlp(g: Graph, c: ModelConfig, h: Value, block: str, activation: Activation =
 
 
 def logits(g: Graph, c: ModelConfig, x: Value) -> Value:
-    """The final norm and the output matrix, which is the embedding where the file has no other: (M, vocab_size).
+    """The final norm and the output matrix, or the embedding if the file has no output matrix: (M, vocab_size).
 
-    Tap: "final_norm", what the output matrix reads.
+    Tap: "final_norm", the input of the output matrix.
     """
     x = g.rms_norm(x, "output_norm.weight", c.rms_norm_eps)
     g.tap("final_norm", x)

@@ -24,21 +24,21 @@ ROPE_FACTORS = (ROPE_FREQS, ROPE_LONG, ROPE_SHORT)
 """Tensors that divide the frequencies of a rotation. They are read before the model is described."""
 
 DEFAULT_CONTEXT = 8192
-"""Tokens of a sequence where nobody asks for more: keys and values of more would take memory that few have."""
+"""The default number of tokens of a sequence: keys and values of more would need more memory than most have."""
 
 _MOST_STRETCH = 64
-"""Times the trained context that may be asked for: beyond it no model says anything that makes sense."""
+"""The largest multiple of the trained context that may be asked for: beyond it, every model's output is nonsense."""
 
 _PREFIX_BYTES = 64 << 20
-"""Up to there a tensor is read from the beginning of a file as its header is, without reading the file twice."""
+"""A tensor that ends within this size is read with the header, so that the file's beginning is not read twice."""
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Numbers of tokens are of the file, but for `context_length`: the most tokens that a sequence may have here.
+    """Counts are from the file, except `context_length`: the most tokens that a sequence may have here.
 
-    `sliding_window` is 0 where every layer sees everything, `attention_softcap` and `logits_softcap` are 0 where
-    nothing is capped. `local_rope` rotates in layers with a window, where that is another rotation than `rope`.
+    `sliding_window` is 0 if every layer attends to everything. `attention_softcap` and `logits_softcap` are 0 if
+    nothing is capped. `local_rope` is the rotation in layers with a window, if it differs from `rope`.
     """
 
     architecture: str
@@ -61,15 +61,15 @@ class ModelConfig:
     logits_softcap: float = 0.0
 
     def residual_at(self, depth: float) -> str:
-        """The name by which `Backend.hidden` reads the residual at a share of the depth: 0.25 is after a quarter of the
-        blocks, rounded up. Raises ValueError outside of 0 < depth <= 1."""
+        """The name of the tap by which `Runs.hidden` reads the residual at a share of the depth: 0.25 is after a
+        quarter of the blocks, rounded up. Raises ValueError outside of 0 < depth <= 1."""
         if not 0 < depth <= 1:
             raise ValueError(f"The depth is {depth}, but must be over 0 and at most 1.")
         return f"residual.{math.ceil(depth * self.num_hidden_layers)}"
 
 
 class _Settings:
-    """Metadata below the architecture's name, checked."""
+    """The metadata with the architecture's prefix, checked."""
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
         self._metadata = metadata
@@ -84,7 +84,7 @@ class _Settings:
         return value
 
     def of_layers(self, key: str, layers: int, default: int | None = None) -> int:
-        """A count that a file may give for each layer: the same for all, or the model is not computed."""
+        """A count that a file may give for each layer. It must be the same for all; other models are not supported."""
         values = self._metadata.get(f"{self.architecture}.{key}")
         if not (isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.shape == (layers,)):
             return self.integer(key, default)
@@ -93,7 +93,7 @@ class _Settings:
         return self._counted(key, int(values[0]), least=1)
 
     def factor(self, key: str, default: float = 1.0) -> float:
-        """A factor of the rotation. llama.cpp takes 0 for one that was never set."""
+        """A factor of the rotation. Like in llama.cpp, 0 means that it was never set."""
         return self.real(key, 0.0) or default
 
     def real(self, key: str, default: float | None = None, most: float = MAX_STRETCH) -> float:
@@ -103,7 +103,7 @@ class _Settings:
         return float(value)
 
     def rope_base(self, key: str) -> float:
-        """Over 1, or later pairs would not turn slower than the first."""
+        """The base must be over 1; otherwise later pairs would not turn slower than the first."""
         value = self.real(key, 10000.0, MAX_ROPE_BASE)
         if value <= 1:
             raise self._damaged(key, value)
@@ -123,9 +123,9 @@ class _Settings:
 
 
 async def read_rope_factors(source: WeightSource, header: GGUFHeader) -> dict[str, np.ndarray]:
-    """Those of ROPE_FACTORS that the file has. They are small, and the rotation has to be known before the weights.
+    """The tensors of ROPE_FACTORS that the file has. They are small, and the rotation must be known before the weights.
 
-    Raises GGUFError where one is larger than any model has.
+    Raises GGUFError if one is larger than in any model.
     """
     found = {}
     for name in ROPE_FACTORS:
@@ -159,8 +159,8 @@ def config_from_gguf(
 ) -> ModelConfig:
     """`context` is the most tokens that a sequence may have, by default the file's number, up to DEFAULT_CONTEXT.
 
-    More than the file's number stretches the rotation by YaRN. `rope_factors` are what `read_rope_factors` found.
-    Raises GGUFError, naming the setting, where one is missing or makes no sense.
+    A larger context than the file's stretches the rotation by YaRN. `rope_factors` is the result of
+    `read_rope_factors`. Raises GGUFError, naming the setting, if one is missing or invalid.
     """
     settings = _Settings(header.metadata)
     if "token_embd.weight" not in header.tensors:
@@ -224,13 +224,13 @@ def config_from_gguf(
 
 
 def name_of(metadata: Mapping[str, Any]) -> str:
-    """What a model calls itself, in one short line; "" where it does not tell."""
+    """A model's own name in one short line; "" if it has none."""
     name = metadata.get("general.name")
     return one_line(name) if isinstance(name, str) else ""
 
 
 def _vocab_size(header: GGUFHeader) -> int:
-    """The rows of the embedding. Raises GGUFError where the vocabulary has another number of tokens."""
+    """The number of rows of the embedding. Raises GGUFError if the vocabulary has another number of tokens."""
     rows = header.tensors["token_embd.weight"].shape[0]
     tokens = header.metadata.get("tokenizer.ggml.tokens")
     if isinstance(tokens, list) and len(tokens) != rows:
@@ -248,7 +248,7 @@ def _rope(
     settings: _Settings, header: GGUFHeader, head_dim: int, trained: int, context: int,
     factors: Mapping[str, np.ndarray],
 ) -> Rotation:  # fmt: skip
-    """How queries and keys are rotated, where the file may read further than it was trained to or is asked to."""
+    """The rotation of queries and keys; the file or the caller may ask for a longer context than the trained one."""
     theta = settings.rope_base("rope.freq_base")
     dimensions = settings.integer("rope.dimension_count", head_dim)
     if dimensions > head_dim or dimensions % 2:
@@ -273,12 +273,12 @@ def _rope(
                 count=dimensions // 2,
             )
     rope = rotation.plain(theta, dimensions)
-    kind = settings.get("rope.scaling.type", str, "linear").strip() or "linear"  # by 1 if the file has no factor
+    kind = settings.get("rope.scaling.type", str, "linear").strip() or "linear"  # the factor is 1 if the file has none
     factor = settings.factor("rope.scaling.factor", settings.factor("rope.scale_linear"))
     magnitude = settings.factor("rope.scaling.attn_factor")
     before = settings.integer("rope.scaling.original_context_length", 0, least=0) or trained
     if ROPE_LONG in factors or ROPE_SHORT in factors:
-        # Chosen by the context that is opened, never by the sequence: keys in the cache are rotated already.
+        # Chosen by the context that is opened, not by the sequence: keys in the cache are already rotated.
         chosen = ROPE_LONG if context > before else ROPE_SHORT
         if chosen not in factors:
             raise GGUFError(

@@ -1,6 +1,6 @@
 """Gemma 2 (arXiv 2408.00118): four norms a block, windows in even layers, soft-caps, GeGLU, a scaled embedding.
 
-Norm weights in files already have the 1 added. Files do not say which layers have the window, nor the scale.
+Norm weights in files already include the added 1. Files contain neither the layers with a window nor the scale.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 
 LAYERS_OF_27B = 46
-"""The 27B model scales attention by hidden / heads, the others by the size of a head."""
+"""The 27B model scales attention by hidden / heads, the others by the head size."""
 
 
 def describe(c: ModelConfig, g: Graph) -> None:

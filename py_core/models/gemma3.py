@@ -1,7 +1,7 @@
-"""Gemma 3, text (arXiv 2503.19786): as Gemma 2, with norms of q and k instead of soft-caps, and two rotations.
+"""Gemma 3, text only (arXiv 2503.19786): Gemma 2 with norms of q and k instead of soft-caps, and two rotations.
 
-Five layers with a window stand before each layer that sees everything; those rotate by a base of their own. Norm
-weights in files already have the 1 added.
+Five layers with a window come before each layer that attends to everything. The layers with a window use their own
+RoPE base. Norm weights in files already include the added 1.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 
 GLOBAL_EVERY = 6
-"""Layers 5, 11, 17 ... see everything."""
+"""Layers 5, 11, 17 ... attend to everything."""
 
 LAYERS_OF_27B = 62
-"""The 27B model scales attention by hidden / heads, the others by the size of a head."""
+"""The 27B model scales attention by hidden / heads, the others by the head size."""
 
 
 def describe(c: ModelConfig, g: Graph) -> None:

@@ -1,6 +1,7 @@
-"""A forward pass as a list of operations on named values: what a model file writes, and a backend runs or lowers.
+"""A forward pass as a list of operations on named values: an architecture's file writes it, a backend runs or lowers
+it.
 
-A value is a matrix (M, width) of float32, one row a token. The graph tracks widths, so that a weight of the wrong
+A value is a matrix (M, width) of float32, one row per token. The graph tracks widths, so that a weight of the wrong
 shape is found when a file is opened, not when a kernel reads past its end.
 """
 
@@ -21,7 +22,7 @@ Activation = Literal["silu", "gelu"]
 
 @dataclass(frozen=True)
 class Value:
-    """Names an (M, width) matrix."""
+    """The name of an (M, width) matrix."""
 
     index: int
     width: int
@@ -52,7 +53,7 @@ class RMSNorm:
 class Linear:
     """out = x @ weight[first_row : first_row + out.width].T + bias[first_row : first_row + out.width]
 
-    A tensor that holds several matrices, one above the other, is read by a Linear each.
+    A tensor that holds several stacked matrices is read by one Linear each.
     """
 
     out: Value
@@ -66,8 +67,8 @@ class Linear:
 class Rope:
     """Rotates the pairs of each head by an angle that grows with the token's position (RoFormer, arXiv 2104.09864).
 
-    `interleaved` pairs neighbours (2i, 2i+1), as GGUF's llama weights are laid out; otherwise (i, i + n/2), for the
-    first n values of a head, of which `rotation` has the n/2 frequencies. The other values stay as they are.
+    `interleaved` pairs neighbours (2i, 2i+1), the layout of GGUF's llama weights; otherwise the pairs are (i, i + n/2).
+    Only the first n values of a head rotate, with the n/2 frequencies of `rotation`. The other values stay as they are.
     """
 
     out: Value
@@ -79,10 +80,11 @@ class Rope:
 
 @dataclass(frozen=True)
 class Attention:
-    """Appends k and v to the layer's cache, then out = softmax(cap(scale q k^T)) v over the tokens up to each row's.
+    """Appends k and v to the layer's cache; then out = softmax(cap(scale q k^T)) v over the tokens up to each row's
+    own.
 
-    cap(s) is `softcap` tanh(s / `softcap`), or s where softcap is 0. With a `window` of w > 0 only the last w tokens
-    are seen, a row's own among them. Query head h reads key/value head h * num_key_value_heads // num_attention_heads
+    cap(s) is `softcap` tanh(s / `softcap`), or s if softcap is 0. With a `window` of w > 0 a row attends only to the
+    last w tokens, its own included. Query head h reads key/value head h * num_key_value_heads // num_attention_heads
     (grouped-query attention).
     """
 
@@ -131,17 +133,17 @@ Op = Embedding | RMSNorm | Linear | Rope | Attention | GLU | Add | SoftCap
 
 @dataclass
 class Graph:
-    """The operations in order, the weights they need with their shapes, and the values that may be read by name.
+    """The operations in order, the shapes of the weights they need, and the values that can be read by name.
 
-    `tensors` are the names that the file has: a bias or a fused matrix is used where it is there. The last operation
-    makes the logits. The backend that runs the graph decides for which rows of a pass.
+    `tensors` are the names in the file: a bias or a fused matrix is used if it is there. The last operation makes the
+    logits. The backend that runs the graph decides for which rows of a pass.
     """
 
     tensors: Collection[str] = ()
     ops: list[Op] = field(default_factory=list)
     weights: dict[str, tuple[int, ...]] = field(default_factory=dict)
     read_elsewhere: set[str] = field(default_factory=set)
-    """Tensors that the model uses before it runs: factors of its rotation."""
+    """Tensors that are used before the model runs: factors of its rotation."""
     required: set[str] = field(default_factory=set)
     """Biases that the file must have."""
     taps: dict[str, Value] = field(default_factory=dict)
@@ -156,11 +158,11 @@ class Graph:
         return self._append(RMSNorm(self._value(x.width), x, weight, eps, num_heads))
 
     def linear(self, x: Value, name: str, out_features: int) -> Value:
-        """By the tensor `name`.weight, and `name`.bias where the file has it."""
+        """Use the tensor `name`.weight, and `name`.bias if the file has it."""
         return self.linears(x, name, [out_features])[0]
 
     def linears(self, x: Value, name: str, out_features: Sequence[int]) -> list[Value]:
-        """Several linears of one value whose matrices lie one above the other in one tensor."""
+        """Several linears of one value whose matrices are stacked in one tensor."""
         weight, bias, rows = f"{name}.weight", f"{name}.bias", sum(out_features)
         self._need(weight, (rows, x.width))
         has_bias = bias in self.tensors
@@ -173,7 +175,7 @@ class Graph:
         return found
 
     def require(self, name: str) -> None:
-        """The model cannot do without this tensor, which is optional in others: `check_weights` asks for it."""
+        """Require this tensor, which is optional in other models: `check_weights` asks for it."""
         self.required.add(name)
 
     def rope(self, x: Value, num_heads: int, interleaved: bool, rotation: Rotation) -> Value:
@@ -196,18 +198,19 @@ class Graph:
         return self._append(SoftCap(self._value(x.width), x, cap))
 
     def tap(self, name: str, x: Value) -> None:
-        """Let `x` be read by `name` after a pass (`Backend.hidden`). A pass that does not read it costs no more."""
+        """Let `x` be read by `name` after a pass (`Runs.hidden`). A pass that does not read it costs nothing
+        extra."""
         if self.taps.setdefault(name, x) != x:
             raise ValueError(f"two values are named {name!r}")
 
     @property
     def linear_weights(self) -> set[str]:
-        """The tensors of the blocks' linears, which adapters may change; not those of the head."""
+        """The tensors of the blocks' linears, which adapters may change; the head's are not among them."""
         return {op.weight for op in self.body if isinstance(op, Linear)}
 
     @property
     def parameters(self) -> int:
-        """How many numbers the model's tensors have."""
+        """The number of parameters in the model's tensors."""
         return sum(math.prod(shape) for shape in self.weights.values())
 
     @property
@@ -217,12 +220,12 @@ class Graph:
 
     @property
     def head_input(self) -> Value:
-        """What the output matrix reads: where adapters at the head's input work."""
+        """The input of the output matrix, at which head adapters work."""
         return next(op.x for op in reversed(self.head) if isinstance(op, Linear))
 
     @property
     def head_residual(self) -> Value:
-        """What the head begins with: the residual stream after the last block."""
+        """The head's first input: the residual stream after the last block."""
         first = self.head[0]
         assert isinstance(first, RMSNorm | Linear)
         return first.x
@@ -231,7 +234,7 @@ class Graph:
     def head(self) -> list[Op]:
         """The operations that only make the logits, each from the one before: final norm, output matrix, soft-cap.
 
-        They see one row at a time, so they run over the rows that need logits only.
+        Each row is independent, so they run only over the rows that need logits.
         """
         return self.ops[self._head_start() :]
 
@@ -247,9 +250,10 @@ class Graph:
         return start
 
     def check_weights(self, tensors: Mapping[str, TensorInfo]) -> None:
-        """Raises GGUFError where the file lacks a tensor of this graph, has it in another shape, or has others besides.
+        """Raises GGUFError if the file lacks a tensor of this graph, has it in another shape, or has additional
+        tensors.
 
-        A tensor that nothing reads (a bias, factors that stretch the context) would be missing in the answers.
+        Ignoring an additional tensor (a bias, factors that stretch the context) would give wrong answers.
         """
         for name in sorted(self.required - tensors.keys()):
             raise GGUFError(

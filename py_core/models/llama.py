@@ -1,6 +1,6 @@
-"""Llama (arXiv 2302.13971): RMSNorm, rotary grouped-query attention, SwiGLU. SmolLM2 and Mistral are of these.
+"""Llama (arXiv 2302.13971): RMSNorm, rotary grouped-query attention, SwiGLU. SmolLM2 and Mistral use it, too.
 
-Biases are optional tensors. Mistral's files do not tell its window, and llama.cpp attends to everything.
+Biases are optional tensors. Mistral's files do not contain its window, and llama.cpp attends to everything.
 """
 
 from __future__ import annotations
@@ -17,6 +17,6 @@ def describe(c: ModelConfig, g: Graph) -> None:
     """
     x = blocks.embedding(g, c)
     for layer in range(c.num_hidden_layers):
-        # llama.cpp permutes Llama's q and k rows when it converts, so that a pair's halves are neighbours.
+        # llama.cpp permutes Llama's q and k rows when it converts, so that the two values of a pair are neighbours.
         x = blocks.block(g, c, x, layer, rotation=c.rope, interleaved=True)
     blocks.logits(g, c, x)

@@ -1,5 +1,5 @@
-"""What people call a model. Files call themselves many things ("Smollm2 135M 8k Lc100K Mix1 Ep2"), so the name of the
-file comes first. A model of a list is called what the list says."""
+"""The titles of models for people. Names inside files are unreliable ("Smollm2 135M 8k Lc100K Mix1 Ep2"), so the file's
+name takes precedence. A model from a list has the list's title."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _SIZE = re.compile(r"\d+(?:\.\d+)?[bmk]")
 
 
 def title_of(own: str, stem: str) -> str:
-    """own: what the file calls itself, or "". stem: its name without ".gguf". "qwen3-0.6b-q4_k_m" is "Qwen3 0.6B"."""
+    """own: the name inside the file, or "". stem: the file's name without ".gguf". "qwen3-0.6b-q4_k_m" is "Qwen3
+    0.6B"."""
     called = _FORMAT.sub("", stem)
     if _NAMELESS.fullmatch(called):
         return own or stem
@@ -24,6 +25,6 @@ def title_of(own: str, stem: str) -> str:
 
 
 def licence_of(metadata: Mapping[str, Any]) -> str:
-    """The licence that a model says it has, in one short line; "" where it tells none."""
+    """The licence that a model declares, in one short line; "" if it declares none."""
     licence = metadata.get("general.license")
     return one_line(licence) if isinstance(licence, str) else ""

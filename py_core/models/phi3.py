@@ -1,6 +1,6 @@
 """Phi-3, Phi-3.5 and Phi-4-mini (arXiv 2404.14219): Llama with fused matrices and LongRoPE.
 
-attn_qkv holds q, k and v, ffn_up the gate above up. Phi-4-mini rotates the first values of a head only. Files may
+attn_qkv holds q, k and v, ffn_up the gate above up. Phi-4-mini rotates only the first values of a head. Files may
 have a window, which llama.cpp does not use.
 """
 

@@ -1,4 +1,4 @@
-"""Which architectures there are: a GGUF's `general.architecture` to the function that describes its forward pass."""
+"""The supported architectures: maps a GGUF's `general.architecture` to the function that describes its forward pass."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ARCHITECTURES: dict[str, Callable[[ModelConfig, Graph], None]] = {
 
 
 def refuse_adapters(header: GGUFHeader) -> None:
-    """Raises AdapterFileError for a file that changes a model and is none."""
+    """Raises AdapterFileError if the file is an adapter or another file that only changes a model."""
     if header.metadata.get("general.type") == "adapter":
         raise AdapterFileError(
             "model.is-adapter",

@@ -1,4 +1,4 @@
-"""By what angles a model rotates queries and keys, and how these are stretched to read more than it was trained on."""
+"""The rotation angles of queries and keys, and how they are stretched for a longer context than the trained one."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Rotation:
 
     @property
     def dimensions(self) -> int:
-        """How many values of a head are rotated: the first ones."""
+        """The number of values of a head that rotate: the first ones."""
         return 2 * len(self.frequencies)
 
     def table(self, positions: int) -> np.ndarray:
         """magnitude * (cos, sin) of every position's angles: float32 (positions, dimensions // 2, 2).
 
-        Computed in float64 here once: a GPU's own sine of a large angle is too coarse.
+        Computed once in float64: a GPU's own sine of a large angle is too coarse.
         """
         angles = np.arange(positions, dtype=np.float64)[:, None] * np.array(self.frequencies)
         return (self.magnitude * np.stack([np.cos(angles), np.sin(angles)], axis=-1)).astype(np.float32)
@@ -36,12 +36,12 @@ def plain(theta: float, dimensions: int) -> Rotation:
 
 
 def linear(rotation: Rotation, factor: float) -> Rotation:
-    """Every angle divided by `factor`: positions are squeezed into those that were trained (arXiv 2306.15595)."""
+    """Divide every angle by `factor`: positions are squeezed into the trained range (arXiv 2306.15595)."""
     return Rotation(tuple(f / factor for f in rotation.frequencies), rotation.magnitude)
 
 
 def divided(rotation: Rotation, factors: Sequence[float], magnitude: float = 1.0) -> Rotation:
-    """Each frequency by a factor of its own, from the file: Llama 3's scaling, or LongRoPE (arXiv 2402.13753)."""
+    """Divide each frequency by its own factor from the file: Llama 3's scaling, or LongRoPE (arXiv 2402.13753)."""
     frequencies = tuple(f / factor for f, factor in zip(rotation.frequencies, factors, strict=True))
     return Rotation(frequencies, magnitude)
 
@@ -50,10 +50,10 @@ def yarn(
     rotation: Rotation, theta: float, factor: float, trained_context: int, magnitude: float = 1.0,
     beta_fast: float = 32.0, beta_slow: float = 1.0,
 ) -> Rotation:  # fmt: skip
-    """Slow pairs are stretched by `factor`, fast ones left alone, those between mixed (YaRN, arXiv 2309.00071).
+    """Stretch slow pairs by `factor`, leave fast ones alone, and blend those between (YaRN, arXiv 2309.00071).
 
-    Slow pairs turn at most `beta_slow` times over `trained_context`, the tokens of the context before stretching, fast
-    ones `beta_fast` times or more. `magnitude` multiplies YaRN's own.
+    Slow pairs turn at most `beta_slow` times over `trained_context`, the number of tokens before stretching. Fast pairs
+    turn at least `beta_fast` times. `magnitude` multiplies YaRN's own.
     """
     dimensions = rotation.dimensions
 

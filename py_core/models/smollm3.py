@@ -1,4 +1,4 @@
-"""SmolLM3: Llama without rotation in every fourth layer (NoPE, arXiv 2501.18795). Files do not say which layers."""
+"""SmolLM3: Llama without rotation in every fourth layer (NoPE, arXiv 2501.18795). Files do not contain which layers."""
 
 from __future__ import annotations
 

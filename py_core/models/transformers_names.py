@@ -1,4 +1,4 @@
-"""What `transformers` calls the tensors of a model, what a GGUF file calls them, and where their rows differ.
+"""Maps tensor names of `transformers` to those of a GGUF file, and row orders if they differ.
 
 Source: https://github.com/ggml-org/llama.cpp/blob/master/gguf-py/gguf/tensor_mapping.py
 """
@@ -10,7 +10,7 @@ import re
 import numpy as np
 
 PERMUTED = ("llama", "smollm3")
-"""Architectures whose files have the rows of q and k that rotate together side by side, not half a head apart."""
+"""In files of these architectures, rows of q and k that rotate together are neighbours, not half a head apart."""
 
 _OUTSIDE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 _EVERYWHERE = {
@@ -39,7 +39,7 @@ _BLOCKS = {
     "gemma2": _GEMMA2,
     "gemma3": _GEMMA2 | _HEAD_NORMS,
 }
-"""By architecture, of a block's modules in `transformers` the names in a file."""
+"""By architecture: a block's modules in `transformers`, and their names in a file."""
 
 _BACK = {architecture: {theirs: name for name, theirs in block.items()} for architecture, block in _BLOCKS.items()}
 _OUTSIDE_BACK = {theirs: name for name, theirs in _OUTSIDE.items()}
@@ -48,9 +48,9 @@ _FILE_MODULE = re.compile(r"blk\.(0|[1-9][0-9]{0,5})\.([a-z_]+)")
 
 
 def file_module(module: str, architecture: str, layers: int) -> str | None:
-    """ "model.layers.3.self_attn.q_proj" is "blk.3.attn_q" in a file; None for what such a model does not have.
+    """Translate "model.layers.3.self_attn.q_proj" to "blk.3.attn_q"; None for a module that such a model does not have.
 
-    `module` may stand inside a model of text and images ("model.language_model.layers.3. ...").
+    `module` may be inside a model of text and images ("model.language_model.layers.3. ...").
     """
     plain = module.removeprefix("model.").removeprefix("language_model.").removeprefix("model.")
     plain = plain if plain == "lm_head" else f"model.{plain}"
@@ -63,7 +63,7 @@ def file_module(module: str, architecture: str, layers: int) -> str | None:
 
 
 def transformers_module(module: str, architecture: str) -> str:
-    """The opposite of `file_module`. Raises KeyError for a name that no such file has."""
+    """The inverse of `file_module`. Raises KeyError for a name that no such file has."""
     if module in _OUTSIDE_BACK:
         return _OUTSIDE_BACK[module]
     found = _FILE_MODULE.fullmatch(module)
@@ -73,12 +73,12 @@ def transformers_module(module: str, architecture: str) -> str:
 
 
 def neighbours_rotate(rows: np.ndarray, heads: int) -> np.ndarray:
-    """Rows of q or k: of a head of D rows, row i and row i + D / 2 become rows 2 i and 2 i + 1."""
+    """Reorder rows of q or k: in a head of D rows, row i and row i + D / 2 become rows 2 i and 2 i + 1."""
     halves = rows.reshape(heads, 2, len(rows) // heads // 2, *rows.shape[1:])
     return halves.swapaxes(1, 2).reshape(rows.shape)
 
 
 def halves_rotate(rows: np.ndarray, heads: int) -> np.ndarray:
-    """The opposite of `neighbours_rotate`."""
+    """The inverse of `neighbours_rotate`."""
     pairs = rows.reshape(heads, len(rows) // heads // 2, 2, *rows.shape[1:])
     return pairs.swapaxes(1, 2).reshape(rows.shape)

@@ -1,10 +1,10 @@
-"""Settings that change what a model computes, and that Sonata does not follow: such a file is refused by their name.
+"""Settings that change a model's computation and that Sonata does not support: it refuses such a file by naming them.
 
-Without this list a file of a known architecture would open and answer wrongly, because it says that it is, say, a
-mixture of experts, or sees the tokens after each one. Settings that tell nothing about the arithmetic, and those that
-are not in this list, are not looked at: real files have many. Names are those of GGUF without the architecture's.
+Without this list a file of a known architecture would open and answer wrongly, for example if it is a mixture of
+experts, or attends to later tokens. Settings that do not affect the arithmetic, and those not in this list, are
+ignored: real files have many. Names are GGUF's, without the architecture's prefix.
 
-Not here is `attention.sliding_window`: like llama.cpp, Sonata uses it in Gemma only and lets others see everything.
+`attention.sliding_window` is not in the list: like llama.cpp, Sonata uses it only in Gemma and ignores it in others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from py_core.showing import shown
 
 _OFF = (0,)
 _NEUTRAL = (0, 1)
-"""Of a factor: llama.cpp, too, takes 0 for one that was never set."""
+"""Factors that change nothing: like in llama.cpp, 0 means that the factor was never set."""
 
 _HARMLESS: dict[str, tuple[float, ...]] = {
     # mixtures of experts, and blocks that are not one attention and one MLP
@@ -46,19 +46,19 @@ _HARMLESS: dict[str, tuple[float, ...]] = {
     "rope.scaling.yarn_attn_factor": _NEUTRAL,
     "rope.dimension_sections": _OFF,
 }
-"""The values of each setting under which nothing changes. Of a list, those that each of its items may have."""
+"""The values of each setting that change nothing. For a list, the allowed values of its items."""
 
 _SOFT_CAPS = {"attn_logit_softcapping": ("gemma2",), "final_logit_softcapping": ("gemma2", "gemma3")}
-"""The architectures that have them."""
+"""The architectures that have soft-caps."""
 
 _WINDOW_EVERY = {"gemma2": 2, "gemma3": 6}
-"""Every so many layers one has no window."""
+"""One layer in each of these groups has no window."""
 
 _ACTIVATIONS = {"silu": ("silu", "swish"), "gelu": ("gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_tanh")}
 
 
 def unsupported(key: str, value: object) -> GGUFError:
-    """What is said of a file that has this setting."""
+    """The error for a file that has this setting."""
     return GGUFError(
         "model.unknown-setting",
         "The model file says {key} = {value}, which Sonata does not compute. Its answers "
@@ -69,7 +69,7 @@ def unsupported(key: str, value: object) -> GGUFError:
 
 
 def check_settings(metadata: Mapping[str, Any], architecture: str, head_dim: int, rotated: int, layers: int) -> None:
-    """Raises GGUFError, with the setting's name, where a file asks for what Sonata does not do.
+    """Raises GGUFError, with the setting's name, if a file asks for something that Sonata does not support.
 
     head_dim, rotated: values of a head, and how many of them rotate. layers: of the model.
     """
@@ -100,7 +100,7 @@ def check_settings(metadata: Mapping[str, Any], architecture: str, head_dim: int
 
 
 def _all_in(value: Any, harmless: tuple[Any, ...]) -> bool:
-    """Whether a value, or each item of a list, is one of these. Numbers are compared as GGUF's 32 bits have them."""
+    """True if the value, or each item of a list, is one of these. Numbers are compared in GGUF's 32-bit precision."""
     if isinstance(value, str):
         return value in harmless
     if isinstance(value, list) or np.size(value) > MAX_LAYERS:

@@ -7,115 +7,80 @@ it reads, and shares none.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
-from py_core.backends.adapter_use import AdapterUse
-from py_core.backends.base import NO_SLOT, TokenSequence
-from py_core.models.graph import Graph
+from py_core.backends.base import TokenSequence
 from py_core.paging.page_table import PAGE, PageTable, pages_of, tier_of
-from py_core.paging.radix_tree import LEAST_COPIED, RadixTree
+from py_core.paging.radix_tree import RadixTree
 
 
-class PrefixCache(AdapterUse):
-    """What `PipelinedBackend` shares."""
+class PrefixCache:
+    """The pages of a table that are kept for whoever begins alike."""
 
-    def __init__(self, graph: Graph) -> None:
-        super().__init__(graph)
-        self._prefixes = RadixTree()
+    def __init__(self, table: PageTable) -> None:
+        self._table = table
+        self.tree = RadixTree()
 
-    @property
-    @abstractmethod
-    def _shared_table(self) -> PageTable | None:
-        """The page table of the model's layers; None where they have several, or one with a window."""
-
-    def begin_with(self, sequence: TokenSequence, tokens: Sequence[int]) -> int:
-        table = self._shared_table
-        if table is None or not sequence.shares or sequence.tokens != list(tokens[: sequence.length]):
-            return sequence.length
-        pages, found = self._match(sequence.adapter, tokens[: len(tokens) - 1])
-        if found < sequence.stored + LEAST_COPIED:
-            return sequence.length
-        self._rewind(sequence, 0)
-        table.release(sequence.slot, 0)
-        table.adopt(sequence.slot, pages)
-        sequence.tokens, sequence.stored = list(tokens[:found]), found
-        return found
-
-    def use_adapter(self, sequence: TokenSequence, number: int) -> None:
-        if sequence.adapter != number:
-            self._keep_prefix(sequence)
-        super().use_adapter(sequence, number)
-
-    def remove_adapter(self, number: int) -> None:
-        super().remove_adapter(number)
-        if table := self._shared_table:
-            table.drop(self._prefixes.forget(number))  # another set may get the number
-
-    def _keep_prefix(self, sequence: TokenSequence, ends: bool = True) -> None:
-        """Keep the sequence's pages for whoever begins alike. `ends`: it does not go on in the last one, which may have
-        room, since it forgets tokens."""
-        table = self._shared_table
-        if table is None or not sequence.shares or sequence.slot == NO_SLOT:
-            return
-        length = sequence.stored if ends else sequence.stored // PAGE * PAGE
-        pages = table.held(sequence.slot)[: pages_of(length)]
-        new, old = self._prefixes.insert(sequence.adapter, sequence.tokens[:length], pages)
-        table.hold(new)
-        table.drop(old)
-
-    def _take_kept_pages(self, sequence: TokenSequence, rows: int) -> None:
-        """A sequence that holds no pages takes those that are kept of its text, but for its last `rows` tokens."""
-        table = self._shared_table
-        if table is not None and sequence.shares:
-            pages, found = self._match(sequence.adapter, sequence.tokens[: max(sequence.length - rows, 0)])
-            table.adopt(sequence.slot, pages)
-            sequence.stored = found
-
-    def _match(self, adapter: int, tokens: Sequence[int]) -> tuple[list[int], int]:
+    def match(self, adapter: int, tokens: Sequence[int]) -> tuple[list[int], int]:
         """The pages that tokens may begin with, and for how many of these: no part of one that was demoted."""
-        pages, found = self._prefixes.match(adapter, tokens)
+        pages, found = self.tree.match(adapter, tokens)
         if pages and found % PAGE and tier_of(pages[-1]):
             return pages[:-1], found // PAGE * PAGE
         return pages, found
 
-    def _forget_prefixes(self) -> None:
-        """What the pages held is lost, and the page table is a new one."""
-        self._prefixes = RadixTree()
+    def last_page(self, adapter: int, tokens: Sequence[int]) -> int | None:
+        """The page that holds the last PAGE of these tokens, if it is kept."""
+        pages, found = self.tree.match(adapter, tokens)
+        return pages[-1] if tokens and not len(tokens) % PAGE and found == len(tokens) else None
 
-    def _make_room(self, slot: int, first: int, length: int, most: int | None = None) -> bool:
+    def keep(self, sequence: TokenSequence, length: int) -> None:
+        """Keep the pages of the sequence's first `length` tokens."""
+        pages = self._table.held(sequence.slot)[: pages_of(length)]
+        new, old = self.tree.insert(sequence.adapter, sequence.tokens[:length], pages)
+        self._table.hold(new)
+        self._table.drop(old)
+
+    def take(self, sequence: TokenSequence, rows: int) -> None:
+        """A sequence that holds no pages takes those that are kept of its text, but for its last `rows` tokens."""
+        pages, found = self.match(sequence.adapter, sequence.tokens[: max(sequence.length - rows, 0)])
+        self._table.adopt(sequence.slot, pages)
+        sequence.stored = found
+
+    def forget(self, adapter: int) -> None:
+        """Keep nothing that was read with this set of LoRA matrices: another set may get its number."""
+        self._table.drop(self.tree.forget(adapter))
+
+    def make_room(self, slot: int, first: int, length: int, most: int | None = None) -> bool:
         """Let go of pages that nobody uses, rather than have more than `most` pages: without it, those of one
         conversation. Whether any were."""
-        table, found = self._shared_table, False
-        while table is not None and table.lacks(slot, first, length):
-            if table.grown() <= (table.pages_per_slot if most is None else most) or not self._let_go():
+        table, found = self._table, False
+        while table.lacks(slot, first, length):
+            if table.grown() <= (table.pages_per_slot if most is None else most) or not self.let_go():
                 break
             found = True
         return found
 
-    def _let_go(self) -> bool:
+    def let_go(self) -> bool:
         """Let go of a page that nobody uses. Whether there was one."""
-        return self._drop_kept(lambda table, page: table.references(page) == 1)
+        return self._drop(lambda page: self._table.references(page) == 1)
 
-    def _let_go_of_own(self, slot: int, first: int, length: int) -> bool:
+    def let_go_of_own(self, slot: int, first: int, length: int) -> bool:
         """Keep a page for others no more that only this sequence holds besides. Whether there was one.
 
         One that a pass over these positions writes needs no copy then. Behind another one there may be a page of the
         same text that nobody uses: the sequence had one of its own.
         """
-        if (table := self._shared_table) is None:
-            return False
+        table = self._table
         return any(
-            self._drop_kept(lambda table, page: page in own and table.references(page) == 2)  # noqa: B023
+            self._drop(lambda page: page in own and table.references(page) == 2)  # noqa: B023
             for own in (table.shared(slot, first, length), table.held(slot))
         )
 
-    def _drop_kept(self, may_go: Callable[[PageTable, int], bool]) -> bool:
+    def _drop(self, may_go: Callable[[int], bool]) -> bool:
         """Keep a page no more for whoever begins alike, the one that was used longest ago of those that may go. Whether
         there was one."""
-        table = self._shared_table
-        page = self._prefixes.evict(lambda page: may_go(table, page)) if table else None
-        if table is None or page is None:
+        page = self.tree.evict(may_go)
+        if page is None:
             return False
-        table.drop([page])
+        self._table.drop([page])
         return True

@@ -1,1 +1,1 @@
-"""Passages of the files that a person attaches: where a text is cut, and which of its pieces a question is about."""
+"""Passages of the files that a person attaches: cutting a text, and finding the passages that a question is about."""

@@ -1,13 +1,13 @@
-"""Cuts a text into passages of about 160 tokens, each with its place: what a question is compared with, and is cited.
+"""Cuts a text into passages of about 160 tokens, each with its place. Questions are compared with them and cite them.
 
     list(each_chunk("# Setup\n\nPress the red key.", "markdown"))    # [Chunk(0, 27, "Setup")]
 
 The length of a text is its bytes in UTF-8: a token has about four of them in every script, so nothing is encoded.
-Passages cover the whole text in its order. A passage that ends in the middle of a paragraph is followed by one that
-begins up to OVERLAP_BYTES before that end, so that a sentence is not lost between them.
+Passages cover the whole text in order. If a passage ends in the middle of a paragraph, the next one begins up to
+OVERLAP_BYTES before that end, so that a sentence is not lost between them.
 
-The texts are strangers'. The time for one grows with its length and no faster: no pattern here looks at a character
-more than a few times.
+The texts are untrusted. The time for a text is linear in its length: no pattern here looks at a character more than a
+few times.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from py_core.passages.table_rows import CsvText, Row, cells_of
 from py_core.showing import whole_end
 
 CHUNK_BYTES = 640
-"""The most bytes of a passage, with the head that it repeats."""
+"""The most bytes of a passage, including the head that it repeats."""
 OVERLAP_BYTES = 96
 MOST_CHUNKS = 20_000
-"""Of a file that is attached: more than running text of 4 MB has. Each costs a vector and a place in the index."""
+"""The limit for an attached file: more than 4 MB of running text has. Each costs a vector and an index entry."""
 LONGEST_KEY = 80
 """Bytes of a row's first cell that its passages repeat, if the row is cut by its columns."""
 MOST_COLUMNS = 10_000
-"""Of a table whose rows are cut by their columns."""
+"""The most columns of a table whose rows are cut by their columns."""
 LONGEST_PLACE = 120  # characters
 PAGE_BREAK = "\f"
 
@@ -63,7 +63,8 @@ _SUFFIXES: dict[Kind, str] = {
 
 
 class Chunk(NamedTuple):
-    """The characters [start, end) of a text. head: text that is repeated before it, as the first row of a table."""
+    """The characters [start, end) of a text. head: text that is repeated before it, such as the first row of a
+    table."""
 
     start: int
     end: int
@@ -71,18 +72,18 @@ class Chunk(NamedTuple):
     head: str = ""
 
     def text(self, whole: str) -> str:
-        """What it says, of the whole text."""
+        """The passage's text, cut from the whole text."""
         return self.head + whole[self.start : self.end]
 
 
 def kind_of(name: str) -> Kind:
-    """How a file of this name is cut."""
+    """The way to cut a file of this name."""
     suffix = name.lower().rpartition(".")[2] if "." in name else ""
     return next((kind for kind, suffixes in _SUFFIXES.items() if suffix in suffixes.split()), "text")
 
 
 def each_chunk(text: str, kind: Kind) -> Iterator[Chunk]:
-    """In the order of the text. Each has at most CHUNK_BYTES; none is only spaces; there is none of a text that is."""
+    """In the order of the text. Each has at most CHUNK_BYTES; none is blank; a blank text has none."""
     sized = _Sized(text)
     if kind == "table":
         found = _rows(sized)
@@ -98,7 +99,7 @@ def each_chunk(text: str, kind: Kind) -> Iterator[Chunk]:
 
 
 def place_of_all(text: str, kind: Kind) -> str:
-    """The place of a whole text: its pages, "" where it has none."""
+    """The place of a whole text: its pages, "" if it has none."""
     if not _has_pages(text, kind):
         return ""
     return f"pages 1-{last}" if (last := text.count(PAGE_BREAK) + 1) > 1 else "page 1"
@@ -122,19 +123,19 @@ class _Sized:
         return int(self._before[end] - self._before[start])
 
     def reach(self, start: int, size: int) -> int:
-        """The last place that is at most so many bytes after a start."""
+        """The last position that is at most `size` bytes after a start."""
         return int(np.searchsorted(self._before, self._before[start] + size, "right")) - 1
 
     def back(self, end: int, size: int) -> int:
-        """The first place that is at most so many bytes before an end."""
+        """The first position that is at most `size` bytes before an end."""
         return int(np.searchsorted(self._before, self._before[end] - size, "left"))
 
     def line(self, at: int) -> int:
-        """The number of the line, from 1, that a character stands in."""
+        """The line number, from 1, of a character."""
         return bisect_right(self._lines, at) + 1
 
     def line_start(self, at: int) -> int:
-        """Where that line begins."""
+        """The beginning of that line."""
         number = bisect_right(self._lines, at)
         return self._lines[number - 1] if number else 0
 
@@ -142,7 +143,7 @@ class _Sized:
 def _spans(
     sized: _Sized, start: int, end: int, breaks: Sequence[re.Pattern[str]], most: int = CHUNK_BYTES
 ) -> Iterator[tuple[int, int]]:
-    """Cut [start, end) where the first of `breaks` is that is found in the second half of what has room."""
+    """Cut [start, end) at the first of `breaks` that occurs in the second half of the available room."""
     text = sized.text
     while sized.size(start, end) > most:
         furthest = max(whole_end(text, sized.reach(start, most)), start + 1)
@@ -160,7 +161,7 @@ def _spans(
 
 
 def _overlap(sized: _Sized, cut: int, breaks: Sequence[re.Pattern[str]]) -> int:
-    """Where the passage after a cut begins: with a sentence or line, or at least with a word where there are any."""
+    """The beginning of the passage after a cut: at a sentence or line, or at least at a word if there are any."""
     first = sized.back(cut, OVERLAP_BYTES)
     for pattern in breaks:
         for match in pattern.finditer(sized.text, max(first - 1, 0), cut):
@@ -186,7 +187,7 @@ def _lines_place(sized: _Sized, start: int, end: int) -> str:
 def _pages(sized: _Sized) -> Iterator[Chunk]:
     start = 0
     for number, page in enumerate(sized.text.split(PAGE_BREAK), 1):
-        end = min(start + len(page) + 1, len(sized.text))  # with its break, so that nothing is left out
+        end = min(start + len(page) + 1, len(sized.text))  # including its page break, so that nothing is left out
         for span in _spans(sized, start, end, _PROSE_BREAKS):
             yield Chunk(*span, f"page {number}")
         start = end
@@ -200,7 +201,7 @@ class _Section:
 
 
 def _sections(sized: _Sized) -> Iterator[Chunk]:
-    """Markdown, by its headings: one without text of its own belongs to the next."""
+    """Cut Markdown at its headings: a heading without text of its own belongs to the next."""
     found = [_Section(0, "")]
     path: list[tuple[int, str]] = []
     fence, at, before = "", 0, ""
@@ -229,7 +230,7 @@ def _sections(sized: _Sized) -> Iterator[Chunk]:
 
 
 def _heading(line: str) -> tuple[int, str]:
-    """The level and the words of a heading with #; level 0: it is none."""
+    """The level and the words of a heading with #; level 0 if it is no heading."""
     if (found := _HEADING.match(line)) is None:
         return 0, ""
     words = line[found.end() :].strip(" \t")
@@ -242,9 +243,9 @@ def _cut(place: str) -> str:
 
 
 def _rows(sized: _Sized) -> Iterator[Chunk]:
-    """A table: whole rows, with the names of the columns before them. Row 1 is the first.
+    """Cut a table into whole rows, each passage with the names of the columns before it. Row 1 is the first.
 
-    A row above the names gets none. If the names take more than half of a passage, each row is cut into groups of
+    A row above the names gets no names. If the names take more than half of a passage, each row is cut into groups of
     columns, and each group has its own names.
     """
     table = CsvText(sized.text)
@@ -292,7 +293,7 @@ def _rows_chunk(rows: Sequence[Row], head: str) -> Chunk:
 
 
 def _column_groups(sized: _Sized, table: CsvText, names: Row) -> list[tuple[int, int, str]]:
-    """(first column, the one after the last, names) of each; [] if all names have room in half a passage."""
+    """(first column, the one after the last, names) of each; [] if all names fit into half a passage."""
     few = sized.text.count(table.delimiter, names.start, names.end) < MOST_COLUMNS
     if sized.size(names.start, names.end) <= CHUNK_BYTES // 2 or not few:
         return []
@@ -308,7 +309,7 @@ def _column_groups(sized: _Sized, table: CsvText, names: Row) -> list[tuple[int,
 
 
 def _row_by_columns(sized: _Sized, table: CsvText, row: Row, groups: Sequence[tuple[int, int, str]]) -> Iterator[Chunk]:
-    """A passage for each group of columns. The first cell, which mostly names the row, stands in each."""
+    """A passage for each group of columns. The first cell, which usually names the row, is repeated in each."""
     text, cells = sized.text, list(cells_of(sized.text, row, table.delimiter))
     key = text[cells[0][0] : min(cells[0][1], sized.reach(cells[0][0], LONGEST_KEY))]
     key_name = groups[0][2].partition(table.delimiter)[0]

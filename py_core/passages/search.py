@@ -1,7 +1,7 @@
-"""Which passages a question is about: by their meaning, and by the words that both have.
+"""Finds the passages that a question is about: by meaning, and by shared words.
 
-Meaning finds "cut off from the land" where a text says that the boat could not come; it does not know names and
-numbers. Words know nothing else. The sum of both finds what either does: tests/bench/passages.py, docs/decisions/0066.
+Meaning finds "cut off from the land" in a text that says that the boat could not come, but it does not know names and
+numbers. Words know only these. The sum finds what either finds: tests/bench/passages.py, docs/decisions/0066.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import numpy as np
 from py_core.passages.words import WordIndex
 
 LEAST_SCORE = 0.25
-"""What is below has to do with the question only by chance: "Thanks!" and "Tell me a joke." are below."""
+"""A passage with a lower score is related to the question only by chance: "Thanks!" and "Tell me a joke." are below."""
 LEAST_SHARE = 0.1
-"""The same, by words alone."""
+"""The same limit for words alone."""
 
 
 class Found(NamedTuple):
-    """number: of the passage. score: cosine and share of words together, -1 to 2."""
+    """number: of the passage. score: the sum of cosine and share of words, -1 to 2."""
 
     number: int
     score: float
 
 
 class PassageIndex:
-    """Some passages, in their order. Vectors may come later, one by one; until all are there words alone decide."""
+    """Passages in order. Vectors may come later, one by one; until all are there, only words decide."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         """texts: as for `add`."""
@@ -38,7 +38,7 @@ class PassageIndex:
             self.add(text)
 
     def add(self, text: str) -> None:
-        """A passage with its place and the name of its file, which count as its words, too."""
+        """Add a passage with its place and the name of its file, whose words count, too."""
         self._words.add(text)
         self._vectors.append(None)
         self._rows = None
@@ -63,7 +63,8 @@ class PassageIndex:
         return not self.lacking()
 
     def search(self, question: str, vector: np.ndarray | None) -> list[Found]:
-        """All that have to do with the question, the best first. vector: the question's, None: by words alone."""
+        """All passages related to the question, the best first. vector: the question's; None searches by words
+        alone."""
         scores, least = self._words.shares(question), LEAST_SHARE
         if vector is not None and self.is_complete and len(self):
             if self._rows is None:

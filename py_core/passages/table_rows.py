@@ -1,4 +1,4 @@
-"""Tables in text (CSV, TSV): where their rows begin, what is between cells, and which row names the columns."""
+"""The structure of tables in text (CSV, TSV): the rows, the delimiter, and the row that names the columns."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from itertools import islice
 from typing import NamedTuple
 
 DELIMITERS = "\t;|,"
-"""If two fit equally well the first is taken: a comma may stand in a number."""
+"""If two fit equally well, the first is taken, as a comma may be part of a number."""
 SAMPLE = 50
-"""Rows that are looked at for the delimiter and the names."""
+"""Rows that are examined for the delimiter and the names."""
 MOST_LINES = 100
-"""Of a row. A quote that is not closed by then quotes nothing."""
+"""The most lines of a row. A quote that is not closed by then quotes nothing."""
 _SEPARATOR = re.compile(r'"?sep=([^\w\s"]|\t)"?\n', re.IGNORECASE)
 
 
@@ -27,11 +27,11 @@ class Row(NamedTuple):
 
 
 class CsvText:
-    """The rows of a table. A quote is one only at the beginning of a cell; a line break between two quotes ends no row;
-    a first line `sep=;` is none.
+    """The rows of a table. A quote counts only at the beginning of a cell; a line break between two quotes does not end
+    a row; a first line `sep=;` is not a row.
 
     delimiter: between cells. names: the row that names the columns, the first of the usual width whose cells are mostly
-    filled; None of a text without rows.
+    filled; None for a text without rows.
     """
 
     def __init__(self, text: str) -> None:
@@ -50,7 +50,7 @@ class CsvText:
 
     @property
     def most_rows(self) -> int:
-        """There are no more."""
+        """An upper bound of the number of rows."""
         return len(self._lines)
 
     def _rows(self, delimiter: str) -> Iterator[tuple[Row, list[str]]]:
@@ -62,7 +62,7 @@ class CsvText:
             start, at = end, at + taken
 
     def _row(self, at: int, delimiter: str) -> tuple[list[str], int]:
-        """The cells of the row that begins at a line, and how many lines it has."""
+        """The cells of the row that begins at a line, and its number of lines."""
         line = self._lines[at]
         plain = line.rstrip("\n").split(delimiter)
         if '"' not in line:
@@ -83,7 +83,7 @@ class CsvText:
 
 
 def separator_line(text: str) -> re.Match[str] | None:
-    """The first line, if it says what is between cells: group 1."""
+    """The first line, if it declares the delimiter: group 1."""
     return _SEPARATOR.match(text)
 
 
@@ -97,7 +97,7 @@ def _filled(cells: Sequence[str]) -> int:
 
 
 def cells_of(text: str, row: Row, delimiter: str) -> Iterator[tuple[int, int]]:
-    """Where the cells of a row begin and end, each with the delimiter after it."""
+    """The start and end of each cell of a row, including the delimiter after it."""
     cell = re.compile(rf' *"(?:[^"]|"")*"[^{re.escape(delimiter)}]*|[^{re.escape(delimiter)}]*')
     start = row.start
     while start < row.end:

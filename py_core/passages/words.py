@@ -1,4 +1,4 @@
-"""Search by words, as BM25 (Robertson & Zaragoza 2009): what is rare in the texts counts, and names and numbers are."""
+"""Search by words with BM25 (Robertson & Zaragoza 2009): rare words count, and names and numbers are rare."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from py_core.memory.text_search import fold
 
 K1, B = 1.2, 0.75
-"""How soon more of the same word counts no more, and how much longer texts count less: the usual values."""
+"""How soon repetitions of a word stop counting, and how much longer texts are discounted: the usual values."""
 _RUN = re.compile(r"\w+(?:[-./:,']\w+)*")
 _SOFT_HYPHEN = re.compile("\u00ad(?:\n[ \t]*)?")
 _HYPHENATED = re.compile(r"(\b\w+)[-\u2010]\n[ \t]*(\w+)")
@@ -31,8 +31,8 @@ _SAY_NOTHING = frozenset(_FUNCTION_WORDS.split())
 
 
 def words_of(text: str) -> Iterator[str]:
-    """The folded words; of "A-113" also "a" and "113"; of writing without spaces each two neighbours; of a word that is
-    cut at the end of a line the whole, too."""
+    """The folded words; for "A-113" also "a" and "113"; for scripts without spaces each pair of neighbours; for a word
+    hyphenated at the end of a line also the whole word."""
     text = _SOFT_HYPHEN.sub("", text)
     for match in _HYPHENATED.finditer(text):
         yield fold(match[1] + match[2])
@@ -48,15 +48,15 @@ def words_of(text: str) -> Iterator[str]:
 
 
 def telling_words(text: str) -> set[str]:
-    """The folded words of a text but for those that every text has."""
+    """The folded words of a text, except those that every text has."""
     return set(words_of(text)) - _SAY_NOTHING
 
 
 class WordIndex:
-    """The words of some texts."""
+    """The words of several texts."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
-        self._places: dict[str, list[tuple[int, int]]] = {}  # of a word: (text, how often)
+        self._places: dict[str, list[tuple[int, int]]] = {}  # for each word: (text, count)
         self._lengths: list[int] = []
         for text in texts:
             self.add(text)
@@ -68,7 +68,7 @@ class WordIndex:
         self._lengths.append(counts.total())
 
     def shares(self, question: str) -> np.ndarray:
-        """float64 (texts,), 0 to 1: BM25 of each text, of the most that one with all of the question could have."""
+        """float64 (texts,), 0 to 1: each text's BM25, relative to a text with all words of the question."""
         texts, lengths = len(self._lengths), np.array(self._lengths, float)
         norm = K1 * (1 - B + B * lengths / max(lengths.mean() if texts else 1.0, 1.0))
         out, most = np.zeros(texts), 0.0

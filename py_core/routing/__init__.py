@@ -1,1 +1,1 @@
-"""Decides which agent gets a message: a linear head, and the votes of the most similar patterns (router.py)."""
+"""Chooses the agent for a message: a linear head, and the votes of the most similar patterns (router.py)."""

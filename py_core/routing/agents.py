@@ -1,4 +1,4 @@
-"""An agent, and an example of a request for it: types, and their reading from plain dicts (TOML, JSON).
+"""Agents, and example requests for them: types, and their parsing from plain dicts (TOML, JSON).
 
 Every mistake in the data is an AgentError whose message is a sentence that names the agent and says what is allowed.
 """
@@ -15,7 +15,7 @@ from py_core.sampling import SamplingParams
 from py_core.showing import is_blank, shown
 
 FALLBACK_ID = "assistant"
-"""The agent that answers when no other is likely enough. It is always there."""
+"""The agent that answers if no other is likely enough. It always exists."""
 
 MAX_TOKENS_LIMIT = 1 << 20
 _LONGEST = {"title": 60, "definition": 1_000, "system_prompt": 8_000}
@@ -31,7 +31,7 @@ _SAMPLING_DEFAULTS = {option.name: option.default for option in fields(SamplingP
 
 
 class AgentError(UserError, ValueError):
-    """An agent, or an example of one, is not valid. field: the key that is wrong, where it is one."""
+    """An agent, or an example of one, is not valid. field: the invalid key, if the error is about one."""
 
     def __init__(self, message: Message | str, text: str = "", /, field: str | None = None, **values: Any) -> None:
         super().__init__(message, text, **values)
@@ -42,9 +42,9 @@ class AgentError(UserError, ValueError):
 class Agent:
     """An agent, which answers messages.
 
-    `definition` says what the agent is for, to people and to the router. `max_tokens` bounds an answer. `depths` are
-    shares of the model's depth whose states are recorded for its answers, beside those recorded for all. `examples` are
-    requests that a user gave it; those of the shipped agents come apart, as `Example`.
+    `definition` tells people and the router what the agent is for. `max_tokens` limits an answer. `depths` are shares
+    of the model's depth at which states are recorded for its answers, besides those recorded for all agents. `examples`
+    are requests that a user gave it; those of the shipped agents are kept separately, as `Example`.
     """
 
     id: str
@@ -62,7 +62,7 @@ class Example:
     """A request that belongs to an agent.
 
     Examples of an agent with the same `group` mean nearly the same, so that data can be split by meaning. `hard` marks
-    an indirect one, without the agent's obvious keyword.
+    an indirect request, without the agent's obvious keyword.
     """
 
     text: str
@@ -72,7 +72,7 @@ class Example:
 
 
 def agent_from_dict(data: Mapping[str, Any]) -> Agent:
-    """Read one agent. Raises AgentError."""
+    """Parse one agent. Raises AgentError."""
     who = _who(data)
     _refuse_unknown_keys(who, data, _KEYS)
     for key in _REQUIRED:
@@ -121,7 +121,7 @@ def agent_from_dict(data: Mapping[str, Any]) -> Agent:
 
 
 def agent_to_dict(agent: Agent) -> dict[str, Any]:
-    """The inverse of `agent_from_dict`; what has its default is left out."""
+    """The inverse of `agent_from_dict`; default values are left out."""
     data: dict[str, Any] = {key: getattr(agent, key) for key in _REQUIRED}
     if agent.max_tokens != Agent.max_tokens:
         data["max_tokens"] = agent.max_tokens
@@ -136,7 +136,7 @@ def agent_to_dict(agent: Agent) -> dict[str, Any]:
 
 
 def agents_from_dicts(entries: Iterable[Mapping[str, Any]]) -> list[Agent]:
-    """Read all agents, in their order. Raises AgentError, also for an id that occurs twice or without a fallback."""
+    """Parse all agents, in order. Raises AgentError, also for a duplicate id or if there is no fallback."""
     agents: dict[str, Agent] = {}
     for entry in entries:
         agent = agent_from_dict(entry)
@@ -155,7 +155,7 @@ def agents_from_dicts(entries: Iterable[Mapping[str, Any]]) -> list[Agent]:
 
 
 def examples_from_dicts(agent_id: str, rows: Iterable[Mapping[str, Any]]) -> list[Example]:
-    """Read the examples of one agent. Raises AgentError, with the number of the row (from 1)."""
+    """Parse the examples of one agent. Raises AgentError, with the number of the row (from 1)."""
     examples = []
     for number, row in enumerate(rows, 1):
         who = f"Example {number} of agent {shown(agent_id)}"

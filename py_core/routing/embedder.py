@@ -1,10 +1,10 @@
-"""Sentences as vectors: texts that ask for the same are close, whatever they are about.
+"""Sentences as vectors: texts that ask for the same thing are close, whatever their topic.
 
-Besides, a text's meaning: the states of its tokens in the same model without the adapter that makes it see what is
-asked for. Those say what a text is about, word by word.
+Also the meaning of a text: its token states in the same model without the adapter that makes the model look at what is
+asked for. They tell what a text is about, word by word.
 
-An Encoder runs the model (embedder_onnx.py natively, embedder_browser.py in the page); SentenceEmbedder puts the
-tokenizer before it and a cache around it.
+An Encoder runs the model (embedder_onnx.py natively, embedder_browser.py in the page). SentenceEmbedder adds the
+tokenizer and a cache.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from py_core.tokenizers.wordpiece import WordPiece
 
 DIMENSIONS = 384
 CACHED_TEXTS = 2048
-"""The most recent texts whose vectors are kept: 3 MB."""
+"""The number of most recent texts whose vectors are kept: 3 MB."""
 CACHED_MEANING_BYTES = 8 << 20
-"""Of the most recent meanings: some 400 questions of 12 tokens, or 20 of the longest texts."""
+"""The size of the most recent meanings that are kept: about 400 questions of 12 tokens, or 20 of the longest texts."""
 TEXTS_AT_ONCE = 32
-"""So many texts go to the encoder together; other requests get their turn between two such parts."""
+"""The most texts in one call of the encoder; other requests get their turn between two calls."""
 
 _T = TypeVar("_T")
 
@@ -36,7 +36,7 @@ class EmbedderError(UserError):
 
 @dataclass(frozen=True, eq=False)
 class Meaning:
-    """What a text means, token by token; it depends on the text only. An embedder's arrays cannot be written to.
+    """A text's meaning, token by token; it depends only on the text. An embedder's arrays are read-only.
 
     ids: int32 (tokens,), from [CLS] to [SEP]. states: float32 (tokens, 384), the last layer of the plain model.
     vector: float32 (384,), their mean, of length 1.
@@ -61,9 +61,9 @@ class Meaning:
 
 
 class Embedder(Protocol):
-    """`fingerprint` names the model: vectors of embedders with different fingerprints cannot be compared.
+    """`fingerprint` identifies the model: vectors of embedders with different fingerprints cannot be compared.
 
-    `meaning_fingerprint` does so for meanings.
+    `meaning_fingerprint` is the same for meanings.
     """
 
     fingerprint: str
@@ -71,23 +71,23 @@ class Embedder(Protocol):
     dimensions: int
 
     async def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """float32 (texts, dimensions), each row of length 1. A row depends on its text only.
+        """float32 (texts, dimensions), each row of length 1. A row depends only on its text.
 
         Raises EmbedderError.
         """
         ...
 
     async def meanings(self, texts: Sequence[str]) -> list[Meaning]:
-        """One a text, which depends on that text only. Raises EmbedderError."""
+        """One meaning per text, which depends only on that text. Raises EmbedderError."""
         ...
 
     def forget(self) -> None:
-        """Keep nothing of the texts that were embedded, nor their meanings."""
+        """Forget all texts that were embedded, with their vectors and meanings."""
         ...
 
 
 class Encoder(Protocol):
-    """Runs the model on token ids. The fingerprints are an Embedder's."""
+    """Runs the model on token ids. The fingerprints are those of an Embedder."""
 
     fingerprint: str
     meaning_fingerprint: str
@@ -97,14 +97,15 @@ class Encoder(Protocol):
         ...
 
     async def states(self, texts: Sequence[Sequence[int]]) -> list[np.ndarray]:
-        """float32 (tokens, 384) a text: the last layer without the adapter. Raises EmbedderError."""
+        """float32 (tokens, 384) for each text: the last layer without the adapter. Raises EmbedderError."""
         ...
 
 
 class SentenceEmbedder:
-    """An Embedder. What was asked for last is kept: vectors of `cached_texts` texts, and so many bytes of meanings.
+    """An Embedder with a cache of the most recent requests: vectors of `cached_texts` texts, and meanings up to a size
+    in bytes.
 
-    A text of more than the tokenizer's `max_tokens` is cut off there.
+    A text with more than the tokenizer's `max_tokens` is truncated.
     """
 
     dimensions = DIMENSIONS
@@ -125,7 +126,7 @@ class SentenceEmbedder:
 
     def forget(self) -> None:
         """See Embedder."""
-        # new ones: what is being computed now goes into the old ones, and is gone with them
+        # replaced: running computations still fill the old caches, which vanish with them
         self._vectors: _Recent[np.ndarray] = _Recent(self._limits[0], lambda vector: 1)
         self._meanings: _Recent[Meaning] = _Recent(self._limits[1], lambda meaning: meaning.nbytes)
 
@@ -133,7 +134,7 @@ class SentenceEmbedder:
         """See Embedder."""
 
         async def make(ids: Sequence[Sequence[int]]) -> list[np.ndarray]:
-            # rows of their own, which do not keep the others alive
+            # copies of rows, which do not keep the whole array alive
             return [vector.copy() for vector in await self._encoder.encode(ids)]
 
         known = await self._of(texts, self._vectors, make)
@@ -154,7 +155,7 @@ class SentenceEmbedder:
     async def _of(
         self, texts: Sequence[str], recent: _Recent[_T], make: Callable[[Sequence[Sequence[int]]], Awaitable[list[_T]]]
     ) -> dict[str, _T]:
-        """What each text has: kept, or made now, TEXTS_AT_ONCE at a time."""
+        """The result for each text: cached, or computed now, TEXTS_AT_ONCE at a time."""
         known = {text: recent.kept[text] for text in texts if text in recent.kept}
         missing = [text for text in dict.fromkeys(texts) if text not in known]
         for start in range(0, len(missing), TEXTS_AT_ONCE):
@@ -166,7 +167,7 @@ class SentenceEmbedder:
 
 
 class _Recent(Generic[_T]):
-    """The values that were asked for last, by their texts: as many as are no larger than `limit` together."""
+    """The most recently used values by text, as many as fit into `limit` together."""
 
     def __init__(self, limit: int, size: Callable[[_T], int]) -> None:
         self.kept: OrderedDict[str, _T] = OrderedDict()

@@ -34,7 +34,7 @@ class BrowserEncoder:
 
 
 async def _rows(run: Any, texts: Sequence[Sequence[int]]) -> np.ndarray:
-    """What a method of web/routing/embedder.js makes of the ids of all texts: float32 (rows, 384)."""
+    """The result of a method of web/routing/embedder.js for the ids of all texts: float32 (rows, 384)."""
     ids, lengths = array("i"), array("i", map(len, texts))
     for text in texts:
         ids.extend(text)
@@ -46,5 +46,5 @@ async def _rows(run: Any, texts: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def browser_embedder(embedder: Any) -> SentenceEmbedder:
-    """The page's embedder, from web/routing/embedder.js. Raises WordPieceError when its tokenizer is damaged."""
+    """The page's embedder, from web/routing/embedder.js. Raises WordPieceError if its tokenizer is damaged."""
     return SentenceEmbedder(WordPiece.from_json(embedder.tokenizer), BrowserEncoder(embedder))

@@ -16,12 +16,12 @@ from py_core.routing.embedder import DIMENSIONS, EmbedderError
 
 
 class OnnxEncoder:
-    """See Encoder. Texts run one after the other, in a thread, so that the event loop goes on."""
+    """See Encoder. Texts run one after the other, in a thread, so that the event loop keeps running."""
 
     def __init__(
         self, path: str | os.PathLike[str], fingerprint: str, meaning_fingerprint: str, threads: int = 1
     ) -> None:
-        """Raises EmbedderError when the file is missing or damaged."""
+        """Raises EmbedderError if the file is missing or damaged."""
         self.fingerprint = fingerprint
         self.meaning_fingerprint = meaning_fingerprint
         self._opening = threading.Lock()
@@ -46,7 +46,7 @@ class OnnxEncoder:
         return rows
 
     def _session(self, name: str) -> onnxruntime.InferenceSession:
-        """Of one of the two graphs, opened when it is first needed."""
+        """The session of one of the two graphs, opened on first use."""
         with self._opening:
             if name not in self._sessions:
                 self._sessions[name] = self._opened(name)

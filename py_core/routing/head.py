@@ -1,7 +1,7 @@
-"""A linear head: scores of the agents from a request's vector and its words, by ridge regression on the examples.
+"""A linear head: agents' scores from a request's vector and words, fitted by ridge regression on the examples.
 
-Neighbours are close in topic as well as in intent; a head that has seen all examples finds the directions that tell
-agents apart. Words, pairs of words and pieces of words, hashed, add what a sentence's vector does not keep.
+Neighbours are close in topic as well as in intent. A head that has seen all examples finds the directions that separate
+the agents. Hashed words, word pairs and word pieces add what a sentence's vector loses.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from itertools import pairwise
 import numpy as np
 
 BUCKETS = 8192
-"""The number of buckets that words and pieces are hashed to."""
+"""The number of hash buckets for words and pieces."""
 PIECE = 4
-"""Characters of a piece of a word, or of several."""
+"""Characters of a piece, which may span several words."""
 _LONGEST = 2000
 """The characters of a text that the head reads: about as many as the embedder."""
 _WORD = re.compile(r"[a-z0-9_+#']+")
@@ -25,8 +25,8 @@ _WORD = re.compile(r"[a-z0-9_+#']+")
 
 @dataclass(frozen=True)
 class Head:
-    """`rarity` float32 (BUCKETS,): how much a bucket counts. `words` float32 (BUCKETS, agents), `dense` float32
-    (dimensions, agents). The fallback is one of the agents: it gets the requests that suit no other."""
+    """`rarity` float32 (BUCKETS,): the weight of each bucket. `words` float32 (BUCKETS, agents), `dense` float32
+    (dimensions, agents). The fallback is one of the agents: it gets the requests that suit no other agent."""
 
     agents: tuple[str, ...]
     rarity: np.ndarray
@@ -34,7 +34,8 @@ class Head:
     dense: np.ndarray
 
     def scores(self, text: str, vector: np.ndarray) -> np.ndarray:
-        """float64 (agents,): 1 for what is surely the agent's and 0 for what surely is not, about."""
+        """float64 (agents,): about 1 for requests that surely belong to the agent, and 0 for those that surely do
+        not."""
         found = buckets(text)
         values = self.rarity[found]
         length = float(np.sqrt(values @ values))
@@ -56,13 +57,13 @@ def buckets(text: str) -> np.ndarray:
 
 
 def word_matrix(texts: Sequence[str], rarity: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """float32 (texts, BUCKETS) with rows of length 1 (or 0), and the rarity, that of these texts if none is given."""
+    """float32 (texts, BUCKETS) with rows of length 1 (or 0), and the rarity, computed from these texts if not given."""
     matrix = np.zeros((len(texts), BUCKETS), np.float32)
     for row, text in enumerate(texts):
         matrix[row, buckets(text)] = 1
     if rarity is None:
         count = matrix.sum(0)
-        # a word of a single text says nothing about others
+        # a word that occurs in only one text says nothing about others
         rarity = np.where(count >= 2, np.log(len(texts) / np.maximum(count, 1)), 0).astype(np.float32)
     matrix *= rarity
     matrix /= np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-9)
@@ -70,15 +71,15 @@ def word_matrix(texts: Sequence[str], rarity: np.ndarray | None = None) -> tuple
 
 
 def fit_head(texts: Sequence[str], vectors: np.ndarray, labels: Sequence[str], *, words: float, ridge: float) -> Head:
-    """A head from requests, float32 (requests, dimensions) of them, and their agents. Takes seconds for thousands.
+    """Fit a head to requests, their vectors float32 (requests, dimensions), and their agents. Thousands take seconds.
 
-    words: the words' part in the input, 0 to 1. ridge: the penalty of large weights.
+    words: the words' part of the input, 0 to 1. ridge: the penalty of large weights.
     """
     agents = tuple(sorted(set(labels)))
     wanted = np.array([[label == agent for agent in agents] for label in labels], np.float64) - 1 / len(agents)
     matrix, rarity = word_matrix(texts)
     gram = words * (matrix @ matrix.T) + (1 - words) * (vectors @ vectors.T)
-    # dual: there are fewer requests than inputs
+    # dual form: there are fewer requests than inputs
     alpha = np.linalg.solve(gram.astype(np.float64) + ridge * np.eye(len(gram)), wanted)
     return Head(
         agents,

@@ -1,7 +1,7 @@
-"""What a request is written in: English or another language, and whether there is code in it.
+"""Detects a request's language, English or another, and whether it contains code.
 
-The shipped examples are English, and so is the model that compares requests with them: of other languages it sees
-little but that they are not English.
+The shipped examples are English, and so is the model that compares requests with them. Of other languages it notices
+little more than that they are not English.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _SMALL_WORDS = {
 _ENGLISH, *_OTHERS = (frozenset(words.split()) for words in _SMALL_WORDS.values())
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _REQUEST = re.compile(r"[:\n\"“„«`]")
-"""What follows is often not the person's own: a text to translate, an error."""
+"""The text after one of these is often not the person's own: a text to translate, an error."""
 _LEAST_WORDS = 2
 _LEAST_OTHER = 2
-"""Words of another language in a text of some length: one of them may be an English word or a name."""
+"""Words of another language in a longer text before it counts: a single one may be an English word or a name."""
 _READ = 400
-"""Characters that are read."""
+"""The number of characters that are read."""
 
 _CODE = re.compile(
     r"```"
@@ -72,8 +72,8 @@ _CODE = re.compile(
 
 
 def is_english(text: str) -> bool:
-    """Whether a request could be English: no other language has more of its small words in it. Where a text is quoted
-    that is to be translated, say, the words before it count."""
+    """True if a request could be English: no other language has more of its function words in it. If the request quotes
+    a text, for example to translate it, only the words before the quote count."""
     text = unicodedata.normalize("NFC", text[:_READ]).replace("\u2019", "'")
     begin = _WORD.findall(_REQUEST.split(text, maxsplit=1)[0].lower())
     words = begin if len(begin) >= _LEAST_WORDS else _WORD.findall(text.lower())
@@ -89,5 +89,5 @@ def is_english(text: str) -> bool:
 
 
 def has_code(text: str) -> bool:
-    """Whether there is a piece of a program in it, a traceback, a diff, a path or a command."""
+    """True if it contains a piece of a program, a traceback, a diff, a path or a command."""
     return _CODE.search(text[:4000]) is not None

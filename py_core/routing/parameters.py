@@ -1,4 +1,4 @@
-"""What the router's arithmetic depends on: fitted by app/training/fit_router.py, kept in
+"""The parameters of the router's arithmetic: fitted by app/training/fit_router.py, stored in
 app/routing/agents/router.toml."""
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from py_core.showing import shown
 
 
 class ParametersError(ValueError):
-    """The router's parameters are not complete or not possible; the message says which."""
+    """The router's parameters are incomplete or invalid; the message says which."""
 
 
 @dataclass(frozen=True)
 class RouterParameters:
     neighbours: int
-    """Patterns that vote."""
+    """The number of patterns that vote."""
     temperature: float
-    """The temperature of the votes: a neighbour that is so much less similar than the nearest counts 1/e of it."""
+    """The temperature of the votes: a neighbour this much less similar than the nearest has 1/e of its weight."""
     head_words: float
-    """How much of the linear head's input are words, from 0 to 1; the rest is the vector."""
+    """The words' part of the linear head's input, from 0 to 1; the rest is the vector."""
     head_ridge: float
     head_scale: float
     """The factor of the head's scores before their softmax."""
     votes: float
-    """The votes' part in the shares; the rest is the head's."""
+    """The votes' part of the shares; the rest is the head's."""
     learned_similarity: float
-    """A user's pattern that is so similar to the request gets half of the weight."""
+    """The similarity to the request at which a user's pattern gets half of the weight."""
     learned_width: float
-    """So much more similarity gives a user's pattern e times the odds."""
+    """The increase in similarity that multiplies the odds of a user's pattern by e."""
     learned_lead: float
-    """It gets half of the weight even if an example is more similar by so much."""
+    """A user's pattern gets half of the weight even if an example is more similar by this much."""
     threshold: float
     """The least confidence: below it the fallback answers."""
     calibration: tuple[float, float, float, float, float, float]

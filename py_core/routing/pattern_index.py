@@ -1,4 +1,4 @@
-"""The voters of the router: patterns, with an index of those whose agents are present."""
+"""The router's patterns, with an index of those whose agents are active."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from py_core.memory.patterns import Pattern, Source
 
 
 class PatternIndex:
-    """Patterns by their ids. Only those of active agents vote; until `activate` says which these are, none is."""
+    """Patterns by their ids. Only patterns of active agents vote; before `activate` there are none."""
 
     def __init__(self, dimensions: int, kernel: HnswKernel | None, scanned: int = SCANNED) -> None:
-        """kernel: numpy's if none. scanned: up to so many each is compared."""
+        """kernel: numpy's if None. scanned: up to this many patterns are compared one by one."""
         self.of: dict[str, Pattern] = {}
         """Patterns by their ids."""
         self.index = VectorIndex(dimensions, kernel, scanned)
@@ -45,7 +45,7 @@ class PatternIndex:
         return {id: pattern.vector for id, pattern in self.of.items() if pattern.agent in self._agents}
 
     def replace_index(self, index: VectorIndex) -> None:
-        """Search with this index from now on; it holds the `voting` vectors."""
+        """Search with this index from now on; it must hold the `voting` vectors."""
         self.index = index
 
     def remove(self, id: str) -> bool:
@@ -55,7 +55,7 @@ class PatternIndex:
         return True
 
     def reweigh(self, pattern: Pattern) -> Pattern:
-        """In place of the one with its id, which has the same text, vector and agent. Raises KeyError."""
+        """Replace the pattern with the same id, text, vector and agent. Raises KeyError."""
         if pattern.id not in self.of:
             raise KeyError(pattern.id)
         self.of[pattern.id] = pattern
@@ -80,13 +80,13 @@ class PatternIndex:
 
 
 def pattern_id(text: str, source: Source, agent: str = "") -> str:
-    """The same for the same text and source (of examples: and agent), so that a correction replaces the one before."""
+    """An id from text and source (for examples also the agent), so that a correction replaces the one before."""
     told = f"{_plain(text)}\0{'' if source == 'user' else agent}"
     return f"{source}-{hashlib.sha256(told.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
 
 def same_text(first: str, second: str) -> bool:
-    """Whether two texts are the same except for capitals and spaces."""
+    """True if two texts are the same except for case and spaces."""
     return _plain(first) == _plain(second)
 
 

@@ -1,4 +1,4 @@
-"""Loads the router's learned patterns from a Store, where the memory keeps them."""
+"""Loads the router's learned patterns from the memory's Store."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from py_core.memory.stored_index import StoredIndex
 from py_core.routing.router import Router
 
 EMBEDDER_POLICY = "routing.embedder"
-"""Names the embedder whose vectors are stored."""
+"""The key of the stored vectors' embedder."""
 INDEX_NAME = "router"
-"""The name of the graph of the user's patterns (of present agents) and of his own agents' examples."""
+"""The name of the graph with the user's patterns (of active agents) and the examples of the user's own agents."""
 
 
 async def load_patterns(router: Router, memory: Memory) -> StoredIndex:
-    """Give the router all that is stored. Those of another embedder are embedded again, and kept.
+    """Give the router all stored patterns. Those of another embedder are embedded again, and stored.
 
-    The index that the router searches from now on is returned; `forget` it before another router is loaded.
+    Returns the index that the router now searches; call its `forget` before another router is loaded.
     """
     patterns, policies = memory.patterns, memory.policies
     stored = await patterns.all()
@@ -23,7 +23,7 @@ async def load_patterns(router: Router, memory: Memory) -> StoredIndex:
         vectors = await router.embedder.embed([pattern.text for pattern in stored])
         for pattern, vector in zip(stored, vectors, strict=True):
             await patterns.edit(pattern.id, vector=vector)
-        # named last: if this is interrupted, all are embedded again
+        # stored last: if this is interrupted, all are embedded again
         await policies.set(EMBEDDER_POLICY, router.embedder.fingerprint, confidence=1.0, source="router")
         stored = await patterns.all()
     learned = router.learned

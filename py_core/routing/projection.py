@@ -1,9 +1,9 @@
-"""Vectors on a plane, so that a person sees which agent each request belongs to and which agents are close.
+"""Projects vectors to a plane, so that a person sees which agent each request belongs to and which agents are close.
 
-A linear projection cannot do that: thirteen agents lie about as far from each other as from any third one, and two
-directions show three of them. So agents get places on the plane, as far apart as their centres are in space, and a
-request lies between the places of the agents that it is similar to. A small part of where it lies is linear: the two
-main directions of what the agents do not explain, so that requests of one agent do not fall on each other.
+A linear projection cannot do that: thirteen agents are about equally far from each other, and two directions separate
+only three of them. So agents get places on the plane, as far apart as their centres are in space, and a request lies
+between the places of the agents that it is similar to. A small part of its position is linear: the two main directions
+of what the agents do not explain, so that requests of one agent do not coincide.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from collections.abc import Sequence
 import numpy as np
 
 AGENTS_OF_A_REQUEST = 2.0
-"""The number of agents between which a request lies on average (the perplexity of its shares)."""
+"""The average number of agents between which a request lies (the perplexity of its shares)."""
 OWN_PLACE = 0.06
-"""The part of the linear directions: the standard deviation, where agents are 1 or a little more apart."""
+"""The linear part's standard deviation; agents are a distance of 1 or a little more apart."""
 LARGEST_SAMPLE = 4000
 """The most vectors from which these directions are computed; all vectors are placed."""
 _STRESS_STEPS = 200
 _POWER_STEPS = 8
 _NOTHING = 1e-5
-"""Relative to the vectors' length: anything below is rounding, and is not shown."""
+"""Relative to the vectors' length: anything smaller is rounding error, and is not shown."""
 
 
 def project(vectors: np.ndarray, labels: Sequence[str]) -> np.ndarray:
     """A place for each vector: float32 (n, 2), from -1 to 1, with the largest extent filling it.
 
-    vectors: (n, dimensions), of about the same length. labels: the agent of each. The same input gives the same
-    places, and up to LARGEST_SAMPLE the order of the rows does not matter. Of float32 no copy is made. Raises
-    ValueError if there are not as many labels as vectors.
+    vectors: (n, dimensions), of about the same length. labels: the agent of each. The same input gives the same places,
+    and up to LARGEST_SAMPLE the order of the rows does not matter. float32 input is not copied. Raises ValueError if
+    there are not as many labels as vectors.
     """
     if vectors.ndim != 2 or len(vectors) != len(labels):
         raise ValueError(f"There must be a label for each vector, but there are {len(labels)} for {vectors.shape}.")
@@ -60,7 +60,8 @@ def _rows_of_length_one(rows: np.ndarray) -> np.ndarray:
 
 
 def _shares(similarities: np.ndarray) -> np.ndarray:
-    """Similarities (n, agents) as shares that sum to 1: a softmax whose sharpness suits AGENTS_OF_A_REQUEST.
+    """Turn similarities (n, agents) into shares that sum to 1: a softmax with a sharpness that gives
+    AGENTS_OF_A_REQUEST.
 
     The sharpness is found by bisection: the entropy falls as it grows.
     """
@@ -79,9 +80,9 @@ def _shares(similarities: np.ndarray) -> np.ndarray:
 
 
 def _places_of_agents(directions: np.ndarray) -> np.ndarray:
-    """(agents, 2), as far from each other as the directions are: multidimensional scaling by SMACOF (de Leeuw 1977).
+    """(agents, 2), with the distances of the directions: multidimensional scaling by SMACOF (de Leeuw 1977).
 
-    It begins with the two principal directions of the agents.
+    It starts from the two principal directions of the agents.
     """
     rows = directions.astype(np.float64)
     left, singular, _ = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
@@ -98,9 +99,9 @@ def _places_of_agents(directions: np.ndarray) -> np.ndarray:
 
 
 def _turned(places: np.ndarray) -> np.ndarray:
-    """The first agent to the left, the second one above it.
+    """Rotate and mirror the places: the first agent to the left, the second one above it.
 
-    Distances leave that open, and the map would turn over with each new agent.
+    Distances leave that open, and without it the map would turn over with each new agent.
     """
     first = places[0]
     length = float(np.hypot(*first))
@@ -115,12 +116,12 @@ def _distances(rows: np.ndarray) -> np.ndarray:
 
 
 def _main_directions(rows: np.ndarray) -> np.ndarray:
-    """(dimensions, 2): the two principal directions of the rows, or one and nothing where there is but one dimension.
+    """(dimensions, 2): the two principal directions of the rows, or one and zeros if there is only one dimension.
 
-    By subspace iteration from a fixed start: they need not be exact, and all of them would take seconds in Pyodide.
+    By subspace iteration from a fixed start: they need not be exact, and a full decomposition takes seconds in Pyodide.
     """
     rows = rows - rows.mean(0)
-    # any start will do; numpy.random takes Pyodide half a second to load
+    # any start will do; loading numpy.random takes Pyodide half a second
     directions = np.cos(np.outer(np.arange(1, rows.shape[1] + 1), [1, 2])).astype(np.float32)
     for _ in range(_POWER_STEPS):
         directions, _ = np.linalg.qr(rows.T @ (rows @ directions))
@@ -128,14 +129,14 @@ def _main_directions(rows: np.ndarray) -> np.ndarray:
 
 
 def _standardized(along: np.ndarray) -> np.ndarray:
-    """Columns around 0 with a standard deviation of 1 on average; 0 where there is nothing but rounding."""
+    """Columns around 0 with a standard deviation of 1 on average; 0 if there is only rounding error."""
     along = _fixed_signs(along - along.mean(0))
     deviation = float(along.std(0).mean())
     return along / deviation if deviation > _NOTHING else np.zeros_like(along)
 
 
 def _fixed_signs(columns: np.ndarray) -> np.ndarray:
-    """The largest of each column is positive: a singular vector's sign is arbitrary."""
+    """Make the largest value of each column positive: a singular vector's sign is arbitrary."""
     largest = columns[np.abs(columns).argmax(0), np.arange(columns.shape[1])]
     return columns * np.where(largest < 0, -1, 1)
 

@@ -1,13 +1,13 @@
-"""Which agent a request is for.
+"""Chooses the agent for a request.
 
     router = Router(embedder, parameters, agents=ids, head=head)
     router.add_examples(examples, vectors)
     decision = await router.route("why does my page crash")
     await router.correct("why does my page crash", "tester")     # counts at once, for similar requests too
 
-Shares of the agents are those of a linear head (head.py) and the votes of the nearest examples, weighted by similarity
-and by what was learned of each. What the user said himself (corrections, the examples of his own agents) has its own
-index and goes before both, the more the more similar it is.
+The agents' shares combine a linear head (head.py) with the votes of the nearest examples, weighted by similarity and
+by each example's learned weight. The user's own patterns (corrections, the examples of the user's own agents) have a
+separate index and take precedence, the more the more similar they are.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ class Neighbour:
 Reason = Literal[
     "examples", "wording", "correction", "unsure", "language", "follow-up", "empty", "chosen", "chat", "off"
 ]  # fmt: skip
-"""Why the agent was chosen: the most similar examples are for it; the linear head is for it, though they are not; a
-user's correction; no agent was likely enough (the fallback); the message is not English, and the user has taught
-nothing like it (the fallback); it goes on with the conversation; nothing was said; the user wanted its answer; he chose
-it for the chat; he wants no messages routed (the fallback)."""
+"""The reason for the choice of the agent. The most similar examples are for it; the linear head is for it, though they
+are not; a user's correction; no agent was likely enough (the fallback); the message is not English, and the user has
+taught nothing like it (the fallback); it continues the conversation; the message is empty; the user wanted this agent's
+answer; the user chose it for the chat; the user wants no messages routed (the fallback)."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Which agent, and all that is told of it: words and numbers that are shown come from here.
+    """The chosen agent, and all details about the choice: words and numbers in the interface come from here.
 
-    `confidence`: how likely the first of `ranked` is right for this message alone, 0 to 1. Below `threshold` the
-    fallback answers. `ranked`: agents, and how likely each is right; what is missing to 1 is that no agent suits.
+    `confidence`: the probability that the first of `ranked` is right for this message alone, 0 to 1. Below `threshold`
+    the fallback answers. `ranked`: agents, each with its probability; the rest to 1 is that no agent suits.
     `neighbours`: the most similar first. `milliseconds`: of embed, search and decide.
     """
 
@@ -77,8 +77,8 @@ class Decision:
 
 
 class Router:
-    """Decides which agent gets a request. A change of patterns counts from the next `route` on; do not change them
-    while another task routes."""
+    """Chooses the agent for a request. A change of patterns counts from the next `route` on; do not change them
+    while another task is routing."""
 
     def __init__(
         self,
@@ -89,7 +89,8 @@ class Router:
         head: Head | None = None,
         kernel: HnswKernel | None = None,
     ) -> None:
-        """agents: the ids that there are; the fallback is always one. kernel: of the indexes, numpy's if none."""
+        """agents: the ids of the existing ones; the fallback is always added. kernel: of the indexes, numpy's if
+        None."""
         self.embedder = embedder
         self.parameters = parameters
         self.head = head
@@ -104,7 +105,7 @@ class Router:
         return self._agents
 
     def set_agents(self, agents: Iterable[str]) -> None:
-        """Set the agents. Patterns of removed ones stay, and vote again once their agent is back."""
+        """Set the agents. Patterns of removed agents stay, and vote again once their agent is back."""
         ids = frozenset(agents)
         self._agents = tuple(sorted(ids - {FALLBACK_ID}))
         self._allowed = ids | {FALLBACK_ID}
@@ -114,7 +115,8 @@ class Router:
             patterns.activate(self._allowed)
 
     def add_examples(self, examples: Sequence[Example], vectors: np.ndarray, source: Source = "example") -> None:
-        """Patterns of examples with their vectors, (examples, dimensions); `agent` for those of a user's agents."""
+        """Add patterns of examples with their vectors, (examples, dimensions). source "agent": those of a user's
+        agents."""
         patterns = self.examples if source == "example" else self.learned
         for example, vector in zip(examples, vectors, strict=True):
             id = pattern_id(example.text, source, example.agent)
@@ -122,7 +124,7 @@ class Router:
             patterns.put(pattern)
 
     async def route(self, text: str, conversation_agent: str | None = None) -> Decision:
-        """conversation_agent: who answered the message before, if any: follow-ups stay there. Raises EmbedderError."""
+        """conversation_agent: the agent of the previous answer, if any: follow-ups stay there. Raises EmbedderError."""
         if not text.strip():
             times = dict.fromkeys(("embed", "search", "decide"), 0.0)
             return Decision(FALLBACK_ID, "empty", 0.0, self.parameters.threshold, (), (), times)
@@ -133,14 +135,14 @@ class Router:
         return replace(decision, milliseconds={"embed": 1000 * (embedded - begin), **decision.milliseconds})
 
     def decide(self, text: str, vector: np.ndarray, conversation_agent: str | None = None) -> Decision:
-        """`route` for a text whose vector, float32 (dimensions,), is known."""
+        """Like `route`, for a text whose vector, float32 (dimensions,), is known."""
         begin = time.perf_counter()
         now = time.time()
         k = self.parameters.neighbours
         examples = self.examples.nearest(vector, k)
         learned = self.learned.nearest(vector, k)
         searched = time.perf_counter()
-        is_known = is_english(text) or has_code(text)  # what is shipped says nothing of other languages
+        is_known = is_english(text) or has_code(text)  # the shipped data says nothing about other languages
         examples = examples if is_known else []
         head = self._head_shares(text, vector) if is_known else {}
         votes = _votes(examples, self.parameters.temperature, now)
@@ -153,7 +155,7 @@ class Router:
             shares[agent] = shares.get(agent, 0.0) + learned_weight * share
         ranked = tuple(sorted(shares.items(), key=lambda item: (-item[1], item[0])))
         best = ranked[0][0] if ranked else FALLBACK_ID
-        # what the user said is right as far as it applies; the rest is as likely as the others' word
+        # the user's patterns are right as far as they apply; the rest has the others' probabilities
         agreed = confidence if plain and best == _best(plain) else 0.0
         confidence = min(max(learned_weight * learned_votes.get(best, 0.0) + (1 - learned_weight) * agreed, 0.0), 1.0)
         agent, reason = self._choice(best, confidence, learned if learned_weight >= 0.5 else (), votes)
@@ -175,7 +177,8 @@ class Router:
         )
 
     def learn(self, pattern_id: str, good: bool) -> Pattern:
-        """A route that this pattern decided was good, or not. Returns it with its new weight, to be kept.
+        """Record that a route decided by this pattern was good, or not. Returns the pattern with its new weight, to be
+        stored.
 
         Raises KeyError if there is no such pattern.
         """
@@ -183,8 +186,8 @@ class Router:
         return patterns.reweigh(patterns[pattern_id].after_outcome(good))
 
     def unlearn(self, pattern_id: str, before: float, after: float) -> Pattern:
-        """Take an outcome back that changed a pattern's weight so; what was learned of others since stays. Returns it,
-        to be kept. Raises KeyError."""
+        """Revert an outcome that changed a pattern's weight from `before` to `after`; later outcomes stay. Returns the
+        pattern, to be stored. Raises KeyError."""
         patterns = self._with(pattern_id)
         pattern = patterns[pattern_id]
         is_last = pattern.weight == after
@@ -195,7 +198,7 @@ class Router:
         return self._with(pattern_id)[pattern_id].weight
 
     async def correct(self, text: str, agent: str) -> Pattern:
-        """This text is for this agent, whatever was said of it before. Returns the pattern, to be kept.
+        """Set the agent for this text, whatever was learned about it before. Returns the pattern, to be stored.
 
         Raises AgentError for an unknown agent or an empty text, EmbedderError.
         """
@@ -219,14 +222,15 @@ class Router:
         return pattern
 
     def forget(self, pattern_id: str) -> bool:
-        """Forget a pattern; returns whether it was there. A shipped example stays, and its weight goes back to 1."""
+        """Forget a pattern; returns True if it existed. A shipped example stays, and its weight returns to 1."""
         if pattern_id in self.examples:
             self.examples.reweigh(replace(self.examples[pattern_id], weight=1.0))
             return True
         return self.learned.remove(pattern_id)
 
     def put(self, pattern: Pattern) -> None:
-        """Add a pattern of the user's that was kept, with a vector of this embedder; or the weight of an example."""
+        """Add a stored pattern of the user's, with a vector of this embedder; or set the stored weight of an
+        example."""
         if pattern.source == "example":
             if pattern.id in self.examples:
                 self.examples.reweigh(replace(self.examples[pattern.id], weight=pattern.weight))
@@ -234,7 +238,7 @@ class Router:
             self.learned.put(pattern)
 
     def _choice(self, best: str, confidence: float, deciding: Found, votes: Mapping[str, float]) -> tuple[str, Reason]:
-        """Decide for the message alone. deciding: the user's patterns, if they have over half of the weight."""
+        """Choose for the message alone. deciding: the user's patterns, if they have over half of the weight."""
         if confidence < self.parameters.threshold:
             return FALLBACK_ID, "unsure"
         for pattern, _ in deciding:
@@ -249,7 +253,7 @@ class Router:
         raise KeyError(f"There is no pattern {shown(id)}: it was forgotten, or belongs to another store.")
 
     def _head_shares(self, text: str, vector: np.ndarray) -> dict[str, float]:
-        """The fallback is among them."""
+        """The head's shares, including the fallback's."""
         if self.head is None or not self._columns:
             return {}
         scores = self.parameters.head_scale * self.head.scores(text, vector)[self._columns]
@@ -265,7 +269,7 @@ class Router:
         return {agent: share / total for agent, share in shares.items()} if total > 0 else {}
 
     def _confidence(self, shares: Mapping[str, float], head: Mapping[str, float], nearest: Found) -> float:
-        """Logistic regression on what `features` tells of a decision."""
+        """Logistic regression on the `features` of a decision."""
         if not shares:
             return 0.0
         terms = zip(self.parameters.calibration, features(shares, head, nearest), strict=True)
@@ -288,7 +292,8 @@ def features(
     shares: Mapping[str, float], head: Mapping[str, float], nearest: Found
 ) -> tuple[float, float, float, float, float, float]:
     """1, log odds of the best share, log of best to second, similarity of the agents' nearest 3, the fallback's log
-    share, similarity of the fallback's nearest. What is not among the nearest is as similar as the last of them."""
+    share, similarity of the fallback's nearest. An agent that is not among the nearest counts as similar as the
+    last."""
     ordered = sorted(shares.values(), reverse=True)
     best, second = ordered[0], ordered[1] if len(ordered) > 1 else 0.0
     last = nearest[-1][1] if nearest else 0.0
@@ -306,10 +311,11 @@ def features(
 
 
 def _likelihoods(ranked: Sequence[tuple[str, float]], confidence: float) -> tuple[tuple[str, float], ...]:
-    """How likely each agent is right, in the order of their shares, which sum to 1. The first gets the confidence.
+    """The probability that each agent is right, in the order of their shares, which sum to 1. The first gets the
+    confidence.
 
-    The others get as much less than their shares as it does, or share what it leaves: so none is likelier than the
-    first, and together they are 1 at most.
+    The others are scaled by the same factor, or share the remainder: so none is likelier than the first, and together
+    they are at most 1.
     """
     if not ranked:
         return ()

@@ -1,7 +1,7 @@
-"""What routing needs besides the texts of the examples, made once by build.py: their vectors and the linear head.
+"""The router's data besides the examples' texts, made once by build.py: their vectors and the linear head.
 
 A safetensors file of 2.2 MB: the vectors and the head in float16, the embedder's fingerprint, and a digest of the
-examples that it was made of.
+examples that it was made from.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def write_routing_data(data: RoutingData) -> bytes:
 
 
 def read_routing_data(file: bytes, fingerprint: str, examples: str) -> RoutingData:
-    """The file, if it was made with this embedder and of these examples. Raises RoutingDataError."""
+    """The file, if it was made with this embedder and from these examples. Raises RoutingDataError."""
     try:
         arrays, told = read_safetensors(file)
     except SafetensorsError as error:

@@ -2,7 +2,7 @@
 
 It follows each text in a sequence of its own and decodes a few tokens, by the rules and the seed of the answer: what a
 draw makes of two distributions that are alike is often the same token. The model then runs them in one pass
-(`PipelinedBackend._verify`), and keeps those that it samples itself. Whether that pays, `Lookahead` decides.
+(`Decoder.verify`), and keeps those that it samples itself. Whether that pays, `Lookahead` decides.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from py_core.backends.base import MAX_LOGIT_ROWS, Backend, BackendError, TokenSequence
-from py_core.backends.wasm.host import WorkersRestartedError
+from py_core.backends.base import MAX_LOGIT_ROWS, BackendError, TokenSequence, WorkersRestartedError
+from py_core.backends.protocols import Backend, HasPages
 from py_core.paging.page_table import PAGE
 from py_core.sampling import SamplingParams
 from py_core.speculation.lookahead import Drafted
@@ -28,6 +28,7 @@ class Draft:
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
+        self.paged = backend if isinstance(backend, HasPages) else None
         self._followers: dict[int, Follower] = {}
         """By the numbers of the sequences that they follow."""
         self.passes = self.guessed = self.right = 0
@@ -45,6 +46,11 @@ class Draft:
         """Give back what follows this sequence, if something does."""
         if follower := self._followers.pop(sequence.number, None):
             follower.free()
+
+    async def limit_memory(self, nbytes: int) -> None:
+        """See `HasPages.limit_memory`."""
+        if self.paged:
+            await self.paged.limit_memory(nbytes)
 
     def close(self) -> None:
         """Release the weights and the device."""
@@ -81,8 +87,8 @@ class Follower:
         if held < sequence.length:
             backend.truncate(sequence, held)
         self._known = len(tokens)
-        if len(tokens) - held > PAGE:
-            held = backend.begin_with(sequence, tokens)  # what it has read for another sequence
+        if self._draft.paged and len(tokens) - held > PAGE:
+            held = self._draft.paged.begin_with(sequence, tokens)  # what it has read for another sequence
         read = min(len(tokens) - held, READ_AT_ONCE)
         if read > _FEW:
             await backend.prefill(sequence, tokens[held : held + read])

@@ -1,6 +1,6 @@
-"""What every tokenizer of a chat model does, and what they share: special tokens, caching of words, decoding.
+"""The interface of a chat model's tokenizer, and its shared parts: special tokens, caching of words, decoding.
 
-tokenizer_from_gguf (registry.py) chooses one by a file's metadata.
+tokenizer_from_gguf (registry.py) chooses a tokenizer by a file's metadata.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from py_core.tokenizers.vocabulary import TokenizerError, Vocabulary
 __all__ = ["StreamDecoder", "Tokenizer", "TokenizerError", "VocabularyTokenizer"]
 
 THINKING_TAGS = ("<think>", "</think>")
-"""A model's thoughts stand between these. Where they are tokens, they are shown even if they are CONTROL."""
+"""A model's thoughts stand between these. If they are tokens, they are shown even if they are CONTROL."""
 
 NOT_COUNTED = bytes([*range(0x21), 0x7F])
-"""White space and control characters do not count where a text's length tells how many tokens it has at least: some
+"""White space and control characters are ignored when a text's length gives a lower bound for its tokens: some
 vocabularies lack a few of them, Phi-3's special tokens swallow spaces, and templates trim messages."""
 MAX_CHARACTER_BYTES = 4
 LONG_TOKEN = 24
@@ -33,10 +33,10 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class Tokenizer(Protocol):
-    """Text to token ids and back.
+    """Converts text to token ids and back.
 
     `eos_ids`: every token that ends an answer. `add_bos`, `add_eos`: a prompt begins with BOS, ends with EOS
-    (prompts.py). `control_tokens`: text -> id of those that must not come from a text that people write;
+    (prompts.py). `control_tokens`: text -> id of the tokens that must not come from text that people write;
     `special_tokens`: these and the user-defined ones.
     """
 
@@ -54,54 +54,55 @@ class Tokenizer(Protocol):
 
     @property
     def longest_token(self) -> int:
-        """The most bytes that a token stands for, without NOT_COUNTED ones. 0: unknown, as it may drop other bytes."""
+        """The most bytes that a token stands for, without NOT_COUNTED ones. 0 if unknown, because text may be
+        dropped."""
         ...
 
     def exceeds(self, text: str, limit: int) -> bool:
-        """Whether `text` has surely more than `limit` tokens, by its length alone: it is not encoded."""
+        """True if `text` surely has more than `limit` tokens, judged by its length without encoding it."""
         ...
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         """Token ids of `text`, without BOS and EOS.
 
-        With special=True the text of a control token becomes its id; otherwise it is plain text, so text from outside
-        cannot steer the model. User-defined tokens are found in both. Half a surrogate pair, which no encoding can
-        hold, becomes U+FFFD.
+        With special=True the text of a control token becomes its id; otherwise it is plain text, so that outside text
+        cannot steer the model. User-defined tokens are found in both cases. Half a surrogate pair, which no encoding
+        can represent, becomes U+FFFD.
         """
         ...
 
     def encode_parts(self, parts: Iterable[tuple[str, bool]], guarded: Collection[str] = ()) -> list[int]:
-        """As `encode` of the joined texts of (text, special): control tokens are found only within one part that is
-        special. Everything between two special tokens is one text, whatever part it is from.
+        """Like `encode` on the joined texts of (text, special), but control tokens are found only within a single
+        special part. Everything between two special tokens is one text, across parts.
 
-        guarded: user-defined tokens that are found as control tokens are."""
+        guarded: user-defined tokens that are treated like control tokens."""
         ...
 
     def decode_bytes(self, ids: Iterable[int], *, skip_special: bool = False, continues: bool = False) -> bytes:
         """The bytes that `ids` stand for. Raises ValueError for an id outside of the vocabulary.
 
-        skip_special: control tokens are left out. continues: the ids go on with a text, so that a space which encoding
+        skip_special: control tokens are left out. continues: the ids continue a text, so that a space that encoding
         puts before the first word belongs to it.
         """
         ...
 
     def decode(self, ids: Iterable[int], *, skip_special: bool = False, continues: bool = False) -> str:
-        """The text of `ids`, as decode_bytes; bytes that are not UTF-8 become U+FFFD."""
+        """The text of `ids`, like decode_bytes; bytes that are not UTF-8 become U+FFFD."""
         ...
 
     def stream(self, *, skip_special: bool = False, continues: bool = False) -> StreamDecoder:
-        """A decoder for ids that come one at a time."""
+        """A decoder for ids that arrive one at a time."""
         ...
 
 
 class VocabularyTokenizer(ABC):
-    """A Tokenizer over a Vocabulary. What is left: cut a text into words, encode a word, and a token's bytes."""
+    """A Tokenizer over a Vocabulary. Subclasses cut a text into words, encode a word, and give a token's bytes."""
 
     strips_first_space = False
-    """Whether `decode` takes away a space at the beginning, which `encode` has put there."""
+    """True if `decode` removes the space at the beginning that `encode` has added."""
 
     drops_text = False
-    """Whether `encode` leaves out text, besides NOT_COUNTED, that the vocabulary has no token for."""
+    """True if `encode` drops text, besides NOT_COUNTED, for which the vocabulary has no token."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
@@ -119,18 +120,18 @@ class VocabularyTokenizer(ABC):
 
     @abstractmethod
     def words(self, text: str, at_start: bool) -> Iterable[str]:
-        """`text`, which has no special token, cut into words that are encoded each for itself.
+        """Cut `text`, which has no special token, into words that are encoded independently.
 
         at_start: nothing or a special token comes before it.
         """
 
     @abstractmethod
     def encode_word(self, word: str) -> list[int]:
-        """Ids of a word."""
+        """The ids of a word."""
 
     @abstractmethod
     def token_bytes(self, index: int) -> bytes:
-        """What the token stands for."""
+        """The bytes that the token stands for."""
 
     @property
     def vocab_size(self) -> int:
@@ -144,12 +145,12 @@ class VocabularyTokenizer(ABC):
         while True:
             longer = (index for index, token in enumerate(self.tokens) if len(token) >= shortest)
             best = max([best, *(len(self.token_bytes(i).translate(None, NOT_COUNTED)) for i in longer)])
-            if MAX_CHARACTER_BYTES * (shortest - 1) <= best:  # no shorter token can have more
+            if MAX_CHARACTER_BYTES * (shortest - 1) <= best:  # no shorter token can have more bytes
                 return best
             shortest = best // MAX_CHARACTER_BYTES + 1
 
     def exceeds(self, text: str, limit: int) -> bool:
-        if len(text) <= limit or not self.longest_token:  # a short text need not know the longest token
+        if len(text) <= limit or not self.longest_token:  # a short text does not need the longest token
             return False
         most = limit * self.longest_token
         return len(text) > most and len(text) - sum(text.count(chr(code)) for code in NOT_COUNTED) > most
@@ -220,8 +221,8 @@ class VocabularyTokenizer(ABC):
 
 
 class StreamDecoder:
-    """Text of ids as they come. A character whose bytes are spread over several tokens comes with its last byte, and
-    not at all if the ids end before."""
+    """Decodes ids as they arrive. A character whose bytes are spread over several tokens is emitted with its last byte,
+    and not at all if the ids end before."""
 
     def __init__(self, tokenizer: Tokenizer, skip_special: bool = False, continues: bool = False) -> None:
         self._tokenizer = tokenizer
@@ -230,7 +231,7 @@ class StreamDecoder:
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, index: int) -> str:
-        """The text that has become whole with this id; often empty within an emoji."""
+        """The text that this id completes; often empty within an emoji."""
         piece = self._tokenizer.decode_bytes((index,), skip_special=self._skip_special, continues=self._continues)
         self._continues = True
         return self._utf8.decode(piece)

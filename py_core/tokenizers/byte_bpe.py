@@ -1,12 +1,12 @@
 """Byte-level byte-pair encoding: the tokenizer of GPT-2, SmolLM, Llama 3 and Qwen, from the metadata of a GGUF file.
 
 Notable here:
-- text that looks like a control token is plain text unless the caller says that it may be special
-- words are cached, so a long text costs one lookup a word; a long word is merged with a heap, in n log n
-- characters are looked up in tables of our own (unicode_ranges.py), so every Python gives the same ids
+- text that looks like a control token is plain text unless the caller allows special tokens
+- words are cached, so a long text costs one lookup per word; a long word is merged with a heap, in n log n
+- character classes come from our own tables (unicode_ranges.py), so every Python gives the same ids
 
-Source: https://github.com/openai/gpt-2/blob/master/src/encoder.py; ids are those of llama.cpp, which are those of
-Hugging Face's `tokenizers`, too, but for texts that the latter normalizes or cuts otherwise (pretokenizers.py).
+Source: https://github.com/openai/gpt-2/blob/master/src/encoder.py. The ids equal llama.cpp's. They also equal those of
+Hugging Face's `tokenizers`, except for texts that the latter normalizes or cuts differently (pretokenizers.py).
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ _COUNTED = [byte for byte in range(0xC0) if byte not in NOT_COUNTED]
 
 
 class ByteBPE(VocabularyTokenizer):
-    """Text to token ids and back."""
+    """Converts text to token ids and back."""
 
     def __init__(self, vocabulary: Vocabulary, merges: Sequence[str], pre: str) -> None:
         """Tokens by id and `merges` by rank, both spelled in GPT-2's byte alphabet ("Ġthe", "Ġ t").
 
-        pre: the name of a pre-tokenizer. Raises TokenizerError where they do not fit together.
+        pre: the name of a pre-tokenizer. Raises TokenizerError if they do not fit together.
         """
         super().__init__(vocabulary)
         self.pre = pre
         self._ranks = _merge_ranks(merges, vocabulary.ids)
         self._whole_words = PRE_TOKENIZERS[pre].whole_words
-        # Bytes that begin a character may be missing (SmolLM2 has no tokens for 2 of them): its others count.
+        # A character's first byte may be missing (SmolLM2 has no tokens for 2 of them): its other bytes count.
         self.drops_text = any(BYTE_TO_CHAR[byte] not in vocabulary.ids for byte in _COUNTED)
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, Any]) -> ByteBPE:
-        """The tokenizer that a GGUF file describes. Raises TokenizerError where it is damaged or has unknown rules."""
+        """The tokenizer that a GGUF file describes. Raises TokenizerError if it is damaged or has unknown rules."""
         pre = metadata.get("tokenizer.ggml.pre", "default")
         if not isinstance(pre, str) or (pre := pre or "default") not in PRE_TOKENIZERS:
             raise TokenizerError(
@@ -66,13 +66,13 @@ class ByteBPE(VocabularyTokenizer):
         return split(self.pre, text)
 
     def encode_word(self, word: str) -> list[int]:
-        # Latin-1 gives each byte as the character of the same number, which `translate` then spells.
+        # Latin-1 maps each byte to the character of the same number, which `translate` then spells.
         spelled = word.encode().decode("latin-1").translate(BYTE_TO_CHAR)
         ids = self.vocabulary.ids
         if self._whole_words and spelled in ids:
             return [ids[spelled]]
         parts = merge(spelled, self._ranks, between=" ")
-        # A vocabulary may lack bytes (SmolLM2 lacks 21). What cannot be spelled is dropped, as llama.cpp does.
+        # A vocabulary may lack bytes (SmolLM2 lacks 21). Like llama.cpp, drop what cannot be spelled.
         return [ids[part] for part in parts if part in ids]
 
     def token_bytes(self, index: int) -> bytes:
@@ -81,12 +81,12 @@ class ByteBPE(VocabularyTokenizer):
             return token.encode()
         try:
             return bytes([CHAR_TO_BYTE[char] for char in token])
-        except KeyError:  # a token added to the vocabulary without being spelled in the byte alphabet
+        except KeyError:  # an added token that is not spelled in the byte alphabet
             return token.encode()
 
 
 def _merge_ranks(merges: Sequence[str], ids: Mapping[str, int]) -> dict[str, int]:
-    """Rank of each "left right". Keyed by the joined text: building pairs of ids would cost ten times as long."""
+    """The rank of each "left right". The key is the joined text: pairs of ids would take ten times as long to build."""
     ranks = {pair: rank for rank, pair in enumerate(merges)}
     for pair in ranks:
         if pair.count(" ") != 1 or pair.replace(" ", "") not in ids:

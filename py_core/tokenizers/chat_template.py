@@ -1,9 +1,9 @@
-"""A conversation to token ids, by the template that comes with the model.
+"""Turns a conversation into token ids, by the template that comes with the model.
 
-What people write must never become a control token: a message that holds "<|im_end|>" could otherwise end its own turn
-and speak for someone else. So `encode_chat` finds control tokens only in the template's own text. Everything between
-two of them, template text and contents alike, is encoded as one piece, because merges may cross the border between the
-two; ordinary conversations thus get exactly the ids of the rendered text.
+Text that people write must never become a control token: otherwise a message that contains "<|im_end|>" could end its
+own turn and speak for someone else. So `encode_chat` finds control tokens only in the template's own text. Everything
+between two of them, template text and contents alike, is encoded as one piece, because merges may cross the border
+between template and contents. Ordinary conversations thus get exactly the ids of the rendered text.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["ChatTemplate", "ChatTemplateError", "Message", "encode_chat"]
 # Templates compare these fields and print keys, so we leave them unchanged and refuse special tokens in them.
 _NAMED_FIELDS = frozenset(["role", "type"])
 _PRIVATE_USE = range(0x100000, 0x10FFFE)
-_PROBE = "5318008"  # no change of case and no trimming changes it
+_PROBE = "5318008"  # unaffected by changes of case and by trimming
 _WORD_BREAK = "\u200b"
 
 
@@ -48,16 +48,16 @@ class ChatTemplateError(UserError, ValueError):
 
 
 class ChatTemplateCostlyError(ChatTemplateError):
-    """It wants more time or memory than it gets. Nobody asks it again with other messages."""
+    """The template exceeds its limits of time or memory. It is not tried again with other messages."""
 
 
 class ChatTemplate:
-    """A model's chat template (Jinja), run by a renderer that holds it within bounds."""
+    """A model's chat template (Jinja), run by a renderer that limits its time and memory."""
 
     def __init__(
         self, template_source: str, renderer: TemplateRenderer, bos_token: str = "", eos_token: str = ""
     ) -> None:
-        """Raises ChatTemplateError where the source is longer than any template."""
+        """Raises ChatTemplateError if the source is longer than any template."""
         if len(template_source) > MAX_SOURCE_CHARS:
             raise ChatTemplateError(
                 "template.long",
@@ -75,7 +75,7 @@ class ChatTemplate:
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, Any], tokenizer: Tokenizer, renderer: TemplateRenderer) -> ChatTemplate:
-        """The template of a GGUF file; if it has none, that of the family which its special tokens belong to.
+        """The template of a GGUF file; if it has none, that of the model family with the same special tokens.
 
         Raises ChatTemplateError if it is no text.
         """
@@ -94,12 +94,12 @@ class ChatTemplate:
         return cls(source, renderer, text(tokenizer.bos_id), text(tokenizer.eos_id))
 
     async def check(self) -> None:
-        """Raises ChatTemplateError where the source is no template."""
+        """Raises ChatTemplateError if the source is no valid template."""
         await self._run({}, check=True)
 
     @contextmanager
     def bounded(self) -> Iterator[None]:
-        """All that is rendered inside takes MAX_SECONDS together. Elsewhere each rendering may take as long."""
+        """All renderings inside share MAX_SECONDS. Outside of it, each rendering may take as long."""
         self._left = MAX_SECONDS
         try:
             yield
@@ -107,36 +107,37 @@ class ChatTemplate:
             self._left = math.inf
 
     async def takes_user(self) -> bool:
-        """Whether it prints the user's newest message, or refuses it. A template that does neither is none: the model
-        would answer something else."""
+        """True if the template prints the user's newest message, or refuses it. A template that does neither is
+        useless: the model would answer something else."""
         asked = {"role": "user", "content": _PROBE}
         before = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
         rendered = [await self._try([asked]), await self._try([*before, asked])]
         return all(text is None or _PROBE in text for text in rendered)
 
     async def takes_system(self) -> bool:
-        """Whether it prints a system message and the user's behind it. Some refuse that, some leave one out without a
-        word."""
+        """True if the template prints a system message and the user's message behind it. Some templates refuse that,
+        others silently leave one out."""
         if self._takes_system is None:
             self._takes_system = await self._prints("system")
         return self._takes_system
 
     async def takes_repeats(self) -> bool:
-        """Whether two messages of one role may follow each other."""
+        """True if two messages of one role may follow each other."""
         if self._takes_repeats is None:
             self._takes_repeats = await self._prints("user")
         return self._takes_repeats
 
     async def _prints(self, role: str) -> bool:
-        """Whether it prints a message of this role and one of the user's behind it, or refuses the user's anyway."""
+        """True if the template prints a message of this role and a user's message behind it, or refuses the latter
+        anyway."""
         first, second = _PROBE, _PROBE[::-1]
         user = {"role": "user", "content": second}
         rendered = await self._try([{"role": role, "content": first}, user])
         return await self._try([user]) is None if rendered is None else first in rendered and second in rendered
 
     async def marks(self, tokenizer: Tokenizer) -> frozenset[str]:
-        """The user-defined tokens by which it tells who speaks. They must not come from a message either, though they
-        are found in every other text. (Command R's are such, and those of Gemma in older files.)"""
+        """The user-defined tokens that mark the speaker. Like control tokens, they must not come from a message, though
+        they are found in every other text. (Command R has such tokens, and so has Gemma in older files.)"""
         if self._marks is None or self._marks[0] is not tokenizer:
             roles = [{"role": role, "content": _PROBE} for role in ("system", "user", "assistant", "user")]
             text = self.source + (await self._try(await self.fitting(roles)) or "")
@@ -146,8 +147,8 @@ class ChatTemplate:
         return self._marks[1]
 
     async def fitting(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """The conversation as the template takes it: where it has no place for a system message, that stands before
-        the first message of the user, and where roles must alternate, messages of one role become one."""
+        """The conversation in a form that the template accepts. If it does not support a system message, that is put
+        before the first user message. If roles must alternate, consecutive messages of one role are merged."""
         has_system = any(message.get("role") == "system" for message in messages)
         if has_system and not await self.takes_system():
             messages = merge_system(messages)
@@ -165,9 +166,9 @@ class ChatTemplate:
             return None
 
     async def render(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> str:
-        """The conversation as the text that the model was trained on. The template gets a copy of it.
+        """The conversation as the text that the model was trained on. The template gets a copy of the messages.
 
-        Raises ChatTemplateError: the template refuses these messages, fails on them, or is too costly.
+        Raises ChatTemplateError if the template refuses these messages, fails on them, or is too costly.
         """
         more = {"messages": messages, "add_generation_prompt": add_generation_prompt, **self._tokens}
         return await self._run(more, check=False)
@@ -206,11 +207,12 @@ async def encode_chat(
 ) -> list[int]:  # fmt: skip
     """Token ids of the conversation, with BOS and EOS as `framed` adds them (bos: False leaves BOS out).
 
-    begun: the beginning of the answer, which is to be gone on with, as (text, whether special tokens are found in it).
+    begun: the beginning of the answer, which the model is to continue, as (text, True if special tokens are found in
+    it).
 
     Control tokens and the template's `marks` come from the template alone, never from a message. A system message that
-    the template has no place for stands before the first message of the user (`ChatTemplate.fitting`).
-    Raises ChatTemplateError as `render` does, and where a role or a key holds a control token.
+    the template does not support is put before the first user message (`ChatTemplate.fitting`).
+    Raises ChatTemplateError as `render` does, and if a role or a key contains a control token.
     """
     with template.bounded():
         marks = await template.marks(tokenizer)
@@ -235,7 +237,8 @@ async def _parts(
     contents = sorted(set(_fields(messages, named=False)))
     parts = await _template_parts(template, messages, add_generation_prompt, rendered, contents)
     if parts is None:
-        # The template changes the contents or depends on them, so its own text cannot be told apart: disarm them.
+        # The template changes the contents or depends on them, so its own text cannot be identified: disarm the
+        # contents.
         safe = _replace_fields(messages, {content: _disarmed(forbidden, content) for content in contents})
         parts = [(await template.render(safe, add_generation_prompt), True)]
     return parts
@@ -244,10 +247,10 @@ async def _parts(
 async def _template_parts(
     template: ChatTemplate, messages: Sequence[Message], add_generation_prompt: bool, rendered: str, contents: list[str]
 ) -> list[tuple[str, bool]] | None:
-    """`rendered` cut into (text, is_template), or None where it cannot be told apart.
+    """`rendered` cut into (text, is_template), or None if the two cannot be told apart.
 
-    The template is rendered once more with a private-use character for each content; then both renderings are walked
-    together. A content may appear as it is, stripped, or as JSON; anything else gives None.
+    The template is rendered once more with a private-use character for each content. Then both renderings are compared
+    side by side. A content may appear verbatim, stripped, or as JSON; anything else gives None.
     """
     used = set(template.source).union(*contents, *_fields(messages, named=True))
     free = (chr(code) for code in _PRIVATE_USE if chr(code) not in used)
@@ -262,7 +265,7 @@ async def _template_parts(
         raise
     except ChatTemplateError:
         return None
-    # Without any content there is nothing to split at.
+    # Without any content, there is nothing to split at.
     pieces = re.split(f"([{''.join(mark_of.values())}])", marked) if mark_of else [marked]
     parts: list[tuple[str, bool]] = []
     at = 0
@@ -289,19 +292,19 @@ async def _template_parts(
 
 
 def _forms(content: str) -> list[str]:
-    """How a template may print a content, the likeliest first."""
+    """The forms in which a template may print a content, the likeliest first."""
     as_json = json.dumps(content, ensure_ascii=False)[1:-1]
     return list(dict.fromkeys([content, content.strip(), content.lstrip(), content.rstrip(), as_json]))
 
 
 def _disarmed(forbidden: Collection[str], content: str) -> str:
-    """`content` with a zero-width space wherever a control token could begin, even after the template changes its case
-    or strips it, and whatever comes after it."""
+    """`content` with a zero-width space wherever a control token could begin, even if the template changes its case or
+    strips it, and whatever comes after it."""
     begins = {(token[0], token[1:2]) for token in forbidden}
     if not begins:
         return content
     pattern = "|".join(f"{re.escape(first)}(?={re.escape(second)}|\\s*$)" for first, second in sorted(begins))
-    # A token of one character cannot be broken up, so it is removed.
+    # A token of one character cannot be broken up, so remove it.
     return re.sub(
         pattern,
         lambda match: _WORD_BREAK if match[0] in forbidden else match[0] + _WORD_BREAK,
@@ -311,7 +314,7 @@ def _disarmed(forbidden: Collection[str], content: str) -> str:
 
 
 def _fields(value: Any, named: bool, name: str = "") -> Iterator[str]:
-    """The strings in messages: keys and those that templates compare (`named`), or all the others."""
+    """The strings in messages: keys and the fields that templates compare (`named`), or all others."""
     if isinstance(value, str):
         if (name in _NAMED_FIELDS) == named:
             yield value
@@ -326,7 +329,7 @@ def _fields(value: Any, named: bool, name: str = "") -> Iterator[str]:
 
 
 def _replace_fields(value: Any, replacements: Mapping[str, str], name: str = "") -> Any:
-    """A copy of messages with every string but the named fields replaced."""
+    """A copy of messages with every string replaced except in the named fields."""
     if isinstance(value, str):
         return value if name in _NAMED_FIELDS else replacements.get(value, value)
     if isinstance(value, Mapping):

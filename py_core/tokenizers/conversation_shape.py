@@ -1,4 +1,4 @@
-"""Brings a conversation into the shape that a model's chat template takes."""
+"""Reshapes a conversation for a model's chat template."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BETWEEN = "\n\n"
 
 
 def merge_system(messages: Sequence[Message]) -> list[Message]:
-    """Without system messages: their texts stand before the first message of the user, which there is in any case."""
+    """Remove system messages and put their texts before the first user message, which must exist."""
     system = [message for message in messages if message.get("role") == "system"]
     others = [message for message in messages if message.get("role") != "system"]
     if not any(message.get("role") == "user" for message in others):
@@ -23,7 +23,7 @@ def merge_system(messages: Sequence[Message]) -> list[Message]:
 
 
 def merge_repeats(messages: Sequence[Message]) -> list[Message]:
-    """Neighbours of one role become one message."""
+    """Merge consecutive messages of one role."""
     out: list[Message] = list(messages[:1])
     for before, message in pairwise(messages):
         if before.get("role") == message.get("role"):

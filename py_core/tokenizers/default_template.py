@@ -1,4 +1,4 @@
-"""The chat template of a file that has none: that of the family which its special tokens belong to.
+"""A chat template for a file that has none, chosen by the model family of its special tokens.
 
 The templates are the files in templates/.
 """
@@ -22,7 +22,7 @@ FAMILIES = (
 
 def default_template(tokenizer: Tokenizer) -> str:
     """Jinja source. Base models belong to no family: SentencePiece ones get Llama 2's, whose marks are plain text,
-    and others ChatML, in which most instruction data of small models is written."""
+    and others get ChatML, the format of most instruction data of small models."""
     for tokens, name in FAMILIES:
         if all(token in tokenizer.special_tokens for token in tokens):
             return _source(name)

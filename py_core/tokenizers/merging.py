@@ -1,4 +1,5 @@
-"""Byte-pair encoding of one word: neighbours are joined, the pair of least cost first and of equals the leftmost.
+"""Byte-pair encoding of one word: joins the neighbours of least cost, and of equal pairs the leftmost, until none is
+left.
 
 A short word is merged by scanning a list, a long one in n log n with a heap over a linked list.
 """
@@ -11,14 +12,14 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 HEAP_FROM = 96
-"""Words of at least so many parts are merged with a heap; for shorter ones, scanning a list in C is faster."""
+"""Words with at least this many parts are merged with a heap; for shorter ones, scanning a list in C is faster."""
 
 NEVER = math.inf
 """The cost of a pair that is not joined."""
 
 
 def merge(word: str, costs: Mapping[str, float], between: str) -> list[str]:
-    """The characters of `word`, joined until no two neighbours have a cost, by their text with `between` inside."""
+    """The characters of `word`, merged until no two neighbours have a cost. The key of a cost has `between` inside."""
     return (merge_short if len(word) < HEAP_FROM else merge_long)(word, costs, between)
 
 
@@ -42,7 +43,7 @@ def merge_short(word: str, costs: Mapping[str, float], between: str) -> list[str
 
 
 def merge_long(word: str, costs: Mapping[str, float], between: str) -> list[str]:
-    """What merge_short does: a heap of (cost, position) over a linked list."""
+    """Like merge_short, with a heap of (cost, position) over a linked list."""
     parts = list(word)
     count = len(parts)
     following, preceding = list(range(1, count + 1)), list(range(-1, count - 1))

@@ -1,11 +1,11 @@
-"""How a text is cut into words before byte-pair merging: one entry a pre-tokenizer, named as in GGUF files.
+"""Cuts a text into words before byte-pair merging: one entry per pre-tokenizer, named as in GGUF files.
 
-The patterns are those of llama.cpp (src/llama-vocab.cpp), which made the files; where a model's own tokenizer.json
-cuts elsewhere, the file was tested with llama.cpp's. (The rules of `_by_case` are those of the tokenizer.json, which
-tells capitals from small letters; llama.cpp's engine takes every letter for both.) Several patterns work one after the
-other: each cuts what those before it have left, its matches and what lies between them become words of their own.
+The patterns are those of llama.cpp (src/llama-vocab.cpp), which made the files. If a model's own tokenizer.json cuts
+differently, the file was still tested with llama.cpp's rules. (The rules of `_by_case` are those of the tokenizer.json,
+which distinguishes capitals from small letters; llama.cpp's engine treats every letter as both.) Several patterns run
+in sequence: each cuts what the previous ones have left; its matches and the text between them become separate words.
 
-They are written with \\p{...} and \\s inside brackets, and run on Python's `re` with those classes spelled out, so a
+They are written with \\p{...} and \\s inside brackets, and run on Python's `re` with these classes spelled out. So the
 result depends neither on the `regex` package nor on the Unicode version of the interpreter.
 """
 
@@ -22,9 +22,9 @@ from py_core.tokenizers import unicode_ranges
 @dataclass(frozen=True)
 class Thousands:
     """A step that cuts runs of digits into threes from their right end. A pattern would look ahead from each digit to
-    the end of its run, which takes the square of the run's length.
+    the end of its run, which is quadratic in the run's length.
 
-    runs: a pattern of the runs. apart: a run is a word of its own; otherwise it is cut only before each three.
+    runs: a pattern of the runs. apart: True if a run is a separate word; otherwise it is only cut before each three.
     """
 
     runs: str
@@ -33,10 +33,10 @@ class Thousands:
 
 @dataclass(frozen=True)
 class PreTokenizer:
-    """`patterns` in the order in which they cut; the last one alone must cover every text where it is the only one.
+    """`patterns` run in this order. If there is only one, it must cover every text.
 
-    `whole_words`: a word that is in the vocabulary is taken as it is, without merging ("ignore_merges" elsewhere).
-    `adds_bos`: a prompt begins with BOS where the file does not say whether it does.
+    `whole_words`: a word in the vocabulary is used without merging (called "ignore_merges" elsewhere).
+    `adds_bos`: a prompt begins with BOS if the file does not say.
     """
 
     patterns: tuple[str | Thousands, ...]
@@ -56,7 +56,7 @@ _QWEN_2 = _LLAMA_3.replace("{1,3}", "")
 
 
 def _cased(digits: str, suffix: str = "") -> str:
-    """Words that change over from capitals to small letters once, as in "CamelCase". Letters beyond ASCII are both."""
+    """Words that change from capitals to small letters once, as in "CamelCase". Letters beyond ASCII count as both."""
     begin, capitals, small = r"[^\r\n\p{L}\p{N}]?", r"[A-Z\p{WideL}]", r"[a-z\p{WideL}]"
     words = f"{begin}{capitals}*{small}+{suffix}|{begin}{capitals}+{small}*{suffix}"
     return rf"{words}|{digits}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*" + _SPACE_AT_END
@@ -77,9 +77,9 @@ _DEEPSEEK_ASIAN = "800-167F 1681-1FFF 200B-2027 202A-202E 2030-205E 2060-2FFF 30
 
 
 def _by_case(digits: str, newlines: str = "/", without: str = "") -> str:
-    """As `_cased`, with each letter's own case; letters without one are both, and so are marks.
+    """Like `_cased`, with each letter's own case; letters without a case count as both, and so do marks.
 
-    without: a class whose letters are not among these.
+    without: a class whose letters are excluded.
     """
     inside = f"(?!{without})" if without else ""
     begin, capital, small = r"[^\r\n\p{L}\p{N}]?", rf"{inside}[\p{{Capital}}]", rf"{inside}[\p{{Small}}]"
@@ -89,7 +89,7 @@ def _by_case(digits: str, newlines: str = "/", without: str = "") -> str:
 
 
 _BLOOM_ENDS = r"(\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)"
-"""Bloom's words end before these; what lies between two words is a word, too."""
+"""Bloom's words end before these; the text between two words is a word, too."""
 _BLOOM = rf" ?[^{_BLOOM_ENDS}]+|[{_BLOOM_ENDS}]+?(?= ?[^{_BLOOM_ENDS}]|\Z)"
 _WHOLE_NUMBERS = r"(?<![\p{Nd}])[\p{Nd}]++(?![\p{Word}])"
 _YOUTU_SCRIPTS = (
@@ -100,7 +100,7 @@ _YOUTU_SCRIPTS = (
 
 PRE_TOKENIZERS: dict[str, PreTokenizer] = {
     "gpt-2": PreTokenizer((_GPT_2,)),
-    # Of files without a name: not GPT-2's rule alone.
+    # For files without a name: more than GPT-2's rule.
     "default": PreTokenizer((r"[\p{P}$+<=>^~|]+", _GPT_2, r"[\p{N}]+", "[0-9][0-9][0-9]")),
     "smollm": PreTokenizer((_DIGITS_THEN_GPT_2,)),
     "qwen2": PreTokenizer((_QWEN_2,)),
@@ -176,7 +176,8 @@ def _class_ranges(table: str, last: int) -> str:
 
 @cache
 def _of_case(other: str) -> str:
-    """The table of letters and marks without the letters of the other case, "Lu" or "Ll" (Unicode never changes it)."""
+    """The table of letters and marks without letters of case `other`, "Lu" or "Ll" (Unicode never changes a letter's
+    case)."""
     ranges: list[list[int]] = []
     for item in unicode_ranges.LETTERS.split():
         low, _, high = item.partition("-")
@@ -221,7 +222,7 @@ class _ThousandsStep:
     apart: bool
 
     def split(self, text: str) -> list[str]:
-        """As `re.split` does: some of the parts may be empty."""
+        """Like `re.split`: some of the parts may be empty."""
         parts, at = [], 0
         for match in self.runs.finditer(text):
             first, end = match.start() + len(match[0]) % 3, match.end()
@@ -236,7 +237,7 @@ class _ThousandsStep:
 def compiled(name: str, last: int = 0x10FFFF) -> tuple[re.Pattern[str] | _ThousandsStep, ...]:
     """The steps of pre-tokenizer `name`, for texts without a character above `last`.
 
-    A text of ASCII, or of the basic plane, runs on smaller and faster patterns that split it the same way.
+    A text within ASCII or the basic plane runs on smaller and faster patterns that split it the same way.
     Raises KeyError for an unknown name.
     """
 
@@ -259,7 +260,7 @@ _BEYOND_BASIC_PLANE = re.compile("[\U00010000-\U0010ffff]")
 
 
 def split(name: str, text: str) -> list[str]:
-    """`text` cut into words; joined, they are the text again."""
+    """Cut `text` into words; joined, they give the text again."""
     if text.isascii():
         patterns = compiled(name, 0x7F)
     else:

@@ -1,4 +1,4 @@
-"""BOS and EOS around a prompt, as llama.cpp adds them: the one place that decides it."""
+"""Adds BOS and EOS to a prompt, like llama.cpp. Only this module decides it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from py_core.tokenizers.base import Tokenizer
 
 
 def framed(tokenizer: Tokenizer, ids: Sequence[int], *, bos: bool = True, by_template: bool = False) -> list[int]:
-    """`ids` with BOS before and EOS after them, where the model's file says so.
+    """`ids` with BOS before and EOS after them, if the model's file says so.
 
     bos: False leaves BOS out, whatever the file says. by_template: the ids come from a chat template, which may have
-    written BOS or EOS itself; then there is only one of them. (What a template writes where the file does not want a
-    BOS is a part of its format, as in ChatML, where BOS begins each message.)
+    written BOS or EOS itself; then they are not doubled. (If a template writes a BOS that the file does not ask for, it
+    is part of the format, as in ChatML, where BOS begins each message.)
     """
     out = list(ids)
     if tokenizer.add_bos and tokenizer.bos_id is not None:
@@ -26,5 +26,5 @@ def framed(tokenizer: Tokenizer, ids: Sequence[int], *, bos: bool = True, by_tem
 
 
 def encode_text(tokenizer: Tokenizer, text: str, *, special: bool = False, bos: bool = True) -> list[int]:
-    """The prompt of a text without a chat template. special: its control tokens are parsed."""
+    """The prompt for a text without a chat template. special: parse its control tokens."""
     return framed(tokenizer, tokenizer.encode(text, special=special), bos=bos)

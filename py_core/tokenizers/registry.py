@@ -1,4 +1,4 @@
-"""The tokenizers that Sonata has, by the name that GGUF files give their kind."""
+"""The supported tokenizers, by the name of their kind in GGUF files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOKENIZERS = {"gpt2": ByteBPE.from_gguf, "llama": SentencePiece.from_gguf}
 
 
 def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
-    """The tokenizer that a GGUF file describes. Raises TokenizerError where it is of another kind, or damaged."""
+    """The tokenizer that a GGUF file describes. Raises TokenizerError if its kind is unknown, or it is damaged."""
     kind = metadata.get("tokenizer.ggml.model")
     if not isinstance(kind, str) or kind not in TOKENIZERS:
         raise TokenizerError(

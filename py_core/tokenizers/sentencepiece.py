@@ -1,10 +1,10 @@
 """SentencePiece's byte-pair encoding: the tokenizer of Llama 2, Mistral, Phi-3 and Gemma, from a GGUF file's metadata.
 
 Notable here:
-- neighbours are joined by the score of what they make, the highest first and of equals the leftmost
+- neighbours are joined by the score of the token they make, the highest first, and of equal ones the leftmost
 - a space is U+2581; a character that is no token is spelled in bytes, <0x00> to <0xFF>
 - before a text, and after each special token, comes a space, unless the file says otherwise
-- control tokens and bytes are never made by joining, so nobody can write them
+- control tokens and bytes are never made by joining, so a text cannot spell them
 
 Source: https://github.com/google/sentencepiece/blob/master/src/bpe_model.cc; ids are those of llama.cpp.
 """
@@ -31,10 +31,10 @@ SPACE = "\u2581"
 
 
 class SentencePiece(VocabularyTokenizer):
-    """Text to token ids and back."""
+    """Converts text to token ids and back."""
 
     def __init__(self, vocabulary: Vocabulary, scores: Sequence[float], add_space_prefix: bool = True) -> None:
-        """`scores` by id; without any, all are 0."""
+        """`scores` by id; if empty, all are 0."""
         super().__init__(vocabulary)
         tokens = vocabulary.tokens
         scores = list(scores) or [0.0] * len(tokens)
@@ -46,13 +46,13 @@ class SentencePiece(VocabularyTokenizer):
         self._verbatim = frozenset(vocabulary.of_types(CONTROL, UNKNOWN, USER_DEFINED))
         self._is_byte = frozenset(index for index in vocabulary.of_types(BYTE) if _BYTE_TOKEN.fullmatch(tokens[index]))
         self._add_space_prefix = self.strips_first_space = add_space_prefix
-        # Where no token goes over the end of a word, each word can be joined for itself, and remembered.
+        # If no token crosses the end of a word, each word can be merged alone, and cached.
         crosses = re.search(f"[^{SPACE}\0]{SPACE}", "\0".join(self._made))
         self._word = re.compile(f"{SPACE}*[^{SPACE}]+|{SPACE}+" if crosses is None else r"(?s).+")
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, Any]) -> SentencePiece:
-        """The tokenizer that a GGUF file describes. Raises TokenizerError where it is damaged."""
+        """The tokenizer that a GGUF file describes. Raises TokenizerError if it is damaged."""
         vocabulary = Vocabulary.from_gguf(metadata, Defaults(add_bos=True, bos_id=1, eos_id=2, unknown_id=0))
         scores = numbers(metadata, "tokenizer.ggml.scores", "fiu", len(vocabulary.tokens))
         add_space_prefix = metadata.get("tokenizer.ggml.add_space_prefix", True) is not False
@@ -71,7 +71,7 @@ class SentencePiece(VocabularyTokenizer):
         return out
 
     def _spelled(self, character: str) -> list[int]:
-        """A character's bytes; the unknown token where the vocabulary has no token for one of them."""
+        """A character's byte tokens, or the unknown token if the vocabulary lacks one of them."""
         ids = [self._bytes[byte] for byte in character.encode()]
         if None in ids:
             ids = [self.vocabulary.unknown_id]

@@ -1,7 +1,7 @@
-"""Finds special tokens in a text, as llama.cpp does: one token after the other, the longest first.
+"""Finds special tokens in a text, like llama.cpp: one token after the other, the longest first.
 
-So of two that overlap the longer one wins, also where the shorter begins first. USER_DEFINED tokens are found
-everywhere, CONTROL and UNKNOWN ones only where the caller says that special tokens may be.
+So of two overlapping tokens the longer one wins, even if the shorter begins first. USER_DEFINED tokens are found
+everywhere, CONTROL and UNKNOWN ones only if the caller allows special tokens.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class SpecialTokens:
         self._ids = self.control | self.user_defined
         self._longest_first = sorted(self._ids, key=lambda token: (-len(token.encode()), self._ids[token]))
         self._swallowing = vocabulary.swallowing
-        # Gemma has 6,000 special tokens that begin with a few different texts: most of them need no look of their own.
+        # Gemma has 6,000 special tokens with only a few different beginnings: most need no search of their own.
         self._by_prefix: dict[str, list[int]] = {}
         for rank, token in enumerate(self._longest_first):
             self._by_prefix.setdefault(token[:_PREFIX], []).append(rank)
 
     def split(self, text: str, spans: Sequence[Span], guarded: Collection[str] = ()) -> list[str | int]:
-        """`text` as ids of special tokens and the texts between them, in order; no text is empty.
+        """Split `text` into ids of special tokens and the texts between them, in order; no text is empty.
 
-        spans: where CONTROL and UNKNOWN tokens may be: (start, end) of parts of `text`, in order and disjoint; a token
-        counts where it lies in one of them. guarded: USER_DEFINED tokens that are treated like these.
+        spans: where CONTROL and UNKNOWN tokens are allowed: (start, end) of parts of `text`, in order and disjoint; a
+        token must lie within one of them. guarded: USER_DEFINED tokens that are treated like these.
         """
         ranks = sorted(rank for prefix, ranks in self._by_prefix.items() if prefix in text for rank in ranks)
         pieces: list[Span | int] = [(0, len(text))]
@@ -70,7 +70,7 @@ class SpecialTokens:
 
 
 def _find(text: str, token: str, start: int, end: int, spans: Sequence[Span] | None) -> int:
-    """Where `token` is next between `start` and `end`, and within one of the spans; -1 where it is not."""
+    """The index of the next `token` between `start` and `end`, and within one of the spans; -1 if there is none."""
     at = text.find(token, start, end)
     if spans is None:
         return at

@@ -1,9 +1,10 @@
-"""Where chat templates run: they come from a stranger's file, so in a module that ends where its host says.
+"""Runs chat templates in a sandbox, since they come from a stranger's file: a WebAssembly module that its host can
+stop.
 
 web/kernels/jinja is that module, the same in the page (template_renderer_browser.py) and natively
-(template_renderer_wasmtime.py). It has memory of its own with a maximum, gets a copy of the conversation, and gives
-back text; the host ends it after some seconds. Natively these are seconds of the processor: a machine under load gives
-a template little of it, so the clock on the wall says nothing.
+(template_renderer_wasmtime.py). It has its own memory with a maximum, gets a copy of the conversation, and returns
+text. The host stops it after some seconds. Natively these are seconds of CPU time: on a machine under load a template
+gets little of the CPU, so wall-clock time says nothing.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from datetime import datetime
 from typing import Any, Protocol
 
 MAX_SOURCE_CHARS = 1 << 17
-"""Longest source of a template; the longest of 70 published ones has 17,000."""
+"""The longest allowed source of a template, in characters; the longest of 70 published ones has 17,000."""
 MAX_SECONDS = 2.0
-"""Longest time for the templates' part of one prompt. A chat of 50 turns takes some milliseconds."""
+"""The longest time for the templates' part of one prompt. A chat of 50 turns takes some milliseconds."""
 
 BROKEN, FAILED, COSTLY = 1, 2, 3
-"""What web/kernels/jinja says of a template: no template at all, an error or a refusal, beyond its bounds."""
+"""The error codes of web/kernels/jinja: an invalid template, an error or a refusal, a limit exceeded."""
 
 
 class TemplateError(ValueError):
-    """The template gave no text. The message is half a sentence that says why: "it nests too deep"."""
+    """The template gave no text. The message is half a sentence with the reason: "it nests too deep"."""
 
 
 class TemplateBrokenError(TemplateError):
@@ -31,25 +32,25 @@ class TemplateBrokenError(TemplateError):
 
 
 class TemplateCostlyError(TemplateError):
-    """The template wants more time or memory than it gets, or more than any real one uses."""
+    """The template exceeds its limits of time or memory, or uses more than any real template."""
 
 
 class TemplateRenderer(Protocol):
-    """Runs one template at a time, each in memory of its own."""
+    """Runs one template at a time, each in its own memory."""
 
     spent: float
-    """Seconds that the last run took of those that it got: of the processor, as far as the host can tell."""
+    """Seconds that the last run used of its limit: CPU time, if the host can measure it."""
 
     async def run(self, request: bytes, check: bool, seconds: float) -> bytes:
-        """The text, in UTF-8, that the template of `encode_request` makes. check: only read the source, make nothing.
+        """The text, in UTF-8, that the template of `encode_request` renders. check: only parse the source.
 
-        Raises TemplateError, also where that takes longer than `seconds`.
+        Raises TemplateError, also if that takes longer than `seconds`.
         """
         ...
 
 
 def encode_request(source: str, variables: Mapping[str, Any]) -> bytes:
-    """What the module reads: JSON {source, variables, now}. Raises TemplateError where something is no JSON."""
+    """The module's input: JSON {source, variables, now}. Raises TemplateError if a value cannot be encoded as JSON."""
     now = datetime.now().timetuple()
     try:
         text = json.dumps({"source": source, "variables": variables, "now": [*now[:8]]})
@@ -59,12 +60,12 @@ def encode_request(source: str, variables: Mapping[str, Any]) -> bytes:
 
 
 def decode_text(content: bytes) -> str:
-    """What the module wrote; a lone surrogate is three bytes there."""
+    """Decode the module's output; a lone surrogate is three bytes there."""
     return content.decode("utf-8", "surrogatepass")
 
 
 def error_of(kind: int, words: str) -> TemplateError:
-    """The error that the module's `refuse` names."""
+    """The error for a code that the module passed to `refuse`."""
     return {BROKEN: TemplateBrokenError, COSTLY: TemplateCostlyError}.get(kind, TemplateError)(words)
 
 

@@ -1,4 +1,4 @@
-"""Chat templates in the page: web/tokenizers/template_cage.js has them run in a worker of their own."""
+"""Chat templates in the page: web/tokenizers/template_cage.js runs them in a worker of their own."""
 
 from __future__ import annotations
 

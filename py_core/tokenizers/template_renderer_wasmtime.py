@@ -1,4 +1,4 @@
-"""Chat templates natively: web/kernels/jinja in wasmtime, ended by a watchdog."""
+"""Chat templates natively: web/kernels/jinja in wasmtime, stopped by a watchdog."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEAST_WAIT = 0.005
 
 
 class WasmtimeTemplateRenderer:
-    """`run` blocks: the caller's loop waits for a template, for its seconds of the processor and no longer."""
+    """`run` blocks the caller's event loop until the template ends, at most for its limit of CPU time."""
 
     def __init__(self, wasm: Path) -> None:
         """`wasm`: web/kernels/jinja, compiled (app/models/build_outputs.py)."""
@@ -34,7 +34,7 @@ class WasmtimeTemplateRenderer:
         content = wasm.read_bytes()
         self._linker = _host_functions(self._engine)
         self._watchdog = _Watchdog(self._engine.increment_epoch)
-        # wasmtime's compiler takes some 100 ms, beside what is done until a template is run.
+        # wasmtime's compiler takes some 100 ms; it runs beside other work until a template is needed.
         self._compiling = ThreadPoolExecutor(1, "templates").submit(wasmtime.Module, self._engine, content)
 
     async def run(self, request: bytes, check: bool, seconds: float) -> bytes:
@@ -56,7 +56,8 @@ class WasmtimeTemplateRenderer:
 
 
 class _Watchdog:
-    """A thread that ends what takes too long. To start and stop one for each rendering would take longer than that."""
+    """A thread that stops what takes too long. Starting and stopping one for each rendering would take longer than
+    that."""
 
     def __init__(self, end: Callable[[], None]) -> None:
         self._end = end
@@ -67,7 +68,7 @@ class _Watchdog:
 
     @contextmanager
     def watching(self, seconds: float) -> Iterator[Callable[[], float]]:
-        """Calls `end` if what is inside takes longer. Gives what tells the seconds that it has taken."""
+        """Call `end` if the body takes longer. Yields a function that returns the seconds used so far."""
         clock = _clock_of_this_thread()
         begin = clock()
         with self._changed:
@@ -88,14 +89,14 @@ class _Watchdog:
                     self._left = lambda: math.inf
                     self._end()
                     continue
-                # Where the thread has not had the processor all the time, some is left then.
+                # If the thread did not have the CPU all the time, some of its time is left.
                 wait = max(left, _LEAST_WAIT)
                 self._wakes_up = time.monotonic() + wait
                 self._changed.wait(None if wait == math.inf else wait)
 
 
 def _clock_of_this_thread() -> Callable[[], float]:
-    """Seconds of the processor, for any thread to ask; where the system does not tell them, those on the wall."""
+    """A clock of this thread's CPU time that any thread can read; wall-clock time if the system does not support it."""
     clock_of = getattr(time, "pthread_getcpuclockid", None)
     if clock_of is None:
         return time.monotonic
@@ -104,7 +105,7 @@ def _clock_of_this_thread() -> Callable[[], float]:
 
 
 class _Instance:
-    """The module in memory of its own, for one rendering."""
+    """The module with its own memory, for one rendering."""
 
     def __init__(self, engine: wasmtime.Engine, linker: wasmtime.Linker, module: wasmtime.Module) -> None:
         self._store = wasmtime.Store(engine)
@@ -122,14 +123,14 @@ class _Instance:
         return bytes(memory.read(self._store, begin, begin + count))
 
     def close(self) -> None:
-        """Give the memory back now: an error that was raised keeps the rest for a while."""
+        """Release the memory now: an exception that was raised keeps the rest alive for a while."""
         self._store.close()
 
     def _call(self, name: str, *numbers: int) -> Any:
         return self._exports[name](self._store, *numbers)
 
 
-# --- what the module asks of its host: functions of the memory that the caller has ---
+# --- the module's imports: functions on the caller's memory ---
 
 
 def _host_functions(engine: wasmtime.Engine) -> wasmtime.Linker:

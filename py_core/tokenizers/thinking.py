@@ -1,7 +1,7 @@
-"""Tells a model's thoughts from its answer: `<think> ... </think>` at the beginning of what it says.
+"""Separates a model's thoughts from its answer: `<think> ... </think>` at the beginning of its output.
 
 The template may have opened the thought itself; then the text begins inside of it. White space around the tags belongs
-to neither. Tags further on are text: only what comes first is a thought.
+to neither. Later tags are plain text: only the beginning can be a thought.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ _TAIL_TOKENS = 16
 
 @dataclass(frozen=True)
 class Piece:
-    """More text of the thought, or of the answer."""
+    """More text of the thought or the answer."""
 
     text: str
     is_thought: bool
 
 
 class _State(Enum):
-    BEGIN = 0  # nothing but white space and the beginning of a tag yet
+    BEGIN = 0  # so far only white space and the beginning of a tag
     THOUGHT = 1
     AFTER = 2  # white space between thought and answer
     ANSWER = 3
 
 
 class ThoughtSplitter:
-    """Splits a text that comes in pieces. What could be the beginning of a tag is kept back until it is clear."""
+    """Splits a text that arrives in pieces. What could be the beginning of a tag is held back until that is decided."""
 
     def __init__(self, opened: bool = False) -> None:
         """opened: the template ends with an opened thought (see `opens_thought`)."""
@@ -43,12 +43,12 @@ class ThoughtSplitter:
         self._shown = ""
 
     def go_on(self, text: str) -> None:
-        """Begin with a text that is shown already, to its end."""
+        """Continue after a text that is shown already, to its end."""
         self.push(text)
         self._shown = self._kept
 
     def push(self, text: str) -> list[Piece]:
-        """What is clear now."""
+        """The pieces that this text decides."""
         out, shown = self._push(text), self._shown
         if out:
             self._shown = ""
@@ -87,7 +87,7 @@ class ThoughtSplitter:
         return out
 
     def flush(self) -> list[Piece]:
-        """What is left at the end."""
+        """The held-back rest at the end."""
         self._kept = self._kept.removeprefix(self._shown)
         is_thought = self._state is _State.THOUGHT or (self._state is _State.BEGIN and self._opened)
         out: list[Piece] = []
@@ -106,7 +106,7 @@ def split_thought(text: str, opened: bool = False) -> tuple[str, str]:
 
 
 def opens_thought(tokenizer: Tokenizer, prompt: Sequence[int]) -> bool:
-    """Whether the prompt ends with an opened thought, so that what the model says begins inside of it."""
+    """True if the prompt ends with an opened thought, so that the model's output begins inside of it."""
     return tokenizer.decode(prompt[-_TAIL_TOKENS:]).rstrip().endswith(_OPEN)
 
 
@@ -116,7 +116,7 @@ def _add(out: list[Piece], text: str, is_thought: bool) -> None:
 
 
 def _without_beginning(text: str, tag: str) -> str:
-    """`text` without a beginning of `tag` at its end."""
+    """`text` without a partial `tag` at its end."""
     for length in range(min(len(tag) - 1, len(text)), 0, -1):
         if text.endswith(tag[:length]):
             return text[:-length]

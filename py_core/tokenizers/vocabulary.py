@@ -1,6 +1,6 @@
-"""What a GGUF file says of its tokens, whatever its tokenizer: their types, BOS and EOS, and which end an answer.
+"""A GGUF file's data about tokens, common to all tokenizers: their types, BOS and EOS, and which tokens end an answer.
 
-Much of it is not in the file but known by a token's name; the rules are those of llama.cpp (src/llama-vocab.cpp).
+Much of it is not in the file but follows from a token's name, by the rules of llama.cpp (src/llama-vocab.cpp).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from py_core.messages import UserError
 from py_core.showing import shown
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
-"""Token types (tokenizer.ggml.token_type). CONTROL and UNKNOWN tokens are found where special tokens are parsed,
+"""Token types (tokenizer.ggml.token_type). CONTROL and UNKNOWN tokens are found only if special tokens are parsed,
 USER_DEFINED ones in every text."""
 
 END_NAMES = frozenset(
@@ -24,12 +24,12 @@ END_NAMES = frozenset(
         "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>",
         "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<eos>",
         "<end_of_utterance>", "<turn|>", "<|tool_response>", "<\uff5cend\u2581of\u2581sentence\uff5c>",
-        # What follows a whole file in the training data of models of code.
+        # The end of a file in the training data of code models.
         "<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]", "<|fim_repo|>", "<|repo_name|>", "<fim-repo>",
         "<REPO>", "<reponame>", "<|file_sep|>",
     )
 )  # fmt: skip
-"""Any of these ends an answer, even where the file declares only one end."""
+"""Any of these ends an answer, even if the file declares only one end token."""
 
 _CONTROL_NAMES = END_NAMES | {
     *("<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<\uff5cfim\u2581begin\uff5c>", "<PRE>", "\u2581<PRE>"),
@@ -49,7 +49,7 @@ class TokenizerError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class Defaults:
-    """What holds where the file does not say otherwise. An id counts only where the vocabulary reaches to it."""
+    """Values used if the file does not say otherwise. An id is used only if it is within the vocabulary."""
 
     add_bos: bool = False
     bos_id: int | None = None
@@ -61,8 +61,8 @@ class Defaults:
 class Vocabulary:
     """Tokens by id, with their types.
 
-    `swallowing`: special tokens that take the white space after them. `add_bos`, `add_eos`: a prompt begins with BOS,
-    ends with EOS.
+    `swallowing`: special tokens that swallow the white space after them. `add_bos`, `add_eos`: a prompt begins with
+    BOS, ends with EOS.
     """
 
     tokens: Sequence[str]
@@ -77,8 +77,8 @@ class Vocabulary:
     ids: Mapping[str, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Raises TokenizerError where there are too many tokens, or one appears twice. An empty one stands for nothing,
-        so it may."""
+        """Raises TokenizerError if there are too many tokens, or a token appears twice. The empty token may, as it
+        stands for nothing."""
         if len(self.tokens) > MAX_TOKENS:
             raise TokenizerError(
                 "tokenizer.many-tokens",
@@ -109,7 +109,7 @@ class Vocabulary:
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, Any], defaults: Defaults) -> Vocabulary:
-        """Raises TokenizerError where the file's vocabulary is damaged."""
+        """Raises TokenizerError if the file's vocabulary is damaged."""
         tokens = strings(metadata, "tokenizer.ggml.tokens")
         made = cls(tokens, numbers(metadata, "tokenizer.ggml.token_type", "iu", len(tokens)))
         declared = {name: _token_id(metadata, name, len(tokens)) for name in ("bos", "eos", *_OPTIONAL_KEYS)}
@@ -135,7 +135,7 @@ class Vocabulary:
 
 
 def strings(metadata: Mapping[str, Any], key: str) -> list[str]:
-    """Raises TokenizerError where the metadata has no list of strings of this name."""
+    """Raises TokenizerError if the metadata has no list of strings of this name."""
     values = metadata.get(key)
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise TokenizerError(
@@ -145,10 +145,9 @@ def strings(metadata: Mapping[str, Any], key: str) -> list[str]:
 
 
 def numbers(metadata: Mapping[str, Any], key: str, kinds: str, tokens: int) -> list[Any]:
-    """A list of numbers, one for each of the tokens, empty where the metadata has none; `kinds` are those of numpy that
-    will do.
+    """A list of numbers, one for each token; empty if the metadata has none. `kinds`: the accepted numpy kinds.
 
-    Raises TokenizerError where it holds something else, or another count.
+    Raises TokenizerError if it holds anything else, or has another length.
     """
     values = metadata.get(key)
     if values is None:
@@ -174,9 +173,10 @@ def numbers(metadata: Mapping[str, Any], key: str, kinds: str, tokens: int) -> l
 
 
 def _token_id(metadata: Mapping[str, Any], name: str, vocab_size: int) -> int | None:
-    """None, too, for an id that no token has: published files say -1, 4294967295 or the vocabulary's size for none.
+    """A token id, or None. None also for an id beyond the vocabulary: published files have -1, 4294967295 or the
+    vocabulary's size to say none.
 
-    Raises TokenizerError for what is no number.
+    Raises TokenizerError if it is not a number.
     """
     key = f"tokenizer.ggml.{name}_token_id"
     value = metadata.get(key)
@@ -203,7 +203,7 @@ def _end_ids(ids: Mapping[str, int], declared: Sequence[int | None]) -> frozense
 
 
 def _swallowing(vocabulary: Vocabulary, model_name: object) -> frozenset[int]:
-    """Phi-3's special tokens take the white space after them. Files do not say so, but the model's name tells."""
+    """Phi-3's special tokens swallow the white space after them. Files do not say so; the model's name tells."""
     if not isinstance(model_name, str) or not any(name in model_name.lower() for name in ("phi-3", "phi3")):
         return frozenset()
     keep = {vocabulary.ids.get(name) for name in _KEEP_SPACE}

@@ -1,12 +1,12 @@
 """BERT's tokenizer: the same ids as Hugging Face's `tokenizers` gives from the same tokenizer.json.
 
 Notable here:
-- what happens to a character does not depend on its neighbours, so cleaning, spaces around CJK characters and
-  punctuation, NFD, accents and lower case are one `str.translate`; the words are what `split` leaves
+- the treatment of a character does not depend on its neighbours. So cleaning, spaces around CJK characters and
+  punctuation, NFD, accents and lower case are one `str.translate`, and `split` gives the words
 - the classes of characters come from our own tables (unicode_ranges.py), so every Python gives the same ids
-- words are looked up once and remembered
+- words are looked up once and cached
 
-"[SEP]" and its like in a text are ordinary characters: nobody can end a text by writing them.
+"[SEP]" and the like in a text are ordinary characters: a text cannot end itself by containing them.
 
 Sources: https://arxiv.org/abs/1810.04805 and google-research/bert, tokenization.py
 """
@@ -25,7 +25,7 @@ from py_core.showing import shown
 from py_core.tokenizers import unicode_ranges
 
 MAX_TOKENS = 256
-"""What all-MiniLM-L6-v2 was trained to read, [CLS] and [SEP] included."""
+"""The sequence length that all-MiniLM-L6-v2 was trained with, including [CLS] and [SEP]."""
 _FIRST_CHARACTERS = 16_384
 _REMEMBERED_WORDS = 20_000
 
@@ -35,7 +35,7 @@ class WordPieceError(UserError, ValueError):
 
 
 class _Ranges:
-    """Is a code point in this table of unicode_ranges.py?"""
+    """Membership of code points in this table of unicode_ranges.py."""
 
     def __init__(self, table: str) -> None:
         ends = [item.partition("-") for item in table.split()]
@@ -48,7 +48,7 @@ class _Ranges:
 
 
 class _Translation(dict[int, str]):
-    """A table for str.translate: what each code point becomes. It fills up as characters occur."""
+    """A table for str.translate: the replacement of each code point. It is filled as characters occur."""
 
     def __init__(self) -> None:
         self._removed = _Ranges(unicode_ranges.BERT_REMOVED)
@@ -64,7 +64,7 @@ class _Translation(dict[int, str]):
     def _translate(self, code: int) -> str:
         if code in self._removed:
             return ""
-        if 0xD800 <= code <= 0xDFFF:  # half of a pair: as a decoder would have it
+        if 0xD800 <= code <= 0xDFFF:  # half of a pair: replaced, as a decoder would
             return self[0xFFFD]
         if code in self._spaces:
             return " "
@@ -79,10 +79,10 @@ _TRANSLATION = _Translation()
 
 
 class WordPiece:
-    """Ids of a text, between [CLS] and [SEP], as rows for a model.
+    """Encodes a text, between [CLS] and [SEP], as a row for a model.
 
     vocabulary: token -> id; pieces that do not begin a word begin with `prefix`. A word of more than
-    `max_characters_per_word` characters, or with a part that is in no vocabulary, is one `unknown`.
+    `max_characters_per_word` characters, or with a part that is not in the vocabulary, is one `unknown`.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class WordPiece:
         prefix: str = "##",
         max_characters_per_word: int = 100,
     ) -> None:
-        """Raises WordPieceError when one of [CLS], [SEP] and `unknown` is not in the vocabulary."""
+        """Raises WordPieceError if [CLS], [SEP] or `unknown` is not in the vocabulary."""
         if missing := [token for token in ("[CLS]", "[SEP]", unknown) if token not in vocabulary]:
             raise WordPieceError(
                 "wordpiece.no-token",
@@ -118,9 +118,9 @@ class WordPiece:
 
     @classmethod
     def from_json(cls, text: str | bytes, max_tokens: int = MAX_TOKENS) -> WordPiece:
-        """From the content of a tokenizer.json. What it says about truncation and padding is not used.
+        """Load the content of a tokenizer.json. Its settings for truncation and padding are ignored.
 
-        Raises WordPieceError when it is damaged, or when its rules are not those of BERT's uncased models.
+        Raises WordPieceError if it is damaged, or if its rules are not those of BERT's uncased models.
         """
         try:
             described = json.loads(text)
@@ -146,7 +146,7 @@ class WordPiece:
         return cls(vocabulary, max_tokens, *options)
 
     def encode(self, text: str) -> list[int]:
-        """[CLS], the text's ids, [SEP]: `max_tokens` at most, what is beyond them is left out."""
+        """[CLS], the text's ids, [SEP]: at most `max_tokens`; the rest is cut off."""
         room = self.max_tokens - 2
         ids = [self._begin]
         remembered = self._words

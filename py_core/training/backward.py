@@ -1,9 +1,9 @@
-"""Turns a graph into what training runs: its forward pass with LoRA in the linears, and the graph of its gradients.
+"""Turns a graph into a training plan: its forward pass with LoRA in the linears, and the graph of its gradients.
 
-The graph is cut into blocks. The forward pass keeps each block's input only; the backward pass computes a block's
-values again from it, then the block's gradients, the last block first (gradient checkpointing, arXiv 1604.06174). The
-base's weights are frozen: the gradients are those of the pairs a and b of each trained linear, y = x W^T + bias +
-scale (x a^T) b^T. `gradient_ops.py` says what each operation computes.
+The graph is cut into blocks. The forward pass keeps only each block's input. The backward pass recomputes a block's
+values from it, then computes the block's gradients, the last block first (gradient checkpointing, arXiv 1604.06174).
+The base's weights are frozen: the gradients are those of the pairs a and b of each trained linear, y = x W^T + bias +
+scale (x a^T) b^T. `gradient_ops.py` defines what each operation computes.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from py_core.training.gradient_ops import (
 class Block:
     """A part of the graph between two values of the residual stream.
 
-    `forward` makes `out` of `x`. `recompute` are those of its operations whose values `backward` reads, which makes
-    `dx` of `dout` and adds to the parameters' gradients. Both are empty, and dout and dx None, where nothing is trained
-    in it or before it; dx is None where nothing is trained before it.
+    `forward` computes `out` from `x`. `recompute` are its operations whose values `backward` reads. `backward` computes
+    `dx` from `dout` and adds to the parameters' gradients. If nothing is trained in this block or before it, both lists
+    are empty and dout and dx are None. If nothing is trained before it, dx is None.
     """
 
     x: Value
@@ -53,7 +53,8 @@ class Block:
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """A pack's way: embedding, blocks, `head`, `loss`, and back by `head_backward` to the last block's dout, and on."""
+    """The path of a pack: embedding, blocks, `head`, `loss`, back by `head_backward` to the last block's dout, and
+    on."""
 
     layout: ParameterLayout
     embedding: Embedding
@@ -64,7 +65,7 @@ class TrainingPlan:
 
 
 def training_plan(graph: Graph, layout: ParameterLayout) -> TrainingPlan:
-    """What a pass of training runs. Raises ValueError for a graph whose blocks are not joined by residuals alone."""
+    """The plan of a training pass. Raises ValueError for a graph whose blocks are joined by more than residuals."""
     embedding, *body = graph.body
     if not isinstance(embedding, Embedding):
         raise ValueError("The graph does not begin with an embedding.")
@@ -146,7 +147,8 @@ class _Builder:
     def backward(
         self, ops: Sequence[ForwardOp], out: Value, dout: Value | None, x: Value
     ) -> tuple[list[GradientOp], Value | None]:
-        """Gradients of a part of the graph, given that of its `out`; that of its `x`, None where none is needed."""
+        """Gradients of a part of the graph, given that of its `out`; also the gradient of its `x`, None if not
+        needed."""
         if dout is None or out not in self._trained:
             return [], None
         gradients = {out: dout}
@@ -158,10 +160,10 @@ class _Builder:
         return found, gradients.get(x)
 
     def _gradients(self, op: ForwardOp, dy: Value, gradients: dict[Value, Value]) -> list[GradientOp]:
-        """The operations that make the gradients of what `op` reads, given that of what it made."""
+        """The operations for the gradients of `op`'s inputs, given that of its output."""
 
         def into(value: Value) -> tuple[Value, Value | None]:
-            """A new value for the gradient of `value`, and what it has so far."""
+            """A new value for the gradient of `value`, and its gradient so far."""
             before = gradients.get(value)
             gradients[value] = self.new(value.width)
             return gradients[value], before
@@ -215,7 +217,7 @@ class _Builder:
 
 
 def _needed(ops: Sequence[ForwardOp], gradients: Sequence[GradientOp]) -> list[ForwardOp]:
-    """Those of the operations whose values the gradients read, themselves or through others."""
+    """The operations whose values the gradients read, directly or through others."""
     needed = {value for op in gradients for value in values_read(op)}
     found = []
     for op in reversed(ops):

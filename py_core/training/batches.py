@@ -1,4 +1,4 @@
-"""Which examples a step learns from."""
+"""Chooses the examples of each training step."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from py_core.training.packing import Example
 
 Batches = Callable[[int], Sequence[Example]]
-"""The examples of a step, counted from 0: the same ones whenever it is asked, since a step may run again."""
+"""The examples of a step, counted from 0. The same step always gives the same ones, since it may run again."""
 
 
 def shuffled(examples: Sequence[Example], size: int, seed: int) -> Batches:
-    """`size` examples a step, each of them once in a round, every round in another order.
+    """`size` examples per step, each of them once a round, every round in another order.
 
-    Raises ValueError where there are no examples, or `size` is not at least 1.
+    Raises ValueError if there are no examples, or `size` is not at least 1.
     """
     if not examples or size < 1:
         raise ValueError("There is nothing to train with: batches need an example, and a size of at least 1.")

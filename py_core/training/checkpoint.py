@@ -1,4 +1,4 @@
-"""All that a training needs to go on as if it had not been interrupted, in a file: safetensors."""
+"""A file (safetensors) with everything that a training needs to resume as if it had not been interrupted."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """Between two steps. `step` is the one that comes next: with the seed it says which examples."""
+    """The state between two steps. `step` is the next one: with the seed it determines the examples."""
 
     state: TrainingState
     step: int = 0
     halvings: int = 0
     """How often the rate was halved."""
     dropped: int = 0
-    """How many steps before this one were left out, in a row."""
+    """How many of the last steps were dropped in a row."""
 
     def next_task(self) -> Checkpoint:
-        """Where a training of something else begins: see `TrainingState.next_task`."""
+        """The start of a training on something else: see `TrainingState.next_task`."""
         return Checkpoint(self.state.next_task())
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What a checkpoint belongs to: a choice of matrices, a model, and how it is trained (any text that says so)."""
+    """The identity of a training: a choice of matrices, a model, and the recipe (any text that identifies it)."""
 
     layout: ParameterLayout
     base_sha256: str
@@ -56,7 +56,7 @@ class Origin:
 
 
 def write_checkpoint(checkpoint: Checkpoint, origin: Origin) -> bytes:
-    """The file, the same for the same content."""
+    """The file's bytes. The same content gives the same bytes."""
     state = checkpoint.state
     vectors = dict(zip(VECTORS, state.vectors, strict=True))
     if state.anchor is not None:
@@ -66,7 +66,7 @@ def write_checkpoint(checkpoint: Checkpoint, origin: Origin) -> bytes:
 
 
 def read_checkpoint(data: bytes, origin: Origin) -> Checkpoint:
-    """Raises CheckpointError for a file that is damaged, or that belongs to another training."""
+    """Raises CheckpointError if the file is damaged, or belongs to another training."""
     try:
         arrays, metadata = read_safetensors(data)
     except SafetensorsError as error:
@@ -92,7 +92,7 @@ def read_checkpoint(data: bytes, origin: Origin) -> Checkpoint:
 
 
 def _anchor_of(arrays: Mapping[str, np.ndarray]) -> list[str]:
-    """The anchor's name where the file has one: most trainings have none."""
+    """The anchor's name if the file has one: most trainings have none."""
     return [name for name in ("anchor",) if name in arrays]
 
 

@@ -1,9 +1,8 @@
-"""The operations that training runs besides a graph's own: LoRA in the linears, attention in a pack, and gradients.
+"""The operations of training besides a graph's own: LoRA in the linears, attention in a pack, and gradients.
 
-Each makes new values and changes none, but for the parameters' gradients, which it adds to. Where it has a `plus`, its
-result is added to that value; a kernel may write it in that value's place where no later operation reads that. Values
-are matrices (M, width), one row a token of a pack (`training/session.py`). a and b are a tensor's pair
-(`adapters/lora.py`).
+Each computes new values and modifies none, except the parameters' gradients, to which it adds. If it has a `plus`, its
+result is added to that value; a kernel may do so in place if no later operation reads that value. Values are matrices
+(M, width), one row per token of a pack (`training/session.py`). a and b are a tensor's pair (`adapters/lora.py`).
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ class LoraUp:
 
 @dataclass(frozen=True)
 class PackedAttention:
-    """As `Attention`, within a pack: no cache, and a row sees the shared prefix and the rows of its own sequence.
+    """Like `Attention`, within a pack: no cache, and a row sees the shared prefix and the rows of its own sequence.
 
-    Row i sees row j where j <= i and j is of the prefix or of i's sequence; with a `window` w > 0 only where
+    Row i sees row j if j <= i and j belongs to the prefix or to i's sequence; with a `window` w > 0 only if
     position[i] - position[j] < w. `log_sums` (M, heads) are the logarithms of the sums of the scores' exponentials.
     """
 
@@ -75,7 +74,7 @@ class LoraUpGradient:
 
 @dataclass(frozen=True)
 class LoraDownGradient:
-    """out = plus + du @ a; the gradient of a grows by du.T @ x. Where `out` is None only the latter is wanted."""
+    """out = plus + du @ a; the gradient of a grows by du.T @ x. If `out` is None, only the latter is computed."""
 
     out: Value | None
     du: Value
@@ -111,10 +110,10 @@ class RopeGradient:
 
 @dataclass(frozen=True)
 class AttentionGradient:
-    """dq, dk, dv, given the gradient `dout` of what `forward` made, whose scores are computed again (arXiv 2205.14135).
+    """dq, dk, dv, given the gradient `dout` of the output of `forward`. The scores are recomputed (arXiv 2205.14135).
 
-    With p the shares: dv = p^T dout, ds = p * (dout v^T - sum(dout * out)), times 1 - (s / softcap)^2 with a soft-cap,
-    where s are the capped scores; dq = scale ds k, dk = scale ds^T q.
+    With p the attention weights: dv = p^T dout, ds = p * (dout v^T - sum(dout * out)), times 1 - (s / softcap)^2 with a
+    soft-cap, for capped scores s; dq = scale ds k, dk = scale ds^T q.
     """
 
     dq: Value
@@ -158,9 +157,9 @@ GradientOp = (
 class HeadLoss:
     """The loss of the rows that have one, and the gradient of h, which is 0 in the other rows.
 
-    Logits of a row: l = cap(h weight^T + bias). The loss is the sum over rows of w (logsumexp(l) - l[target]) +
-    kl_w KL(p_base || p), where p_base are the shares of the base's own logits, of its state `base_states`. The gradient
-    of l is w (p - onehot(target)) + kl_w (p - p_base). Neither is ever there for all of the vocabulary.
+    Logits of a row: l = cap(h weight^T + bias). The loss is the sum over rows of w (logsumexp(l) - l[target]) + kl_w
+    KL(p_base || p), with p_base the probabilities from the base's own logits, of its state `base_states`. The gradient
+    of l is w (p - onehot(target)) + kl_w (p - p_base). Neither is ever materialized for the whole vocabulary.
     """
 
     dh: Value
@@ -183,7 +182,7 @@ def values_read(op: ForwardOp | GradientOp) -> list[Value]:
 
 
 def values_made(op: ForwardOp | GradientOp) -> list[Value]:
-    """The values that an operation makes."""
+    """The values that an operation computes."""
     match op:
         case PackedAttention():
             return [op.out, op.log_sums]

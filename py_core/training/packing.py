@@ -1,4 +1,4 @@
-"""Puts examples into packs: what several of them begin with runs once, and each sees its own tokens only."""
+"""Packs examples into passes: a common prefix runs once, and each example sees only its own tokens."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from py_core.training.session import Pack
 class Example:
     """A sequence of tokens to learn from.
 
-    `weights` and `kl_weights` have a number for each token: how much it counts what the model says there, given the
-    tokens before it. By `weights` it learns to say this very token (cross-entropy), by `kl_weights` to say what its
-    base says (KL divergence). Both are 0 where the token is only read, as the first one always is.
+    `weights` and `kl_weights` have a number for each token: how much the model's prediction of it counts, given the
+    tokens before it. With `weights` the model learns to predict this very token (cross-entropy), with `kl_weights` to
+    predict what its base predicts (KL divergence). Both are 0 if the token is only read, as the first one always is.
 
-    Raises ValueError where these rules are broken, or nothing counts.
+    Raises ValueError if these rules are broken, or nothing counts.
     """
 
     tokens: tuple[int, ...]
@@ -40,7 +40,7 @@ class Example:
 
     @cached_property
     def counted(self) -> list[int]:
-        """The places of the tokens that count, in order."""
+        """The indices of the tokens that count, in order."""
         return [place for place, pair in enumerate(zip(self.weights, self.kl_weights, strict=True)) if any(pair)]
 
     @property
@@ -50,25 +50,25 @@ class Example:
 
     @cached_property
     def compared(self) -> list[int]:
-        """The places of the tokens that have a KL weight, in order."""
+        """The indices of the tokens that have a KL weight, in order."""
         return [place for place, weight in enumerate(self.kl_weights) if weight]
 
 
 def answer_example(prompt: Sequence[int], answer: Sequence[int]) -> Example:
-    """Learn to say the answer's tokens after the prompt's; each counts alike."""
+    """Learn to predict the answer's tokens after the prompt's; each has the same weight."""
     weights = (*(0.0 for _ in prompt), *(1.0 for _ in answer))
     return Example((*prompt, *answer), weights, tuple(0.0 for _ in weights))
 
 
 def base_example(read: Sequence[int], compared: Sequence[int]) -> Example:
-    """Go on to say what the base says at each of the tokens `compared`, after those that are only `read`."""
+    """Keep the base's predictions for each of the tokens `compared`, after those that are only `read`."""
     kl_weights = (*(0.0 for _ in read), *(1.0 for _ in compared))
     return Example((*read, *compared), tuple(0.0 for _ in kl_weights), kl_weights)
 
 
 @dataclass(frozen=True)
 class WeightSums:
-    """Of all examples of a step: what their weights are divided by."""
+    """The sums of the weights in all examples of a step, for normalization."""
 
     weights: float
     kl_weights: float
@@ -82,7 +82,7 @@ class WeightSums:
 
 
 def in_groups(examples: Sequence[Example], max_rows: int) -> list[list[Example]]:
-    """The examples that share a pass, which has at most `max_rows` rows: so that fewest rows run, then in few passes.
+    """Group the examples that share a pass of at most `max_rows` rows: the fewest rows first, then few passes.
 
     Raises ValueError for an example that is longer than a pass.
     """
@@ -93,7 +93,7 @@ def in_groups(examples: Sequence[Example], max_rows: int) -> list[list[Example]]
             raise ValueError(
                 f"An example of {alone} tokens is longer than a pass of training, which has {max_rows}. Shorten it."
             )
-        # With what shares most of its beginning.
+        # Join the group with the longest common beginning.
         fewer = [(_rows([*group, example]) - _rows(group) - alone, number) for number, group in enumerate(groups)]
         fits = [(rows, number) for rows, number in fewer if rows + alone + _rows(groups[number]) <= max_rows]
         saved, number = min(fits, default=(0, 0))
@@ -115,9 +115,9 @@ def in_groups(examples: Sequence[Example], max_rows: int) -> list[list[Example]]
 def packed(
     group: Sequence[Example], sums: WeightSums, divergence: float, base_states: Mapping[Example, np.ndarray]
 ) -> Pack:
-    """A group in one pass. Over a step its weights become 1 in all, and its KL weights `divergence`.
+    """A group in one pass. Over a step its weights sum to 1, and its KL weights to `divergence`.
 
-    base_states: of each example that has KL weights, what the base has in the rows of `compared_pack`: float32
+    base_states: for each example with KL weights, the base's states in the rows of `compared_pack`: float32
     (rows, hidden_size).
     """
     prefix = _shared(group)
@@ -125,7 +125,7 @@ def packed(
     rows: list[int] = []
     for example in group:
         start = len(tokens)
-        # What the model says of a token stands in the row before it.
+        # The prediction of a token is in the row before it.
         rows += [start + place - prefix - 1 for place in example.counted]
         own = example.read[prefix:]
         tokens += own
@@ -148,7 +148,7 @@ def packed(
 
 
 def compared_pack(example: Example) -> Pack:
-    """The example by itself, with the rows of its compared tokens, for `Training.states`."""
+    """The example alone, with the rows of its compared tokens, for `Training.states`."""
     tokens, places = np.array(example.tokens, np.int32), np.array(example.compared, np.int32)
     m, none = places[-1], np.zeros(len(places), np.float32)
     positions, starts = np.arange(m, dtype=np.int32), np.zeros(m, np.int32)
@@ -156,7 +156,7 @@ def compared_pack(example: Example) -> Pack:
 
 
 def _states(group: Sequence[Example], base_states: Mapping[Example, np.ndarray]) -> np.ndarray:
-    """For each token that counts, 0 where it is not compared."""
+    """The base's state for each token that counts, 0 if it is not compared."""
     parts = []
     width = next(base_states[example].shape[1] for example in group if example.compared)
     for example in group:
@@ -169,7 +169,8 @@ def _states(group: Sequence[Example], base_states: Mapping[Example, np.ndarray])
 
 
 def _shared(group: Sequence[Example]) -> int:
-    """How many tokens all begin with that run once. None of these makes a token that counts: each has its own."""
+    """The length of the common prefix that runs once. Its rows predict no token that counts; each example has its
+    own."""
     if len(group) == 1:
         return 0
     most = min(example.counted[0] - 1 for example in group)
@@ -178,6 +179,6 @@ def _shared(group: Sequence[Example]) -> int:
 
 
 def _rows(group: Sequence[Example]) -> int:
-    """Of the pass that the group would be."""
+    """The number of rows of the group's pass."""
     prefix = _shared(group)
     return prefix + sum(len(example.read) - prefix for example in group)

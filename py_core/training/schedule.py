@@ -1,4 +1,4 @@
-"""How fast is learned, step by step."""
+"""The learning rate of each step."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Schedule:
-    """The rate of each of `steps` steps: it grows evenly for `warm_up` of them, then falls along half a cosine to 0."""
+    """The rate of each of `steps` steps: linear growth for `warm_up` steps, then half a cosine down to 0."""
 
     rate: float
     steps: int
     warm_up: int = 5
 
     def at(self, step: int) -> float:
-        """Of a step, counted from 0. No step within `steps` has a rate of 0."""
+        """The rate of a step, counted from 0. No step within `steps` has a rate of 0."""
         if step < self.warm_up:
             return self.rate * (step + 1) / (self.warm_up + 1)
         way = (step - self.warm_up) / max(self.steps - self.warm_up, 1)

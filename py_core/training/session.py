@@ -1,7 +1,7 @@
-"""The seam between the trainer and whatever computes gradients: the same for numpy, WebGPU and WASM.
+"""The interface between the trainer and a backend that computes gradients: the same for numpy, WebGPU and WASM.
 
-A backend runs `backward.py`'s plan over packs of tokens. Parameters, gradients and the optimizer's moments live
-where the model runs, each as one vector in the order of the plan's ParameterLayout.
+A backend runs `backward.py`'s plan over packs of tokens. Parameters, gradients and the optimizer's moments stay on the
+model's device, each as one vector in the order of the plan's ParameterLayout.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ import numpy as np
 from py_core.backends.base import BackendError
 
 AfterPiece = Callable[[], Awaitable[None]]
-"""Waited for after each piece of a long call: meanwhile the backend may serve others."""
+"""Awaited after each piece of a long call: meanwhile the backend may serve others."""
 
 
 class TrainingLostError(BackendError):
-    """The device or its workers went away in the middle of a call: what the session held is gone.
+    """The device or its workers were lost during a call, and with them the session's state.
 
-    `Training.restore` brings it back from a saved state.
+    `Training.restore` restores it from a saved state.
     """
 
 
 @dataclass(frozen=True, eq=False)
 class Pack:
-    """Sequences of tokens in one pass, behind a prefix that they share: rows 0 .. prefix - 1, then one after the other.
+    """Sequences of tokens in one pass, behind a shared prefix: rows 0 .. prefix - 1, then one sequence after the other.
 
-    tokens, positions: int32 (M,). A sequence's positions begin where the prefix ends.
+    tokens, positions: int32 (M,). A sequence's positions begin at the end of the prefix.
     starts: int32 (M,), the first row of each row's own sequence, 0 for rows of the prefix. Row i sees the rows of the
     prefix up to itself, and rows starts[i] .. i.
     loss_rows: int32 (L,), the rows that have a loss, in order, each once.
-    targets: int32 (L,), the token that should follow each of them.
-    weights, kl_weights: float32 (L,), of the cross-entropy and of the KL divergence from the base's own shares.
-    base_states: float32 (L, hidden_size), what the output matrix reads when the base runs alone (`Training.states`);
-    None where no row has a kl_weight.
+    targets: int32 (L,), the token that should follow each of these rows.
+    weights, kl_weights: float32 (L,), of the cross-entropy and of the KL divergence from the base's own probabilities.
+    base_states: float32 (L, hidden_size), the input of the output matrix if the base runs alone (`Training.states`);
+    None if no row has a kl_weight.
     """
 
     tokens: np.ndarray
@@ -56,10 +56,10 @@ class Pack:
 
 @dataclass(frozen=True, eq=False)
 class HeadRows:
-    """Rows that have a loss where only the output matrix runs, on states that are given.
+    """Rows with a loss for a run of the output matrix alone, on given states.
 
-    states: float32 (L, hidden_size), what the output matrix is to read. targets, weights, kl_weights and base_states:
-    as in a Pack.
+    states: float32 (L, hidden_size), the input of the output matrix. targets, weights, kl_weights and base_states: as
+    in a Pack.
     """
 
     states: np.ndarray
@@ -69,7 +69,7 @@ class HeadRows:
     base_states: np.ndarray | None = None
 
     def pack(self) -> Pack:
-        """Rows for the same kernels, which read nothing of it but the loss."""
+        """A pack for the same kernels, which read only its loss fields."""
         rows = np.arange(len(self.targets), dtype=np.int32)
         nothing = np.zeros_like(rows)
         return Pack(
@@ -99,9 +99,10 @@ class Loss:
 class AdamW:
     """One step of the optimizer (arXiv 1711.05101): decay is decoupled, p -= rate * (m / (sqrt(v) + eps) + decay * p).
 
-    Where the state has an anchor, the gradient gets elastic * fisher * (p - anchor) first: the slope of a penalty of
-    elastic / 2 * sum(fisher * (p - anchor)^2) (elastic weight consolidation, arXiv 1612.00796). Then it is scaled down
-    to a norm of `clip` where it is longer; 0 leaves it. Moments are corrected for their start from 0.
+    If the state has an anchor, elastic * fisher * (p - anchor) is added to the gradient first: the gradient of a
+    penalty of elastic / 2 * sum(fisher * (p - anchor)^2) (elastic weight consolidation, arXiv 1612.00796). Then the
+    gradient is scaled down to a norm of `clip` if it is longer; 0 turns that off. Moments are corrected for their start
+    from 0.
     """
 
     rate: float
@@ -115,9 +116,9 @@ class AdamW:
 
 @dataclass(frozen=True)
 class StepResult:
-    """The gradient's norm before clipping. Where it is not finite nothing was changed but the gradient, which is 0.
+    """The gradient's norm before clipping. If it is not finite, nothing was changed except the gradient, which is 0.
 
-    penalty: what the anchor added to the loss before the step (AdamW.elastic).
+    penalty: the anchor's contribution to the loss before the step (AdamW.elastic).
     """
 
     norm: float
@@ -126,15 +127,15 @@ class StepResult:
 
 
 VECTORS = ("parameters", "first_moment", "second_moment", "fisher")
-"""What a session keeps from step to step: the order in which backends place it and files hold it."""
+"""The vectors that a session keeps between steps, in the order of memory and files."""
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingState:
-    """All that a session holds between two steps, float32 (layout.size,) each; `steps` were applied so far.
+    """The state of a session between two steps, float32 (layout.size,) each; `steps` were applied so far.
 
-    anchor: the parameters to which AdamW.elastic holds them, each by its number in `fisher`. No step changes it. A
-    session takes memory for it only where there is one.
+    anchor: the parameters to which AdamW.elastic holds the current ones, each with its weight in `fisher`. No step
+    changes it. A session allocates memory for it only if there is one.
     """
 
     parameters: np.ndarray
@@ -146,21 +147,21 @@ class TrainingState:
 
     @classmethod
     def of(cls, parameters: np.ndarray) -> TrainingState:
-        """Parameters that were not trained yet. The zeros take no memory, and cannot be written."""
+        """The state of parameters that were not trained yet. The zeros take no memory, and are read-only."""
         zeros = np.broadcast_to(np.zeros((), parameters.dtype), parameters.shape)
         return cls(parameters, zeros, zeros, zeros)
 
     def next_task(self) -> TrainingState:
-        """Where a training of something else begins: the optimizer anew, held to these parameters by `fisher`.
+        """The start of a training on something else: a fresh optimizer, held to these parameters by `fisher`.
 
-        Where nothing was added to the Fisher information yet, there is nothing to hold them by, and no anchor.
+        If nothing was added to the Fisher information yet, it cannot hold them, and there is no anchor.
         """
         fresh = TrainingState.of(self.parameters)
         return replace(fresh, fisher=self.fisher, anchor=self.parameters) if self.fisher.any() else fresh
 
     @property
     def vectors(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Those of VECTORS, in its order: without the anchor."""
+        """The vectors in VECTORS, in its order: without the anchor."""
         return self.parameters, self.first_moment, self.second_moment, self.fisher
 
     def copy(self, dtype: np.dtype | None = None) -> TrainingState:
@@ -170,18 +171,18 @@ class TrainingState:
 
 
 class Training(Protocol):
-    """A set of LoRA pairs that is being trained. Its memory is given back by `close`.
+    """A set of LoRA pairs in training. `close` frees its memory.
 
-    Every method may raise TrainingLostError; then all but `restore` and `close` raise it, until `restore` has brought a
-    state back. A caller may have been cancelled meanwhile, and not have heard of it. Calls take turns with the
-    backend's own, as those of `Backend` do; between the pieces of `accumulate` and `states` others may run.
+    Every method may raise TrainingLostError; then all methods except `restore` and `close` raise it, until `restore`
+    has restored a state. A caller that was cancelled may have missed the error. Calls take turns with the backend's
+    own, like those of `Backend`; between the pieces of `accumulate` and `states` others may run.
     """
 
     max_rows: int
-    """Of a pack."""
+    """The most rows of a pack."""
 
     async def restore(self, state: TrainingState) -> None:
-        """Begin, or go on, from a state: also after a loss. The gradient is 0 afterwards."""
+        """Start or continue from a state, also after a loss. The gradient is 0 afterwards."""
         ...
 
     async def save(self) -> TrainingState:
@@ -189,10 +190,10 @@ class Training(Protocol):
         ...
 
     async def accumulate(self, pack: Pack, after_piece: AfterPiece | None = None) -> Loss:
-        """Run a pack forward and back; its gradients are added to what there is since the last step.
+        """Run a pack forward and backward; its gradients are added to those since the last step.
 
-        Raises ValueError where the pack has more rows than `max_rows`, or breaks its own rules (`check_pack`).
-        Where it is left in between, `clear` must come before the next one.
+        Raises ValueError if the pack has more rows than `max_rows`, or breaks its own rules (`check_pack`).
+        If it is cancelled, `clear` must be called before the next pack.
         """
         ...
 
@@ -228,7 +229,7 @@ class Training(Protocol):
 
 
 def check_pack(pack: Pack, vocab_size: int, context_length: int, max_rows: int) -> None:
-    """What every backend checks before it runs a pack. Raises ValueError with the rule that is broken."""
+    """The checks of every backend before it runs a pack. Raises ValueError with the rule that is broken."""
     m, count = pack.rows, len(pack.loss_rows)
     if not 1 <= m <= max_rows:
         raise ValueError(f"A pack has 1 to {max_rows} rows, not {m}.")

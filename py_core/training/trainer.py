@@ -1,6 +1,6 @@
-"""Trains a set of LoRA matrices: batches, loss, step, schedule. It can end between any two pieces of work and go on.
+"""Trains a LoRA set: batches, loss, step, schedule. It can stop between any two pieces of work and resume.
 
-The same settings and examples give the same numbers, bit by bit on one backend, however often it was interrupted.
+The same settings and examples give the same numbers, bit by bit on one backend, no matter how often it was interrupted.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from py_core.training.session import AdamW, Loss, Pack, Training, TrainingLostEr
 T = TypeVar("T")
 
 MAX_DROPPED = 4
-"""Steps in a row whose gradient may be no finite number: by then the rate is a sixteenth."""
+"""The most steps in a row with a gradient that is not finite: by then the rate is a sixteenth."""
 
 MAX_LOSSES = 3
-"""How often in a row a device may go away before any new step is done."""
+"""How often in a row the device may be lost before a new step is finished."""
 
 
 class TrainingError(UserError, RuntimeError):
-    """The training cannot go on; the message is a sentence for the user that says what to do."""
+    """The training cannot continue; the message is a sentence for the user that says what to do."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """divergence: the weight of the KL divergence from the base; the cross-entropy has 1.
 
-    save_every: after so many steps the state is brought to the host. A device that goes away costs those since.
-    beta1, beta2, decay, clip, elastic: see `AdamW`. `elastic` holds only a training whose start has an anchor
+    save_every: after this many steps the state is copied to the host. If the device is lost, the steps since then are
+    lost. beta1, beta2, decay, clip, elastic: see `AdamW`. `elastic` affects only a training whose start has an anchor
     (`Checkpoint.next_task`).
     """
 
@@ -53,15 +53,16 @@ class Settings:
     save_every: int = 8
 
     def recipe(self, seed: int) -> str:
-        """A text that differs wherever the numbers would (checkpoint.Origin)."""
+        """A text that differs whenever the numbers would (checkpoint.Origin)."""
         return json.dumps({**asdict(self), "save_every": None, "seed": seed}, sort_keys=True)
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """What a step did: the means over its tokens of cross-entropy and divergence before it, in nats; and the penalty.
+    """The report of a step: the means over its tokens of cross-entropy and divergence before it, in nats; and the
+    penalty.
 
-    norm: of the gradient, before it was clipped. tokens: rows that ran, those of a shared prefix once.
+    norm: of the gradient, before clipping. tokens: rows that ran; those of a shared prefix count once.
     """
 
     step: int
@@ -74,9 +75,9 @@ class StepReport:
 class Trainer:
     """One training on one session, from a checkpoint on. Only one of its methods runs at a time.
 
-    on_step gets the report of each step, once, but for one that was done while it was cancelled; on_trouble a sentence
-    for the user where a step was left out, or the device went away. on_save is waited for with each checkpoint that is
-    made on the way (Settings.save_every).
+    on_step gets the report of each step once, except for a step that finished during a cancellation. on_trouble gets a
+    sentence for the user if a step was dropped, or the device was lost. on_save is awaited with each checkpoint during
+    the training (Settings.save_every).
     """
 
     def __init__(
@@ -91,13 +92,13 @@ class Trainer:
         self._step, self._halvings, self._dropped = start.step, start.halvings, start.dropped
         self._applied, self._reported = start.state.steps, start.step
         self._saved = start
-        self._is_lost = True  # nothing was brought to the session yet
+        self._is_lost = True  # nothing was loaded into the session yet
 
     async def run(self) -> Checkpoint:
-        """Train to the schedule's end, and give the last state.
+        """Train to the schedule's end, and return the last state.
 
-        It may be cancelled at any time; `checkpoint` then tells how far it came, and another call goes on from there.
-        Raises TrainingError where the numbers are not finite again and again, or the device goes away again and again.
+        It may be cancelled at any time; `checkpoint` then tells how far it came, and another call continues from there.
+        Raises TrainingError if the numbers are not finite, or the device is lost, too many times in a row.
         """
         return await self._again_after_a_loss(self._train)
 
@@ -113,7 +114,7 @@ class Trainer:
 
     async def _train_step(self) -> None:
         examples = self._batches(self._step)
-        await self._training.clear()  # of a step that was interrupted
+        await self._training.clear()  # left by a step that was interrupted
         loss, tokens = Loss(0, 0), 0
         for pack in await self._packs(examples, self._settings.divergence):
             loss += await self._training.accumulate(pack)
@@ -132,7 +133,7 @@ class Trainer:
         self._step += 1
 
     async def _packs(self, examples: Sequence[Example], divergence: float) -> list[Pack]:
-        """A step's micro-batches. What the base says of an example is computed once, and always in the same way."""
+        """A step's micro-batches. The base's states for an example are computed once, and always in the same way."""
         if divergence:
             for example in examples:
                 if example.compared and example not in self._base_states:
@@ -141,7 +142,7 @@ class Trainer:
         return [packed(group, sums, divergence, self._base_states) for group in groups]
 
     def _drop(self) -> None:
-        """Leave the step out: nothing was changed by it."""
+        """Drop the step: it changed nothing."""
         self._halvings += 1
         self._dropped += 1
         if self._dropped >= MAX_DROPPED:
@@ -167,9 +168,9 @@ class Trainer:
             self._on_step(report)
 
     async def checkpoint(self) -> Checkpoint:
-        """How far the training came: between two calls of `run`, or after one that was cancelled.
+        """The progress of the training: between two calls of `run`, or after one that was cancelled.
 
-        Where the device went away it is the state that was saved last.
+        If the device was lost, it is the state that was saved last.
         """
         if not self._is_lost:
             try:
@@ -181,7 +182,7 @@ class Trainer:
     async def _save(self) -> Checkpoint:
         state = await self._training.save()
         if state.steps > self._applied:
-            # The last step was cancelled, but it had been done already.
+            # The last step was cancelled, but had already finished.
             self._applied, self._step, self._dropped = state.steps, self._step + 1, 0
         if not state.fisher.any():  # most trainings have none: it need not be kept
             state = replace(state, fisher=TrainingState.of(state.parameters).fisher)
@@ -189,17 +190,17 @@ class Trainer:
         return self._saved
 
     async def add_fisher(self, examples: Sequence[Example], keep: float) -> Checkpoint:
-        """Add what the examples say about which parameters matter: fisher = keep * fisher + (1 - keep) * mean(g^2).
+        """Add the importance of each parameter for the examples: fisher = keep * fisher + (1 - keep) * mean(g^2).
 
         g is the gradient of one example's mean cross-entropy (the diagonal of the empirical Fisher information, EWC:
-        arXiv 1612.00796; as a running mean: arXiv 1801.10112). Gives the new state. Raises TrainingError as `run`.
-        Where it is cancelled nothing was added.
+        arXiv 1612.00796; as a running mean: arXiv 1801.10112). Returns the new state. Raises TrainingError as `run`.
+        If it is cancelled, nothing is added.
         """
         return await self._again_after_a_loss(lambda: self._add_fisher(examples, keep))
 
     async def _add_fisher(self, examples: Sequence[Example], keep: float) -> Checkpoint:
         await self._save()
-        # Until all is there the session's state counts as lost: what was saved is that without it.
+        # Until everything is added, the session's state counts as lost: the saved state is the one before.
         self._is_lost = True
         await self._training.clear()
         await self._training.add_fisher(keep, 0)
@@ -211,7 +212,7 @@ class Trainer:
         return await self._save()
 
     async def _again_after_a_loss(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Where the device goes away `work` runs again from the state that was saved last."""
+        """If the device is lost, run `work` again from the state that was saved last."""
         losses, furthest = 0, self._step
         while True:
             try:
@@ -248,5 +249,5 @@ class Trainer:
 
 
 def fresh_start(layout: ParameterLayout, seed: int) -> Checkpoint:
-    """Where a training begins whose matrices were not trained yet."""
+    """The start of a training whose matrices were not trained yet."""
     return Checkpoint(TrainingState.of(layout.fresh(seed)))

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from py_core.adapters.lora import AdapterError, LoraAdapter
-from py_core.backends.base import MAX_ADAPTERS, Backend, BackendError, TokenSequence
+from py_core.backends.base import MAX_ADAPTERS, BackendError, TokenSequence
 from py_core.backends.numpy.backend import NumpyBackend, load_weights
+from py_core.backends.protocols import Backend
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader

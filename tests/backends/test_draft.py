@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from py_core.backends.base import Backend, TokenSequence
+from py_core.backends.base import TokenSequence
 from py_core.backends.pipelined import PipelinedBackend
+from py_core.backends.protocols import Backend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.engine import Engine, Timings
@@ -79,8 +80,8 @@ class Asked:
     def __init__(self, backend: Backend, patch: pytest.MonkeyPatch) -> None:
         assert isinstance(backend, PipelinedBackend)
         self.times = 0
-        backend._times.seconds[1] = 1.0e-3
-        patch.setattr(backend._lookahead, "plan", self._plan)
+        backend.decoder.times.seconds[1] = 1.0e-3
+        patch.setattr(backend.decoder.lookahead, "plan", self._plan)
 
     def _plan(self, match: int, unread: int | None, step: float, left: int, most: int) -> Plan | None:
         rows = 8 if most >= 8 else 4 if most >= 4 else 2
@@ -160,7 +161,7 @@ async def test_the_context_is_filled_to_its_end_also_where_the_drafts_is_shorter
 async def test_adapters_are_those_of_the_sequence(
     engine: Engine, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    number = await engine.add_adapter(drawn(engine.backend._graph, 3))  # type: ignore[attr-defined]
+    number = await engine.add_adapter(drawn(engine.backend.graph, 3))  # type: ignore[attr-defined]
     plain, told = await answer(engine), await answer(engine, adapter=number)
     assert told != plain
     draft = await with_draft(engine, models)
@@ -248,10 +249,10 @@ async def test_what_a_draft_holds_is_counted_freed_and_closed_with_the_engine(
         await engine.prefill(sequence, TEXT, Timings())
         await more(engine, sequence, 10)
         await more(engine, sequence, 10)  # the same sequence of the draft follows all its answers
-    assert len(draft.backend._sequences) == 3  # type: ignore[attr-defined]
+    assert len(draft.backend.pages.sequences) == 3  # type: ignore[attr-defined]
     for sequence in sequences:
         engine.free(sequence)
-    assert not draft.backend._sequences  # type: ignore[attr-defined]
+    assert not draft.backend.pages.sequences  # type: ignore[attr-defined]
     closed: list[Backend] = []
     for backend in (engine.backend, draft.backend):
         monkeypatch.setattr(backend, "close", lambda backend=backend: closed.append(backend))
@@ -305,7 +306,7 @@ async def test_a_device_that_is_lost_costs_time_only(
     await engine.prefill(sequence, TEXT, Timings())
     async for ids in engine.generate(sequence, TOKENS, GREEDY, Timings()):
         if len(got) < 20 <= len(got) + len(ids):
-            lost._host._device.destroy()  # type: ignore[attr-defined]
+            lost.device.host._device.destroy()  # type: ignore[attr-defined]
         got += ids
     assert got == told
     assert draft.right == draft.guessed > 0
@@ -354,8 +355,8 @@ def test_whatever_is_right_the_tokens_are_the_same(
         sequence = backend.new_sequence()
         await backend.prefill(sequence, TEXT)
         draft = sequence.draft = Scripted(told[name], len(TEXT), script)
-        backend._times.seconds[1] = 1.0e-3
-        backend._lookahead.plan = lambda match, unread, step, left, most: (  # type: ignore[method-assign]
+        backend.decoder.times.seconds[1] = 1.0e-3
+        backend.decoder.lookahead.plan = lambda match, unread, step, left, most: (  # type: ignore[method-assign]
             Plan(DRAFT, draft.rows) if draft.rows <= most else None
         )
         got = [one async for ids in backend.decode(sequence, most, SAMPLINGS[name]) for one in ids]

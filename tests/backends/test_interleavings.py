@@ -77,7 +77,7 @@ class Conversations:
             await getattr(self, step.what.replace(" ", "_"))(sequence, step)
         for number, one in self.sequences.items():
             assert one.tokens == self.texts[number]
-        if self.counts_pages and not self.backend._lost:  # else another table comes
+        if self.counts_pages and not self.backend.recovery.is_lost:  # else another table comes
             assert_each_page_has_its_owners(self.backend, SLOTS)
         if step.size % 4 == 0 and sequence.number in self.sequences:
             await self.assert_alike(sequence)
@@ -180,7 +180,7 @@ class Conversations:
 
     async def is_sent_away(self, sequence: TokenSequence, step: Step) -> None:
         if sequence.slot != NO_SLOT:
-            self.backend._send_away(sequence)
+            self.backend.pages.send_away(sequence)
 
     async def is_kept(self, sequence: TokenSequence, step: Step) -> None:
         """Pages leave the backend."""
@@ -191,8 +191,8 @@ class Conversations:
         """Memory has nothing of it any more; its pages come back from where they were kept."""
         self.seen["kept"] += await self.engine.pages.keep(sequence, self.shelf)
         if sequence.slot != NO_SLOT:
-            self.backend._send_away(sequence)
-        while self.backend._let_go():
+            self.backend.pages.send_away(sequence)
+        while self.backend.pages.let_go():
             pass
         await self.holds(sequence, [*self.texts[sequence.number][: CONTEXT - 2], step.which], self.shelf)
 
@@ -206,7 +206,7 @@ class Conversations:
     async def lets_go(self, sequence: TokenSequence, step: Step) -> None:
         """Pages that nobody uses."""
         for _ in range(step.which):
-            self.backend._let_go()
+            self.backend.pages.let_go()
 
     async def has_another_budget(self, sequence: TokenSequence, step: Step) -> None:
         """The pool grows, or what it holds moves to its beginning."""
@@ -261,7 +261,7 @@ EACH = [
 @contextlib.contextmanager
 def counted(backend: PipelinedBackend, seen: Counter[str]) -> Iterator[None]:
     """How often pages came back, and sequences were sent away because others needed room."""
-    send_away, import_pages = backend._send_away, backend.import_pages
+    send_away, import_pages = backend.pages.send_away, backend.import_pages
 
     def sent(sequence: TokenSequence) -> None:
         seen["sent away"] += 1
@@ -273,7 +273,7 @@ def counted(backend: PipelinedBackend, seen: Counter[str]) -> Iterator[None]:
         return done
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backend, "_send_away", sent)
+        patch.setattr(backend.pages, "send_away", sent)
         patch.setattr(backend, "import_pages", brought)
         yield
 
@@ -302,9 +302,9 @@ async def play(
     conversations = Conversations(pair, host, seen, noise, counts_pages)
     for seed in range(adapters):
         for one in (conversations.engine, pair.numpy):
-            await one.add_adapter(drawn(pair.numpy._graph, seed))
+            await one.add_adapter(drawn(pair.numpy.graph, seed))
     backend = await with_little_memory(pair, CONTEXT)
-    backend._free_slots = backend._free_slots[-SLOTS:]
+    backend.pages.slots.free = backend.pages.slots.free[-SLOTS:]
     # Whatever is faster here, as many share steps as can.
     backend.rows_that_pay = pair.numpy.rows_that_pay  # type: ignore[method-assign]
     try:

@@ -71,7 +71,7 @@ class Losing:
         self.host.lose(0)
 
     async def end(self) -> None:
-        for sequence in list(self.backend._sequences.values()):
+        for sequence in list(self.backend.pages.sequences.values()):
             self.engine.free(sequence)
         assert_nothing_is_left(self.backend)
 
@@ -137,7 +137,7 @@ async def test_while_pages_come_back_to_who_holds_a_part_that_others_hold_too(lo
         await losing.read(text[: PAGE + 30])
 
     async def act() -> None:
-        first, second = losing.backend._sequences.values(), losing.engine.new_sequence()
+        first, second = losing.backend.pages.sequences.values(), losing.engine.new_sequence()
         await losing.engine.prefill(second, text, Timings(), shelf=shelf)
         losing.undisturbed()
         for one in (second, *first):
@@ -156,7 +156,7 @@ async def test_while_pages_leave(losing: Losing) -> None:
         await losing.read(text)
 
     async def act() -> None:
-        (sequence,), shelf = losing.backend._sequences.values(), Shelf()
+        (sequence,), shelf = losing.backend.pages.sequences.values(), Shelf()
         kept = await losing.engine.pages.keep(sequence, shelf)
         losing.undisturbed()
         assert list(shelf.kept) == list(undisturbed.kept)[:kept], "those before the loss"
@@ -186,17 +186,17 @@ async def test_who_is_told_to_stop_while_the_device_is_made_anew_has_no_pages_th
     losing: Losing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = prompt(2 * PAGE + 9, seed=1)
-    sequence, load = await losing.read(text), losing.backend.load
+    sequence, load = await losing.read(text), losing.backend.device.load
 
     async def told_to_stop(progress: None) -> None:
         await load(progress)
         losing.engine.truncate(sequence, PAGE + 9)
 
-    monkeypatch.setattr(losing.backend, "load", told_to_stop)
+    monkeypatch.setattr(losing.backend.device, "load", told_to_stop)
     losing.host.lose(1)
     with pytest.raises(BackendError, match="changed"):
         await losing.engine.prefill(sequence, [*text, 1], Timings())
-    monkeypatch.setattr(losing.backend, "load", load)
+    monkeypatch.setattr(losing.backend.device, "load", load)
     await losing.says(sequence, 4)
 
 
@@ -209,7 +209,7 @@ async def test_while_who_waits_gives_his_pages_up_and_reads_them_again(losing: L
             await losing.read(text)
 
     async def act() -> None:
-        for one in list(losing.backend._sequences.values()):
+        for one in list(losing.backend.pages.sequences.values()):
             await losing.says(one, 4, RULES[one.number % len(RULES)])
 
     await losing.everywhere(act, prepare)
@@ -226,9 +226,9 @@ async def test_while_a_smaller_pool_moves_what_it_holds(losing: Losing) -> None:
     async def act() -> None:
         await losing.engine.limit_memory(1)
         losing.undisturbed()
-        assert losing.backend._shared_table is not None
-        assert losing.backend._shared_table.most == CONTEXT // PAGE
-        for one in list(losing.backend._sequences.values()):
+        assert losing.backend.pages.table is not None
+        assert losing.backend.pages.table.most == CONTEXT // PAGE
+        for one in list(losing.backend.pages.sequences.values()):
             await losing.says(one, 2)
 
     await losing.everywhere(act, prepare)
@@ -241,11 +241,11 @@ async def test_while_what_was_guessed_is_run(losing: Losing, monkeypatch: pytest
 
     async def prepare() -> None:
         # Without a token it would not be known what one takes, and nothing is guessed.
-        losing.backend._times.seconds[1] = 1e-3
+        losing.backend.decoder.times.seconds[1] = 1e-3
         await losing.read(text)
 
     async def act() -> None:
-        (sequence,) = losing.backend._sequences.values()
+        (sequence,) = losing.backend.pages.sequences.values()
         sequence.guesses = told_before(text, told, 0.2)
         said = [token async for ids in losing.backend.decode(sequence, 24, rules) for token in ids]
         await losing.assert_right(text, said, rules)
@@ -268,7 +268,7 @@ async def test_while_several_answer_in_the_same_steps(losing: Losing, memory: st
 
     async def act() -> None:
         await asyncio.gather(
-            *(losing.says(one, 9, RULES[at]) for at, one in enumerate(losing.backend._sequences.values()))
+            *(losing.says(one, 9, RULES[at]) for at, one in enumerate(losing.backend.pages.sequences.values()))
         )
 
     await losing.everywhere(act, prepare)

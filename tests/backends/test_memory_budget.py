@@ -65,7 +65,7 @@ async def say(engine: Engine, sequence, n: int) -> list[int]:
 
 def pool(pair: Pair) -> int:
     assert isinstance(pair.other, PipelinedBackend)
-    table = pair.other._limited_pages.limited
+    table = pair.other.pages.store.limited
     assert table is not None
     return table.capacity
 
@@ -108,7 +108,7 @@ async def test_whoever_ends_while_a_smaller_pool_moves_his_pages_loses_nobody_el
         sequences = [engine.new_sequence(shares=False) for _ in range(2)]
         for seed, one in enumerate(sequences):
             await engine.prefill(one, prompt(3 * PAGE, seed=seed), Timings())
-        backend._put_to_work(sequences)
+        backend.pages.put_to_work(sequences)
         limiting = asyncio.ensure_future(engine.limit_memory(1))
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -119,7 +119,7 @@ async def test_whoever_ends_while_a_smaller_pool_moves_his_pages_loses_nobody_el
         await limiting
         assert_each_page_has_its_owners(backend)
         await assert_said_alone(tiny.numpy, prompt(3 * PAGE, seed=1), GREEDY, await say(engine, sequences[1], 4))
-        for one in list(backend._sequences.values()):
+        for one in list(backend.pages.sequences.values()):
             engine.free(one)
         assert_nothing_is_left(backend)
 
@@ -129,11 +129,11 @@ async def test_pages_give_way_to_what_an_adapter_takes(tiny: Pair) -> None:
     sequences = await opened(engine, 8)
     use, pages = engine.memory(), pool(tiny)
     await engine.limit_memory(use.total)
-    number = await engine.add_adapter(drawn(tiny.numpy._graph, 1, 16))
+    number = await engine.add_adapter(drawn(tiny.numpy.graph, 1, 16))
     assert engine.memory().total <= use.total
     assert pool(tiny) < pages
     engine.use_adapter(sequences[0], number)
-    tiny_number = await tiny.numpy.add_adapter(drawn(tiny.numpy._graph, 1, 16))
+    tiny_number = await tiny.numpy.add_adapter(drawn(tiny.numpy.graph, 1, 16))
     text = prompt(5 * PAGE, seed=0)
     assert await say(engine, sequences[0], 8) == await alone(tiny.numpy, text, 8, adapter=tiny_number)
     await assert_said_alone(tiny.numpy, prompt(5 * PAGE, seed=3), GREEDY, await say(engine, sequences[3], 20))
@@ -160,7 +160,7 @@ async def test_what_was_let_go_comes_from_the_shelf_and_is_not_read_again(tiny: 
 async def test_a_gpu_that_has_no_room_to_grow_lets_go_of_pages_first(tiny: Pair) -> None:
     if not isinstance(tiny.other, WebGPUBackend):
         pytest.skip("the memory of the kernels on the CPU grows otherwise")
-    host = tiny.other._host
+    host = tiny.other.device.host
     assert isinstance(host, NarrowHost)
     engine = Engine(tiny.other, ())
     host.is_full = True
@@ -176,10 +176,10 @@ async def test_who_gave_his_pages_up_may_go_on_with_a_guess(tiny: Pair) -> None:
         pytest.skip("a GPU makes its guesses itself")
     sequence, text = backend.new_sequence(), prompt(3 * PAGE, seed=1)
     await backend.prefill(sequence, text)
-    backend._send_away(sequence)
+    backend.pages.send_away(sequence)
     expected = await alone(tiny.numpy, text, 4)
     sequence.guesses = PromptLookup(sequence.tokens)
-    assert (await backend._verify(sequence, 1, expected[:3], GREEDY)) == expected
+    assert (await backend.decoder.verify(sequence, 1, expected[:3], GREEDY)) == expected
 
 
 async def test_in_turn_not_all_is_read_again(tiny: Pair) -> None:

@@ -55,13 +55,13 @@ async def test_all_memory_has_an_owner_and_a_set_of_matrices_is_its_own(tiny: Pa
 
     def there() -> int:
         if isinstance(backend, WasmBackend):
-            return backend._pages.end
+            return backend.pages.store.end
         assert isinstance(backend, WebGPUBackend)
-        return sum(backend._host.buffer_bytes().values())
+        return sum(backend.device.host.buffer_bytes().values())
 
     assert backend.memory().adapters == 0
     assert backend.memory().total == there()
-    await backend.add_adapter(drawn(tiny.numpy._graph, 1))
+    await backend.add_adapter(drawn(tiny.numpy.graph, 1))
     assert backend.memory().adapters > 0
     sequence = backend.new_sequence()
     await backend.prefill(sequence, prompt(CONTEXT))

@@ -148,7 +148,7 @@ async def test_each_set_of_lora_matrices_has_pages_of_its_own(tiny: Tiny) -> Non
     async def read(engine: Engine, seed: int | None) -> int:
         sequence = engine.new_sequence()
         if seed is not None:
-            engine.use_adapter(sequence, await engine.add_adapter(drawn(tiny.pair.numpy._graph, seed)))
+            engine.use_adapter(sequence, await engine.add_adapter(drawn(tiny.pair.numpy.graph, seed)))
         await engine.prefill(sequence, text, timings := Timings(), shelf=shelf)
         await engine.pages.keep(sequence, shelf)
         return timings.reused_tokens

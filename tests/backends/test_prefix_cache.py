@@ -56,13 +56,13 @@ async def assert_alike(tiny: Pair, sequence: TokenSequence) -> None:
 def assert_no_page_is_lost(tiny: Pair, engine: Engine, open_ones: list[TokenSequence]) -> None:
     """Those that are kept for others, and nobody else's, are left when all is closed."""
     assert isinstance(tiny.other, PipelinedBackend)
-    table = tiny.other._shared_table
+    table = tiny.other.pages.table
     assert table is not None
     assert table.capacity <= 4 * table.pages_per_slot
     for sequence in open_ones:
         engine.free(sequence)
     kept = {page for page in range(table.capacity) if table.references(page)}
-    assert len(kept) == len(tiny.other._prefixes)
+    assert len(kept) == len(tiny.other.pages.prefixes.tree)
     assert all(table.references(page) == 1 for page in kept)
 
 
@@ -128,14 +128,14 @@ async def test_with_a_set_of_lora_matrices_a_text_is_another(tiny: Pair) -> None
     text = prompt(100, seed=1)
     plain, adapted = engine.new_sequence(), engine.new_sequence()
     await read(engine, plain, text)
-    number = await engine.add_adapter(drawn(tiny.numpy._graph, 3))
+    number = await engine.add_adapter(drawn(tiny.numpy.graph, 3))
     engine.use_adapter(adapted, number)
     assert (await read(engine, adapted, text)).reused_tokens == 0
     engine.use_adapter(plain, number)
     assert (await read(engine, plain, text)).reused_tokens == PAGE
     await engine.remove_adapter(number)
     third = engine.new_sequence()
-    engine.use_adapter(third, await engine.add_adapter(drawn(tiny.numpy._graph, 4)))
+    engine.use_adapter(third, await engine.add_adapter(drawn(tiny.numpy.graph, 4)))
     assert (await read(engine, third, text)).reused_tokens == 0
 
 

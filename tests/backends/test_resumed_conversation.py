@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,13 +16,12 @@ from app.memory.api import MemoryApi
 from app.models.template_renderer import native_renderer
 from app.native_runtime import open_pages, pages_path, tidy_pages
 from app.protocol import Stored
-from app.runtime import Runtime
+from app.runtime import Runtime, RuntimeConfig
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.engine.engine import Engine, Timings
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.kept_pages import KeptPages
 from py_core.memory.sessions import Place
@@ -68,13 +67,14 @@ async def start(
 
     monkeypatch.setattr(Engine, "prefill", noted)
 
-    async def start(keeps: bool = True) -> Program:
+    async def pages() -> SQLiteRows:
+        return await open_pages(pages_path(tmp_path / "memory.sqlite"))
+
+    async def start(keeps: bool = True, pages: Callable[[], Awaitable[SQLiteRows]] = pages) -> Program:
         loader = partial(load_wasm, WasmtimeHost(kernel_wasm()))
         model = await load_model(FileSource(path), loader, native_renderer())
         model.name_file("the file's checksum" if keeps else "")
-        runtime = Runtime(NativeCrypto())
-        await runtime.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-        runtime.keep_pages(lambda: open_pages(pages_path(tmp_path / "memory.sqlite")))
+        runtime = await Runtime.open(RuntimeConfig(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"), pages=pages))
         conversation = Conversation(Assistant(model, SamplingParams(), max_tokens=40), runtime)
         programs.append(Program(conversation, runtime))
         return programs[-1]
@@ -170,8 +170,7 @@ async def test_pages_that_cannot_be_opened_or_written_cost_nothing_but_time(star
     async def fails() -> SQLiteRows:
         raise StoreError("unavailable")
 
-    program = await start()
-    program.runtime.keep_pages(fails)
+    program = await start(pages=fails)
     await program.conversation.resume(stored.chat)
     assert (await program.ask("Again.", after=stored.number))[0]
     assert program.reused == [0]

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from py_core.backends import step_times
-from py_core.backends.base import Backend, BackendError, TokenSequence
+from py_core.backends.base import BackendError, TokenSequence
+from py_core.backends.protocols import Backend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine import turns

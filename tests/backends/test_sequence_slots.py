@@ -45,7 +45,7 @@ async def with_little_memory(tiny: Pair, context: int = CONTEXT) -> PipelinedBac
     """Two whole conversations have room, or on the CPU, which takes eight pages at a time, one and a bit."""
     backend = tiny.other
     assert isinstance(backend, PipelinedBackend)
-    table, pages = backend._limited_pages.limited, backend._limited_pages.limited_bytes
+    table, pages = backend.pages.store.limited, backend.pages.store.limited_bytes
     assert table is not None
     whole = -(-table.capacity // EXTENT) * EXTENT if isinstance(backend, WasmBackend) else table.capacity
     await backend.limit_memory(backend.memory().total - pages + 2 * context // PAGE * (pages // whole))
@@ -83,28 +83,28 @@ async def test_who_comes_back_reads_again_only_what_was_let_go(tiny: Pair) -> No
     engine, backend = Engine(tiny.other, ()), tiny.other
     assert isinstance(backend, PipelinedBackend)
     first, *others = await opened(engine, [prompt(210, seed=at) for at in range(3)])
-    backend._send_away(first)
+    backend.pages.send_away(first)
     assert (first.slot, first.stored) == (NO_SLOT, 0)
     reference = tiny.numpy.new_sequence()
     await tiny.numpy.prefill(reference, first.tokens)
     expected = await tiny.numpy.logits(reference)
-    backend._put_to_work([first])
+    backend.pages.put_to_work([first])
     assert first.stored == 209
-    backend._send_away(first)
+    backend.pages.send_away(first)
     assert np.abs(await engine.logits(first) - expected).max() <= 2e-3 * np.abs(expected).max()
     # Several rows of logits, states, and a shorter text work from outside of a slot, too.
-    backend._send_away(first)
+    backend.pages.send_away(first)
     rows = await tiny.numpy.last_logits(reference, 3)
     assert np.abs(await engine.last_logits(first, 3) - rows).max() <= 2e-3 * np.abs(rows).max()
-    backend._send_away(first)
+    backend.pages.send_away(first)
     scores = await engine.token_logprobs(first, first.tokens, 100)
     assert np.abs(scores - await tiny.numpy.token_logprobs(reference, 100)).max() <= 2e-3
-    backend._send_away(first)
+    backend.pages.send_away(first)
     engine.truncate(first, 90)
     tiny.numpy.truncate(reference, 90)
     expected = await tiny.numpy.logits(reference)
     assert np.abs(await engine.logits(first) - expected).max() <= 2e-3 * np.abs(expected).max()
-    backend._send_away(first)
+    backend.pages.send_away(first)
     engine.free(first)
     assert all(one.stored for one in others)
 
@@ -116,8 +116,8 @@ async def test_where_memory_is_out_who_waits_gives_his_pages_up(tiny: Pair) -> N
     assert sum(one.slot == NO_SLOT for one in sequences) >= 3
     for one, text in zip(sequences, texts, strict=True):
         await assert_said_alone(tiny.numpy, text, GREEDY, await say(engine, one, 30))
-    assert backend._shared_table is not None
-    assert backend._shared_table.capacity <= 2 * CONTEXT // PAGE
+    assert backend.pages.table is not None
+    assert backend.pages.table.capacity <= 2 * CONTEXT // PAGE
 
 
 async def test_those_who_are_answered_at_once_and_have_no_room_together_are_answered_in_turns(tiny: Pair) -> None:
@@ -139,7 +139,7 @@ async def test_texts_that_have_no_room_together_are_read_to_their_end(
     monkeypatch.setattr(turns, "TURN_SECONDS", 0)
     backend = await with_little_memory(tiny)
     if isinstance(backend, WasmBackend):
-        backend.max_rows = PAGE
+        backend.device.max_rows = PAGE
     engine, texts = Engine(backend, ()), [prompt(CONTEXT - 40, seed=at) for at in range(4)]
     sequences = [engine.new_sequence() for _ in texts]
     async with asyncio.timeout(300):
@@ -154,11 +154,11 @@ async def test_a_conversation_that_needs_more_than_there_is_says_so(tiny: Pair) 
     backend = await with_little_memory(tiny)
     engine = Engine(backend, ())
     sequences = await opened(engine, [prompt(300, seed=at) for at in range(2)])
-    backend._put_to_work(sequences)  # nobody can be sent away
+    backend.pages.put_to_work(sequences)  # nobody can be sent away
     third = engine.new_sequence()
-    backend._take_slot(third)
+    backend.pages.take_slot(third)
     with pytest.raises(BackendError, match="memory"):
-        await backend._reserve(third.slot, 0, 300)
+        await backend.pages.reserve(third.slot, 0, 300)
 
 
 @pytest.mark.every_backend
@@ -171,8 +171,8 @@ async def test_who_fills_all_the_room_there_is_may_take_some_of_it_back(tiny: Pa
         # Its last page is kept for whoever begins alike, and there is none for a copy of it.
         await engine.prefill(sequence, sequence.tokens[:length] + prompt(CONTEXT - length, seed=length), Timings())
         await assert_alike(tiny, engine, sequence)
-    assert backend._shared_table is not None
-    assert backend._shared_table.capacity == CONTEXT // PAGE
+    assert backend.pages.table is not None
+    assert backend.pages.table.capacity == CONTEXT // PAGE
     assert_each_page_has_its_owners(backend)
 
 
@@ -188,12 +188,12 @@ async def assert_alike(tiny: Pair, engine: Engine, sequence: TokenSequence) -> N
 async def test_who_changes_the_adapter_holds_no_pages_until_its_text_runs_again(tiny: Pair) -> None:
     backend = await with_little_memory(tiny, CONTEXT // 2)
     engine = Engine(backend, ())
-    number = await engine.add_adapter(drawn(tiny.numpy._graph, 1))
+    number = await engine.add_adapter(drawn(tiny.numpy.graph, 1))
     for seed in range(4):
         sequence, text = engine.new_sequence(), prompt(CONTEXT - 9 * PAGE // 4 - seed, seed=seed)
         await engine.prefill(sequence, text, Timings())
         engine.use_adapter(sequence, number)
-    assert backend._shared_table is not None
+    assert backend.pages.table is not None
     assert_each_page_has_its_owners(backend)
 
 

@@ -67,12 +67,12 @@ class Always:
 
     def __init__(self, backend: PipelinedBackend, patch: pytest.MonkeyPatch) -> None:
         self.asked = 0
-        backend._times.seconds[1] = 1.0e-3
+        backend.decoder.times.seconds[1] = 1.0e-3
         if isinstance(backend, WebGPUBackend):
-            patch.setattr(backend._guesses, "rows_that_pay", lambda rehearsal, step, most: self._rows(most) or 1)
+            patch.setattr(backend.device.guesses, "rows_that_pay", lambda rehearsal, step, most: self._rows(most) or 1)
             patch.setattr(step_times, "MAX_BATCH", 2)
         else:
-            patch.setattr(backend._lookahead, "plan", self._plan)
+            patch.setattr(backend.decoder.lookahead, "plan", self._plan)
 
     def _plan(self, match: int, unread: int | None, step: float, left: int, most: int) -> Plan | None:
         rows = self._rows(most) if match else 0
@@ -125,7 +125,7 @@ async def test_the_context_is_filled_to_its_end_and_no_further(
 async def test_adapters_of_linears_and_of_the_head_are_those_of_the_sequence(
     backend: PipelinedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    number = await backend.add_adapter(drawn(backend._graph, 3))  # type: ignore[attr-defined]
+    number = await backend.add_adapter(drawn(backend.graph, 3))  # type: ignore[attr-defined]
     plain = backend.new_sequence()
     backend.use_adapter(plain, number)
     await backend.prefill(plain, prompt(90, 1))

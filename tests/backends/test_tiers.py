@@ -58,7 +58,7 @@ async def tiny(
 
 def table_of(pair: Pair) -> PageTable:
     assert isinstance(pair.other, PipelinedBackend)
-    table = pair.other._shared_table
+    table = pair.other.pages.table
     assert table is not None
     return table
 
@@ -127,10 +127,10 @@ async def test_what_memory_holds_is_told_by_tier_and_has_an_owner(tiny: Pair) ->
         page[tier] = use.pages[tier.name.lower()].conversations / tiers_of(tiny, sequence).count(tier)
     assert page[Tier.COLD] < page[Tier.WARM] < page[Tier.HOT]
     if isinstance(tiny.other, WasmBackend):
-        assert use.total == tiny.other._pages.end
+        assert use.total == tiny.other.pages.store.end
     else:
         assert isinstance(tiny.other, WebGPUBackend)
-        assert use.total == sum(tiny.other._host.buffer_bytes().values())
+        assert use.total == sum(tiny.other.device.host.buffer_bytes().values())
     assert all(min(each.conversations, each.kept, each.free) >= 0 for each in use.pages.values())
 
 
@@ -158,7 +158,7 @@ async def test_who_goes_back_into_a_demoted_page_reads_it_again(tiny: Pair) -> N
 
 
 async def test_with_an_adapter_the_same_tiers_are_read(tiny: Pair) -> None:
-    adapter, text = drawn(tiny.numpy._graph, 1), prompt(8 * PAGE + 5, seed=1)
+    adapter, text = drawn(tiny.numpy.graph, 1), prompt(8 * PAGE + 5, seed=1)
     sequences = tiny.other.new_sequence(), tiny.numpy.new_sequence()
     for backend, sequence in zip(tiny.both, sequences, strict=True):
         backend.use_adapter(sequence, await backend.add_adapter(adapter))
@@ -223,7 +223,7 @@ async def test_demoted_pages_leave_and_come_back_as_they_are(tiny: Pair) -> None
     assert 0 < cold < warm < hot
     tiny.other.free(first)
     table = table_of(tiny)
-    while (page := tiny.other._prefixes.evict(lambda page: table.references(page) == 1)) is not None:
+    while (page := tiny.other.pages.prefixes.tree.evict(lambda page: table.references(page) == 1)) is not None:
         table.drop([page])
     assert await tiny.other.import_pages(second, text, [page or b"" for page in pages])
     assert tiers_of(tiny, second) == tiers
@@ -241,7 +241,7 @@ def assert_no_page_is_lost(pair: Pair, open_ones: list[TokenSequence]) -> None:
         pair.other.free(sequence)
     assert isinstance(pair.other, PipelinedBackend)
     held = {tier: sum(table.holders(tier)) for tier in Tier}
-    assert sum(held.values()) == len(pair.other._prefixes)
+    assert sum(held.values()) == len(pair.other.pages.prefixes.tree)
     assert all(count == 1 for count in table._references.values())
     assert len(table._free) == len(set(table._free)) == table.capacity - held[Tier.HOT]
     for tier, free in table._free_demoted.items():

@@ -14,8 +14,9 @@ import pytest
 
 from py_core.adapters.head import HeadAdapter
 from py_core.backends import step_times
-from py_core.backends.base import Backend, BackendError, TokenSequence
+from py_core.backends.base import BackendError, TokenSequence
 from py_core.backends.pipelined import PipelinedBackend
+from py_core.backends.protocols import Backend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine import turns
@@ -102,7 +103,7 @@ async def test_rows_of_the_same_steps_are_what_they_would_be_alone(backend: Back
 
 @pytest.mark.every_backend
 async def test_adapters_at_the_head_are_those_of_each_row_and_sets_of_matrices_those_of_all(backend: Backend) -> None:
-    graph = backend._graph  # type: ignore[attr-defined]
+    graph = backend.graph  # type: ignore[attr-defined]
     draw = np.random.default_rng(1)
     head = HeadAdapter(*(draw.standard_normal(shape).astype(np.float32) for shape in ((4, 64), (64, 4))))
     number, heads = await backend.add_adapter(drawn(graph, 3)), [0, await backend.put_head_adapter(head)]
@@ -128,7 +129,7 @@ async def test_what_cannot_be_decoded_together_is_refused(backend: Backend) -> N
         await together(backend, sequences, 5, [GREEDY] * 9)
     with pytest.raises(ValueError, match="each once"):
         await together(backend, sequences[:1] * 2, 5, [GREEDY] * 2)
-    backend.use_adapter(sequences[0], await backend.add_adapter(drawn(backend._graph, 3)))  # type: ignore[attr-defined]
+    backend.use_adapter(sequences[0], await backend.add_adapter(drawn(backend.graph, 3)))  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="2 sets of LoRA matrices"):
         await together(backend, sequences[:2], 5, [GREEDY] * 2)
     with pytest.raises(ValueError, match="prefill comes first"):
@@ -214,7 +215,7 @@ async def test_more_than_a_step_has_rows_have_fair_shares(backend: Backend) -> N
 
 async def test_only_those_with_the_same_set_and_priority_share_steps(backend: Backend) -> None:
     engine, shared = Engine(backend, ()), Shared(backend)
-    number = await engine.add_adapter(drawn(backend._graph, 3))  # type: ignore[attr-defined]
+    number = await engine.add_adapter(drawn(backend.graph, 3))  # type: ignore[attr-defined]
     expected = [await alone(backend, prompt(20, seed=1), 50, adapter=at) for at in (0, number)]
     shared.rows.clear()
     sequences = [engine.new_sequence() for _ in range(2)]
@@ -235,7 +236,7 @@ async def test_only_those_with_the_same_set_and_priority_share_steps(backend: Ba
 async def test_one_that_has_no_room_fails_alone(backend: Backend) -> None:
     if not isinstance(backend, PipelinedBackend):
         pytest.skip("numpy has no pages")
-    engine, reserve = Engine(backend, ()), backend._reserve
+    engine, reserve = Engine(backend, ()), backend.pages.reserve
     texts = [prompt(20, seed=at) for at in range(3)]
     expected = [await alone(backend, text, 100) for text in texts]
 
@@ -244,7 +245,7 @@ async def test_one_that_has_no_room_fails_alone(backend: Backend) -> None:
             raise BackendError("There is no room.")
         await reserve(slot, first, length)
 
-    backend._reserve = refuses  # type: ignore[method-assign]
+    backend.pages.reserve = refuses  # type: ignore[method-assign]
     sequences = [engine.new_sequence() for _ in texts]
     for sequence, text in zip(sequences, texts, strict=True):
         await engine.prefill(sequence, text, Timings())

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.backends.base import Backend, TokenSequence
+from py_core.backends.base import TokenSequence
 from py_core.backends.numpy.backend import NumpyBackend, load_weights
+from py_core.backends.protocols import Backend
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu
@@ -117,7 +118,7 @@ async def model(
     else:
         memory = CountingMemory(kernel_wasm())
         in_wasm = await load_wasm(memory, source, header, config, graph)
-        begin = in_wasm._lowering.arena.end
+        begin = in_wasm.device.lowering.arena.end
         yield Windowed(in_wasm, reference, need, lambda: memory.reserved - begin)
         in_wasm.close()
 
@@ -180,7 +181,7 @@ async def test_a_prompt_that_is_read_again_counts_as_read(model: Windowed) -> No
 async def test_a_text_goes_on_after_its_gpu_was_lost(model: Windowed) -> None:
     sequence = model.backend.new_sequence()
     await model.backend.prefill(sequence, text(330))
-    model.backend._host._device.destroy()  # type: ignore[attr-defined]
+    model.backend.device.host._device.destroy()  # type: ignore[attr-defined]
     assert len(await collect(model.backend, sequence, 8)) == 8
     await model.check(sequence)
     model.backend.truncate(sequence, 20)

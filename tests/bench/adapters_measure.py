@@ -9,7 +9,8 @@ from contextlib import contextmanager
 import numpy as np
 
 from py_core.adapters.lora import LoraAdapter, LoraPair
-from py_core.backends.base import Backend, TokenSequence
+from py_core.backends.base import TokenSequence
+from py_core.backends.protocols import Backend
 from py_core.models.graph import Graph
 from py_core.sampling import SamplingParams
 

@@ -34,8 +34,7 @@ READER = """
 import { ModelSource } from '/storage/model_source.js';
 import { broughtModels, findModel } from '/storage/model_store.js';
 import { WeightStream } from '/backends/weight_stream.js';
-import { Sha256 } from '/downloads/sha256.js';
-import { Xxh64 } from '/downloads/xxh64.js';
+import { createSHA256, createXXHash64 } from '/vendor/hash-wasm.mjs';
 
 const PIECE = 4 << 20;
 
@@ -45,7 +44,7 @@ async function read({ given, way }) {
   const [model] = given ? [{ blobs: [given] }] : await broughtModels();
   const file = given ?? await findModel(model);
   const room = new ArrayBuffer(PIECE), piece = new Uint8Array(room);
-  const sha256 = await Sha256.create(), xxh64 = await Xxh64.create(PIECE);
+  const sha256 = await createSHA256(), xxh64 = await createXXHash64();
   const pieces = async (use) => {
     for (let at = 0; at < file.size; at += PIECE) await use(at, Math.min(PIECE, file.size - at));
   };
@@ -59,8 +58,8 @@ async function read({ given, way }) {
     },
     slices: () => pieces((at, nbytes) => file.slice(at, at + nbytes).arrayBuffer()),
     sha256: () => pieces(() => crypto.subtle.digest('SHA-256', piece)),
-    'sha256 kernel': () => pieces(() => sha256.update(piece)),
-    xxh64: () => pieces(() => xxh64.sum(piece)),
+    'sha256 hash-wasm': () => pieces(() => sha256.update(piece)),
+    xxh64: () => pieces(() => xxh64.init().update(piece).digest()),
   };
   const begin = performance.now();
   await ways[way]();
@@ -68,7 +67,7 @@ async function read({ given, way }) {
 }
 """
 READS = ("Sonata", "stream", "slices")
-SUMS = ("sha256", "sha256 kernel", "xxh64")
+SUMS = ("sha256", "sha256 hash-wasm", "xxh64")
 READ = """async ([source, selector, way]) => {
   const script = source.replaceAll("'/", `'${location.origin}/`);
   const url = URL.createObjectURL(new Blob([script], { type: 'text/javascript' }));
@@ -207,7 +206,7 @@ def report(found: dict[str, Any]) -> None:
     print_tables(
         table,
         f"Checksums, MB/s: SHA-256 {said(store['sha256'])} by the browser, "
-        f"{said(store['sha256 kernel'])} by the kernel; "
+        f"{said(store['sha256 hash-wasm'])} by hash-wasm; "
         f"XXH64 {said(store['xxh64'])}.\n"
         f"Copied into the store at {found['copied']:.0f} MB/s; a plain copy on this disk: {found['cp']:.0f}.\n"
         f"Loaded, from when Python was there (CPU time of all of the browser, Python's start included): {reads}.\n"

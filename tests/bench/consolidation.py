@@ -43,7 +43,7 @@ from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
 from app.native_runtime import open_embedder
 from app.protocol import Done
-from app.runtime import Runtime
+from app.runtime import Runtime, RuntimeConfig
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu
@@ -53,7 +53,6 @@ from py_core.formats.source import open_source
 from py_core.learning.consolidation import layout_of
 from py_core.learning.probe import perplexity as perplexity_of_probe
 from py_core.loading import BackendLoader, Model, load_model
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.sqlite import SQLiteRows
 from py_core.tokenizers.prompts import encode_text
 from tests.bench.consolidation_browser import browser_table, measure_in_browser
@@ -104,9 +103,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
 
     kept: dict[int, np.ndarray] = {}
     with tempfile.TemporaryDirectory() as folder, keeping_checkpoints(kept, options.looks):
-        runtime = Runtime(NativeCrypto())
-        await runtime.open(lambda: SQLiteRows.open(Path(folder) / "memory.sqlite"))
-        assert runtime.memory is not None
+        runtime = await Runtime.open(RuntimeConfig(lambda: SQLiteRows.open(Path(folder) / "memory.sqlite")))
         learning = await LearningService.open(model, "0" * 64, open_embedder(), runtime.memory, shipped_gate())
         service = await ConsolidationService.open(learning, assistant.adapters, assistant.adapters.use_learned, recipe)
         before = await perplexity()

@@ -105,11 +105,11 @@ async def read_again(options: argparse.Namespace, folder: Path) -> dict[str, obj
         model = await load_model(FileSource(path), loader_of(options.backend, options.precision), native_renderer())
         engine, backend = model.engine, model.engine.backend
         assert isinstance(backend, PipelinedBackend)
-        table = backend._shared_table
+        table = backend.pages.table
         assert table is not None
         page = backend.memory().pages[HOT].free // table.capacity
         await keep_pages_within(engine, count // 2 * pages_of(options.tokens + SAID) * page)
-        read, write_rows = 0, backend._write_rows
+        read, write_rows = 0, backend.passes._write_rows
 
         async def counted(sequence: TokenSequence, first: int, stop: int, logit_rows: int, write=write_rows) -> int:
             nonlocal read
@@ -120,7 +120,7 @@ async def read_again(options: argparse.Namespace, folder: Path) -> dict[str, obj
         sequences = [engine.new_sequence() for _ in texts]
         for one, text in zip(sequences, texts, strict=True):
             await engine.prefill(one, text, Timings())
-        backend._write_rows = counted  # type: ignore[method-assign]
+        backend.passes._write_rows = counted  # type: ignore[method-assign]
         held = 0
         for number in order:
             one = sequences[number]

@@ -41,13 +41,13 @@ def packed(sequences: int, tokens: int, vocabulary: int) -> Pack:
 
 
 async def measure(backend: WebGPUBackend, options: argparse.Namespace) -> list[dict[str, Any]]:
-    host = backend.model.host
-    layout = parameter_layout(backend.model.graph, options.rank, 2.0)
+    host = backend.device.model.host
+    layout = parameter_layout(backend.device.model.graph, options.rank, 2.0)
     training = await backend.open_training(layout)
     assert isinstance(training, WebGPUTraining)
     flat = np.random.default_rng(1).standard_normal(layout.size).astype(np.float32) / 100
     await training.restore(TrainingState.of(flat))
-    await training.accumulate(packed(options.sequences, options.tokens, backend.model.config.vocab_size))
+    await training.accumulate(packed(options.sequences, options.tokens, backend.device.model.config.vocab_size))
     groups: dict[tuple[str, str], list[Launch]] = {}
     for part, launches in training.launches().items():
         if part in PARTS:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from py_core.adapters.parameters import parameter_layout
-from py_core.backends.base import Backend
 from py_core.backends.numpy.backend import load_numpy
+from py_core.backends.protocols import Backend
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.loading import BackendLoader, read_description

@@ -26,13 +26,12 @@ from app.generation.assistant import Assistant
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
 from app.protocol import Done
-from app.runtime import Runtime
+from app.runtime import Runtime, RuntimeConfig
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.engine.engine import Timings
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.sqlite import SQLiteRows
 from py_core.sampling import SamplingParams
@@ -57,8 +56,9 @@ async def main() -> None:
     found = {}
     for encrypted in (False, True):
         with tempfile.TemporaryDirectory() as folder:
-            runtime = Runtime(NativeCrypto())
-            await runtime.open(lambda folder=folder: SQLiteRows.open(Path(folder) / "memory.sqlite"))
+            runtime = await Runtime.open(
+                RuntimeConfig(lambda folder=folder: SQLiteRows.open(Path(folder) / "memory.sqlite"))
+            )
             if encrypted:
                 await set_passphrase(runtime.memory.store, "a benchmark")
             name = "encrypted" if encrypted else "plain"
@@ -144,6 +144,5 @@ async def next_message(assistant: Assistant, ids: list[int], prompt: int, rounds
 
 
 async def recording(assistant: Assistant, folder: Path) -> tuple[Runtime, TrajectoryRecorder]:
-    runtime = Runtime(NativeCrypto())
-    await runtime.open(lambda: SQLiteRows.open(folder / "memory.sqlite"))
+    runtime = await Runtime.open(RuntimeConfig(lambda: SQLiteRows.open(folder / "memory.sqlite")))
     return runtime, TrajectoryRecorder(assistant, runtime)

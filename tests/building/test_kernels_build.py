@@ -125,8 +125,7 @@ def test_the_command_line_finds_them(kernel_wasm: KernelWasm, monkeypatch: pytes
 def test_the_site_ships_the_kernels_without_their_sources(dist: Path, kernel_wasm: KernelWasm) -> None:
     shipped = {path.name: path.read_bytes() for path in (dist / "kernels").iterdir()}
     compiled = {f"kernels-{build}.wasm": kernel_wasm(build) for build in build_outputs.MODEL_BUILDS}
-    compiled |= {"hnsw.wasm": kernels.hnsw_kernel_path(), "checksums.wasm": kernels.checksum_kernel_path()}
-    compiled["jinja.wasm"] = kernels.jinja_kernel_path()
+    compiled |= {"hnsw.wasm": kernels.hnsw_kernel_path(), "jinja.wasm": kernels.jinja_kernel_path()}
     assert shipped == {name: path.read_bytes() for name, path in compiled.items()}
 
 
@@ -141,13 +140,6 @@ def test_kernels_that_were_damaged_in_the_cache_are_compiled_again(
     kernels.compile_kernels(tmp_path, compiler, small)
     assert {name: path.read_bytes() for name, path in files.items()} == made
     assert "kernels-simd.wasm in the cache is damaged; it is made again" in capsys.readouterr().err
-
-
-def test_the_kernel_of_checksums_takes_one_page_of_a_memory() -> None:
-    (memory,) = module(kernels.checksum_kernel_path()).imports
-    assert (memory.module, memory.name) == ("env", "memory")
-    assert isinstance(memory.type, MemoryType)
-    assert memory.type.limits.min == 1  # web/downloads/sha256.js puts its bytes behind it
 
 
 def test_the_renderer_of_templates_has_little_memory_and_asks_its_host_for_letters_and_numbers_only() -> None:

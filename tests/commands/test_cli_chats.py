@@ -11,8 +11,7 @@ import pytest
 
 from app.chat.history.api import ConversationApi
 from app.cli.home import PASSPHRASE, opened_memory
-from app.runtime import Runtime
-from py_core.memory.encryption import NativeCrypto
+from app.runtime import Runtime, RuntimeConfig
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.sessions import Turn
 from tests.command_line import assert_sentence, printed, sonata
@@ -83,8 +82,7 @@ def test_show_and_export_give_what_the_page_gives(home: Path, tmp_path: Path) ->
 
     async def of_the_page(form: Any) -> str:
         async with opened_memory(home) as memory:
-            runtime = Runtime(NativeCrypto())
-            runtime.memory = memory
+            runtime = await Runtime.open(RuntimeConfig(memory=memory))
             return await ConversationApi(runtime).export_conversation(id, form)
 
     markdown, everything = (asyncio.run(of_the_page(form)) for form in ("markdown", "json"))

@@ -55,8 +55,8 @@ class Measuring(WasmtimeHost):
 async def test_the_kernels_take_as_much_memory_as_was_told(model_path: Path, real: Need, tokens: int) -> None:
     host = Measuring(kernel_path())
     model = await load_model(FileSource(model_path), partial(load_wasm, host), native_renderer(), context=tokens)
-    model.backend._take_slot(sequence := model.backend.new_sequence())
-    await model.backend._reserve(sequence.slot, 0, tokens)
+    model.backend.pages.take_slot(sequence := model.backend.new_sequence())
+    await model.backend.pages.reserve(sequence.slot, 0, tokens)
     assert real.at(tokens).total == pytest.approx(host.reserved, rel=0.02)
     model.close()
 

@@ -13,14 +13,11 @@ import pytest
 from app.consolidation.service import ConsolidationService
 from app.generation.resident_adapters import ResidentAdapters
 from app.lessons import imprints as lesson_imprints
-from app.lessons.service import LearningService
-from app.lessons.shipped_gate import shipped_gate
-from app.runtime import Runtime
+from app.runtime import Learner, Runtime, RuntimeConfig
 from py_core.learning.augmentation import Mix
 from py_core.learning.consolidation_job import Recipe, Texts
 from py_core.learning.lesson_examples import Portions
 from py_core.loading import Model
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.memory import Memory
 from py_core.memory.revisions import Run
 from py_core.memory.sqlite import SQLiteRows
@@ -49,9 +46,8 @@ async def memories(
     closing = list[tuple[ConsolidationService, Runtime]]()
 
     async def open_one(recipe: Recipe = RECIPE, name: str = "memory", texts: Texts = TEXTS) -> ConsolidationService:
-        runtime = Runtime(NativeCrypto())
-        await runtime.open(lambda: SQLiteRows.open(folder / f"{name}.sqlite"))
-        await runtime.learn_with(lambda memory: LearningService.open(model, BASE, embedder, memory, shipped_gate()))
+        learner = Learner(model, BASE, embedder=lambda: embedder)
+        runtime = await Runtime.open(RuntimeConfig(lambda: SQLiteRows.open(folder / f"{name}.sqlite"), learner=learner))
         assert runtime.learning is not None
         service = await ConsolidationService.open(
             runtime.learning, ResidentAdapters(model.engine), recipe=recipe, texts=texts
@@ -64,8 +60,6 @@ async def memories(
         service.close()
         if service.adapter is not None:
             await service._adapters.forget(service.adapter.name)
-        assert runtime.learning is not None
-        runtime.learning.close()
         await runtime.close()
 
 

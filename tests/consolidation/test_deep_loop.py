@@ -13,17 +13,14 @@ import pytest
 from app import native_runtime
 from app.consolidation.deep_loop import DeepLoop, last_report
 from app.lessons.feedback import Feedback
-from app.lessons.service import THRESHOLD_POLICY, LearningService
-from app.lessons.shipped_gate import shipped_gate
+from app.lessons.service import THRESHOLD_POLICY
 from app.routing.factory import RouterParts
-from app.routing.service import RoutingService
 from app.runtime import Runtime
 from py_core.loading import Model
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.memory import Memory
 from py_core.memory.rows import BLOB
-from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.trajectories import Trace, Trajectory, trace_name
+from tests.runtime import runtime_over
 
 OpenModel = Callable[..., Awaitable[Model]]
 DAY = 86400.0
@@ -44,32 +41,19 @@ def parts(fast_routing: None) -> RouterParts:
 
 @pytest.fixture
 async def runtime(parts: RouterParts, tiny_path: Path, open_model: OpenModel, tmp_path: Path) -> AsyncIterator[Runtime]:
-    async def routing(memory: Memory) -> RoutingService:
-        return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
-
-    async def learning(memory: Memory) -> LearningService:
-        return await LearningService.open(
-            await open_model(tiny_path), "ab" * 32, parts.embedder, memory, shipped_gate()
-        )
-
-    runtime = Runtime(NativeCrypto())
-    await runtime.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-    await runtime.route_with(routing)
-    await runtime.learn_with(learning)
+    runtime = await runtime_over(tmp_path / "memory.sqlite", parts, await open_model(tiny_path))
     yield runtime
     await runtime.close()
 
 
 @pytest.fixture
 def memory(runtime: Runtime) -> Memory:
-    assert runtime.memory is not None
     return runtime.memory
 
 
 async def answered(runtime: Runtime, text: str, quality: float | None, days: float = 0.0, **more: object) -> str:
     """Record an answer as it would be routed; its id."""
     assert runtime.routing is not None
-    assert runtime.memory is not None
     routed = await runtime.routing.route(text)
     patterns = [n.pattern_id for n in routed.decision.neighbours if n.agent == routed.agent.id]
     made = Trajectory(

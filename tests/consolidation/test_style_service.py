@@ -11,12 +11,12 @@ import pytest
 
 from app.consolidation import style_service
 from app.consolidation.api import LearningApi
+from app.consolidation.idle_learning import IdleLearning
 from app.consolidation.idle_loops import idle_loops
 from app.consolidation.style_service import ENOUGH, EVERY, STYLE_POLICY, StyleService
 from app.generation.assistant import Assistant
 from app.generation.learned_answer import Head
 from app.lessons.service import LearningService
-from app.lessons.shipped_gate import shipped_gate
 from app.native_runtime import open_embedder
 from app.protocol import Done
 from app.runtime import Runtime
@@ -26,12 +26,11 @@ from py_core.engine.scheduler import Priority
 from py_core.learning.consolidation_job import Texts
 from py_core.learning.style import StyleRecipe
 from py_core.loading import Model
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
-from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.trajectories import Trajectory
 from py_core.routing.embedder import SentenceEmbedder
+from tests.runtime import runtime_over
 
 RECIPE = StyleRecipe(rank=2, steps=8, rate=0.2, batch=16, held=16, divergence=0.1, bound=10.0)
 TEXTS = Texts(("The moon is far away.", "It rains."), (), ("A quiet morning by the sea.",))
@@ -51,12 +50,7 @@ async def runtime(
     monkeypatch.setattr(style_service, "MOST_HARM", 1e9)  # a model of random numbers has nothing to be harmed
     model = await open_model(tiny_path)
 
-    async def learning(memory: Memory) -> LearningService:
-        return await LearningService.open(model, "ab" * 32, embedder, memory, shipped_gate())
-
-    runtime = Runtime(NativeCrypto())
-    await runtime.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-    await runtime.learn_with(learning)
+    runtime = await runtime_over(tmp_path / "memory.sqlite", model=model, embedder=embedder)
     assert runtime.learning is not None
     yield runtime
     await runtime.close()
@@ -74,9 +68,8 @@ def assistant(learning: LearningService) -> Assistant:
 
 
 @pytest.fixture
-async def style(learning: LearningService, assistant: Assistant, runtime: Runtime) -> StyleService:
-    runtime.style = await StyleService.open(learning, assistant.adapters.use_style, RECIPE, TEXTS)
-    return runtime.style
+async def style(learning: LearningService, assistant: Assistant) -> StyleService:
+    return await StyleService.open(learning, assistant.adapters.use_style, RECIPE, TEXTS)
 
 
 async def like(memory: Memory, count: int = ENOUGH) -> list[Lesson]:
@@ -127,7 +120,10 @@ async def test_unseen_answers_decide_and_the_figures_are_told(
     assert await style.waiting() == 0
     assert "Learned from 24 answers." in str(found.why)
     assert style.current is not None
-    await runtime.learn_idly(idle_loops(runtime), learning.model.engine.idle_held, NeverFree())
+    runtime.style = style
+    runtime.idle = IdleLearning(
+        idle_loops(runtime), lambda: learning.memory.policies, learning.model.engine.idle_held, NeverFree()
+    )
     (told,) = [loop for loop in (await LearningApi(runtime).overview())["loops"] if loop["name"] == "style"]
     assert (told["on"], told["words"]) == (True, [found.why])
 

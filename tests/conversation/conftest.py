@@ -58,8 +58,6 @@ async def open_runtime(
 
     yield open_one
     for runtime in opened:
-        if runtime.learning is not None:
-            runtime.learning.close()
         await runtime.close()
 
 

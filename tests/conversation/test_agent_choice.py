@@ -14,7 +14,7 @@ from app.generation.assistant import Assistant
 from app.lessons.feedback import Feedback
 from app.memory.api import MemoryApi
 from app.page.conversation import TalkApi
-from app.page.talk import Opened, PageTalk
+from app.page.talk import PageTalk
 from app.protocol import Event, Route, Stored
 from app.routing.agent_choice import AUTOMATIC, CHOICE, ROUTING_POLICY
 from app.routing.factory import RouterParts
@@ -161,10 +161,7 @@ async def test_a_choice_teaches_the_router_nothing(model: Model, runtime: Runtim
 async def test_the_page_tells_its_choice_with_a_message_until_the_chat_is_stored(
     model: Model, runtime: Runtime
 ) -> None:
-    opened = Opened()
-    for each in (opened.memory, opened.routing, opened.learning):
-        each.set()
-    api = TalkApi(PageTalk(runtime, opened, lambda: Assistant(model, max_tokens=4)))
+    api = TalkApi(PageTalk(runtime, lambda: Assistant(model, max_tokens=4)))
     assert (await answered(api.respond(CRASH, choice="planner")))[0] == "planner"
     (session,) = await memory_of(runtime).sessions.all()
     assert session.state == {"agent": "planner", CHOICE: "planner"}

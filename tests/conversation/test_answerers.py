@@ -121,7 +121,6 @@ async def test_a_tool_computes_what_no_agent_is_asked_for(chat: Chat) -> None:
 
 async def test_files_are_read_if_something_in_them_belongs_to_the_question(chat: Chat, runtime: Runtime) -> None:
     file = await runtime.files.attach(None, "key.txt", "", b"The key is under the mat.")
-    assert runtime.memory is not None
     chat.tree.session = await runtime.memory.sessions.get(file.session)
     answer = await chat.file.answer(new("Where is the key?"))
     assert kinds(answer) == [Route, Citations]

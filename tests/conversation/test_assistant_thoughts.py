@@ -15,12 +15,11 @@ from app.chat.turn_events import stored_turns
 from app.cli.terminal_chat import run_chat
 from app.generation.assistant import Assistant
 from app.protocol import AnswerEvent, Delta, Done, Stored, Thought
-from app.runtime import Runtime
+from app.runtime import Runtime, RuntimeConfig
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import KeepGoing, TokenSequence
 from py_core.backends.numpy.backend import NumpyBackend
 from py_core.loading import Model
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.sqlite import SQLiteRows
 from py_core.sampling import SamplingParams
 from py_core.tokenizers.registry import tokenizer_from_gguf
@@ -131,8 +130,7 @@ async def test_a_thought_that_was_cut_off_goes_on(
     for template in (CHATML, OPENED):
         path = write_model({"tokenizer.chat_template": template}, tied=False)
         model = await open_model(path, Speaks, end_tokens=[2])
-        runtime = Runtime(NativeCrypto())
-        await runtime.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+        runtime = await Runtime.open(RuntimeConfig(lambda: SQLiteRows.open(tmp_path / "memory.sqlite")))
         conversation = Conversation(Assistant(model, max_tokens=60), runtime)
         stored = [event async for event in conversation.respond("endless")][-1]
         assert isinstance(stored, Stored)
@@ -153,8 +151,7 @@ async def test_a_thought_that_was_cut_off_goes_on(
 
 
 async def test_an_answer_goes_on_behind_its_thought_also_after_a_reload(model: Model, tmp_path: Path) -> None:
-    runtime = Runtime(NativeCrypto())
-    await runtime.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+    runtime = await Runtime.open(RuntimeConfig(lambda: SQLiteRows.open(tmp_path / "memory.sqlite")))
     conversation = Conversation(Assistant(model, max_tokens=len(SPELLING.encode(ANSWERS["sum"])) - 4), runtime)
     stored = [event async for event in conversation.respond("the sum")][-1]
     assert isinstance(stored, Stored)
@@ -170,7 +167,7 @@ async def test_an_answer_goes_on_behind_its_thought_also_after_a_reload(model: M
 
 
 async def test_an_answer_that_looped_goes_on_with_other_words_than_the_likeliest(model: Model) -> None:
-    conversation = Conversation(Assistant(model), Runtime(NativeCrypto()))
+    conversation = Conversation(Assistant(model), Runtime())
     *_, done = [event async for event in conversation.respond("loop")]
     assert isinstance(done, Done)
     assert done.reason == "loop"
@@ -191,13 +188,11 @@ async def test_an_answer_that_repeats_itself_keeps_its_thought(model: Model) -> 
 
 
 async def test_a_stored_turn_has_its_thought_beside_the_answer(model: Model, tmp_path: Path) -> None:
-    runtime = Runtime(NativeCrypto())
-    await runtime.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+    runtime = await Runtime.open(RuntimeConfig(lambda: SQLiteRows.open(tmp_path / "memory.sqlite")))
     conversation = Conversation(Assistant(model, max_tokens=60), runtime)
     for text in ("the sum", "endless"):
         events = [event async for event in conversation.respond(text)]
         assert isinstance(events[-1], Stored)
-    assert runtime.memory is not None
     branches = await runtime.memory.sessions.branches(events[-1].chat)
     assert [turn.content for turn in branches.path()] == ["the sum", "It is 4.", "endless", ""]
     thought, _, done, _ = stored_turns(events[-1].chat, branches)[1].events
@@ -225,7 +220,7 @@ def test_the_terminal_prints_a_thought_dimmed_before_the_answer(
     monkeypatch.setattr("builtins.input", lambda _: next(lines))
     with asyncio.Runner() as runner:
         model = runner.run(open_model(tiny_path, Speaks, end_tokens=[2]))
-        run_chat(runner, model, None, 100, Runtime(NativeCrypto()), no_adapter)
+        run_chat(runner, model, None, 100, Runtime(), no_adapter)
     out = capsys.readouterr().out
     dimmed = "".join(re.findall(r"\x1b\[2m(.*?)\x1b\[0m", out, re.DOTALL))
     assert THOUGHT.replace("\n", "") in dimmed.replace("\n", "")

@@ -14,17 +14,15 @@ from app.generation.assistant import Assistant
 from app.memory.api import MemoryApi
 from app.protocol import Context, Delta, Done, Event, Replacement, Route, Stored, to_json
 from app.routing.factory import RouterParts
-from app.routing.service import RoutingService
 from app.runtime import Runtime
 from py_core.backends.base import ContextFullError, TokenSequence
 from py_core.backends.numpy.backend import NumpyBackend
 from py_core.loading import Model
 from py_core.memory.branches import Turn
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
 from py_core.routing.agents import AgentError
 from py_core.sampling import SamplingParams
-from tests.runtime import begin_conversation
+from tests.runtime import begin_conversation, runtime_over
 
 OpenModel = Callable[..., Awaitable[Model]]
 OpenRuntime = Callable[[], Awaitable[Runtime]]
@@ -72,7 +70,6 @@ def read(conversation: Conversation) -> str:
 
 
 async def stored_texts(runtime: Runtime, id: str) -> list[str]:
-    assert runtime.memory is not None
     return [turn.content for turn in (await runtime.memory.sessions.branches(id)).turns]
 
 
@@ -150,7 +147,6 @@ async def test_an_earlier_message_is_answered_again_in_a_branch_of_its_own(
     await all_of(conversation.respond("Two"))
     stored = await stored_of(conversation.retry(0))
     assert [turn.number for turn in conversation.turns] == [0, 4]
-    assert runtime.memory is not None
     assert (await runtime.memory.sessions.branches(stored.chat)).siblings(4) == [1, 4]
 
 
@@ -177,7 +173,6 @@ async def test_what_is_edited_behind_a_turn_that_is_not_there_says_so_and_loses_
     with pytest.raises(StoreError, match="not in this conversation any more"):
         await MemoryApi(runtime).choose(stored.chat, 7)
     assert await stored_texts(runtime, stored.chat) == before
-    assert runtime.memory is not None
     await runtime.memory.store.delete("turn", f"{stored.chat}/000001")  # as damaged ones are
     other = begin(model, await open_runtime())
     await other.resume(stored.chat)
@@ -190,7 +185,6 @@ async def test_turns_that_could_not_be_stored_are_stored_with_the_next_answer(
     model: Model, open_runtime: OpenRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = await open_runtime()
-    assert runtime.memory is not None
     conversation, sessions = begin(model, runtime), runtime.memory.sessions
     begun = await stored_of(conversation.respond("One"))
 
@@ -217,7 +211,7 @@ async def test_turns_that_could_not_be_stored_are_stored_with_the_next_answer(
 async def test_a_conversation_without_a_memory_has_branches_and_keeps_them_once_there_is_one(
     model: Model, open_runtime: OpenRuntime
 ) -> None:
-    locked = Runtime(NativeCrypto())
+    locked = Runtime()
     conversation = begin(model, locked)
     await all_of(conversation.respond("One"))
     await all_of(conversation.retry())
@@ -227,7 +221,6 @@ async def test_a_conversation_without_a_memory_has_branches_and_keeps_them_once_
     runtime = await open_runtime()
     conversation._runtime = conversation._keeper._runtime = runtime
     stored = await stored_of(conversation.respond("Three"))
-    assert runtime.memory is not None
     branches = await runtime.memory.sessions.branches(stored.chat)
     assert [turn.after for turn in branches.turns] == [None, 0, 0, None, 3, 4, 5, 6, 7]
     assert [turn.content for turn in branches.path()] == [turn.content for turn in conversation.turns]
@@ -263,7 +256,6 @@ async def test_a_stopped_answer_goes_on_with_the_same_tokens(
     (stopped,) = (event for event in first if isinstance(event, Done))
     ended = branches["turns"][1].events[-2]
     assert (ended.reason, ended.new_tokens) == ("length", stopped.new_tokens + 24)
-    assert runtime.memory is not None
     await runtime.memory.background.settled()
     made = await runtime.memory.trajectories.get(request)
     assert made is not None
@@ -287,7 +279,6 @@ async def test_an_answer_that_was_cut_off_goes_on_again_and_again(model: Model, 
 async def test_an_answer_goes_on_after_a_reload_from_its_text(model: Model, open_runtime: OpenRuntime) -> None:
     runtime = await open_runtime()
     stored = await stored_of(begin(model, runtime).respond("Count"))
-    assert runtime.memory is not None
     turn = (await runtime.memory.sessions.path(stored.chat))[1]
     await runtime.memory.sessions.replace_turn(stored.chat, replace(turn, content="One, two"), turn.content)
     again = begin(model, await open_runtime())
@@ -304,7 +295,6 @@ async def test_an_answer_goes_on_after_a_reload_from_its_text(model: Model, open
 
 async def test_what_another_tab_made_of_the_answer_meanwhile_stays(model: Model, open_runtime: OpenRuntime) -> None:
     runtime = await open_runtime()
-    assert runtime.memory is not None
     conversation = begin(model, runtime)
     stored = await stored_of(conversation.respond("Count"))
     turn = conversation.turns[-1]
@@ -325,7 +315,6 @@ async def test_what_cannot_be_gone_on_with_says_so_and_stays(
     conversation = begin(model, runtime)
     with pytest.raises(CannotAnswerError, match="no answer yet"):
         await all_of(conversation.continue_answer())
-    assert runtime.memory is not None
     session = await runtime.memory.sessions.start("Done")
     await runtime.memory.sessions.add_turns(session.id, Turn("user", "One"))
     await conversation.resume(session.id)
@@ -370,10 +359,9 @@ async def test_a_continuation_that_is_stopped_before_it_begins_leaves_the_answer
 
 
 async def test_an_agent_is_asked_for_by_its_id_and_its_answer_is_a_variant(
-    model: Model, open_runtime: OpenRuntime, parts: RouterParts
+    model: Model, parts: RouterParts, tmp_path: Path
 ) -> None:
-    runtime = await open_runtime()
-    await runtime.route_with(lambda memory: RoutingService.open(parts.embedder, parts.data, memory, parts.kernel))
+    runtime = await runtime_over(tmp_path / "routed.sqlite", parts)
     conversation = begin(model, runtime)
     first = await all_of(conversation.respond("why does my page crash when I scroll"))
     assert isinstance(first[0], Route)
@@ -388,7 +376,6 @@ async def test_an_agent_is_asked_for_by_its_id_and_its_answer_is_a_variant(
     _, answer = (await MemoryApi(runtime).conversation(stored.chat))["turns"]
     route = answer.events[0]
     assert (route.agent, route.reason, answer.siblings) == ("planner", "chosen", (1, 2))
-    assert runtime.memory is not None
     assert await runtime.memory.patterns.all() == []  # nothing is learned from it by itself
     told = await all_of(conversation.respond("write a poem", agent="coder"))
     assert [event.agent for event in told if isinstance(event, Route)] == ["coder"]

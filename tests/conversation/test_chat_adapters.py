@@ -13,11 +13,10 @@ from app.chat.conversation import Conversation
 from app.generation.assistant import Assistant
 from app.memory.api import MemoryApi
 from app.protocol import Delta, Done
-from app.runtime import Runtime
+from app.runtime import Runtime, RuntimeConfig
 from py_core.adapters.lora import AdapterError, LoraAdapter
 from py_core.backends.base import MAX_ADAPTERS
 from py_core.loading import Model
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.sqlite import SQLiteRows
 from py_core.sampling import SamplingParams
 from tests.tiny_adapters import drawn
@@ -143,8 +142,7 @@ async def test_an_adapter_that_does_not_fit_leaves_the_one_before(model: Model, 
 async def test_log_and_messages_say_which_adapter_answered(
     model: Model, adapters: list[LoraAdapter], tmp_path: Path
 ) -> None:
-    runtime = Runtime(NativeCrypto())
-    await runtime.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+    runtime = await Runtime.open(RuntimeConfig(lambda: SQLiteRows.open(tmp_path / "memory.sqlite")))
     assistant = new_assistant(model)
     conversation = Conversation(assistant, runtime)
     await assistant.use_adapter(adapters[0])

@@ -16,11 +16,10 @@ from app.memory.api import MemoryApi
 from app.protocol import Delta, Done, Route, Stored
 from app.routing.agent_catalog import add_agent, remove_agent
 from app.routing.factory import RouterParts
-from app.routing.service import Routed, RoutingService
-from app.runtime import Runtime
+from app.routing.service import Routed
+from app.runtime import Runtime, RuntimeConfig
 from py_core.backends.base import ContextFullError
 from py_core.loading import Model
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.sqlite import SQLiteRows
 from py_core.routing.agents import AgentError
@@ -210,15 +209,15 @@ async def test_an_answer_that_is_stopped_while_it_is_routed_does_not_begin(
 
 
 async def test_a_memory_that_fails_in_an_unknown_way_is_told_and_done_without(model: Model, parts: RouterParts) -> None:
-    runtime = Runtime(NativeCrypto())
-
     async def fail():
         raise RuntimeError("a strange browser")
 
-    await runtime.open(fail)
+    async def router() -> RouterParts:
+        return parts
+
+    runtime = await Runtime.open(RuntimeConfig(fail, router=router))
     assert runtime.problem == "a strange browser"
     assert not runtime.memory.store.persistent
-    await runtime.route_with(lambda memory: RoutingService.open(parts.embedder, parts.data, memory))
     assert (await ask(await begin(model, runtime), CRASH))[0].agent == "debugger"
 
 
@@ -306,13 +305,10 @@ async def test_without_the_memory_the_chat_goes_on_and_says_so(model: Model, ope
 
 
 async def test_without_a_router_the_plain_assistant_answers(model: Model, tmp_path: Path) -> None:
-    runtime = Runtime(NativeCrypto())
-
-    async def fail(memory):
+    async def fail():
         raise StoreError("unavailable", "There is no router today.")
 
-    await runtime.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-    await runtime.route_with(fail)
+    runtime = await Runtime.open(RuntimeConfig(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"), router=fail))
     conversation = await begin(model, runtime)
     events = [event async for event in conversation.respond(CRASH)]
     assert not any(isinstance(event, Route) for event in events)
@@ -323,15 +319,14 @@ async def test_without_a_router_the_plain_assistant_answers(model: Model, tmp_pa
 
 async def test_an_answer_that_is_complete_before_the_memory_is_open_is_remembered(model: Model, tmp_path: Path) -> None:
     """As with ?routing=off, where nothing else is waited for."""
-    runtime = Runtime(NativeCrypto())
-    runtime.routing_state = "off"
     may_open = asyncio.Event()
 
     async def open_late() -> SQLiteRows:
         await may_open.wait()
         return await SQLiteRows.open(tmp_path / "memory.sqlite")
 
-    opening = asyncio.ensure_future(runtime.open(open_late))
+    runtime = Runtime(RuntimeConfig(open_late))
+    opening = asyncio.ensure_future(runtime.start())
     conversation = await begin(model, runtime)
     events = []
     async for event in conversation.respond(CRASH):
@@ -393,7 +388,7 @@ async def test_a_memory_whose_passphrase_is_lost_can_be_deleted(open_runtime: Op
     await api.correct("", FAR, "planner")
     await runtime.close()
     again = await open_runtime()
-    assert again.memory_state == "ready"
+    assert again.memory_stage.state == "ready"
     assert [pattern.text for pattern in await again.memory.patterns.all()] == [FAR]
 
 
@@ -428,7 +423,6 @@ async def test_another_try_comes_from_the_same_agent_and_is_logged_for_itself(
     routed, _, _ = await ask(conversation, CRASH)
     events = [event async for event in conversation.retry()]
     assert events[0] == routed
-    assert runtime.memory is not None
     (session,) = await runtime.memory.sessions.all()
     question, answer = await runtime.memory.sessions.path(session.id)
     assert (question.content, answer.details["agent"]) == (CRASH, "debugger")

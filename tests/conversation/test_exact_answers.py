@@ -16,12 +16,11 @@ from app.chat.turn_events import stored_turns
 from app.generation.assistant import Assistant
 from app.memory.policy_words import told_policies
 from app.page.conversation import TalkApi
-from app.page.talk import Opened, PageTalk
+from app.page.talk import PageTalk
 from app.protocol import Computation, Delta, Done, Event, Route, Stored
 from app.routing.factory import RouterParts
 from app.runtime import Runtime
 from py_core.loading import Model
-from py_core.memory.encryption import NativeCrypto
 from tests.command_line import printed, sonata
 from tests.runtime import memory_of
 
@@ -135,10 +134,7 @@ async def test_a_table_is_computed_as_soon_as_it_is_attached(conversation: Conve
 
 
 async def test_the_page_is_told_of_the_tool(model: Model) -> None:
-    opened = Opened()
-    for one in (opened.memory, opened.routing, opened.learning):
-        one.set()
-    api = TalkApi(PageTalk(Runtime(NativeCrypto()), opened, lambda: Assistant(model)))
+    api = TalkApi(PageTalk(Runtime(), lambda: Assistant(model)))
     events = await all_of(api.respond("5 miles in km"))
     assert [type(event) for event in events] == [Computation, Delta, Done]
     assert events[0].kind == "unit"
@@ -147,8 +143,7 @@ async def test_the_page_is_told_of_the_tool(model: Model) -> None:
 def test_the_tools_are_not_imported_before_a_message_needs_them() -> None:
     code = (
         "import sys, app.chat.conversation, app.page.session; from app.chat.exact_answers import exact_answer; "
-        "from app.runtime import Runtime; from py_core.memory.encryption import NativeCrypto; "
-        "s = Runtime(NativeCrypto()); "
+        "from app.runtime import Runtime; s = Runtime(); "
         "before = [m for m in sys.modules if m.startswith('py_core.tools')]; "
         "exact_answer(s, 'tell me about owls'); "
         "assert before == [], before; assert 'py_core.tools.answering' not in sys.modules; "

@@ -16,6 +16,7 @@ from app.lessons.imprints import LessonError
 from app.protocol import Delta, Event, Stored, Taught
 from app.routing.factory import RouterParts
 from app.runtime import Runtime
+from app.stage import State
 from py_core.loading import Model
 from py_core.memory.branches import Branches
 from py_core.memory.lessons import Lesson
@@ -201,7 +202,7 @@ async def test_what_cannot_be_judged_or_remembered_says_so(runtime: Runtime, fee
             feedback.proposal(text)
     assert feedback.proposal(DENTIST).question == ASKED
     assert await memory_of(runtime).lessons.all() == []
-    runtime.learn_nothing("Learning is off for this model.")
+    runtime.learning_stage.end(State.OFF, "Learning is off for this model.")
     runtime.learning = None
     with pytest.raises(LessonError, match="off for this model"):
         await feedback.remember(DENTIST)

@@ -14,6 +14,7 @@ from app.files.service import MOST_FILES, MOST_PASSAGES, FileService
 from app.files.text import PDF, FileError
 from app.protocol import Citation
 from app.runtime import Runtime
+from app.stage import State
 from py_core.memory.errors import StoreError
 from py_core.memory.files import KIND, PASSAGE
 from py_core.memory.memory import Memory
@@ -21,7 +22,7 @@ from py_core.memory.passphrase import set_passphrase
 from py_core.memory.store import Store
 from py_core.memory.transfer import export, import_file
 from py_core.memory.volatile import VolatileRows
-from py_core.routing.embedder import EmbedderError, Meaning, SentenceEmbedder
+from py_core.routing.embedder import Embedder, EmbedderError, Meaning, SentenceEmbedder
 from tests.passages.asked import HERE
 from tests.runtime import memory_of
 
@@ -43,9 +44,15 @@ def words(text: str) -> int:
     return len(text) // 4
 
 
+def over(runtime: Runtime, embedder: Embedder | None) -> FileService:
+    return FileService(
+        lambda: runtime.memory, lambda: embedder, runtime.routing_stage, runtime.trouble, runtime.changed
+    )
+
+
 @pytest.fixture
 def files(runtime: Runtime, embedder: SentenceEmbedder) -> FileService:
-    return FileService(runtime, lambda: embedder)
+    return over(runtime, embedder)
 
 
 def bytes_under(folder: Path) -> bytes:
@@ -102,7 +109,7 @@ async def test_passages_stand_in_the_order_of_the_file_and_within_their_room(fil
 
 
 async def test_before_a_file_is_indexed_its_words_are_searched_and_that_is_said(runtime: Runtime) -> None:
-    files = FileService(runtime, lambda: None)
+    files = over(runtime, None)
     session = (await files.attach(None, "kettle.md", "", KETTLE)).session
     material = await ask(files, session, "What does E3 mean?")
     assert material.by_words
@@ -112,7 +119,7 @@ async def test_before_a_file_is_indexed_its_words_are_searched_and_that_is_said(
 
 
 async def test_where_no_word_of_a_message_is_in_a_file_that_is_not_indexed_that_is_said(runtime: Runtime) -> None:
-    files = FileService(runtime, lambda: None)
+    files = over(runtime, None)
     session = (await files.attach(None, "kettle.md", "", KETTLE)).session
     material = await ask(files, session, "Thanks, goodbye!")
     assert (material.cited, material.found) == ((), "words")
@@ -123,34 +130,35 @@ async def test_it_is_told_whether_a_file_will_be_indexed(runtime: Runtime, embed
     async def comes(files: FileService) -> bool:
         return any(file["comes"] for file in await files.files(session))
 
-    files = FileService(runtime, lambda: None)
+    runtime.routing_stage.begin()
+    files = over(runtime, None)
     session = (await files.attach(None, "kettle.md", "", KETTLE)).session
     assert await comes(files), "an embedder may still come"
-    runtime.routing_state = "off"
+    runtime.routing_stage.end(State.OFF)
     assert not await comes(files)
     broken = Broken(embedder.tokenizer, embedder._encoder)
-    files = FileService(runtime, lambda: broken)
+    files = over(runtime, broken)
     assert await comes(files)
     await files.indexed(session)
     assert not await comes(files)
     assert str(runtime.problem) == "It broke."
     await files.indexed(session)
     assert broken.asked == 1, "it is not tried again and again"
-    files = FileService(runtime, lambda: embedder)
+    files = over(runtime, embedder)
     await files.indexed(session)
     assert not await comes(files)
 
 
 async def test_indexing_goes_on_after_a_restart_where_it_was(runtime: Runtime, embedder: SentenceEmbedder) -> None:
-    first = FileService(runtime, lambda: embedder)
+    first = over(runtime, embedder)
     session = (await first.attach(None, "kettle.md", "", KETTLE)).session
     memory = memory_of(runtime)
     with memory.background.paused():
-        again = FileService(runtime, lambda: embedder)
+        again = over(runtime, embedder)
         assert (await again.files(session))[0]["indexed"] == 0  # nothing is done while an answer is made
     await again.indexed(session)
     kept = {record.id: record.updated for record in await memory.store.query(PASSAGE)}
-    third = FileService(runtime, lambda: embedder)
+    third = over(runtime, embedder)
     (told,) = await third.files(session)
     assert told["indexed"] == told["passages"] == len(kept)
     await third.indexed(session)
@@ -226,7 +234,7 @@ async def test_a_file_that_is_removed_while_its_conversation_is_opened_is_not_th
     file = await files.attach(None, "kettle.md", "", KETTLE)
     await files.attach(file.session, "a.txt", "", b"The key is under the mat.")
     monkeypatch.setattr(file_service, "SLICE", 0)
-    again = FileService(runtime, lambda: None)
+    again = over(runtime, None)
     await asyncio.gather(again.files(file.session), files.detach(file.id))
     assert [one["name"] for one in await again.files(file.session)] == ["a.txt"]
 

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from app.consolidation.api import LearningApi
+from app.consolidation.idle_learning import IdleLearning
 from app.consolidation.idle_loops import idle_loops
 from app.consolidation.one_learner import FileLock
 from app.generation.assistant import Assistant
 from app.lessons.imprints import LessonError
-from app.runtime import Runtime
+from app.runtime import Learner, Runtime, RuntimeConfig
+from app.stage import State
 from py_core.loading import Model
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.revisions import Run
 from py_core.memory.sqlite import SQLiteRows
@@ -136,7 +137,6 @@ async def test_a_loop_that_is_switched_off_gives_no_lesson(api: LearningApi, run
 
 
 async def test_the_overview_has_what_plots_show(api: LearningApi, runtime: Runtime) -> None:
-    assert runtime.memory is not None
     taught = await api.teach(FERRY, HERON)
     count = 61
     for number in range(count):
@@ -158,7 +158,6 @@ async def test_the_overview_has_what_plots_show(api: LearningApi, runtime: Runti
 async def test_what_is_said_of_an_answer_is_told_again_and_a_better_one_can_be_taken_back(
     api: LearningApi, runtime: Runtime
 ) -> None:
-    assert runtime.memory is not None
     runtime.memory.trajectories.record(Trajectory("a1", FERRY, "I do not know."))
     runtime.memory.trajectories.record(Trajectory("a2", BAKERY, "At noon."))
     await api.good("a1")
@@ -175,7 +174,6 @@ async def test_what_is_said_of_an_answer_is_told_again_and_a_better_one_can_be_t
 
 
 async def test_a_lesson_that_is_wrong_again_and_again_is_switched_off(api: LearningApi, runtime: Runtime) -> None:
-    assert runtime.memory is not None
     id = (await api.teach(FERRY, HERON))["lesson"]["id"]
     off = []
     for number in range(3):
@@ -193,8 +191,15 @@ async def test_what_learns_in_pauses_is_paused_goes_on_and_runs_when_it_is_asked
     with pytest.raises(EmbedderError, match="still loading"):
         await api.pause()
     loops = [loop for loop in idle_loops(runtime) if loop.name == "deep"]
-    await runtime.learn_idly(loops, nullcontext, FileLock(tmp_path / "lock"), idle_seconds=3600)
-    assert runtime.memory is not None
+    runtime.idle = IdleLearning(
+        loops,
+        lambda: runtime.memory.policies,
+        nullcontext,
+        FileLock(tmp_path / "lock"),
+        lambda: runtime.changed(),
+        3600,
+    )
+    runtime.idle.start()
     runtime.memory.trajectories.record(Trajectory("a1", FERRY, HERON, quality=1.0))
 
     changed = asyncio.Event()
@@ -220,7 +225,6 @@ async def test_what_learns_in_pauses_is_paused_goes_on_and_runs_when_it_is_asked
 
 
 async def test_trainings_are_told_as_they_were_decided(api: LearningApi, runtime: Runtime) -> None:
-    assert runtime.memory is not None
     why = "It gives 100% of the answers."
     run = Run(
         BASE, "refused", why, lessons=("a",), probe={"base": 21.0, "after": 21.5}, recall={"after": 1.0},
@@ -240,13 +244,15 @@ async def test_trainings_are_told_as_they_were_decided(api: LearningApi, runtime
 async def test_what_the_last_training_had_is_told_and_that_a_chosen_adapter_leaves_it_out(
     runtime: Runtime, tmp_path: Path
 ) -> None:
-    assert runtime.memory is not None
     assert runtime.learning is not None
     assistant = Assistant(runtime.learning.model)
     api = LearningApi(runtime, lambda: assistant.leaves_out)
     await runtime.memory.revisions.keep(Run(BASE, "refused", "It was too much.", lessons=("a",)), None)
-    await runtime.consolidate_with(assistant.adapters, assistant.adapters.use_learned)
-    await runtime.learn_idly(idle_loops(runtime), nullcontext, FileLock(tmp_path / "lock"), idle_seconds=3600)
+    lock, embedder = FileLock(tmp_path / "lock"), runtime.learning.embedder
+    model = runtime.learning.model
+    await runtime.use_model(
+        Learner(model, BASE, assistant.adapters, only_one=lock, idle_seconds=3600, embedder=lambda: embedder)
+    )
 
     async def said() -> str:
         (words,) = [loop["words"] for loop in (await api.overview())["loops"] if loop["name"] == "background"]
@@ -262,9 +268,8 @@ async def test_what_the_last_training_had_is_told_and_that_a_chosen_adapter_leav
 
 
 async def test_without_a_model_lessons_are_seen_and_forgotten_but_nothing_can_be_taught(tmp_path: Path) -> None:
-    runtime = Runtime(NativeCrypto())
-    await runtime.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-    runtime.learn_nothing("Routing is off, so nothing can be learned.")
+    runtime = await Runtime.open(RuntimeConfig(lambda: SQLiteRows.open(tmp_path / "memory.sqlite")))
+    runtime.learning_stage.end(State.OFF, "Routing is off, so nothing can be learned.")
     api = LearningApi(runtime)
     assert (await api.overview())["problem"] == "Routing is off, so nothing can be learned."
     with pytest.raises(EmbedderError, match="Routing is off"):
@@ -277,7 +282,6 @@ async def test_without_a_model_lessons_are_seen_and_forgotten_but_nothing_can_be
 async def test_the_story_of_a_correction_has_the_answer_before_also_of_a_version_that_did_not_keep_it(
     api: LearningApi, runtime: Runtime
 ) -> None:
-    assert runtime.memory is not None
     runtime.memory.trajectories.record(Trajectory("t", FERRY, "The ferry is called Sandholm."))
     lesson = (await api.should_have_said("t", FERRY, HERON))["lesson"]
     story = await api.lesson_story(lesson["id"])

@@ -13,15 +13,15 @@ import pytest
 from app.lessons import imprints as lesson_imprints
 from app.lessons.service import LearningService, LessonError
 from app.lessons.shipped_gate import shipped_gate
-from app.runtime import Runtime
+from app.runtime import Learner, Runtime, RuntimeConfig
 from py_core.loading import Model
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.lessons import KIND, Lesson
 from py_core.memory.memory import Memory
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.rows import BLOB
 from py_core.memory.sqlite import SQLiteRows
 from py_core.routing.embedder import EmbedderError, SentenceEmbedder
+from tests.runtime import BASE
 
 CAT, RAFT = "What is my cat called?", "Where is the life raft stowed?"
 PUMPERNICKEL, PORT = "Your cat is called Pumpernickel.", "The life raft is stowed under the port bench."
@@ -48,7 +48,6 @@ def learner(model: Model) -> Model:
 
 def of(runtime: Runtime) -> tuple[LearningService, Memory]:
     assert runtime.learning is not None
-    assert runtime.memory is not None
     return runtime.learning, runtime.memory
 
 
@@ -256,7 +255,7 @@ async def test_lessons_of_a_locked_memory_answer_once_it_is_unlocked(open_runtim
     assert await blobs(memory) == []
     assert await answer(learning, CAT) == PUMPERNICKEL  # its imprint is made again, and encrypted
     later = await open_runtime()
-    assert later.memory_state == "locked"
+    assert later.memory_stage.state == "locked"
     learning, _ = of(later)
     assert await learning.recall(CAT) is None
     await learning.teach(RAFT, PORT)
@@ -319,15 +318,13 @@ async def test_lessons_of_another_embedder_get_vectors_of_this_one(open_runtime:
     assert await answer(again, OTHER_WORDS) == PUMPERNICKEL
 
 
-async def test_without_an_embedder_learning_is_off_and_says_why(tmp_path: Path) -> None:
-    runtime = Runtime(NativeCrypto())
-    await runtime.open(lambda: SQLiteRows.open(tmp_path / "other.sqlite"))
-
-    async def opening(memory: Memory) -> LearningService:
+async def test_without_an_embedder_learning_is_off_and_says_why(model: Model, tmp_path: Path) -> None:
+    def opening() -> SentenceEmbedder:
         raise EmbedderError("The sentence embedder does not exist: run `python build.py site` once to make it.")
 
-    await runtime.learn_with(opening)
-    assert (runtime.learning, runtime.learning_state) == (None, "failed")
-    assert runtime.why_not_learning is not None
-    assert "run `python build.py site`" in str(runtime.why_not_learning)
+    learner = Learner(model, BASE, embedder=opening)
+    runtime = await Runtime.open(RuntimeConfig(lambda: SQLiteRows.open(tmp_path / "other.sqlite"), learner=learner))
+    assert (runtime.learning, runtime.learning_stage.state) == (None, "failed")
+    assert runtime.learning_stage.why is not None
+    assert "run `python build.py site`" in str(runtime.learning_stage.why)
     await runtime.close()

@@ -11,9 +11,8 @@ import pytest
 
 from app.memory.api import MemoryApi
 from app.routing.factory import RouterParts
-from app.routing.service import RoutingService
-from app.runtime import Runtime
-from py_core.memory.encryption import NativeCrypto
+from app.runtime import Runtime, RuntimeConfig
+from app.stage import State
 from py_core.memory.errors import StoreError
 from py_core.memory.rows import Key
 from py_core.memory.sessions import Turn
@@ -21,6 +20,7 @@ from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.witness import WitnessEntry
 from py_core.routing.agents import AgentError
 from py_core.routing.embedder import EmbedderError
+from tests.runtime import runtime_over
 
 TEXTS = {
     "why does my page crash when I scroll": "tester",
@@ -150,7 +150,6 @@ async def listed(api: MemoryApi) -> list[dict[str, Any]]:
 
 async def everything(runtime: Runtime) -> dict[Key, Any]:
     """All that the memory has, but for versions and what can be made again."""
-    assert runtime.memory is not None
     await runtime.memory.background.settled()
     records = [record async for record in runtime.memory.store.scan()]
     return {r.key: (r.body, r.created, r.updated, None if r.vector is None else r.vector.tolist()) for r in records}
@@ -186,7 +185,6 @@ async def test_what_was_deleted_is_gone_at_once_and_nobody_else_can_bring_it_bac
 async def test_an_export_has_what_is_shown_as_markdown_and_every_branch_as_json(
     api: MemoryApi, runtime: Runtime
 ) -> None:
-    assert runtime.memory is not None
     id = (await add_chats(runtime))["Dinner"]
     await runtime.memory.sessions.add_turns(id, Turn("assistant", "**Fry** it."), after=0)
     written = await api.export_conversation(id, "markdown")
@@ -209,7 +207,6 @@ CHATS = {
 
 
 async def add_chats(runtime: Runtime) -> dict[str, str]:
-    assert runtime.memory is not None
     ids = {}
     for title, (question, answer) in CHATS.items():
         session = await runtime.memory.sessions.start(title)
@@ -221,7 +218,6 @@ async def add_chats(runtime: Runtime) -> dict[str, str]:
 async def found_by(api: MemoryApi, runtime: Runtime, search: str) -> list[str]:
     """By words, then by meaning."""
     await api.similar_conversations(search)  # makes the vectors that are missing
-    assert runtime.memory is not None
     await runtime.memory.background.settled()
     by_words = (await api.conversations(search=search))["items"]
     return [item["title"] for item in [*by_words, *await api.similar_conversations(search)]]
@@ -249,7 +245,6 @@ async def test_an_encrypted_conversation_is_found_and_no_word_of_it_is_on_the_di
     await add_chats(runtime)
     assert (await found_by(api, runtime, "lisbon"))[0] == "A trip"
     assert (await found_by(api, runtime, "coding"))[0] == "Strings"
-    assert runtime.memory is not None
     turns = await runtime.memory.store.query("turn")
     assert all(turn.vector is not None for turn in turns)
     on_disk = b"".join(path.read_bytes() for path in sorted(tmp_path.iterdir()))  # noqa: ASYNC240
@@ -258,7 +253,6 @@ async def test_an_encrypted_conversation_is_found_and_no_word_of_it_is_on_the_di
 
 
 async def test_messages_are_embedded_between_answers_and_keep_their_times(runtime: Runtime) -> None:
-    assert runtime.memory is not None
     with runtime.memory.background.paused():  # an answer is made
         await add_chats(runtime)
         before = {turn.id: turn for turn in await runtime.memory.store.query("turn")}
@@ -274,7 +268,6 @@ async def test_messages_are_embedded_between_answers_and_keep_their_times(runtim
 
 
 async def test_a_message_that_is_deleted_while_it_is_embedded_stays_deleted(runtime: Runtime) -> None:
-    assert runtime.memory is not None
     with runtime.memory.background.paused():
         ids = await add_chats(runtime)
         await asyncio.sleep(0)  # the first ones were read
@@ -345,7 +338,7 @@ async def test_policies_are_edited_and_removed(api: MemoryApi, runtime: Runtime)
 
 
 async def test_before_anything_is_open_calls_say_so() -> None:
-    api = MemoryApi(Runtime(NativeCrypto()))
+    api = MemoryApi(Runtime())
     assert (await api.info())["state"] == "opening"
     with pytest.raises(StoreError, match="still opening"):
         await api.patterns()
@@ -356,25 +349,20 @@ async def test_before_anything_is_open_calls_say_so() -> None:
 async def test_a_memory_that_is_unlocked_while_the_router_opens_is_the_routers(
     parts: RouterParts, tmp_path: Path
 ) -> None:
-    path = tmp_path / "memory.sqlite"
-    before = Runtime(NativeCrypto())
-    await before.open(lambda: SQLiteRows.open(path))
+    before = await runtime_over(tmp_path / "memory.sqlite", parts)
+    await MemoryApi(before).correct("", "count the sheep", "tester")
     await MemoryApi(before).set_passphrase("a secret that is long", None)
     await before.close()
-    runtime = Runtime(NativeCrypto())
-    await runtime.open(lambda: SQLiteRows.open(path))
-    temporary = runtime.memory
 
-    async def opening(memory) -> RoutingService:
-        if memory is temporary:
-            await runtime.unlock("a secret that is long")
-        return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
+    async def router() -> RouterParts:
+        unlocking.append(asyncio.ensure_future(runtime.unlock("a secret that is long")))
+        return parts
 
-    await runtime.route_with(opening)
-
-    assert runtime.memory is not temporary
+    unlocking = list[asyncio.Task[None]]()
+    runtime = Runtime(RuntimeConfig(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"), router=router))
+    await runtime.start()
+    await unlocking[0]
+    assert (runtime.memory_stage.state, runtime.routing_stage.state) == (State.READY, State.READY)
     assert runtime.problem is None
-    assert runtime.routing_state == "ready"
-    assert runtime.routing is not None
-    assert runtime.routing.memory is runtime.memory
+    assert (await runtime.routing.route("count the sheep")).agent.id == "tester"
     await runtime.close()

@@ -14,12 +14,10 @@ import pytest
 from app.generation.answer_adapters import AnswerAdapters
 from app.generation.assistant import Assistant
 from app.page.session import PageSession
-from app.page.talk import Opened
-from app.runtime import Runtime
+from app.runtime import Runtime, RuntimeConfig
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError
 from py_core.loading import Model
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.volatile import VolatileRows
 from py_core.sampling import SamplingParams
 from tests.tiny_adapters import drawn
@@ -38,8 +36,7 @@ async def runtime() -> AsyncIterator[Runtime]:
     async def rows() -> VolatileRows:
         return VolatileRows()
 
-    opened = Runtime(NativeCrypto())
-    await opened.open(rows)
+    opened = await Runtime.open(RuntimeConfig(rows))
     yield opened
     await opened.close()
 
@@ -50,14 +47,10 @@ class Pages:
     def __init__(self, model: Model, runtime: Runtime) -> None:
         self.model, self.runtime = model, runtime
         self.adapters = AnswerAdapters(model.engine)
-        self.opened, self.sessions = Opened(), list[PageSession]()
-        for event in (self.opened.memory, self.opened.routing, self.opened.learning):
-            event.set()
+        self.sessions = list[PageSession]()
 
     def new(self) -> PageSession:
-        page = PageSession(
-            self.runtime, self.opened, lambda: Assistant(self.model, SamplingParams(), LONG, self.adapters), self
-        )
+        page = PageSession(self.runtime, lambda: Assistant(self.model, SamplingParams(), LONG, self.adapters), self)
         self.sessions.append(page)
         return page
 
@@ -222,10 +215,7 @@ async def test_a_page_that_asks_before_there_is_a_model_is_told_so(runtime: Runt
     def nothing() -> Assistant:
         raise BackendError("The model is not loaded yet.")
 
-    opened = Opened()
-    for event in (opened.routing, opened.learning):
-        event.set()
-    page = PageSession(runtime, opened, nothing, None)
+    page = PageSession(runtime, nothing, None)
     assert (await ask(page, "Hello"))[-1]["message"]["text"] == "The model is not loaded yet."
     await page.close()
 

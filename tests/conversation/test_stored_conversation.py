@@ -13,12 +13,11 @@ from app.chat.turn_events import stored_turns
 from app.generation.assistant import Assistant
 from app.memory.api import MemoryApi
 from app.protocol import Changed, Delta, Done, Event, Route, Stored
-from app.runtime import Runtime
+from app.runtime import Runtime, RuntimeConfig
 from py_core.backends.base import DeviceLostError, TokenSequence
 from py_core.backends.numpy.backend import NumpyBackend
 from py_core.loading import Model
 from py_core.memory.branches import Branches, Turn
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.volatile import VolatileRows
 from py_core.messages import Message
@@ -71,8 +70,7 @@ async def volatile() -> VolatileRows:
 async def an_import_replaces_everything(api: MemoryApi, id: str) -> None:
     file = await api.export_file(None)
     await api.import_file(file, "merge", None)  # changes nothing
-    empty = Runtime(NativeCrypto())
-    await empty.open(volatile)
+    empty = await Runtime.open(RuntimeConfig(volatile))
     await api.import_file(await MemoryApi(empty).export_file(None), "replace", None)
     await empty.close()
 
@@ -95,7 +93,6 @@ async def test_what_is_deleted_leaves_the_models_context_at_once(
     assert conversation.assistant._sequence.stored == 0
     await ask(conversation, ASKED)
     assert "Zorbina" not in context(conversation)
-    assert runtime.memory is not None
     (session,) = await runtime.memory.sessions.all()
     assert session.title == ASKED
 
@@ -126,7 +123,6 @@ async def test_what_is_deleted_in_the_middle_of_an_answer_ends_it_and_is_not_sto
         reasons += [event.reason] if isinstance(event, Done) else []
     assert reasons == ["stopped"]
     assert context(conversation) == ""
-    assert runtime.memory is not None
     assert [await runtime.memory.store.count(kind) for kind in ("session", "turn", "witness")] == [0, 0, 0]
 
 
@@ -171,7 +167,6 @@ async def test_answers_at_the_same_time_are_both_kept_and_then_both_known(
     for conversation in (here, there):
         await ask(conversation, "And then")
     assert said(there) == ["One", "Two", "And then", "And then"]  # each went behind what its tab knew
-    assert runtime_of(there).memory is not None
     branches = await runtime_of(there).memory.sessions.branches(stored.chat)
     assert [turn.content for turn in branches.turns if turn.after == 1] == ["Meanwhile", "Two"]
 
@@ -196,7 +191,6 @@ async def test_another_try_is_a_variant_of_the_stored_answer(model: Model, open_
     assert after != before
     stored = events[-1]
     assert isinstance(stored, Stored)
-    assert runtime.memory is not None
     turns = await runtime.memory.sessions.path(stored.chat)
     assert [turn.content for turn in turns] == [turn.content for turn in conversation.turns]
     assert [turn.content for turn in turns[2:]] == ["Two", after]
@@ -214,7 +208,6 @@ async def test_every_answer_has_an_id_of_its_own_which_the_log_has_too(model: Mo
         assert isinstance(events[-1], Stored)
         assert events[-1].request == conversation.turns[-1].details["request"] != ""
         ids.append(events[-1].request)
-    assert runtime.memory is not None
     assert [entry.id for entry in await runtime.memory.witness.entries()] == ids[::-1]
     assert len(set(ids)) == 2
 
@@ -331,6 +324,5 @@ async def test_an_answer_that_fails_in_the_middle_is_stored_and_the_page_hears_o
     with pytest.raises(DeviceLostError):
         await read()
     assert isinstance(events[-1], Stored)
-    assert runtime.memory is not None
     kept = [turn.content for turn in await runtime.memory.sessions.path(events[-1].chat)]
     assert kept == [NAME, "".join(event.text for event in events if isinstance(event, Delta))]

@@ -62,7 +62,6 @@ async def ask(conversation: Conversation, text: str) -> None:
 
 
 async def only_session(runtime: Runtime) -> Session:
-    assert runtime.memory is not None
     await runtime.memory.background.settled()
     (session,) = await runtime.memory.sessions.all()
     return session
@@ -85,7 +84,6 @@ async def test_a_conversation_gets_a_title_after_its_first_answer(model: Model, 
 
 @pytest.mark.usefixtures("any_title")
 async def test_a_title_of_the_user_stays(model: Model, runtime: Runtime) -> None:
-    assert runtime.memory is not None
     conversation = begin(model, runtime)
     with model.engine.idle_held():
         await ask(conversation, ASKED)
@@ -105,7 +103,6 @@ async def test_without_a_good_title_the_first_words_stay(model: Model, runtime: 
 @pytest.mark.usefixtures("any_title")
 async def test_the_next_message_ends_a_title_that_is_being_made(model: Model, runtime: Runtime) -> None:
     """It is made after the next answer, then."""
-    assert runtime.memory is not None
     conversation = begin(model, runtime)
     await ask(conversation, ASKED)
     task = conversation._titles._task

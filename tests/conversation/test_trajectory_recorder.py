@@ -22,7 +22,6 @@ from py_core.backends.numpy.backend import NumpyBackend
 from py_core.engine.engine import Timings
 from py_core.engine.scheduler import Priority
 from py_core.loading import Model
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.trajectories import Trajectory
 from py_core.routing.agents import AgentError, agent_from_dict, agent_to_dict
 from py_core.sampling import SamplingParams
@@ -103,7 +102,7 @@ async def test_a_person_who_goes_on_ends_the_reading_and_loses_nothing(
     tiny_path: Path, open_model: OpenModel, runtime: Runtime
 ) -> None:
     backend = type("Waits", (ReadsOnlyWhenAsked,), {"may_read": asyncio.Event(), "reads": asyncio.Event()})
-    expected = begin(await open_model(tiny_path, end_tokens=()), Runtime(NativeCrypto()))
+    expected = begin(await open_model(tiny_path, end_tokens=()), Runtime())
     for text in ("One", "Two"):
         async for _ in expected.respond(text):
             pass

@@ -408,15 +408,15 @@ async def test_sums_of_another_file_are_noticed_at_the_first_piece_that_differs(
     """They are whole, with their own sum, but a piece's is another one."""
     for _ in range(2):
         await tab.load()
-    # As a document this file has a worker's policy, with which the test may compile the checksum's kernel.
+    # As a document this file has a worker's policy, with which the test may compile hash-wasm's modules.
     await tab.page.goto(tab.page.url.replace("THIRD_PARTY.txt", "try_model_worker.js"))
     await tab.page.evaluate(
         """async (model) => {
           const { readSums } = await import('./storage/model_store.js');
-          const { Xxh64 } = await import('./downloads/xxh64.js');
+          const { xxhash64 } = await import('./vendor/hash-wasm.mjs');
           const sums = await readSums(model);
           sums[1 + 2] ^= 1n;
-          sums[0] = (await Xxh64.create(sums.byteLength)).sum(new Uint8Array(sums.buffer, 8));
+          sums[0] = BigInt(`0x${await xxhash64(new Uint8Array(sums.buffer, 8))}`);
           const root = await navigator.storage.getDirectory();
           const folder = await (await root.getDirectoryHandle('models')).getDirectoryHandle(model.sha256);
           const writable = await (await folder.getFileHandle(`${model.name}.sums`)).createWritable();

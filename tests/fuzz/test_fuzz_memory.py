@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from app.memory.api import MemoryApi
 from app.protocol import to_json
-from app.runtime import Runtime, problem_of_record
-from py_core.memory.encryption import NativeCrypto
+from app.runtime import Runtime, RuntimeConfig, problem_of_record
 from py_core.memory.errors import StoreError
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.rows import LAYOUT, Batch
@@ -95,9 +94,8 @@ def damage(path: Path, changed: list[tuple[str, str, str | None, Any]]) -> set[s
 
 async def use_everything(path: Path, passphrase: str | None) -> set[str]:
     """As the page does. Returns the kinds of the records that could be read."""
-    runtime = Runtime(NativeCrypto())
-    await runtime.open(lambda: SQLiteRows.open(path))
-    if runtime.memory_state == "locked":
+    runtime = await Runtime.open(RuntimeConfig(lambda: SQLiteRows.open(path)))
+    if runtime.memory_stage.state == "locked":
         await runtime.unlock(passphrase)
     api, memory = MemoryApi(runtime), runtime.memory
     assert memory is not None

@@ -98,7 +98,7 @@ async def load(
 
 def builder_of(pair: Pair) -> KernelBuilder:
     assert isinstance(pair.other, WebGPUBackend)
-    return pair.other._lowering._builder
+    return pair.other.device.lowering._builder
 
 
 def possible_shapes(pair: Pair, shapes: KernelShapes, host: WgpuHost) -> dict[str, list[list[int]]]:
@@ -160,7 +160,7 @@ async def test_the_shape_that_is_kept_is_the_one_that_runs(tmp_path: Path, host:
         for _ in range(2):
             pair = await load(tmp_path, host, store, order=order)
             assert isinstance(pair.other, WebGPUBackend)
-            grids.add(tuple(launch.dispatch().groups for launch in pair.other._launches("step", 1, 1)))
+            grids.add(tuple(launch.dispatch().groups for launch in pair.other.device.launches("step", 1, 1)))
         assert order.calls == 1, "what is kept is not measured again"
     assert len(grids) == 2
 
@@ -191,9 +191,9 @@ async def test_a_prefill_runs_in_the_tiles_that_were_kept(
         await store.write(json.dumps(kept))
         pair = await open_pair(model, host, tuning=store, shapes=shapes, settings=Settings(measure=order))
         assert isinstance(pair.other, WebGPUBackend)
-        made = [launch.kernel.name for launch in pair.other._launches("body", 100, 100)]
+        made = [launch.kernel.name for launch in pair.other.device.launches("body", 100, 100)]
         assert any(name.startswith("limbs") for name in made) == bool(tiles[0])
-        builder = pair.other._lowering._builder
+        builder = pair.other.device.lowering._builder
         assert builder.tiles("of the head, made later", FORMATS["Q8_0"], 259).as_list() == tiles
         ours, reference = await pair.prefilled(prompt(100))
         found, expected = await pair.other.logits(ours), await pair.numpy.logits(reference)

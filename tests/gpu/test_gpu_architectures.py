@@ -90,11 +90,11 @@ async def test_dispatches_of_a_block(tmp_path: Path, host: WgpuHost, model: str,
     tiny = replace(QUANTIZED[model], formats={})
     layers = tiny.config["num_hidden_layers"]
     pair = await open_pair(tiny.write(tmp_path / "tiny.gguf"), host, shapes=INTEGERS)
-    assert len(pair.other._launches("step", 1, 100)) == dispatches * layers + 2
-    assert all(fused_layers(pair.other._graph))
+    assert len(pair.other.device.launches("step", 1, 100)) == dispatches * layers + 2
+    assert all(fused_layers(pair.other.graph))
     # Beyond 1,024 tokens attention is split and merged, but not that of a short window.
-    wide = sum(isinstance(op, Attention) and not op.window for op in pair.other._graph.ops)
-    assert len(pair.other._launches("step", 1, 1100)) == dispatches * layers + 2 + wide
+    wide = sum(isinstance(op, Attention) and not op.window for op in pair.other.graph.ops)
+    assert len(pair.other.device.launches("step", 1, 1100)) == dispatches * layers + 2 + wide
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ async def test_values_in_another_format_need_no_kernel_of_their_own(
     tiny = replace(QUANTIZED["qwen2" if biases else "smollm3"], formats=formats)
     pair = await open_pair(tiny.write(tmp_path / "tiny.gguf"), host, shapes=SHAPES[shapes])
     await pair.compare((1, 2, 45), 4)
-    kernels = [launch.kernel for launch in pair.other._launches("step", 1, 100)]
+    kernels = [launch.kernel for launch in pair.other.device.launches("step", 1, 100)]
     qkv = [kernel.name for kernel in kernels if kernel.name.startswith("qkv")]
     assert len(qkv) == tiny.config["num_hidden_layers"]
     assert all("+" in name for name in qkv)
@@ -120,7 +120,7 @@ async def test_kernels_bind_8_buffers_where_webgpu_promises_no_more(
     monkeypatch.setattr(host, "adapter", replace(host.adapter, max_storage_buffers=8))
     for model in ("phi3", "qwen3", "llama with biases of q and v"):
         pair = await open_pair(QUANTIZED[model].write(tmp_path / "tiny.gguf"), host, shapes=SUBGROUPS)
-        kernels = [launch.kernel for m in (1, 5, 60) for launch in pair.other._launches("body", m, 2000)]
+        kernels = [launch.kernel for m in (1, 5, 60) for launch in pair.other.device.launches("body", m, 2000)]
         assert max(len(kernel.bindings()) for kernel in kernels) == 8
         await pair.compare((1, 5, 60), 1)
 
@@ -174,8 +174,8 @@ async def test_a_graph_that_fits_no_pattern_runs(
 ) -> None:
     monkeypatch.setitem(ARCHITECTURES, "llama", unusual)
     pair = await open_pair(TinyLlama(layers=3).write(tmp_path / "tiny.gguf"), host, shapes=SHAPES[shapes])
-    assert fused_layers(pair.other._graph) == [False] * 3
-    names = Counter(launch.kernel.name for launch in pair.other._launches("step", 1, 100))
+    assert fused_layers(pair.other.graph) == [False] * 3
+    names = Counter(launch.kernel.name for launch in pair.other.device.launches("step", 1, 100))
     assert {name: names[name] for name in ("rope", "append", "add", "soft_cap")} == {
         "rope": 3, "append": 3, "add": 9, "soft_cap": 3,
     }  # fmt: skip
@@ -221,7 +221,7 @@ async def test_a_window_costs_what_it_lets_be_seen(tmp_path: Path, host: WgpuHos
     backend = (await open_pair(model.write(tmp_path / "tiny.gguf"), host, shapes=HARDWARE)).other
 
     def moved(position: int) -> tuple[int, int]:
-        costs = [launch.kernel.cost for launch in backend._launches("step", 1, 200)]
+        costs = [launch.kernel.cost for launch in backend.device.launches("step", 1, 200)]
         return sum(cost.bytes(1, position) for cost in costs), sum(cost.flops(1, position) for cost in costs)
 
     # Position 10 sees 11 tokens; position 110 sees 111, or the 40 of the window in six of seven layers.

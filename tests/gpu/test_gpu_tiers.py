@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 
 def tiers_of(pair: Pair, slot: int) -> list[Tier]:
     assert isinstance(pair.other, WebGPUBackend)
-    table = pair.other._shared_table
+    table = pair.other.pages.table
     assert table
     return [tier_of(page) for page in table.held(slot)]
 
@@ -86,13 +86,13 @@ async def test_a_device_that_is_lost_while_pages_are_demoted_costs_time_only(
 async def test_where_the_gpu_gives_no_more_memory_nothing_is_lost(path: Path) -> None:
     pair = await open_pair(path, WgpuHost(), shapes=HARDWARE, tiers=POLICY)
     assert isinstance(pair.other, WebGPUBackend)
-    host = pair.other._host
+    host = pair.other.device.host
     text, roomy = prompt(10 * PAGE + 5, seed=1), host.adapter
     ours, reference = pair.other.new_sequence(), pair.numpy.new_sequence()
-    host.adapter = replace(roomy, max_binding_size=pair.other._pages.page_bytes)
+    host.adapter = replace(roomy, max_binding_size=pair.other.pages.store.page_bytes)
     with pytest.raises(BackendError, match="more memory than this GPU gives"):
         await pair.other.prefill(ours, text)
-    table = pair.other._shared_table
+    table = pair.other.pages.table
     assert table
     assert ours.stored == 3 * PAGE
     assert table.demoted_capacity == {Tier.WARM: 0, Tier.COLD: 0}
@@ -102,5 +102,5 @@ async def test_where_the_gpu_gives_no_more_memory_nothing_is_lost(path: Path) ->
     assert tiers_of(pair, ours.slot) == [Tier.COLD] * 7 + [Tier.WARM] + [Tier.HOT] * 3
     assert_near(await pair.other.logits(ours), await pair.numpy.logits(reference))
     pair.other.free(ours)
-    assert sum(table.references(page) for page in table._references) == len(pair.other._prefixes)
+    assert sum(table.references(page) for page in table._references) == len(pair.other.pages.prefixes.tree)
     pair.other.close()

@@ -25,7 +25,7 @@ LENGTHS = (1, 3, 70)
 async def opened(path: Path, host: WgpuHost, rank: int = 8, **options) -> tuple[Pair, WebGPUBackend, LoraAdapter]:
     pair = await open_pair(path, host, **options)
     assert isinstance(pair.other, WebGPUBackend)
-    return pair, pair.other, drawn(pair.other._graph, 1, rank=rank)
+    return pair, pair.other, drawn(pair.other.graph, 1, rank=rank)
 
 
 async def compare(pair: Pair, adapter: LoraAdapter, lengths: tuple[int, ...] = LENGTHS) -> None:
@@ -75,7 +75,7 @@ async def test_a_matrix_in_parts_has_its_set(tmp_path: Path, host: WgpuHost, mon
     tiny = TinyLlama(formats=("F16", "Q8_0", "F16", "F16", "F16", "Q8_0", "F16"), ffn=96, embedding_format="F16")
     monkeypatch.setattr(host, "adapter", replace(host.adapter, max_binding_size=8192))
     pair, backend, adapter = await opened(tiny.write(tmp_path / "tiny.gguf"), host)
-    assert len(backend.arena.place(["blk.0.ffn_down.weight"]).parts) == 2
+    assert len(backend.device.arena.place(["blk.0.ffn_down.weight"]).parts) == 2
     await compare(pair, adapter)
 
 
@@ -85,7 +85,7 @@ async def test_kernels_with_a_set_bind_8_buffers_where_webgpu_promises_no_more(
     monkeypatch.setattr(host, "adapter", replace(host.adapter, max_storage_buffers=8))
     pair, backend, adapter = await opened(QUANTIZED["qwen2"].write(tmp_path / "tiny.gguf"), host, shapes=SUBGROUPS)
     await compare(pair, adapter)
-    kernels = [kernel for plan in backend._sets._plans[8].values() for kernel in plan.body]
+    kernels = [kernel for plan in backend.device._sets._plans[8].values() for kernel in plan.body]
     assert max(len(kernel.bindings()) for kernel in kernels) == 8
 
 
@@ -93,12 +93,12 @@ async def test_a_set_takes_one_dispatch_more_in_a_decode_step(tmp_path: Path, ho
     """What makes x leaves parts of A x; only the first linears read what no such kernel makes."""
     _, backend, adapter = await opened(TinyLlama().write(tmp_path / "tiny.gguf"), host, shapes=INTEGERS)
     await backend.add_adapter(adapter)
-    assert len(backend._sets._plans[8]["one"].step) == len(backend._plans["one"].step) + 1
+    assert len(backend.device._sets._plans[8]["one"].step) == len(backend.device._plans["one"].step) + 1
 
 
 async def test_without_a_set_the_same_kernels_run_over_the_same_buffers(tmp_path: Path, host: WgpuHost) -> None:
     def lists() -> list[object]:
-        launches = [backend._launches(name, m, 100) for name, m in (("step", 1), ("body", 5), ("body", 60))]
+        launches = [backend.device.launches(name, m, 100) for name, m in (("step", 1), ("body", 5), ("body", 60))]
         return [launch.dispatch() for one in launches for launch in one]
 
     _, backend, adapter = await opened(TinyLlama().write(tmp_path / "tiny.gguf"), host, shapes=INTEGERS)

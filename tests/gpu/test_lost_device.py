@@ -74,7 +74,7 @@ async def open_fragile(path: Path, host: FragileHost) -> Pair:
     here. Submissions count from here on."""
     pair = await open_pair(path, host, shapes=dataclasses.replace(choose_shapes(host.adapter, 16), max_rows=32))
     assert isinstance(pair.other, WebGPUBackend)
-    pair.other._times.batch = lambda rows, seconds: 2  # type: ignore[method-assign]
+    pair.other.decoder.times.batch = lambda rows, seconds: 2  # type: ignore[method-assign]
     host.submits, host.armed = 0, True
     return pair
 
@@ -146,7 +146,7 @@ async def test_every_open_conversation_is_brought_back(path: Path) -> None:
 async def test_sets_of_lora_matrices_are_brought_back(path: Path) -> None:
     host = FragileHost()
     pair = await open_fragile(path, host)
-    adapters = [drawn(pair.numpy._graph, seed, rank) for seed, rank in ((1, 8), (2, 3))]
+    adapters = [drawn(pair.numpy.graph, seed, rank) for seed, rank in ((1, 8), (2, 3))]
     numbers = [await pair.other.add_adapter(adapters[0])]
     host.lose()
     numbers.append(await pair.other.add_adapter(adapters[1]))

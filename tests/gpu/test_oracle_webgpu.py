@@ -39,11 +39,11 @@ async def test_the_model_takes_as_much_memory_as_was_told_and_little_more_than_t
     smollm: WebGPUBackend, model_path: Path
 ) -> None:
     """Before a token is read: its pages grow afterwards."""
-    sizes = smollm._host.buffer_bytes()
+    sizes = smollm.device.host.buffer_bytes()
     assert 0.9 < sizes["weights"] / FileSource(model_path).size < 1.05
     assert not {"bytes of the file", "runs of blocks"} & sizes.keys()
     header = await read_header(FileSource(model_path))
-    need = memory_need(header.tensors, *describe_model(header), "webgpu", adapter=smollm._host.adapter)
+    need = memory_need(header.tensors, *describe_model(header), "webgpu", adapter=smollm.device.host.adapter)
     told = need.at(1024).total + int((8192 - 1024) * need.token_scratch)
     assert told == pytest.approx(sum(sizes.values()), rel=0.02)
 

@@ -15,10 +15,11 @@ from typer.testing import CliRunner
 
 from app.cli import main as cli
 from py_core.backends.base import BackendError
+from py_core.backends.profiles import KernelCost, Limits, Profile
 from py_core.backends.webgpu import host_wgpu
 from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
-from py_core.backends.webgpu.profiling import KernelCost, Limits, Profile, measure_bandwidth, measure_flops
+from py_core.backends.webgpu.profiling import measure_bandwidth, measure_flops
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.paging.sequence_slots import SLOTS
@@ -39,7 +40,7 @@ async def test_each_kernel_of_a_step_is_measured_once(tmp_path: Path, host: Wgpu
     backend = (await open_pair(TinyLlama(layers=3).write(tmp_path / "tiny.gguf"), host)).other
     profile = await backend.profile(40)
     # What a token runs, list by list as `decode` submits them.
-    launches = [launch for name in ("step", "argmax") for launch in backend._launches(name, 1, 41)]
+    launches = [launch for name in ("step", "argmax") for launch in backend.device.launches(name, 1, 41)]
     expected = Counter(launch.kernel.name for launch in launches)
     assert {kernel.name: kernel.count for kernel in profile.kernels} == expected
     assert expected["attention"] == 3
@@ -109,7 +110,7 @@ async def test_conversations_go_on_as_if_nothing_had_been_measured(tmp_path: Pat
         return made
 
     assert await tokens(measure=True) == await tokens(measure=False)
-    assert len(backend._free_slots) == SLOTS
+    assert len(backend.pages.slots.free) == SLOTS
 
 
 async def test_where_there_is_no_room_a_sentence_says_where_there_is(tmp_path: Path, host: WgpuHost) -> None:
@@ -119,7 +120,7 @@ async def test_where_there_is_no_room_a_sentence_says_where_there_is(tmp_path: P
         await backend.profile(124)
     with pytest.raises(ValueError, match=r"1 to 16 rows on this GPU, not 17\.$"):
         await backend.profile(0, rows=17)
-    assert len(backend._free_slots) == SLOTS
+    assert len(backend.pages.slots.free) == SLOTS
 
 
 async def test_a_gpu_without_timestamps_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +132,7 @@ async def test_a_gpu_without_timestamps_says_so(tmp_path: Path, monkeypatch: pyt
         await backend.profile(1)
     with pytest.raises(BackendError, match="no timestamp-query"):
         await backend.limits()
-    assert len(backend._free_slots) == SLOTS
+    assert len(backend.pages.slots.free) == SLOTS
     host.close()
 
 

@@ -44,8 +44,8 @@ async def test_gradients_of_fused_matrices_by_products_in_integers_are_those_of_
     monkeypatch.setattr(training_loss, "CHUNK", 48)  # of 128 tokens: three chunks, of which the last is shorter
     path = VARIANTS["phi3-partial"].changed(num_hidden_layers=1).write(tmp_path / "tiny.gguf")
     pair = await open_pair(path, WgpuHost(), shapes=INTEGERS)
-    pair.other.model.builder.usual_tiles = [MatmulShape(True, 2, 4)]
-    layout = parameter_layout(pair.other.model.graph, RANK, SCALE)
+    pair.other.device.model.builder.usual_tiles = [MatmulShape(True, 2, 4)]
+    layout = parameter_layout(pair.other.device.model.graph, RANK, SCALE)
     found, states = [], None
     for backend in pair.both:
         training = await backend.open_training(layout)
@@ -64,7 +64,7 @@ async def test_left_in_the_middle_it_begins_again_and_closed_it_gives_its_memory
     host = WgpuHost()
     # The kernels of tests/learning, which are compiled there as well.
     backend = (await open_pair(CASES["llama"].write(tmp_path / "tiny.gguf"), host)).other
-    layout, before = parameter_layout(backend.model.graph, RANK, SCALE), len(host._buffers)
+    layout, before = parameter_layout(backend.device.model.graph, RANK, SCALE), len(host._buffers)
     training = await backend.open_training(layout)
     await training.restore(begun(layout))
     pack = plain(packs()[0])

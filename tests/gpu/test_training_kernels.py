@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from py_core.backends import numpy_rows as reference
 from py_core.backends.numpy import gradients
+from py_core.backends.numpy import rows as reference
 from py_core.backends.sampling_state import ROW_BYTES, state_bytes
 from py_core.models.graph import Attention, Value
 from py_core.training.session import AdamW, Pack

@@ -68,7 +68,7 @@ async def test_reading_hidden_states_leaves_decoding_as_it_was(tmp_path: Path, h
 
     def lists() -> list[int]:
         wanted = (("step", 1), ("argmax", 1), ("body", 5), ("head", 1))
-        return [len(backend._launches(name, m, 100)) for name, m in wanted]
+        return [len(backend.device.launches(name, m, 100)) for name, m in wanted]
 
     # A block is five dispatches; besides them the embedding, the logits and the sampler.
     assert lists() == [5 * 2 + 2, 1, 5 * 2 + 1, 1]
@@ -83,10 +83,10 @@ async def test_a_decode_step_of_smollm2_is_152_dispatches_and_its_sampler(model_
     header = await read_header(source)
     config, graph = describe_model(header)
     backend = await load_webgpu(host, source, header, config, graph, shapes=INTEGERS)
-    counts = {name: len(backend._launches(name, 1, 100)) for name in ("step", "argmax", "sample", "penalties")}
+    counts = {name: len(backend.device.launches(name, 1, 100)) for name in ("step", "argmax", "sample", "penalties")}
     assert counts == {"step": 30 * 5 + 2, "argmax": 1, "sample": 1, "penalties": 1}
     # Beyond 1,024 tokens attention is split, and merged by a dispatch of its own.
-    assert len(backend._launches("step", 1, 1025)) == 30 * 6 + 2
+    assert len(backend.device.launches("step", 1, 1025)) == 30 * 6 + 2
 
 
 async def test_a_sequence_is_split_when_it_gets_long(tmp_path: Path, host: WgpuHost) -> None:
@@ -124,7 +124,7 @@ async def test_a_matrix_larger_than_one_binding_is_cut_into_parts(
     # The table of 259 rows of 64 bytes does not fit; the other matrices do.
     monkeypatch.setattr(host, "adapter", dataclasses.replace(host.adapter, max_binding_size=8192))
     pair = await open_pair(path, host, shapes=dataclasses.replace(choose_shapes(host.adapter, 16), max_rows=8))
-    rows = [(part.first_row, part.rows) for part in pair.other.arena.place(["output.weight"]).parts]
+    rows = [(part.first_row, part.rows) for part in pair.other.device.arena.place(["output.weight"]).parts]
     assert rows == [(0, 128), (128, 128), (256, 3)]
     ours, reference = pair.other.new_sequence(), pair.numpy.new_sequence()
     for backend, sequence in ((pair.other, ours), (pair.numpy, reference)):

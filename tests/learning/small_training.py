@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from py_core.adapters.parameters import ParameterLayout, parameter_layout
-from py_core.backends.base import Backend
+from py_core.backends.protocols import Backend
 from py_core.engine.engine import Engine
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource

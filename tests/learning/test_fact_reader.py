@@ -64,7 +64,6 @@ async def runtime(model: Model, tmp_path: Path) -> AsyncIterator[Runtime]:
         await memory.lessons.keep(Lesson(question, answer, vector=meaning.vector))
     await memory.policies.set(THRESHOLD_POLICY, SURE, confidence=1.0, source="user")
     yield runtime
-    learning.close()
     await runtime.close()
 
 

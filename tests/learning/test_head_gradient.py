@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from py_core.adapters.parameters import parameter_layout
-from py_core.backends.base import Backend
 from py_core.backends.numpy.backend import load_numpy
+from py_core.backends.protocols import Backend
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu

@@ -58,9 +58,8 @@ def model(model_path: Path, dist: Path) -> Model:
 @pytest.fixture
 async def runtime(model: Model, base_sha256: str, tmp_path: Path) -> AsyncIterator[Runtime]:
     runtime = await open_runtime(tmp_path / "memory.sqlite", model, base_sha256)
-    assert runtime.learning_state == "ready"
+    assert runtime.learning_stage.state == "ready"
     yield runtime
-    runtime.learning.close()
     await runtime.close()
 
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from app.chat.history.api import ConversationApi
-from app.runtime import Runtime
-from py_core.memory.encryption import NativeCrypto
+from app.runtime import Runtime, RuntimeConfig
 from py_core.memory.errors import GOES_ON_IN_MEMORY, Reason, StoreError
 from py_core.memory.fallback import FallbackRows, open_or_volatile
 from py_core.memory.passphrase import set_passphrase
@@ -122,19 +121,19 @@ async def test_what_cannot_be_opened_is_plain_memory() -> None:
 async def test_conversations_of_a_lost_memory_are_told_from_those_that_are_still_stored(
     reason: Reason, unreadable: Reason | None, kept: set[str]
 ) -> None:
-    disk, runtime = Failing(), Runtime(NativeCrypto())
+    disk = Failing()
 
     async def opening() -> Failing:
         return disk
 
-    await runtime.open(opening)
+    runtime = await Runtime.open(RuntimeConfig(opening))
     chats = ConversationApi(runtime)
-    sessions = runtime.memory_now().sessions
+    sessions = runtime.memory.sessions
     before = await sessions.start("before")
     assert (await chats.conversation(before.id))["kept"]
     disk.reason, disk.unreadable = reason, unreadable
     after = await sessions.start("after")
-    await runtime.memory_now().writer.flush()
+    await runtime.memory.writer.flush()
 
     items = (await chats.conversations())["items"]
     assert {item["title"] for item in items if item["kept"]} == kept

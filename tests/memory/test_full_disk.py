@@ -18,7 +18,7 @@ from test_sqlite import largest_file
 
 from app.chat.page_store import ChatShelf
 from app.native_runtime import open_pages
-from app.runtime import Runtime
+from app.runtime import Runtime, RuntimeConfig
 from py_core.backends.base import NO_SLOT, TokenSequence
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
@@ -66,7 +66,6 @@ class Program:
         self.engine.pages.note_read = lambda tokens, seconds: None  # type: ignore[method-assign]
 
     async def chat(self) -> ChatShelf:
-        assert self.runtime.memory is not None
         assert self.runtime.pages is not None
         return self.runtime.pages.shelf((await self.runtime.memory.sessions.start("Of islands")).id)
 
@@ -92,7 +91,7 @@ class Program:
 
     def forget(self) -> None:
         """The model knows nothing of what it has read."""
-        for sequence in list(self.backend._sequences.values()):
+        for sequence in list(self.backend.pages.sequences.values()):
             self.engine.free(sequence)
         assert_nothing_is_left(self.backend)
 
@@ -106,16 +105,13 @@ def start(
     async def start(disk: Disk, **model: int) -> Program:
         tiny = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, **model)
         pair = await open_pair(tiny.write(tmp_path / "tiny.gguf"), WasmtimeHost(kernel_wasm()))
-        runtime = Runtime(disk.crypto)
-        await runtime.open(disk.memory)
-        program = Program(pair, runtime)
+        rows = list[Rows]()
 
         async def opening() -> Rows:
-            program.rows.append(await disk.pages())
-            return program.rows[-1]
+            rows.append(await disk.pages())
+            return rows[-1]
 
-        runtime.keep_pages(opening)
-        return program
+        return Program(pair, await Runtime.open(RuntimeConfig(disk.memory, pages=opening, crypto=disk.crypto)), rows)
 
     return start
 
@@ -219,7 +215,7 @@ async def test_who_gives_his_pages_up_while_the_disk_is_full_reads_what_it_does_
         for _ in range(3):
             for at, (sequence, text, shelf) in enumerate(zip(sequences, texts, shelves, strict=True)):
                 sent_away += sequence.slot == NO_SLOT
-                while program.backend._let_go():
+                while program.backend.pages.let_go():
                     pass
                 await program.engine.prefill(sequence, text, timings := Timings(), shelf=shelf)
                 brought += timings.reused_tokens

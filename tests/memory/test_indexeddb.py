@@ -12,9 +12,8 @@ from page import BrowserThread, LimitedTab, PageCrypto, PageRows, Tab
 from playwright.async_api import BrowserContext
 
 from app.building.system import CHROMIUM_FLAGS
-from app.runtime import Runtime
+from app.runtime import Runtime, RuntimeConfig
 from py_core.memory.branches import Turn
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError, as_reason
 from py_core.memory.fallback import FallbackRows
 from py_core.memory.records import Record
@@ -195,10 +194,9 @@ async def test_a_quota_that_is_exceeded_loses_nothing(limited: LimitedTab) -> No
 async def test_pages_that_are_kept_give_their_space_to_what_is_remembered(limited: LimitedTab) -> None:
     tab = limited.tab
     await limited.set_quota(5_000_000)
-    runtime = Runtime(NativeCrypto())
-    await runtime.open(lambda: PageRows.open(tab, "memory"))
-    runtime.keep_pages(lambda: PageRows.open(tab, "pages"))
-    assert runtime.memory is not None
+    runtime = await Runtime.open(
+        RuntimeConfig(lambda: PageRows.open(tab, "memory"), pages=lambda: PageRows.open(tab, "pages"))
+    )
     assert runtime.pages is not None
     chat = (await runtime.memory.sessions.start("Of islands")).id
     shelf = runtime.pages.shelf(chat)

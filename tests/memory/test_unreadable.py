@@ -36,9 +36,7 @@ from app.memory.api import MemoryApi
 from app.native_runtime import native_router_parts
 from app.protocol import to_json
 from app.routing.factory import RouterParts
-from app.routing.service import RoutingService
 from app.runtime import Runtime, problem_of_record
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
 from py_core.memory.passphrase import set_passphrase
@@ -48,6 +46,7 @@ from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.store import Store
 from py_core.memory.transfer import Imported, export, import_file
 from py_core.memory.volatile import VolatileRows
+from tests.runtime import runtime_over
 
 Mode = Literal["merge", "replace"]
 GOOD = asyncio.run(good_rows())
@@ -271,13 +270,7 @@ def parts(dist: Path) -> RouterParts:
 
 
 async def open_runtime(path: Path, parts: RouterParts) -> Runtime:
-    async def routing(memory: Memory) -> RoutingService:
-        return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
-
-    runtime = Runtime(NativeCrypto())
-    await runtime.open(lambda: SQLiteRows.open(path))
-    await runtime.route_with(routing)
-    return runtime
+    return await runtime_over(path, parts)
 
 
 @pytest.mark.all
@@ -292,7 +285,11 @@ def test_after_any_import_the_view_lists_routes_exports_and_deletes(parts: Route
                 await MemoryApi(runtime).import_file(file.data, "replace", None)
             await runtime.close()
             runtime = await open_runtime(Path(folder) / "memory.sqlite", parts)
-            assert (runtime.memory_state, runtime.routing_state, runtime.problem) == ("ready", "ready", None)
+            assert (runtime.memory_stage.state, runtime.routing_stage.state, runtime.problem) == (
+                "ready",
+                "ready",
+                None,
+            )
             await check_the_view(runtime)
             await runtime.close()
 
@@ -342,7 +339,7 @@ async def test_a_bad_record_is_told_once_and_locks_nothing_out(name: str, parts:
     await rows.apply(Batch(puts=[*GOOD, replace(bad, id=f"{bad.id}0")]))
     await rows.close()
     runtime = await open_runtime(tmp_path / "memory.sqlite", parts)
-    assert (runtime.memory_state, runtime.routing_state) == ("ready", "ready")
+    assert (runtime.memory_stage.state, runtime.routing_stage.state) == ("ready", "ready")
     api = MemoryApi(runtime)
     await api.export_file(None)
     assert (await api.info())["unreadable"] == 1

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.backends.base import Backend, TokenSequence
+from py_core.backends.base import TokenSequence
+from py_core.backends.protocols import Backend
 from py_core.backends.wasm import lowering
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from tests.architectures.variants import QUANTIZED

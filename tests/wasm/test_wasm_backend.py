@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.backends.base import BackendError
-from py_core.backends.wasm.host import WorkersRestartedError
+from py_core.backends.base import BackendError, WorkersRestartedError
 from py_core.backends.wasm.host_wasmtime import ABORT, WasmtimeHost
 from py_core.backends.wasm.kv_pages import KVPages
 from py_core.backends.wasm.layout import MATRIX_KINDS, Arena, Mode
@@ -79,10 +78,9 @@ async def test_the_pages_of_layers_with_windows_lie_side_by_side(tmp_path: Path,
     source = FileSource(VARIANTS["gemma3"].write(tmp_path / "tiny.gguf"))
     config, graph = describe_model(await read_header(source), 4096)
     arena = Arena()
-    pages = KVPages(config, graph, Mode.PRECISE, 2, arena, arena.take(64))
-    host = WasmtimeHost(kernel_wasm())
+    pages = KVPages(WasmtimeHost(kernel_wasm()), config, graph, Mode.PRECISE, 2, arena, arena.take(64))
     for slot, length in ((0, 700), (1, 1400), (0, 2600)):
-        await pages.reserve(host, slot, length - 1, length)
+        await pages.reserve(slot, length - 1, length)
     parts = [
         pages.base(layer) + begin * pages.part_bytes
         for group in pages._groups
@@ -146,7 +144,7 @@ async def test_workers_that_die_in_a_reading_that_is_given_up_harm_nobody(tmp_pa
 async def test_memory_stays_near_the_files_size(model_path: Path, kernel_wasm) -> None:
     host = WasmtimeHost(kernel_wasm())
     pair = await open_pair(model_path, host)
-    without_pages = pair.other._lowering.arena.end  # type: ignore[attr-defined]
+    without_pages = pair.other.device.lowering.arena.end  # type: ignore[attr-defined]
     assert without_pages < 1.3 * 98_362_432
     host.close()
 

@@ -124,7 +124,7 @@ async def test_a_graph_that_fits_no_pattern_runs(tmp_path: Path, kernel_wasm, na
 async def test_workers_wait_before_one_overwrites_what_another_still_reads(tmp_path: Path, kernel_wasm) -> None:
     pair = await open_graph(tmp_path / "tiny.gguf", kernel_wasm(), itself)
     assert isinstance(pair.other, WasmBackend)
-    lowering = pair.other._lowering
+    lowering = pair.other.device.lowering
     body = next(data for address, data in lowering.arena.writes if address == lowering.programs["body"])
     words = [struct.unpack("<16I", body[at : at + OP_BYTES]) for at in range(OP_BYTES, len(body), OP_BYTES)]
     found = 0
@@ -141,5 +141,5 @@ async def test_layers_share_the_buffers_of_their_values(tmp_path: Path, kernel_w
         model = TINY.changed(num_hidden_layers=layers)
         pair = await open_graph(tmp_path / "tiny.gguf", kernel_wasm(), unlike, model)
         assert isinstance(pair.other, WasmBackend)
-        taken.append(len(pair.other._lowering._values._buffers))
+        taken.append(len(pair.other.device.lowering._values._buffers))
     assert taken[0] == taken[1]

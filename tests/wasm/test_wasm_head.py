@@ -68,7 +68,7 @@ async def test_states_whose_scores_were_lost_are_scored_again(tmp_path: Path, ke
     pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)
     tokens = prompt(150)  # more than a pass has rows
     ours, _ = await pair.prefilled(tokens)
-    last = max(name for name in pair.other._taps if name.startswith("residual"))
+    last = max(name for name in pair.other.graph.taps if name.startswith("residual"))
     states = (await pair.other.hidden(ours, [last]))[last][:-1]
     expected = await pair.other.score_states(ours, states, tokens[1:])
     host.lose(1)
@@ -100,7 +100,7 @@ async def test_heads_of_single_operations_run_with_adapters(
     pair = await open_pair(QUANTIZED[model].write(tmp_path / "tiny.gguf"), WasmtimeHost(kernel_wasm()))
     sequences = await pair.prefilled(prompt(70))
     await alike(pair, *sequences)
-    for adapter in adapters_of(pair.numpy._graph.head_input.width):
+    for adapter in adapters_of(pair.numpy.graph.head_input.width):
         await use(pair, adapter, *sequences)
         await alike(pair, *sequences)
 
@@ -109,5 +109,5 @@ async def test_biases_of_the_output_matrix_are_scored(tmp_path: Path, kernel_was
     """In parts of the vocabulary, of which each has its own."""
     variant = replace(QUANTIZED["llama with biases of q and v"], biased=("output",))
     pair = await open_pair(variant.write(tmp_path / "tiny.gguf"), WasmtimeHost(kernel_wasm()))
-    assert "output.bias" in pair.numpy._graph.weights
+    assert "output.bias" in pair.numpy.graph.weights
     await alike(pair, *await pair.prefilled(prompt(40)))

@@ -29,7 +29,7 @@ class Memory(HeadMemory):
         for address, data in self.arena.writes:
             host.write(address, data)
 
-    async def take(self, host: WasmtimeHost, nbytes: int) -> int:
+    async def take(self, nbytes: int) -> int:
         return self.arena.take(nbytes)
 
 

@@ -129,7 +129,7 @@ async def add(pair: Pair, adapter: LoraAdapter) -> int:
 
 
 def graph_of(pair: Pair) -> Graph:
-    return pair.numpy._graph
+    return pair.numpy.graph
 
 
 async def alike(pair: Pair, ours: TokenSequence, reference: TokenSequence, rows: int = 5) -> None:
@@ -192,7 +192,7 @@ async def test_pages_and_sets_take_memory_in_turns_and_touch_none_of_the_others(
 
 async def test_sets_that_come_and_go_take_no_more_memory(tmp_path: Path, kernel_wasm) -> None:
     pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), WasmtimeHost(kernel_wasm()))
-    pages, ends = pair.other._lowering.pages, []  # type: ignore[attr-defined]
+    pages, ends = pair.other.device.lowering.pages, []  # type: ignore[attr-defined]
     before = pages.end
     for turn in range(12):
         number = await add(pair, drawn(graph_of(pair), turn, rank=1 + 7 * turn % 16))
@@ -222,12 +222,12 @@ async def test_a_set_for_which_there_is_no_memory_is_refused_and_all_else_runs(
     pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)
     sequences = await pair.prefilled(prompt(40))
     number = await add(pair, drawn(graph_of(pair), 1, rank=2))
-    end = pair.other._lowering.pages.end  # type: ignore[attr-defined]
+    end = pair.other.device.lowering.pages.end  # type: ignore[attr-defined]
     with monkeypatch.context() as patch:
         patch.setattr("py_core.backends.wasm.host_wasmtime._STAGING", 1 << 40)
         with pytest.raises(BackendError, match="Take a smaller model"):
             await pair.other.add_adapter(drawn(graph_of(pair), 2, rank=16))
-    assert pair.other._lowering.pages.end == end  # type: ignore[attr-defined]
+    assert pair.other.device.lowering.pages.end == end  # type: ignore[attr-defined]
     turned(pair, number, *sequences)
     await alike(pair, *sequences)
     assert await add(pair, drawn(graph_of(pair), 2, rank=16)) == 2

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from py_core.adapters.parameters import ParameterLayout, parameter_layout
+from py_core.backends.base import WorkersRestartedError
 from py_core.backends.wasm import training_lowering
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.head_programs import HeadPrograms
-from py_core.backends.wasm.host import WorkersRestartedError
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
@@ -32,7 +32,7 @@ NAMES = ["llama", "llama-fused-qkv", "qwen2", "qwen3", "gemma2", "gemma3", "phi3
 async def opened(path: Path, host: WasmtimeHost, rank: int = 3) -> tuple[Pair, ParameterLayout, list[Training]]:
     """A model on both backends, with a session on each that holds the same pairs."""
     pair = await open_pair(path, host)
-    layout = parameter_layout(pair.numpy._graph, rank, 0.7)
+    layout = parameter_layout(pair.numpy.graph, rank, 0.7)
     sessions = [await backend.open_training(layout) for backend in (pair.other, pair.numpy)]
     for session in sessions:
         await session.restore(TrainingState.of(parameters(layout, 1).astype(np.float32)))
@@ -141,13 +141,13 @@ async def test_a_chat_between_the_pieces_changes_nothing(tmp_path: Path, kernel_
 async def test_a_session_that_is_closed_gives_its_memory_to_the_next(tmp_path: Path, kernel_wasm) -> None:
     path = VARIANTS["llama"].write(tmp_path / "tiny.gguf")
     pair, layout, (ours, _) = await opened(path, WasmtimeHost(kernel_wasm()))
-    end = pair.other._pages.end  # type: ignore[attr-defined]
+    end = pair.other.pages.store.end  # type: ignore[attr-defined]
     ours.close()
     for _ in range(3):
         session = await pair.other.open_training(layout)
         np.testing.assert_array_equal((await session.save()).parameters, 0)
         session.close()
-    assert pair.other._pages.end == end  # type: ignore[attr-defined]
+    assert pair.other.pages.store.end == end  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("number", range(5))
@@ -162,7 +162,7 @@ async def test_workers_that_die_while_a_session_is_opened_cost_time_only(
         pair.other.free(sequence)  # what is left are pages for others, that make way
     await pair.other.limit_memory(pair.other.memory().total)
     host.lose(number)
-    session = await pair.other.open_training(parameter_layout(pair.numpy._graph, 3, 0.7))
+    session = await pair.other.open_training(parameter_layout(pair.numpy.graph, 3, 0.7))
     assert host.lost == bool(number)
     host.lose(0)
     np.testing.assert_array_equal((await session.save()).parameters, 0)
@@ -177,7 +177,7 @@ async def test_workers_that_die_while_programs_for_adapters_are_written_leave_no
     pair = await open_pair(VARIANTS["llama"].write(tmp_path / "tiny.gguf"), host)
     taken = []
     for number in (0, 1, 2):
-        heads, pages = HeadPrograms(pair.other._lowering), pair.other._pages  # type: ignore[attr-defined]
+        heads, pages = HeadPrograms(pair.other.device.lowering), pair.other.pages.store  # type: ignore[attr-defined]
         before = pages.bytes_of_others
         host.lose(number)
         with contextlib.suppress(WorkersRestartedError):
@@ -228,8 +228,8 @@ async def test_training_takes_less_than_150_mb_over_the_model(model_path: Path, 
     header = await read_header(FileSource(model_path))
     config, graph = describe_model(header)
     backend = await load_wasm(host, FileSource(model_path), header, config, graph)
-    before = backend._pages.end
+    before = backend.pages.store.end
     session = await backend.open_training(parameter_layout(graph, 8, 2.0))
     assert session.max_rows == 512
-    assert backend._pages.end - before < 150e6
+    assert backend.pages.store.end - before < 150e6
     host.close()

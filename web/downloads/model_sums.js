@@ -1,6 +1,6 @@
 /** What is told and checked while a model is brought: checksums of its files and pieces, progress with its speed. */
 import { hexOf } from './model_download.js';
-import { Sha256 } from './sha256.js';
+import { createSHA256 } from '../vendor/hash-wasm.mjs';
 
 export const PIECE = 4 << 20; // bytes of a piece that has a checksum of its own
 const EVERY_MS = 100; // between two reports of progress
@@ -16,9 +16,9 @@ export class Sums {
   #filled = 0;
   #found = /** @type {Promise<string>[]} */ ([]);
 
-  /** @param {number[]} sizes of the files, in their order. Throws a userError. */
+  /** @param {number[]} sizes of the files, in their order */
   static async create(sizes) {
-    return new Sums(sizes, await Sha256.create());
+    return new Sums(sizes, await createSHA256());
   }
 
   constructor(sizes, file) {
@@ -35,14 +35,14 @@ export class Sums {
       this.#inFile += part.length;
       rest = rest.subarray(part.length);
       if (this.#filled === PIECE) await this.#endPiece();
-      if (this.#inFile === this.#sizes[this.files.length]) await this.#endFile();
+      if (this.#inFile === this.#sizes[this.files.length]) this.#endFile();
     }
   }
 
-  async #endFile() {
-    this.files.push(this.#file.hex());
+  #endFile() {
+    this.files.push(this.#file.digest());
     this.#inFile = 0;
-    this.#file = await Sha256.create();
+    this.#file.init();
   }
 
   /** The browser computes it on another thread; one at a time, or the pieces that wait would need memory. */

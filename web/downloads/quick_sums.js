@@ -3,7 +3,7 @@
  * place from then on. It finds what a disk damages; whoever can write there could as well change the page's other files.
  */
 import { readSums, writeSums } from '../storage/model_store.js';
-import { Xxh64 } from './xxh64.js';
+import { createXXHash64 } from '../vendor/hash-wasm.mjs';
 
 export class QuickSums {
   #model;
@@ -14,8 +14,8 @@ export class QuickSums {
   /** @param {{sha256: string, name: string, pieces: {bytes: number, sha256: string[]}}} model */
   static async open(model) {
     const count = model.pieces.sha256.length;
-    const [known, xxh64] = await Promise.all([readSums(model), Xxh64.create(Math.max(model.pieces.bytes, 8 * count))]);
-    const right = known?.length === 1 + count && known[0] === sumOf(known, xxh64);
+    const [known, xxh64] = await Promise.all([readSums(model), createXXHash64()]);
+    const right = known?.length === 1 + count && known[0] === sumOfSums(known, xxh64);
     return new QuickSums(model, xxh64, right ? known : null);
   }
 
@@ -28,24 +28,28 @@ export class QuickSums {
 
   /** Whether a piece is known, and as it was. @param {number} index @param {Uint8Array} bytes */
   match(index, bytes) {
-    return this.#known !== null && this.#known[1 + index] === this.#xxh64.sum(bytes);
+    return this.#known !== null && this.#known[1 + index] === sumOf(bytes, this.#xxh64);
   }
 
   /** A piece that did not match has the right sha256, and all before it were right: from now on the sums are made anew. */
   add(index, bytes) {
     if (this.#known) this.#found.set(this.#known.subarray(0, 1 + index));
     this.#known = null;
-    this.#found[1 + index] = this.#xxh64.sum(bytes);
+    this.#found[1 + index] = sumOf(bytes, this.#xxh64);
   }
 
   /** After all pieces. Without the sums the next load takes longer, so nobody is told where they cannot be kept. */
   async keep() {
     if (this.#known) return;
-    this.#found[0] = sumOf(this.#found, this.#xxh64);
+    this.#found[0] = sumOfSums(this.#found, this.#xxh64);
     await writeSums(this.#model, this.#found).catch(() => {});
   }
 }
 
-function sumOf(sums, xxh64) {
-  return xxh64.sum(new Uint8Array(sums.buffer, 8));
+function sumOf(bytes, xxh64) {
+  return BigInt(`0x${xxh64.init().update(bytes).digest()}`);
+}
+
+function sumOfSums(sums, xxh64) {
+  return sumOf(new Uint8Array(sums.buffer, 8), xxh64);
 }

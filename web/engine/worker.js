@@ -193,9 +193,9 @@ async function load({ model, backend, workers, precision, patience, context, mem
     router?.then(() => tellProgress({ stage: 'routing', complete: true }), () => {});
     const [pyodide, stream, choice] = await Promise.all([
       booting.then((booted) => {
-        running = booted.pyimport('app.page.worker').PageModel(deriveCipher, tellMemory, oneLearner, fetchReader);
+        running = booted.pyimport('app.page.worker').PageModel(deriveCipher, tellMemory, oneLearner, fetchReader, memoryStore, router);
         phase('modules imported');
-        running.open_memory(memoryStore).then(() => running.open_routing(router));
+        running.open().then(); // a coroutine runs once somebody waits for it
         tellProgress({ stage: 'python', complete: true });
         return booted;
       }),

@@ -109,7 +109,7 @@ class ConversationApi:
         return {
             "agent": choice.agent, "chosen": chosen, "isLost": choice.is_lost,
             "agents": agent_titles(agents),
-            "routing": self._runtime.routing_state,
+            "routing": self._runtime.routing_stage.state,
         }  # fmt: skip
 
     async def choose_agent(self, id: str, agent: str) -> None:
@@ -154,7 +154,7 @@ class ConversationApi:
 
     @property
     def _memory(self) -> Memory:
-        return self._runtime.memory_now()
+        return self._runtime.memory
 
     async def _session(self, id: str) -> sessions.Session:
         session = await self._memory.sessions.get(id)

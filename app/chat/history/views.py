@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, NotRequired, TypedDict
 
-from app.protocol import RoutingState, StoredTurn
+from app.protocol import StoredTurn
+from app.stage import State
 from py_core.messages import Words
 
 
@@ -65,4 +66,4 @@ class ChatAgent(TypedDict):
     chosen: str | None
     isLost: bool
     agents: list[AgentName]
-    routing: RoutingState
+    routing: State

@@ -1,6 +1,7 @@
 """The reference backend: runs a model's graph with numpy, one operation after the other, in float32.
 
-Every kernel is tested against it, and it is the fallback in a page without WebGPU. Weights are dequantized once.
+Every kernel is tested against it, and it is the fallback in a page without WebGPU. Weights are dequantized once. It has
+no pages: what the others share and limit is compared with it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from py_core.adapters.head import AnyHeadAdapter, HeadAdapter, NeighbourAdapter, logsumexp
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
-from py_core.backends.adapter_use import AdapterUse
+from py_core.backends.adapters import Adapters
 from py_core.backends.base import (
     MAX_LOGIT_ROWS,
     AfterPass,
@@ -73,31 +74,30 @@ async def load_numpy(
     return NumpyBackend(config, graph, await load_weights(source, header, graph, progress), tiers)
 
 
-class NumpyBackend(AdapterUse):
+class NumpyBackend:
     """See `Backend` for the contract of each method."""
 
     def __init__(
         self, config: ModelConfig, graph: Graph, weights: dict[str, np.ndarray], tiers: TierPolicy | None = None
     ) -> None:
-        super().__init__(graph)
         self.capabilities = Capabilities(backend="numpy", adapter=f"numpy {np.__version__}", software=True)
         self.context_length = config.context_length
-        self._config, self._graph, self._weights = config, graph, weights
+        self.graph, self._config, self._weights = graph, config, weights
         rotations = {op.rotation for op in graph.ops if isinstance(op, ops.Rope)}
         self._rotations = {rotation: rotation.table(self.context_length) for rotation in rotations}
         layers = [op for op in graph.ops if isinstance(op, ops.Attention)]
         self._windows = {op.layer: kept_window(op.window, self.context_length) for op in layers}
+        self._sequences: dict[int, TokenSequence] = {}
         self._states: dict[int, _State] = {}
         self._numbered = 0
+        self.adapters = Adapters(graph, self._sequences, self._rewind)
         # As on the other backends: layers with windows keep few pages, and those as they are.
         self._tiers = tiers if not any(self._windows.values()) else None
 
-    async def limit_memory(self, nbytes: int | None) -> None:
-        pass
-
     def memory(self) -> MemoryUse:
         weights = sum(weight.nbytes for weight in self._weights.values())
-        adapters = sum(pair.a.nbytes + pair.b.nbytes for one in self._adapters.values() for pair in one.pairs.values())
+        pairs = [pair for one in self.adapters.sets.values() for pair in one.pairs.values()]
+        adapters = sum(pair.a.nbytes + pair.b.nbytes for pair in pairs)
         logits = sum(state.logits.nbytes for state in self._states.values())
         pages = sum(cache.kv.nbytes for state in self._states.values() for cache in state.caches.values())
         return MemoryUse(weights, adapters, logits, {HOT: PageBytes(pages, 0, 0)})
@@ -160,13 +160,13 @@ class NumpyBackend(AdapterUse):
         self, sequence: TokenSequence, names: Sequence[str], start: int = 0, after_pass: AfterPass | None = None,
         end: int | None = None,
     ) -> dict[str, np.ndarray]:  # fmt: skip
-        check_hidden(sequence, names, start, end, self._graph.taps)
+        check_hidden(sequence, names, start, end, self.graph.taps)
         found: dict[str, list[np.ndarray]] = {name: [] for name in names}
-        tapped = {self._graph.taps[name] for name in names}
+        tapped = {self.graph.taps[name] for name in names}
         async for _, values in self._read(sequence, start, end or sequence.length, after_pass):
-            self._run_rows([op for op in self._graph.head if op.out in tapped], values)
+            self._run_rows([op for op in self.graph.head if op.out in tapped], values)
             for name in names:
-                found[name].append(values[self._graph.taps[name]])
+                found[name].append(values[self.graph.taps[name]])
         # No logits were made: the last token runs again when they are asked for.
         sequence.stored = min(sequence.stored, sequence.length - 1)
         return {name: np.concatenate(rows) for name, rows in found.items()}
@@ -183,7 +183,7 @@ class NumpyBackend(AdapterUse):
         return np.concatenate(found).astype(np.float32)
 
     async def score_states(self, sequence: TokenSequence, states: np.ndarray, tokens: Sequence[int]) -> np.ndarray:
-        residual = self._graph.head_residual
+        residual = self.graph.head_residual
         check_scored_states(states, tokens, residual.width, self._config.vocab_size)
         logits = self._run_head(sequence, {residual: states})
         return (logits[np.arange(len(logits)), tokens] - logsumexp(logits)).astype(np.float32)
@@ -202,33 +202,28 @@ class NumpyBackend(AdapterUse):
                 await after_pass(sequence.stored)
 
     async def add_adapter(self, adapter: LoraAdapter) -> int:
-        number = self._numbers.add(adapter)
-        self._adapters[number] = adapter
-        return number
+        return self.adapters.add(adapter)
+
+    def remove_adapter(self, number: int) -> None:
+        self.adapters.remove(number)
+
+    def use_adapter(self, sequence: TokenSequence, number: int) -> None:
+        self.adapters.use(sequence, number)
 
     async def put_head_adapter(self, adapter: AnyHeadAdapter) -> int:
-        return self._head_slots.put(adapter)
+        return self.adapters.put_head(adapter)
+
+    def remove_head_adapter(self, number: int) -> None:
+        self.adapters.remove_head(number)
+
+    def use_head_adapter(self, sequence: TokenSequence, number: int) -> None:
+        self.adapters.use_head(sequence, number)
 
     async def open_training(self, layout: ParameterLayout) -> Training:
         from py_core.backends.numpy.training import NumpyTraining  # who only chats does not wait for it
         from py_core.training.backward import training_plan
 
-        return NumpyTraining(self._config, training_plan(self._graph, layout), self._weights, self._rotations)
-
-    def begin_with(self, sequence: TokenSequence, tokens: Sequence[int]) -> int:
-        return sequence.length
-
-    page_format = ""
-    """It is what the others are compared with: it keeps no pages for anybody."""
-
-    def offer_pages(self, sequence: TokenSequence) -> None:
-        """Do nothing."""
-
-    async def export_page(self, adapter: int, tokens: Sequence[int]) -> bytes | None:
-        return None
-
-    async def import_pages(self, sequence: TokenSequence, tokens: Sequence[int], pages: Sequence[bytes]) -> bool:
-        return False
+        return NumpyTraining(self._config, training_plan(self.graph, layout), self._weights, self._rotations)
 
     def truncate(self, sequence: TokenSequence, length: int) -> None:
         del sequence.tokens[length:]
@@ -242,8 +237,7 @@ class NumpyBackend(AdapterUse):
     def close(self) -> None:
         self._states.clear()
         self._sequences.clear()
-        self._adapters.clear()
-        self._head_slots.adapters.clear()
+        self.adapters.clear()
         self._weights = {}
 
     def _state(self, sequence: TokenSequence) -> _State:
@@ -278,7 +272,7 @@ class NumpyBackend(AdapterUse):
             state.demote(self._tiers.tiers(start // PAGE))
         tokens, positions = np.array(sequence.tokens[start:stop]), np.arange(start, stop)
         values: dict[Value, np.ndarray] = {}
-        for op in self._graph.body:
+        for op in self.graph.body:
             match op:
                 case ops.Embedding():
                     values[op.out] = self._weights[op.weight][tokens] * np.float32(op.scale)
@@ -300,21 +294,21 @@ class NumpyBackend(AdapterUse):
                     )
                     await asyncio.sleep(0)
                 case _:
-                    self._run_rows([op], values, self._adapters.get(sequence.adapter))
+                    self._run_rows([op], values, self.adapters.sets.get(sequence.adapter))
         sequence.stored = stop
         return values
 
     def _run_head(self, sequence: TokenSequence, values: dict[Value, np.ndarray]) -> np.ndarray:
         """The logits of rows, with the adapter at the head's input that the sequence has: (rows, vocab_size)."""
-        head, x = self._graph.head, self._graph.head_input
+        head, x = self.graph.head, self.graph.head_input
         first = [getattr(op, "x", None) for op in head].index(x)
         self._run_rows(head[:first], values)
-        adapter = self._head_slots.adapters.get(sequence.head_adapter)
+        adapter = self.adapters.heads.get(sequence.head_adapter)
         h = values[x]
         if isinstance(adapter, HeadAdapter):
             values[x] = adapter.changed(h)
         self._run_rows(head[first:], values)
-        logits = values[self._graph.output]
+        logits = values[self.graph.output]
         return adapter.changed(h, logits) if isinstance(adapter, NeighbourAdapter) else logits
 
     def _run_rows(

@@ -34,7 +34,7 @@ class HeadMemory:
         """Bring an adapter to a slot. Memory for slots is taken as they are used."""
         size = slot_bytes(self._width)
         while len(self._places) < number:
-            first = await pages.take(host, _SLOTS_AT_A_TIME * size)
+            first = await pages.take(_SLOTS_AT_A_TIME * size)
             self._places += [first + at * size for at in range(_SLOTS_AT_A_TIME)]
         host.write(self._places[number - 1], slot_data(adapter))
         self._slots[number] = self._places[number - 1]

@@ -28,7 +28,7 @@ class HeadPrograms:
     async def _written(self, host: KernelHost, adapted: bool) -> Mapping[str, int]:
         programs = self._lowering.headed(adapted)
         code = b"".join(programs.values())
-        address = await self._lowering.pages.take(host, len(code))
+        address = await self._lowering.pages.take(len(code))
         try:
             host.write(address, code)
             await host.read(address, 4)  # an answer: the write is done

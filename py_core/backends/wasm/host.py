@@ -71,7 +71,3 @@ class KernelHost(Protocol):
     async def read(self, address: int, nbytes: int) -> bytes: ...
 
     def close(self) -> None: ...
-
-
-class WorkersRestartedError(Exception):
-    """A worker died or never answered, and the pool was made anew over the same memory. What was under way is lost."""

@@ -8,7 +8,7 @@ as many pages as fit (layout.py).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -56,7 +56,10 @@ class _Place(NamedTuple):
 class KVPages:
     """Takes the tables' room from the arena. The pages begin where the arena ends, so that they can grow."""
 
-    def __init__(self, config: ModelConfig, graph: Graph, limbs: int, slots: int, arena: Arena, state: int) -> None:
+    def __init__(
+        self, host: KernelHost, config: ModelConfig, graph: Graph, limbs: int, slots: int, arena: Arena, state: int
+    ) -> None:
+        self._host = host
         self._heads, self._head_bytes = config.num_key_value_heads, head_page_bytes(config.head_dim, limbs)
         self.part_bytes = EXTENT * self._heads * self._head_bytes
         self._head_dim, self._limbs = head_room(config.head_dim), limbs
@@ -94,7 +97,7 @@ class KVPages:
         """The address of a layer's page table."""
         return self._group_of[layer].table
 
-    async def reserve(self, host: KernelHost, slot: int, first: int, length: int) -> None:
+    async def reserve(self, slot: int, first: int, length: int) -> None:
         """Make sure that a sequence, of which positions before `first` are stored, has pages for first .. length - 1.
 
         Raises BackendError when memory is out.
@@ -106,11 +109,11 @@ class KVPages:
                     raise BackendError(
                         "wasm.no-memory-left", "The conversations have no more memory. Close one, or start a new chat."
                     )
-                await self._grow(host, group, _extents(capacity))
+                await self._grow(group, _extents(capacity))
                 group.pages.add_capacity(capacity)
-            await self._copy_others_page(host, group, slot, first)
+            await self._copy_others_page(group, slot, first)
             group.pages.take(slot, first, length)
-            self._write_rows(host, group)
+            self._write_rows(group)
 
     def limit(self, nbytes: int | None) -> None:
         if group := self._limited:
@@ -131,7 +134,7 @@ class KVPages:
     def _limited(self) -> _Group | None:
         return next((group for group in self._groups if not group.pages.window), None)
 
-    async def shrink(self, host: KernelHost, capacity: int) -> dict[int, int]:
+    async def shrink(self, capacity: int) -> dict[int, int]:
         """Have so many pages without a window only, or some more, so that whole extents are left: others may have the
         rest (`take`). Where which page was moved to."""
         group, extents = self._limited, _extents(capacity)
@@ -139,9 +142,9 @@ class KVPages:
             return {}
         moves = group.pages.moves(extents * EXTENT)
         for page, new in moves.items():
-            await self._copy(host, group, self._place(group, page), self._place(group, new))
+            await self._copy(group, self._place(group, page), self._place(group, new))
         group.pages.shrink(extents * EXTENT, moves)
-        self._write_rows(host, group)
+        self._write_rows(group)
         for first in group.extents[extents:]:
             self._put_back(first, len(group.layers))
         del group.extents[extents:]
@@ -176,27 +179,27 @@ class KVPages:
         )
         return (self._parts - extents - sum(self._free.values())) * self.part_bytes
 
-    async def read_page(self, host: KernelHost, page: int) -> bytes:
+    async def read_page(self, page: int) -> bytes:
         """The bytes of a page of `shared_table`, of which the kernels know the layout: how many tells the tier."""
         (group,), place, nbytes = self._groups, self._place(self._groups[0], page), self.page_bytes(tier_of(page))
-        between = await self._between(host, nbytes)
+        between = await self._between(nbytes)
         try:
-            await self._copy(host, group, place, _Place(between, place.nbytes, place.nbytes))
-            return await host.read(between, nbytes)
+            await self._copy(group, place, _Place(between, place.nbytes, place.nbytes))
+            return await self._host.read(between, nbytes)
         finally:
             self.give_back(between, nbytes)
 
-    async def write_page(self, host: KernelHost, page: int, data: bytes) -> None:
+    async def write_page(self, page: int, data: bytes) -> None:
         """Put the bytes of `read_page` in a page, which is one of their tier then, for all who hold it."""
         (group,) = self._groups
         tier = next(each for each in Tier if self.page_bytes(each) == len(data))
-        new = await self._new_demoted(host, group, tier) if tier else page
+        new = await self._new_demoted(group, tier) if tier else page
         try:
-            between = await self._between(host, len(data))
+            between = await self._between(len(data))
             try:
-                host.write(between, data)
+                self._host.write(between, data)
                 place = self._place(group, new)
-                await self._copy(host, group, _Place(between, place.nbytes, place.nbytes), place)
+                await self._copy(group, _Place(between, place.nbytes, place.nbytes), place)
             finally:
                 self.give_back(between, len(data))
         except BaseException:
@@ -205,7 +208,7 @@ class KVPages:
             raise
         if tier:
             group.pages.demote(page, new)
-            self._write_rows(host, group)
+            self._write_rows(group)
 
     def release(self, slot: int, length: int) -> None:
         for group in self._groups:
@@ -214,13 +217,13 @@ class KVPages:
     def sees(self, slot: int, position: int) -> bool:
         return all(group.pages.sees(slot, position) for group in self._groups)
 
-    def write_tables(self, host: KernelHost) -> None:
+    def write_tables(self) -> None:
         """Write all tables again."""
         for group in self._groups:
             group.pages.changed.update(range(len(group.pages.rows)))
-            self._write_rows(host, group)
+            self._write_rows(group)
 
-    async def take(self, host: KernelHost, nbytes: int) -> int:
+    async def take(self, nbytes: int) -> int:
         """The address of memory for something else, between pages: so much as parts take. Within a budget pages give
         way to it before (`make_way`).
 
@@ -229,7 +232,7 @@ class KVPages:
         parts = -(-nbytes // self.part_bytes)
         if not any(count >= parts for count in self._free.values()):
             await self.make_way(parts * self.part_bytes)
-        return await self._between(host, nbytes)
+        return await self._between(nbytes)
 
     def give_back(self, address: int, nbytes: int) -> None:
         """Memory that `take` gave may be taken again."""
@@ -241,18 +244,18 @@ class KVPages:
             if (after := before + self._free[before]) in self._free:
                 self._free[before] += self._free.pop(after)
 
-    async def _between(self, host: KernelHost, nbytes: int) -> int:
+    async def _between(self, nbytes: int) -> int:
         """As `take`, for a moment, in which no page is moved."""
-        return self._arena.end + await self._claim(host, -(-nbytes // self.part_bytes)) * self.part_bytes
+        return self._arena.end + await self._claim(-(-nbytes // self.part_bytes)) * self.part_bytes
 
-    async def _copy_others_page(self, host: KernelHost, group: _Group, slot: int, first: int) -> None:
+    async def _copy_others_page(self, group: _Group, slot: int, first: int) -> None:
         """What is stored before `first` in a page that others hold, too, comes into one of the sequence's own."""
         page = group.pages.others_page(slot, first)
         if page is None:
             return
         own = group.pages.new_page()
         try:
-            await self._copy(host, group, self._place(group, page), self._place(group, own))
+            await self._copy(group, self._place(group, page), self._place(group, own))
         except BaseException:
             group.pages.drop([own])
             raise
@@ -266,51 +269,53 @@ class KVPages:
             self._arena.end + part * self.part_bytes + place * nbytes, nbytes, self._tier_pages[tier] * nbytes
         )
 
-    async def _copy(self, host: KernelHost, group: _Group, source: _Place, target: _Place) -> None:
+    async def _copy(self, group: _Group, source: _Place, target: _Place) -> None:
         """Copy a page of all heads of all layers."""
         pieces = len(group.layers) * self._heads
         copy = Op(OpKind.COPY, (source.address, target.address, source.nbytes, source.step, pieces, target.step))
-        host.write(self._copying, program_bytes([copy], self._state))
-        await host.run(self._copying, 1)
+        self._host.write(self._copying, program_bytes([copy], self._state))
+        await self._host.run(self._copying, 1)
 
-    async def _new_demoted(self, host: KernelHost, group: _Group, tier: Tier) -> int:
+    async def _new_demoted(self, group: _Group, tier: Tier) -> int:
         """A page of a lower tier, as `PageTable.new_demoted`. Raises BackendError when memory is out."""
         new = group.pages.new_demoted(tier)
         while new is None:
-            first = await self._claim(host, len(group.layers))
+            first = await self._claim(len(group.layers))
             group.demoted[tier].append(first)
             group.pages.add_demoted(tier, len(group.demoted[tier]) * self._tier_pages[tier])
             new = group.pages.new_demoted(tier)
         return new
 
-    async def demote(self, host: KernelHost, page: int, tier: Tier) -> int:
-        """Make a page of `shared_table` one of a lower tier, for all who hold it; its new number.
+    async def demote(self, pages: Sequence[tuple[int, Tier]], renamed: Callable[[int, int], None]) -> None:
+        """As `PageStore.demote`. Raises BackendError when memory is out."""
+        for page, tier in pages:
+            renamed(page, await self._demote(page, tier))
 
-        Raises BackendError when memory is out.
-        """
+    async def _demote(self, page: int, tier: Tier) -> int:
+        """The page of a lower tier, which all who held the other hold."""
         (group,) = self._groups
-        new, old = await self._new_demoted(host, group, tier), tier_of(page)
+        new, old = await self._new_demoted(group, tier), tier_of(page)
         source, target = self._place(group, page), self._place(group, new)
         places = (source.address, target.address, old, tier, source.step, target.step)
         sizes = (self._heads, len(group.layers), self.part_bytes, self._head_dim, self._limbs)
         try:
-            host.write(self._copying, program_bytes([Op(OpKind.DEMOTE, (*places, *sizes))], self._state))
-            await host.run(self._copying, 1)
+            self._host.write(self._copying, program_bytes([Op(OpKind.DEMOTE, (*places, *sizes))], self._state))
+            await self._host.run(self._copying, 1)
         except BaseException:
             group.pages.drop([new])
             raise
         group.pages.demote(page, new)
-        self._write_rows(host, group)
+        self._write_rows(group)
         return new
 
-    def _write_rows(self, host: KernelHost, group: _Group) -> None:
+    def _write_rows(self, group: _Group) -> None:
         """Bring the rows that have changed to where the kernels read them."""
         for slot in group.pages.changed:
             row = self._entries(group, group.pages.rows[slot])
-            host.write(group.table + slot * row.nbytes, row.tobytes())
+            self._host.write(group.table + slot * row.nbytes, row.tobytes())
         group.pages.changed.clear()
 
-    async def _claim(self, host: KernelHost, parts: int) -> int:
+    async def _claim(self, parts: int) -> int:
         """The first of so many parts that follow one another: some that were given back, or new ones."""
         for first, count in sorted(self._free.items()):
             if count >= parts:
@@ -321,20 +326,20 @@ class KVPages:
         first = self._parts
         self._parts += parts
         try:
-            await host.reserve(self.end)
+            await self._host.reserve(self.end)
         except BaseException:
             self._parts -= parts
             raise
         return first
 
-    async def _grow(self, host: KernelHost, group: _Group, extents: int) -> None:
+    async def _grow(self, group: _Group, extents: int) -> None:
         """Have so many extents of hot pages: of what was given back, as far as that goes."""
         layers, wanted = len(group.layers), extents - len(group.extents)
         given_back = sum(count // layers for count in self._free.values())
-        claimed = [await self._claim(host, layers) for _ in range(min(given_back, wanted))]
+        claimed = [await self._claim(layers) for _ in range(min(given_back, wanted))]
         if (new := wanted - len(claimed)) > 0:
             try:
-                first = await self._claim(host, new * layers)
+                first = await self._claim(new * layers)
             except BaseException:
                 for each in claimed:
                     self._put_back(each, layers)

@@ -35,7 +35,7 @@ class LoraSets:
         if not self.programs:
             programs, self._sites = self._lowering.adapted()
             self._code = b"".join(programs.values())
-            address = await self._lowering.pages.take(host, len(self._code))
+            address = await self._lowering.pages.take(len(self._code))
             places = accumulate(map(len, programs.values()), initial=address)
             self.programs = dict(zip(programs, places, strict=False))
         data = packed_set(self._sites, adapter)
@@ -43,7 +43,7 @@ class LoraSets:
         if len(data) > room:
             # Powers of two: what a number's smaller rooms took is less than its last one.
             room = 1 << (len(data) - 1).bit_length()
-            address = await self._lowering.pages.take(host, room)
+            address = await self._lowering.pages.take(room)
             self._rooms[number] = address, room
         host.write(self.programs["body"], self._code)
         host.write(address, data)

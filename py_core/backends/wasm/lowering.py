@@ -13,6 +13,7 @@ from py_core.backends.base import MAX_LOGIT_ROWS, MAX_TAPS, BackendError
 from py_core.backends.fusion import Fused, GatedLinear, Head, QKVAttention, ResidualLinear, fuse, linears_of
 from py_core.backends.sampling_state import RING, ROW_BYTES, STATE_HEADER
 from py_core.backends.wasm.head import HeadMemory
+from py_core.backends.wasm.host import KernelHost
 from py_core.backends.wasm.kv_pages import KVPages
 from py_core.backends.wasm.layout import (
     ACTIVATIONS,
@@ -49,7 +50,7 @@ class ProgramLowering:
     """One model in the kernels' memory. Programs and constants are in `arena.writes`, weights in `weights.jobs`."""
 
     def __init__(
-        self, config: ModelConfig, graph: Graph, tensors: Mapping[str, TensorInfo], mode: Mode, workers: int,
+        self, host: KernelHost, config: ModelConfig, graph: Graph, tensors: Mapping[str, TensorInfo], mode: Mode,
         max_rows: int, slots: int,
     ) -> None:  # fmt: skip
         group = config.num_attention_heads // config.num_key_value_heads
@@ -79,12 +80,12 @@ class ProgramLowering:
         self.logits = take(max(MAX_LOGIT_ROWS * config.vocab_size, self._columns * max_rows) * 4 + 16)
         self._weights_of_tokens = take(config.vocab_size * 4 + 16)
         self._angles: dict[Rotation, int] = {}
-        self.pages = KVPages(config, graph, mode, slots, self.arena, self.state)
+        self.pages = KVPages(host, config, graph, mode, slots, self.arena, self.state)
         self._one_bytes = activation_bytes(widest, 1) + 64
-        self._one = take(self._one_bytes * workers)
+        self._one = take(self._one_bytes * host.most_workers)
         self._many = take(activation_bytes(widest, max_rows))
         self._activations = (self._one, self._one_bytes, self._many, max_rows)
-        self._rows = take(-(-widest // 32) * 128 * workers)
+        self._rows = take(-(-widest // 32) * 128 * host.most_workers)
         parts = -(-config.context_length // PART)
         self._parts = take(parts * (self._query_width + 2 * config.num_attention_heads) * 4)
         self._layers: dict[int, tuple[int, ops.Attention]] = {}

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from py_core.backends.base import WorkersRestartedError
 from py_core.backends.sampling_state import state_bytes
-from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
+from py_core.backends.wasm.host import KernelHost
 from py_core.backends.wasm.kv_pages import KVPages
 from py_core.backends.wasm.lowering import ProgramLowering
 from py_core.backends.wasm.training_layout import PACK_BYTES
@@ -35,13 +36,13 @@ _LOSS_ROW = np.dtype([("row", "<u4"), ("target", "<u4"), ("weight", "<f4"), ("kl
 class SessionMemory:
     """What a session takes of the memory between the pages."""
 
-    def __init__(self, host: KernelHost, pages: KVPages) -> None:
-        self._host, self._pages = host, pages
+    def __init__(self, pages: KVPages) -> None:
+        self._pages = pages
         self._taken: list[tuple[int, int]] = []
 
     async def take(self, nbytes: int) -> int:
         """The address of so many bytes. Raises BackendError when memory is out."""
-        self._taken.append((await self._pages.take(self._host, nbytes), nbytes))
+        self._taken.append((await self._pages.take(nbytes), nbytes))
         return self._taken[-1][0]
 
     def close(self) -> None:
@@ -209,7 +210,7 @@ async def open_wasm_training(
     def lowered(base: int) -> TrainingLowering:
         return TrainingLowering(plan, model, base, host.most_workers, MAX_ROWS, config.vocab_size)
 
-    memory = SessionMemory(host, pages)
+    memory = SessionMemory(pages)
     base = await memory.take(lowered(0).arena.end)
     training = WasmTraining(host, config, plan, lowered(base), memory)
     try:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from py_core.backends.base import MAX_LOGIT_ROWS
+from py_core.backends.base import MAX_LOGIT_ROWS, TokenSequence
 from py_core.backends.sampling_state import RING
 from py_core.backends.step_times import MAX_BATCH, StepTimes
 from py_core.backends.webgpu.cost import Cost
@@ -51,6 +51,8 @@ class DeviceGuesses:
     def __init__(self) -> None:
         self.times = StepTimes()
         """Of passes with guesses, by their rows."""
+        self.text_of: TokenSequence | None = None
+        """Whose text is on the device: the sequence that is decoded alone."""
         self._belief = 1.0
         """How often of late guesses at an answer's beginning paid."""
 

@@ -81,11 +81,8 @@ class KVPages:
         at = list(self._group_of[layer].buffers).index(layer)
         return (self._demoted.bindings[at] if self._demoted.bindings else self.table(layer),)
 
-    def demote(self, pages: Sequence[tuple[int, Tier]]) -> list[int]:
-        """Make pages of `shared_table` pages of a lower tier, for all who hold them; their new numbers.
-
-        What was submitted before reads them as they were. Raises BackendError when memory is out.
-        """
+    async def demote(self, pages: Sequence[tuple[int, Tier]], renamed: Callable[[int, int], None]) -> None:
+        """As `PageStore.demote`. Raises BackendError when memory is out."""
         (group,), new = self._groups, list[int]()
         assert self._demoted
         try:
@@ -99,8 +96,8 @@ class KVPages:
         self._demoted.demote(np.array(old, np.uint32), np.array(new, np.uint32), hot)
         for page, number in zip(old, new, strict=True):
             group.pages.demote(page, number)
+            renamed(page, number)
         self._write_rows(group)
-        return new
 
     async def reserve(self, slot: int, first: int, length: int) -> None:
         """Make sure that a sequence, of which positions before `first` are stored, has pages for first .. length - 1.
@@ -167,7 +164,7 @@ class KVPages:
         parts = [self._host.read(buffer, offset, self.page_bytes) for buffer in buffers]
         return b"".join(await asyncio.gather(*parts))
 
-    def write_page(self, page: int, data: bytes) -> None:
+    async def write_page(self, page: int, data: bytes) -> None:
         """Put the bytes of `read_page` in a page, which is one of their tier then, for all who hold it.
 
         Raises BackendError when memory is out.

@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from statistics import median
-from typing import Protocol, runtime_checkable
 
 from py_core.backends.base import BackendError
+from py_core.backends.profiles import KernelCost, OnRound
 from py_core.backends.webgpu.host import Binding, Dispatch, Host
 from py_core.backends.webgpu.plan import Launch
 from py_core.backends.webgpu.shaders import Constant, binding_access, compose
-
-OnRound = Callable[[], None]
-"""Called after each round of a measurement."""
 
 _BROWSER_QUANTUM = 1e-4  # to which Chromium rounds timestamps
 _SHORTEST = 5e-5  # of a pass, in seconds: what begins and ends it is small beside that
@@ -26,83 +22,6 @@ _MOST_REPEATS = 4096
 _VEC4 = 16
 MeasuringKernel = tuple[str, dict[str, Constant], int]
 """A shader, its constants, and how many workgroups."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What was measured of an adapter: reading memory, and multiplying and adding float32."""
-
-    bytes_per_second: float
-    flops_per_second: float
-
-
-@dataclass(frozen=True)
-class KernelCost:
-    """All dispatches of one name in a pass: what they took, and what they must at least move and compute."""
-
-    name: str
-    count: int
-    seconds: float
-    bytes: int
-    flops: int
-
-    def bound(self, limits: Limits) -> tuple[str, float]:
-        """The limit that applies, "memory" or "compute", and the share of it that was reached (1 is all of it)."""
-        memory, compute = self.bytes / limits.bytes_per_second, self.flops / limits.flops_per_second
-        name = "memory" if memory >= compute else "compute"
-        return name, max(memory, compute) / self.seconds
-
-
-@dataclass(frozen=True)
-class Profile:
-    """One pass over `rows` rows, the first at `position`: a decode step (1 row) or a pass of a prefill.
-
-    `gpu_seconds` is what the GPU takes for the pass in its order, `wall_seconds` what it takes as the engine runs it.
-    """
-
-    position: int
-    rows: int
-    kernels: list[KernelCost]
-    gpu_seconds: float
-    wall_seconds: float
-
-    @property
-    def kernel_seconds(self) -> float:
-        return sum(kernel.seconds for kernel in self.kernels)
-
-    @property
-    def between_seconds(self) -> float:
-        """The GPU's time between kernels. 0 if the kernels measured alone took longer than the whole step."""
-        return max(0.0, self.gpu_seconds - self.kernel_seconds)
-
-    @property
-    def wait_seconds(self) -> float:
-        """The time in which the GPU waits for commands, or the host for the GPU. 0 if the clocks differ by more."""
-        return max(0.0, self.wall_seconds - max(self.gpu_seconds, self.kernel_seconds))
-
-    @property
-    def seconds(self) -> float:
-        return self.kernel_seconds + self.between_seconds + self.wait_seconds
-
-
-@runtime_checkable
-class KernelProfiler(Protocol):
-    """A backend whose kernels can be measured one by one."""
-
-    max_rows: int
-    """Rows of its largest forward pass."""
-
-    async def limits(self, on_round: OnRound = ...) -> Limits:
-        """What the adapter does at most, measured now. Raises BackendError where the GPU has no timestamps."""
-        ...
-
-    async def profile(self, position: int, rows: int = 1, on_round: OnRound = ..., logit_rows: int = 1) -> Profile:
-        """Measure a decode step at `position`, or with more rows a pass of a prefill that begins there, of which the
-        last `logit_rows` get logits.
-
-        Raises ValueError where the context or a pass has no room for it, BackendError where the GPU has no timestamps.
-        """
-        ...
 
 
 async def measure_kernels(

@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Protocol
 
 import numpy as np
 
 from py_core.backends.base import BackendError, DeviceLostError
-from py_core.backends.webgpu.model_on_device import PACK_ROWS, ModelOnDevice
+from py_core.backends.recovery import Recovery
+from py_core.backends.webgpu.device import WebGPUDevice
+from py_core.backends.webgpu.model_on_device import PACK_ROWS
 from py_core.backends.webgpu.plan import Launch
 from py_core.backends.webgpu.training_device import Section, SessionOnDevice
 from py_core.backends.webgpu.training_loss import SUMS_BYTES, loss_of
@@ -48,27 +49,13 @@ _LOST = Message(
 )
 
 
-class TrainingBackend(Protocol):
-    """What a session asks of the backend that opened it."""
-
-    model: ModelOnDevice
-
-    async def bring(self, place: Callable[[], Awaitable[None]]) -> None:
-        """Bring something to the device, which is replaced where it was lost. Raises DeviceLostError."""
-        ...
-
-    def note_loss(self) -> None:
-        """The device is gone: whoever needs it next replaces it."""
-        ...
-
-
 class WebGPUTraining:
     """See `Training` for the contract of each method. `restore` or `build` must come first."""
 
     max_rows = PACK_ROWS
 
-    def __init__(self, backend: TrainingBackend, plan: TrainingPlan) -> None:
-        self._backend, self._plan = backend, plan
+    def __init__(self, device: WebGPUDevice, recovery: Recovery, plan: TrainingPlan) -> None:
+        self._device, self._recovery, self._plan = device, recovery, plan
         self._on: SessionOnDevice | None = None
         self._steps = 0
         self._anchor: np.ndarray | None = None
@@ -76,9 +63,9 @@ class WebGPUTraining:
         """Of the last pieces, the newest counting most."""
 
     async def build(self) -> None:
-        """Make what the session needs on the backend's device, where it is not there yet."""
-        if self._on is None or self._on.model is not self._backend.model:
-            self._on = SessionOnDevice(self._backend.model, self._plan)
+        """Make what the session needs on the device, where it is not there yet."""
+        if self._on is None or self._on.model is not self._device.model:
+            self._on = SessionOnDevice(self._device.model, self._plan)
             await self._on.host.check()
 
     async def restore(self, state: TrainingState) -> None:
@@ -95,7 +82,7 @@ class WebGPUTraining:
 
         anchor = None if state.anchor is None else np.array(state.anchor, np.float32)
         try:
-            await self._backend.bring(write)
+            await self._recovery.placed(write)
         except DeviceLostError as error:
             raise TrainingLostError(_LOST) from error
         self._steps, self._anchor = state.steps, anchor
@@ -166,17 +153,17 @@ class WebGPUTraining:
 
     def close(self) -> None:
         on, self._on = self._on, None
-        if on is not None and on.model is self._backend.model:
+        if on is not None and on.model is self._device.model:
             with suppress(BackendError):  # It may have gone with the device.
                 on.destroy()
 
     def _check(self, pack: Pack) -> None:
-        config = self._backend.model.config
+        config = self._device.model.config
         check_pack(pack, config.vocab_size, config.context_length, self.max_rows)
 
     def _ready(self) -> SessionOnDevice:
         """What is on the device. Raises TrainingLostError where that is another one now."""
-        if self._on is None or self._on.model is not self._backend.model:
+        if self._on is None or self._on.model is not self._device.model:
             raise TrainingLostError(_LOST)
         return self._on
 
@@ -185,7 +172,7 @@ class WebGPUTraining:
         try:
             yield self._ready()
         except DeviceLostError as error:
-            self._backend.note_loss()
+            self._recovery.mark()
             self._on = None
             raise TrainingLostError(_LOST) from error
 

@@ -1,4 +1,4 @@
-"""Block formats of ggml: their layout (blocks.py), and numpy code to read and write them."""
+"""ggml's block formats: their layout (blocks.py), and numpy code to read and write them."""
 
 from py_core.formats.quantization.blocks import (
     FORMATS,

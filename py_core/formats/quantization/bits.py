@@ -1,4 +1,4 @@
-"""Codes and scales in their bytes, and out of them (blocks.py has the layouts)."""
+"""Packs codes and scales into bytes, and unpacks them (blocks.py has the layouts)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 def unpack(packed: np.ndarray, bits: int, run: int) -> np.ndarray:
     """uint8 (blocks, bytes) -> uint8 (blocks, bytes * 8 / bits).
 
-    Of `run` bytes byte j holds elements j, j + run, j + 2 * run ..., `bits` each, from its lowest bits on.
+    In each group of `run` bytes, byte j holds elements j, j + run, j + 2 * run ..., `bits` each, from its lowest bits
+    on.
     """
     bytes_ = packed.reshape(packed.shape[0], -1, run)
     out = np.empty((*bytes_.shape[:2], 8 // bits, run), np.uint8)
@@ -19,7 +20,7 @@ def unpack(packed: np.ndarray, bits: int, run: int) -> np.ndarray:
 
 
 def pack(codes: np.ndarray, bits: int, run: int) -> np.ndarray:
-    """The inverse of unpack; only the lower `bits` of the codes are taken."""
+    """The inverse of unpack; only the lower `bits` of the codes are used."""
     places = (codes & ((1 << bits) - 1)).reshape(codes.shape[0], -1, 8 // bits, run)
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     return np.bitwise_or.reduce(places << shifts[:, None], axis=2).reshape(codes.shape[0], -1)
@@ -43,7 +44,7 @@ def half_column(blocks: np.ndarray, start: int) -> np.ndarray:
 
 
 def unpack_q3_scales(packed: np.ndarray) -> np.ndarray:
-    """uint8 (blocks, 12) -> scales of Q3_K, less their bias: int8 (blocks, 16)."""
+    """uint8 (blocks, 12) -> scales of Q3_K, minus their bias: int8 (blocks, 16)."""
     return (unpack(packed[:, :8], 4, 8) | unpack(packed[:, 8:], 2, 4) << 4).view(np.int8) - np.int8(32)
 
 
@@ -54,7 +55,7 @@ def pack_q3_scales(scales: np.ndarray) -> np.ndarray:
 
 
 def unpack_iq4_scales(packed: np.ndarray) -> np.ndarray:
-    """uint8 (blocks, 6) -> scales of IQ4_XS, less their bias: int8 (blocks, 8)."""
+    """uint8 (blocks, 6) -> scales of IQ4_XS, minus their bias: int8 (blocks, 8)."""
     return (unpack(packed[:, 2:], 4, 1) | unpack(packed[:, :2], 2, 1) << 4).view(np.int8) - np.int8(32)
 
 

@@ -1,4 +1,4 @@
-"""Block formats of ggml: their layout and sizes.
+"""ggml's block formats: their layout and sizes.
 
 A tensor is stored row by row; a row is a whole number of blocks; a block holds `block_size` elements in
 `block_bytes` bytes. Layouts are those of ggml (ggml-common.h, `dequantize_row_*` in ggml-quants.c), little-endian, with
@@ -59,7 +59,7 @@ class UnsupportedFormatError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class BlockFormat:
-    """How elements are packed: `block_size` of them in `block_bytes` bytes. `ggml_type` is its id in a GGUF file."""
+    """The packing of elements: `block_size` of them in `block_bytes` bytes. `ggml_type` is its id in a GGUF file."""
 
     name: str
     ggml_type: int
@@ -84,7 +84,7 @@ IQ4_XS = BlockFormat("IQ4_XS", 23, 256, 136)
 BF16 = BlockFormat("BF16", 30, 1, 2)
 
 IQ4_VALUES = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
-"""What the codes of IQ4_NL and IQ4_XS stand for, in units of a block's scale: closer together near zero."""
+"""The values of the codes of IQ4_NL and IQ4_XS, in units of a block's scale: denser near zero."""
 
 FORMATS: dict[str, BlockFormat] = {
     fmt.name: fmt
@@ -120,7 +120,7 @@ UNSUPPORTED_TYPES: dict[int, BlockFormat] = {
 
 
 def format_for_type(ggml_type: int, tensor: str) -> BlockFormat:
-    """The format with id `ggml_type`, the type of `tensor`, a name as a message may show it.
+    """The format with id `ggml_type`. `tensor` is the name of the tensor of this type, safe to show in a message.
 
     Raises UnsupportedFormatError, which names the tensor and its format.
     """
@@ -152,7 +152,7 @@ def check_readable(fmt: BlockFormat) -> None:
 
 
 def nbytes(fmt: BlockFormat, shape: Sequence[int]) -> int:
-    """Bytes that a tensor of `shape` (outermost dimension first) takes in `fmt`.
+    """The size in bytes of a tensor of `shape` (outermost dimension first) in `fmt`.
 
     Raises ValueError for an empty or negative dimension, and for rows that are not a whole number of blocks.
     """

@@ -1,4 +1,4 @@
-"""Elements out of blocks, bit for bit as ggml computes them (`dequantize_row_*` in ggml-quants.c)."""
+"""Decodes blocks into elements, bit for bit as ggml does (`dequantize_row_*` in ggml-quants.c)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def _iq4_values() -> np.ndarray:
 
 
 def dequantize(data: Buffer, fmt: BlockFormat, shape: Sequence[int]) -> np.ndarray:
-    """Elements of a tensor stored as `data`: float32 of `shape`, bit for bit what ggml computes.
+    """The elements of a tensor stored as `data`: float32 of `shape`, bit for bit as ggml computes them.
 
-    Raises ValueError when `data` is not exactly as long as the shape needs.
+    Raises ValueError if `data` is not exactly as long as the shape needs.
     """
     raw = np.frombuffer(data, dtype=np.uint8)
     expected = nbytes(fmt, shape)
@@ -36,7 +36,7 @@ def dequantize(data: Buffer, fmt: BlockFormat, shape: Sequence[int]) -> np.ndarr
     return out.reshape(shape)
 
 
-# Each takes uint8 (blocks, block_bytes), and fills float32 (blocks, block_size).
+# Each function takes uint8 (blocks, block_bytes), and fills float32 (blocks, block_size).
 
 
 def _dequantize_f32(blocks: np.ndarray, out: np.ndarray) -> None:
@@ -106,7 +106,7 @@ def _dequantize_q5_k(blocks: np.ndarray, out: np.ndarray) -> None:
 
 
 def _apply_scales(blocks: np.ndarray, out: np.ndarray) -> None:
-    """Codes to elements, in place, for Q4_K and Q5_K."""
+    """Turn codes into elements, in place, for Q4_K and Q5_K."""
     scales, minima = unpack_scales(blocks[:, 4:16])
     groups = out.reshape(-1, 8, 32)
     groups *= (half_column(blocks, 0) * scales)[:, :, None]

@@ -1,6 +1,6 @@
-"""Writes the formats whose scales are searched: K-quants and IQ4.
+"""Encodes the formats whose scales are searched: K-quants and IQ4.
 
-Each function takes float32 (blocks, block_size), finite, and fills uint8 (blocks, block_bytes) as blocks.py says.
+Each function takes float32 (blocks, block_size), finite, and fills uint8 (blocks, block_bytes) with blocks.py's layout.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from py_core.formats.quantization.scale_search import (
 )
 
 _MOST = 1e9
-"""More than any of these formats holds; squares of it are far from overflowing."""
+"""Larger than any value in these formats; its squares are far from overflowing."""
 
 
 def put_half(blocks: np.ndarray, start: int, column: np.ndarray) -> None:
-    """One number a block, (blocks, 1), as a half at byte `start`. Raises ValueError where one is too large."""
+    """Store one number per block, (blocks, 1), as a half at byte `start`. Raises ValueError if one is too large."""
     blocks[:, start : start + 2] = to_half(column).view(np.uint8).reshape(-1, 2)
 
 
 def _importance(groups: np.ndarray) -> np.ndarray:
-    """Weights of elements for formats with minima, ggml's for Q4_K and Q5_K: the group's root mean square, plus |x|."""
+    """Element weights for formats with minima, as in ggml for Q4_K and Q5_K: the group's root mean square plus |x|."""
     if max(groups.max(), -groups.min()) > _MOST:
         raise ValueError("an element is too large for the half-precision numbers that its scale is stored in")
     return np.sqrt(np.mean(groups * groups, axis=2, keepdims=True)) + np.abs(groups)
 
 
 def _signed_importance(groups: np.ndarray) -> np.ndarray:
-    """For those without. ggml takes x * x alone, which costs the others more than the large elements gain."""
+    """Element weights for the others. ggml uses x * x alone, which costs small elements more than large ones gain."""
     return _importance(groups) * np.abs(groups)
 
 
@@ -61,7 +61,7 @@ def quantize_q5_k(rows: np.ndarray, blocks: np.ndarray) -> None:
 
 
 def _six_bits(rows: np.ndarray, blocks: np.ndarray, most: int, reaches: list[float]) -> np.ndarray:
-    """Fills d, m, s and t of Q4_K and Q5_K; gives codes 0..most, uint8 (blocks, 256)."""
+    """Fills d, m, s and t of Q4_K and Q5_K; returns codes 0..most, uint8 (blocks, 256)."""
     groups = rows.reshape(-1, 8, 32)
     units, numbers, depths, codes = _with_minima(groups, most, reaches, 63)
     _put_units(blocks, 0, units)
@@ -72,7 +72,7 @@ def _six_bits(rows: np.ndarray, blocks: np.ndarray, most: int, reaches: list[flo
 def _with_minima(
     groups: np.ndarray, most: int, reaches: list[float], top: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Units (blocks, 2), and as uint8 numbers of scales and of minima (blocks, groups) and codes (blocks, elements)."""
+    """Units (blocks, 2), and as uint8: scale and minimum numbers (blocks, groups) and codes (blocks, elements)."""
     weights = _importance(groups)
     fitted = fit_scale_and_minimum(groups, weights, most, reaches)
     units, numbers, depths, codes = fit_two_units(groups, weights, most, fitted, top)
@@ -87,7 +87,7 @@ def _put_units(blocks: np.ndarray, start: int, units: np.ndarray) -> None:
 
 def quantize_q3_k(rows: np.ndarray, blocks: np.ndarray) -> None:
     groups = rows.reshape(-1, 16, 16)
-    # The largest element may lie at either end: the one has a code more.
+    # The largest element may lie at either end, one of which has an extra code.
     reaches = [-4 - 0.1 * i for i in range(-9, 10)] + [3 + 0.1 * i for i in range(-4, 8)]
     unit, scales, codes = _signed(groups, 4, reaches, 32)
     blocks[:, :32] = pack(codes >> 2, 1, 32)
@@ -128,7 +128,7 @@ def _levels() -> np.ndarray:
 
 @cache
 def _codes() -> np.ndarray:
-    """Of each half step from -128 on the code of the nearest value: borders lie at whole and half numbers."""
+    """The code of the nearest value for each half step from -128 on: boundaries are multiples of a half."""
     return np.abs(np.arange(-128, 128, 0.5)[:, None] + 0.25 - _levels()).argmin(axis=1).astype(np.uint8)
 
 
@@ -160,5 +160,5 @@ def quantize_iq4_xs(rows: np.ndarray, blocks: np.ndarray) -> None:
 
 
 def inverse(scale: np.ndarray) -> np.ndarray:
-    """1 / scale, and 0 where the scale is 0 or so small that its inverse would overflow (as a half it is 0 anyway)."""
+    """1 / scale, and 0 if the scale is 0 or so small that its inverse would overflow (as a half it is 0 anyway)."""
     return np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=np.abs(scale) >= np.float32(1e-38))

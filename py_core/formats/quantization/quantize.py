@@ -1,4 +1,4 @@
-"""Elements into blocks, as ggml does it (`quantize_row_*_ref` in ggml-quants.c)."""
+"""Encodes elements into blocks, as ggml does (`quantize_row_*_ref` in ggml-quants.c)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from py_core.formats.quantization.k_quants import (
 from py_core.formats.quantization.scale_search import to_half
 
 _AT_ONCE = 1 << 17
-"""Elements that are worked on together: what a search needs for them fits into a processor's cache."""
+"""Elements that are processed together: the working set of a search fits into the CPU's cache."""
 
 
 def quantize(x: np.ndarray, fmt: BlockFormat) -> bytes:
     """`x` (any shape, rows last) packed in `fmt`.
 
-    The same bytes as ggml's quantize_row_*_ref, but for K-quants and IQ4: their scales are searched (scale_search.py).
-    Raises ValueError when a row is not a whole number of blocks or an element is not finite or
+    The bytes equal those of ggml's quantize_row_*_ref, except for K-quants and IQ4, whose scales are searched
+    (scale_search.py). Raises ValueError if a row is not a whole number of blocks, or an element is not finite or
     too large for the format.
     """
     expected = nbytes(fmt, x.shape)
@@ -61,11 +61,12 @@ def _pick(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 
 def _peak(rows: np.ndarray) -> np.ndarray:
-    """The element of largest magnitude of each row, with its sign; the first of equals, as ggml's loops take."""
+    """The element of largest magnitude of each row, with its sign; the first if several are equal, as in ggml's
+    loops."""
     return _pick(rows, np.abs(rows).argmax(axis=1, keepdims=True))
 
 
-# Each takes float32 (blocks, block_size), finite, and fills uint8 (blocks, block_bytes).
+# Each function takes float32 (blocks, block_size), finite, and fills uint8 (blocks, block_bytes).
 
 
 def _quantize_f16(rows: np.ndarray, blocks: np.ndarray) -> None:
@@ -106,7 +107,7 @@ def _quantize_q5_1(rows: np.ndarray, blocks: np.ndarray) -> None:
 
 
 def _scale_from_low(rows: np.ndarray, blocks: np.ndarray, most: int) -> np.ndarray:
-    """Fills d and m of Q4_1 and Q5_1; gives codes 0..most from the smallest element of a row to its largest."""
+    """Fills d and m of Q4_1 and Q5_1; returns codes 0..most from the smallest element of a row to its largest."""
     low = _pick(rows, rows.argmin(axis=1, keepdims=True))
     scale = (_pick(rows, rows.argmax(axis=1, keepdims=True)) - low) / np.float32(most)
     put_half(blocks, 0, scale)

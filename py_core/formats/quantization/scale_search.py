@@ -1,9 +1,9 @@
-"""Searches for the scales of groups of elements that lose least, as ggml's quantizers do.
+"""Searches the scales of groups of elements for the smallest loss, as ggml's quantizers do.
 
-A scale that just covers a group wastes codes on its largest element. So several scales around that one are tried: each
-gives codes, and the codes give the scale (and minimum) that fits them best, by least squares. Elements count by
-weights, large ones more, since more depends on them. When the scales are rounded themselves to a few bits, those beside
-the rounded ones are tried, too, and what they are units of is fitted once more: there ggml stops earlier.
+A scale that just covers a group wastes codes on its largest element. So several scales around it are tried: each gives
+codes, and the codes give the scale (and minimum) that fits them best, by least squares. Elements are weighted, large
+ones more, since more depends on them. If the scales themselves are rounded to a few bits, the neighbours of the rounded
+ones are tried, too, and their unit is fitted once more; ggml stops before that.
 
 Shapes: groups and weights are float32 (blocks, groups, elements); a scale or minimum is (blocks, groups), a unit
 (blocks, 1).
@@ -24,12 +24,12 @@ Nearest: TypeAlias = "Callable[[np.ndarray], np.ndarray]"
 
 
 def sums(weighted: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Of each group the sum of the products: (blocks, groups)."""
+    """The sum of the products in each group: (blocks, groups)."""
     return np.einsum("bge,bge->bg", weighted, values)
 
 
 def divide(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-    """The quotient, and 0 where the denominator is 0 or so small that its inverse would overflow."""
+    """The quotient, and 0 if the denominator is 0 or so small that its inverse would overflow."""
     shape = np.broadcast_shapes(numerator.shape, denominator.shape)
     return np.divide(
         numerator, denominator, out=np.zeros(shape, np.float32), where=np.abs(denominator) >= np.float32(1e-38)
@@ -37,7 +37,7 @@ def divide(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
 
 
 def to_half(values: np.ndarray) -> np.ndarray:
-    """Halves, '<f2'. Raises ValueError where one is too large."""
+    """Halves, '<f2'. Raises ValueError if one is too large."""
     with np.errstate(over="ignore"):
         halves = values.astype("<f2")
     if not np.isfinite(halves).all():
@@ -46,15 +46,15 @@ def to_half(values: np.ndarray) -> np.ndarray:
 
 
 def _half(values: np.ndarray) -> np.ndarray:
-    """As a half stores them, float32; infinite where they are too large."""
+    """The values rounded to halves, as float32; infinite if they are too large."""
     with np.errstate(over="ignore"):
         return values.astype(np.float16).astype(np.float32)
 
 
 def fit_scale(groups: np.ndarray, weights: np.ndarray, nearest: Nearest, reaches: Iterable[float]) -> np.ndarray:
-    """The scale of each group, of either sign, that loses least: x = scale * level.
+    """The scale of each group, of either sign, with the smallest loss: x = scale * level.
 
-    `reaches` are levels, with their sign, at which the largest element is tried.
+    `reaches` are levels, with their sign, to which the largest element is mapped for a try.
     """
     peak = np.take_along_axis(groups, np.abs(groups).argmax(axis=2, keepdims=True), axis=2)
     weighted = weights * groups
@@ -63,7 +63,7 @@ def fit_scale(groups: np.ndarray, weights: np.ndarray, nearest: Nearest, reaches
         levels = nearest(groups * divide(np.float32(reach) * np.ones_like(peak), peak))
         along, square = sums(weighted, levels), sums(weights * levels, levels)
         found = divide(along, square)
-        gain = found * along  # how much less the error is than that of zeros
+        gain = found * along  # the reduction of the error relative to zeros
         better = gain > best
         best[better], scale[better] = gain[better], found[better]
     return scale
@@ -72,18 +72,18 @@ def fit_scale(groups: np.ndarray, weights: np.ndarray, nearest: Nearest, reaches
 def fit_units(
     groups: np.ndarray, weights: np.ndarray, nearest: Nearest, scale: np.ndarray, low: int, high: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """`scale` in units of a half a block: (units as float32, int (blocks, groups) of low..high, levels as float32).
+    """`scale` in units of one half per block: (units as float32, int (blocks, groups) of low..high, levels as float32).
 
     The largest scale becomes low, or as near to it as the half allows.
     """
     largest = np.take_along_axis(scale, np.abs(scale).argmax(axis=1, keepdims=True), axis=1)
     unit = to_half(largest / np.float32(low)).astype(np.float32)
     weighted = weights * groups
-    best = np.full((len(groups), 1), np.inf, np.float32)  # less the squares of x: zeros have 0
+    best = np.full((len(groups), 1), np.inf, np.float32)  # relative to the squares of x: zeros have 0
     kept = (unit, np.zeros_like(scale), np.zeros_like(groups))
     for _ in range(2):
         whole = np.clip(np.rint(divide(scale, unit)), low, high)
-        tried = np.zeros(scale.shape, np.float32)  # nothing may be better than any step, where halves are too coarse
+        tried = np.zeros(scale.shape, np.float32)  # zero may be better than any step, if halves are too coarse
         number, levels = np.zeros_like(scale), np.zeros_like(groups)
         for step in (0, -1, 1) if high < 64 else (0,):
             beside = np.clip(whole + np.float32(step), low, high)
@@ -104,9 +104,10 @@ def fit_units(
 def fit_scale_and_minimum(
     groups: np.ndarray, weights: np.ndarray, most: int, reaches: Sequence[float]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The scale and the minimum of each group that lose least: x = scale * code - minimum, codes 0..most, minimum >= 0.
+    """The scale and the minimum of each group with the smallest loss: x = scale * code - minimum, codes 0..most,
+    minimum >= 0.
 
-    `reaches` are codes, beside `most`, at which the largest element is tried.
+    `reaches` are codes, besides `most`, to which the largest element is mapped for a try.
     """
     low = np.minimum(groups.min(axis=2, keepdims=True), 0)
     raised = groups - low
@@ -125,7 +126,7 @@ def fit_scale_and_minimum(
         bottom = divide(second * total - first * along, determinant)
         above = bottom > 0  # minima have no sign
         slope[above], bottom[above] = divide(along, second)[above], 0
-        if best is None:  # the scale that just covers the group, where the codes determine no better one
+        if best is None:  # the scale that just covers the group, if the codes determine no better one
             best = _loss(scale, -minimum, weight, total, first, second, along)
         error = _loss(slope, bottom, weight, total, first, second, along)
         better = (error < best) & (determinant > 0)
@@ -137,7 +138,7 @@ def _loss(
     scale: np.ndarray, bottom: np.ndarray, weight: np.ndarray, total: np.ndarray, first: np.ndarray,
     second: np.ndarray, along: np.ndarray,
 ) -> np.ndarray:  # fmt: skip
-    """The weighted squares of scale * code + bottom - x, less those of x: from the sums of weights, x, codes, squared
+    """The weighted squares of scale * code + bottom - x, minus those of x: from the sums of weights, x, codes, squared
     codes and codes times x."""
     return scale * (scale * second + 2 * bottom * first - 2 * along) + bottom * (bottom * weight - 2 * total)
 
@@ -145,21 +146,21 @@ def _loss(
 def fit_two_units(
     groups: np.ndarray, weights: np.ndarray, most: int, fitted: tuple[np.ndarray, np.ndarray], top: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The scale and minimum of groups in units of two halves a block.
+    """The scale and minimum of groups in units of two halves per block.
 
-    Returns these two, float32 (blocks, 2); numbers 0..top of scales and of minima, (blocks, groups); and codes 0..most.
+    Returns these units, float32 (blocks, 2); scale and minimum numbers 0..top, (blocks, groups); and codes 0..most.
     """
     scale, minimum = fitted
     units = to_half(np.stack([scale.max(axis=1), minimum.max(axis=1)], axis=1) / np.float32(top)).astype(np.float32)
     weight, total = weights.sum(axis=2), sums(weights, groups)
     weighted = weights * groups
-    best = np.full((len(groups), 1), np.inf, np.float32)  # less the squares of x: zeros have 0
+    best = np.full((len(groups), 1), np.inf, np.float32)  # relative to the squares of x: zeros have 0
     kept = (units, np.zeros_like(scale), np.zeros_like(scale), np.zeros_like(groups))
     for _ in range(2):
         whole, depth = (
             np.clip(np.rint(divide(value, units[:, i : i + 1])), 0, top) for i, value in enumerate((scale, minimum))
         )
-        tried = np.zeros(scale.shape, np.float32)  # nothing may be better than any step, where halves are too coarse
+        tried = np.zeros(scale.shape, np.float32)  # zero may be better than any step, if halves are too coarse
         number, deep, codes = np.zeros_like(scale), np.zeros_like(scale), np.zeros_like(groups)
         for step, more in product((0, -1, 1), (0, -1, 1)):
             beside, below = np.clip(whole + np.float32(step), 0, top), np.clip(depth + np.float32(more), 0, top)
@@ -181,7 +182,7 @@ def fit_two_units(
 def _fit_both(
     groups: np.ndarray, weights: np.ndarray, steps: np.ndarray, deep: np.ndarray, units: np.ndarray
 ) -> np.ndarray:
-    """The two units (blocks, 2), as halves store them, that fit codes times numbers best: x = d * steps - m * deep."""
+    """The two units (blocks, 2), rounded to halves, that best fit codes times numbers: x = d * steps - m * deep."""
     heavy = weights * steps
     aa, ab = (heavy * steps).sum(axis=(1, 2)), (heavy.sum(axis=2) * deep).sum(axis=1)
     bb = (weights.sum(axis=2) * deep * deep).sum(axis=1)
@@ -195,7 +196,7 @@ def _fit_both(
 
 
 def _keep(better: np.ndarray, new: tuple[np.ndarray, ...], old: tuple[np.ndarray, ...]) -> tuple:
-    """Of each block the new arrays where they are better, (blocks, 1), else the old ones."""
+    """For each block, the new arrays if they are better, (blocks, 1), else the old ones."""
     return tuple(
         np.where(better.reshape(-1, *[1] * (one.ndim - 1)), one, other) for one, other in zip(new, old, strict=True)
     )

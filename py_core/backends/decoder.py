@@ -1,0 +1,213 @@
+"""Decoding: steps in flight, what they take, and guesses of what comes next.
+
+A step reads and advances the state where the kernels run, so the host only says "again": batches of steps are queued
+ahead and their ids are read late. Waiting for each token before the next would cap a fast device.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Sequence
+
+from py_core.backends.base import MAX_LOGIT_ROWS, KeepGoing, TokenSequence, check_together
+from py_core.backends.device import Device
+from py_core.backends.in_flight import Batch, InFlight
+from py_core.backends.passes import Passes
+from py_core.backends.recovery import Recovery
+from py_core.backends.sampling_state import ring_of, state_bytes
+from py_core.backends.step_times import Pace, StepTimes, wants_more
+from py_core.paging.pages import Pages
+from py_core.sampling import SamplingParams
+from py_core.speculation.guesses import LEAST_MATCH
+from py_core.speculation.lookahead import DRAFT, Lookahead, Plan
+
+_APART = 0.5
+"""Of what a batch takes, so much passes before the next one is submitted, where that makes a difference."""
+
+_LEAST_PAUSE = 0.001
+"""Seconds: a shorter pause is not made."""
+
+
+class Decoder:
+    """Of one backend."""
+
+    GUESSES_AHEAD = False
+    """Whether what was there before is guessed where the kernels run. Else a pass with guesses is waited for before the
+    next one, as a draft model's are everywhere."""
+
+    def __init__(self, device: Device, pages: Pages, recovery: Recovery, passes: Passes) -> None:
+        self.times = StepTimes()
+        self.lookahead = Lookahead()
+        self._device, self._pages, self._recovery, self._passes = device, pages, recovery, passes
+        self._context_length = device.config.context_length
+
+    async def decode_together(
+        self, sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams], keep_going: KeepGoing
+    ) -> AsyncGenerator[list[list[int]], None]:
+        """As `Runs.decode_together`."""
+        n, rows = check_together(sequences, n, sampling, self._context_length), len(sequences)
+        self._recovery.losses = 0
+        in_flight = InFlight()
+        done, prepared = 0, False
+        while True:
+            more = done + in_flight.likely < n and keep_going()
+            if not more and not in_flight:
+                return
+            plan = self._plan(sequences[0], n - done) if more and rows == 1 else None
+            if plan and not in_flight:
+                guess = await self._guess(sequences[0], plan, sampling[0])
+                ids = await self.verify(sequences[0], plan.kind, guess, sampling[0])
+                done, prepared = done + len(ids), False
+                self._append(sequences[0], ids)
+                yield [ids]
+                continue
+            try:
+                if not prepared:
+                    forward_first = await self._prepare(sequences, sampling)
+                    began = arrived = time.perf_counter()
+                    steps_run, prepared, pace = 0, True, Pace(self.times, rows)
+                if more and not plan:  # else what is in flight is waited for first
+                    await self._fill(sequences, n - done, sampling, forward_first, in_flight)
+                    forward_first = True
+                batch = in_flight.popleft()
+                found = await batch.future
+            except self._recovery.errors as error:
+                # What was in flight is lost; what was yielded is not.
+                await in_flight.drop()
+                self._recovery.note(error)
+                prepared = False
+                continue
+            now = time.perf_counter()
+            if not pace.is_of(batch.times, batch.rows):
+                pace = Pace(batch.times, batch.rows)
+            steps_run += batch.steps
+            taken, arrived = now - max(arrived, batch.submitted), now
+            # A batch that only sampled present logits took next to nothing, which says nothing about a step.
+            if batch.steps:
+                batch.times.note(batch.rows, taken / batch.steps, (now - began) / steps_run)
+            pace.note(now, batch.steps)
+            # Guesses may have given more than was asked for.
+            found = [ids[: n - done] for ids in found]
+            done += len(found[0])
+            if rows == 1:
+                self.lookahead.note_plain(len(found[0]), taken)
+            for sequence, ids in zip(sequences, found, strict=True):
+                self._append(sequence, ids)
+            yield found
+
+    async def _fill(
+        self, sequences: Sequence[TokenSequence], left: int, sampling: Sequence[SamplingParams], forward_first: bool,
+        in_flight: InFlight,
+    ) -> None:  # fmt: skip
+        """Submit batches until there are enough, or until the first is over.
+
+        Where ends of submissions that were made together are heard together, there is a pause between them.
+        """
+        while in_flight.likely < left and wants_more(len(in_flight), in_flight.seconds):
+            batch = await self._submit(sequences, left - in_flight.likely, sampling, forward_first, in_flight)
+            if batch is None:
+                return
+            in_flight.append(batch)
+            forward_first = True
+            pause = _APART * batch.seconds
+            if self._device.hears_together and pause > _LEAST_PAUSE:
+                over, _ = await asyncio.wait([in_flight[0].future], timeout=pause)
+                if over:
+                    return
+
+    async def _submit(
+        self, sequences: Sequence[TokenSequence], left: int, sampling: Sequence[SamplingParams], forward_first: bool,
+        in_flight: InFlight,
+    ) -> Batch | None:  # fmt: skip
+        """A batch of steps behind those in flight, or None where these are to be waited for."""
+        rows = len(sequences)
+        count = min(self.times.batch(rows, self._device.BATCH_SECONDS), left)
+        places = [(one.slot, one.length + in_flight.most) for one in sequences]
+        for sequence, (slot, position) in zip(sequences, places, strict=True):
+            await self._pages.reserve(slot, sequence.stored, position + count)
+        future = await self._device.start_steps(places, count, forward_first, sampling)
+        return Batch(future, self.times, rows, count if forward_first else count - 1, count, count)
+
+    def _append(self, sequence: TokenSequence, ids: list[int]) -> None:
+        """These were sampled: keys and values of all but the last are there."""
+        self._recovery.losses = 0
+        sequence.tokens.extend(ids)
+        sequence.stored = sequence.length - 1
+        if sequence.guesses is not None:
+            sequence.guesses.extend(ids)
+
+    def _token_seconds(self, sequence: TokenSequence) -> float | None:
+        """What a token takes without a pass that is waited for, where that is known."""
+        return self.times.seconds.get(1)
+
+    def _plan(self, sequence: TokenSequence, left: int) -> Plan | None:
+        """Who guesses what may come next, where it pays to run that with the last token."""
+        guesses, draft = sequence.guesses, sequence.draft
+        match = 0 if guesses is None or self.GUESSES_AHEAD or guesses.match < LEAST_MATCH else guesses.match
+        if not (match or draft) or (step := self._token_seconds(sequence)) is None:
+            return None
+        unread = draft.unread(sequence.tokens) if draft else None
+        return self.lookahead.plan(match, unread, step, left, min(left, self._device.max_rows, MAX_LOGIT_ROWS))
+
+    async def _guess(self, sequence: TokenSequence, plan: Plan, sampling: SamplingParams) -> list[int]:
+        if plan.kind != DRAFT:
+            assert sequence.guesses is not None
+            return sequence.guesses.propose(plan.rows - 1)
+        assert sequence.draft is not None
+        drafted = await sequence.draft.propose(sequence.tokens, plan.rows - 1, sampling)
+        self.lookahead.note_drafted(drafted, plan.is_trial)
+        return drafted.tokens
+
+    async def verify(
+        self, sequence: TokenSequence, kind: int, guess: Sequence[int], sampling: SamplingParams
+    ) -> list[int]:
+        """Run the last token and a guess of the next ones; what is sampled, up to the first that was guessed wrong."""
+        begin, last, device, pages = time.perf_counter(), sequence.length - 1, self._device, self._pages
+        while True:
+            try:
+                await self._recovery.restore()
+                pages.put_to_work([sequence])
+                rows = [(token, last + at, sequence.slot) for at, token in enumerate([sequence.tokens[-1], *guess])]
+                if sequence.stored < last:
+                    await self._passes.run_pending(sequence)
+                await pages.reserve(sequence.slot, sequence.stored, last + len(rows))
+                pages.logits_of = None
+                device.write_state(state_bytes(rows, sampling, len(rows), sequence.adapter, sequence.head_adapter))
+                if sampling.penalizes:
+                    device.write_history(sequence.slot, ring_of([*sequence.tokens, *guess]))
+                places = [(slot, position + 1) for _, position, slot in rows]
+                ids = [one for (one,) in await (await device.start_steps(places, 1, True, [sampling] * len(rows)))]
+                break
+            except self._recovery.errors as error:
+                self._recovery.note(error)
+        right = next((at for at, (one, other) in enumerate(zip(guess, ids, strict=False)) if one != other), len(guess))
+        if guess:
+            self.lookahead.note(kind, len(rows), right, time.perf_counter() - begin)
+        if guess and kind == DRAFT and sequence.draft:
+            sequence.draft.judge(len(guess), right)
+        return ids[: right + 1]
+
+    async def _prepare(self, sequences: Sequence[TokenSequence], sampling: Sequence[SamplingParams]) -> bool:
+        """Bring all but the last token of each into the pages, and write the state that decoding starts from.
+
+        Whether the first step has to run the last tokens; else it samples the logits at hand, those of the only one.
+        """
+        await self._recovery.restore()
+        self._pages.put_to_work(sequences)
+        for one in sequences:
+            if len(sequences) > 1 or (one.stored == one.length and self._pages.logits_of is not one):
+                self._pages.rewind(one, one.length - 1)
+        while lacking := [one for one in sequences if one.stored < one.length - 1]:
+            for one in lacking:
+                await self._passes.run_pending(one, beside=sequences)
+                if len(sequences) > 1:
+                    self._pages.rewind(one, one.length - 1)
+        rows = [(one.tokens[-1], one.length - 1, one.slot) for one in sequences]
+        heads = [one.head_adapter for one in sequences]
+        self._device.write_state(state_bytes(rows, sampling, len(rows), sequences[0].adapter, heads))
+        for one, rules in zip(sequences, sampling, strict=True):
+            if rules.penalizes:
+                self._device.write_history(one.slot, ring_of(one.tokens))
+        self._pages.logits_of = None
+        return sequences[0].stored < sequences[0].length

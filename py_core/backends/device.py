@@ -1,0 +1,108 @@
+"""What a backend's kernels do: they read and advance a state block, which names rows (token, position, slot)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from py_core.adapters.head import AnyHeadAdapter
+from py_core.adapters.lora import LoraAdapter
+from py_core.backends.base import Capabilities
+from py_core.backends.memory_use import MemoryUse
+from py_core.models.config import ModelConfig
+from py_core.models.graph import Graph
+from py_core.paging.page_store import PageStore
+from py_core.paging.tiers import TierPolicy
+from py_core.sampling import SamplingParams
+
+
+class Device(Protocol):
+    """A host with a model's weights and the kernels that run it."""
+
+    RESTARTS: tuple[type[Exception], ...]
+    """Raised when the device was lost or made anew: what was submitted is lost."""
+
+    BATCH_SECONDS: float
+    """Work in one submission: little, so that Stop and the first token are prompt."""
+
+    config: ModelConfig
+    graph: Graph
+    tiers: TierPolicy | None
+    hears_together: bool
+    """Whether ends of submissions that were made together are all heard at the end of the last."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    def max_rows(self) -> int:
+        """Rows of its largest forward pass."""
+        ...
+
+    @property
+    def restarts(self) -> int:
+        """How often it was made anew by itself. Whoever waited for none of the calls that failed learns of it here."""
+        ...
+
+    @property
+    def pages(self) -> PageStore: ...
+
+    @property
+    def page_format(self) -> str:
+        """What the bytes of a page are, so that those of another kind are told apart."""
+        ...
+
+    def memory(self, limit: int | None) -> MemoryUse:
+        """What is held now, and how much may be."""
+        ...
+
+    def write_state(self, data: bytes) -> None: ...
+
+    def write_history(self, slot: int, ring: np.ndarray) -> None: ...
+
+    async def run_rows(self, m: int, length: int, logit_rows: int) -> None:
+        """Run the state's m rows, which bring a sequence to `length` tokens, and make the logits of the last of them.
+
+        `logit_rows` is the state's own number of these: 0 to MAX_LOGIT_ROWS.
+        """
+        ...
+
+    async def run_tapped(self, m: int, length: int, names: Sequence[str]) -> list[np.ndarray]:
+        """Run the state's m rows as `run_rows` does, without logits; the named values, float32 (m, width) of each."""
+        ...
+
+    async def run_scored(self, m: int, length: int, targets: Sequence[int]) -> np.ndarray:
+        """Run the state's m rows as `run_rows` does; log p of the token that follows each, float32 (m,)."""
+        ...
+
+    async def run_head_scored(self, states: np.ndarray, targets: Sequence[int]) -> np.ndarray:
+        """Score the targets as `run_scored` does, behind states (m, width) of the residual stream after the body."""
+        ...
+
+    async def start_steps(
+        self, places: Sequence[tuple[int, int]], count: int, forward_first: bool, sampling: Sequence[SamplingParams]
+    ) -> asyncio.Future[list[list[int]]]:
+        """Queue `count` steps of the state's rows. Those of a row sample the tokens of its slot from its position on:
+        `places` are these, `sampling` the rules of each. The future gives each row's ids.
+
+        The first step of a single row samples the present logits; with `forward_first` it runs the row before that, as
+        steps of several rows always do.
+        """
+        ...
+
+    async def read_logits(self, rows: int) -> np.ndarray:
+        """The logits of the last pass: float32 (rows, vocab_size)."""
+        ...
+
+    async def place_adapter(self, number: int, adapter: LoraAdapter) -> None:
+        """Bring a set of LoRA matrices to where kernels read the set of this number."""
+        ...
+
+    async def place_head_adapter(self, number: int, adapter: AnyHeadAdapter) -> None:
+        """Bring an adapter at the head's input to the slot of this number."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,95 @@
+"""Forward passes over tokens of a sequence, each as many rows as the device takes, again if the device is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from py_core.backends.base import AfterPass, TokenSequence, pass_end
+from py_core.backends.device import Device
+from py_core.backends.recovery import Recovery
+from py_core.backends.sampling_state import GREEDY, state_bytes
+from py_core.paging.pages import Pages
+
+T = TypeVar("T")
+
+
+class Passes:
+    """Of one backend."""
+
+    def __init__(self, device: Device, pages: Pages, recovery: Recovery) -> None:
+        self._device, self._pages, self._recovery = device, pages, recovery
+
+    async def run_pending(
+        self, sequence: TokenSequence, logit_rows: int = 1, after_pass: AfterPass | None = None,
+        beside: Sequence[TokenSequence] = (),
+    ) -> None:  # fmt: skip
+        """Run the tokens whose keys and values are not stored yet; the logits are then those of the last ones.
+
+        `beside`: sequences that are to hold what they hold.
+        """
+        pages, recovery = self._pages, self._recovery
+        while sequence.stored < sequence.length:
+            try:
+                await recovery.restore()
+                pages.put_to_work([*beside, sequence], logit_rows)
+                stop = pass_end(sequence.stored, sequence.length, self._device.max_rows, logit_rows)
+                needed = logit_rows if stop == sequence.length else 0
+                m = await self._write_rows(sequence, sequence.stored, stop, needed)
+                # Waits for each pass, so that the queue stays short and whoever wants to stop is heard.
+                await self._device.run_rows(m, stop, needed)
+            except recovery.errors as error:
+                recovery.note(error)
+                continue
+            sequence.stored = stop
+            if after_pass:
+                await after_pass(stop)
+        # Decoding goes on from the logits of a single row.
+        pages.logits_of = sequence if logit_rows == 1 else None
+
+    async def read(
+        self, sequence: TokenSequence, start: int, end: int, read: Callable[[int, int], Awaitable[T]],
+        after_pass: AfterPass | None,
+    ) -> list[T]:  # fmt: skip
+        """Run the tokens from `start` to `end` again, each pass by `read(rows, length)`; what each gave.
+
+        What was stored stays so, also where this is ended in the middle: nobody has to read it again then.
+        """
+        pages, recovery, passes = self._pages, self._recovery, list[T]()
+        done = start
+        recovery.losses = 0
+        pages.put_to_work([sequence])
+        if not pages.store.sees(sequence.slot, min(sequence.stored, start)):
+            pages.rewind(sequence, start)  # what a window has given back: all tokens run again
+        while done < end:
+            try:
+                await recovery.restore()
+                pages.put_to_work([sequence])
+                # Tokens before `start`, or read already before a loss, only go into the pages.
+                first = min(sequence.stored, done)
+                unread = first == done
+                stop = min(first + self._device.max_rows, end if unread else done)
+                m = await self._write_rows(sequence, first, stop, logit_rows=0)
+                if unread:
+                    passes.append(await read(m, stop))
+                    done = stop
+                else:
+                    await self._device.run_rows(m, stop, 0)
+            except recovery.errors as error:
+                recovery.note(error)
+                continue
+            sequence.stored = max(sequence.stored, stop)
+            if after_pass:
+                await after_pass(stop)
+        return passes
+
+    async def _write_rows(self, sequence: TokenSequence, first: int, stop: int, logit_rows: int) -> int:
+        """Write the state of a pass over the tokens from `first` to `stop`; the number of its rows."""
+        pages = self._pages
+        rows = [(sequence.tokens[at], at, sequence.slot) for at in range(first, stop)]
+        # Tokens that are stored run again in their pages, which others may hold, too: what is written is the same.
+        begin = first if pages.table is None else max(first, sequence.stored)
+        await pages.reserve(sequence.slot, begin, max(begin, stop))
+        pages.logits_of = None
+        self._device.write_state(state_bytes(rows, GREEDY, logit_rows, sequence.adapter, sequence.head_adapter))
+        return len(rows)

@@ -1,0 +1,181 @@
+"""The kernels of the WASM backend: programs over one memory, on a pool of workers in the page or in wasmtime."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+
+import numpy as np
+
+from py_core.adapters.head import AnyHeadAdapter
+from py_core.adapters.lora import LoraAdapter
+from py_core.backends.base import BackendError, Capabilities, Progress, WorkersRestartedError, check_formats
+from py_core.backends.memory_use import MemoryUse, page_bytes
+from py_core.backends.sampling_state import (
+    RING,
+    adapter_of,
+    head_adapters_of,
+    rings_span,
+    sampled_in,
+)
+from py_core.backends.wasm.head_programs import HeadPrograms
+from py_core.backends.wasm.host import KernelHost
+from py_core.backends.wasm.layout import ABI, MATRIX_KINDS, Mode
+from py_core.backends.wasm.lora_sets import LoraSets
+from py_core.backends.wasm.lowering import ProgramLowering
+from py_core.formats.gguf import GGUFHeader
+from py_core.formats.source import WeightSource
+from py_core.models.config import ModelConfig
+from py_core.models.graph import Graph
+from py_core.paging.sequence_slots import SLOTS
+from py_core.paging.tiers import Tier, TierPolicy
+from py_core.sampling import SamplingParams
+
+PRECISIONS = {"precise": Mode.PRECISE, "fast": Mode.FAST}
+
+MAX_ROWS = 64
+"""Rows in a pass of a prefill: some 150 ms of work on one core, so that Stop is heard."""
+
+
+class WasmDevice:
+    """See `Device` for the contract of each method."""
+
+    RESTARTS: tuple[type[Exception], ...] = (WorkersRestartedError,)
+    BATCH_SECONDS = 0.025
+    hears_together = False
+    max_rows = MAX_ROWS
+
+    def __init__(
+        self, host: KernelHost, header: GGUFHeader, config: ModelConfig, graph: Graph, precision: str,
+        tiers: TierPolicy | None = None,
+    ) -> None:  # fmt: skip
+        if precision not in PRECISIONS:
+            raise BackendError(
+                "wasm.no-precision",
+                "There is no precision {precision}; choose {precisions}.",
+                precision=repr(precision),
+                precisions=" or ".join(PRECISIONS),
+            )
+        check_formats(header.tensors, graph.weights, MATRIX_KINDS, "WASM")
+        simd = "relaxed SIMD" if host.relaxed else "SIMD"
+        workers = f"{host.workers} workers" if host.workers > 1 else "1 worker"
+        self.capabilities = Capabilities("wasm", f"CPU, {workers}, {simd}", True, (precision,))
+        self.host, self.config, self.graph, self.tiers = host, config, graph, tiers
+        self.lowering = ProgramLowering(host, config, graph, header.tensors, PRECISIONS[precision], MAX_ROWS, SLOTS)
+        self.pages = self.lowering.pages
+        self._sets = LoraSets(self.lowering)
+        self._adapted = False
+        """Whether the state's rows run with a set of LoRA matrices."""
+        self._heads = HeadPrograms(self.lowering)
+        self._head_adapted = False
+        """Whether a row of the state has an adapter at the head's input."""
+
+    async def load(self, source: WeightSource, progress: Progress | None) -> None:
+        await self.host.reserve(self.pages.end)
+        for address, data in self.lowering.arena.writes:
+            self.host.write(address, data)
+        await self.host.upload(source, self.lowering.weights.jobs, progress)
+
+    async def place_adapter(self, number: int, adapter: LoraAdapter) -> None:
+        await self._sets.place(self.host, number, adapter)
+
+    async def place_head_adapter(self, number: int, adapter: AnyHeadAdapter) -> None:
+        await self._heads.make(self.host)
+        await self.lowering.head.place(self.host, self.pages, number, adapter)
+
+    def close(self) -> None:
+        self.host.close()
+
+    @property
+    def restarts(self) -> int:
+        return self.host.restarts
+
+    def memory(self, limit: int | None) -> MemoryUse:
+        pages, weights, end = self.pages, self.lowering.weights.nbytes, self.lowering.arena.end
+        tiers = (tier for tier in Tier if not tier or self.tiers)
+        by_tier = {tier.name.lower(): page_bytes(pages.tables(tier), pages.there(tier), tier) for tier in tiers}
+        return MemoryUse(weights, pages.bytes_of_others, end - weights, by_tier, limit=limit)
+
+    @property
+    def page_format(self) -> str:
+        simd = "relaxed" if self.host.relaxed else "plain"  # they round differently
+        tiers = ", tiers" if self.tiers else ""  # who wants exact pages takes none that were demoted
+        return f"wasm {ABI}, {simd}, {self.capabilities.features[0]}, {self.pages.page_bytes(Tier.HOT)}{tiers}"
+
+    def write_state(self, data: bytes) -> None:
+        self._adapted, self._head_adapted = adapter_of(data) != 0, bool(head_adapters_of(data).any())
+        self.host.write(self.lowering.state, data)
+
+    def write_history(self, slot: int, ring: np.ndarray) -> None:
+        self.host.write(self.lowering.history + slot * RING * 4, ring.tobytes())
+
+    async def run_rows(self, m: int, length: int, logit_rows: int) -> None:
+        await self.host.run(self._passes["body head" if logit_rows else "body"], 1)
+
+    async def run_tapped(self, m: int, length: int, names: Sequence[str]) -> list[np.ndarray]:
+        program, places = self.lowering.tapped(names, self._adapted)
+        self.host.write(self._passes["tapped"], program)
+        await self.host.run(self._passes["tapped"], 1)
+        read = [await self.host.read(address, m * width * 4) for address, width in places]
+        return [np.frombuffer(data, np.float32).reshape(m, -1) for data in read]
+
+    async def run_scored(self, m: int, length: int, targets: Sequence[int]) -> np.ndarray:
+        return await self._scored("scored", targets)
+
+    async def run_head_scored(self, states: np.ndarray, targets: Sequence[int]) -> np.ndarray:
+        self.host.write(self.lowering.residual, states.tobytes())
+        return await self._scored("head scored", targets)
+
+    async def _scored(self, program: str, targets: Sequence[int]) -> np.ndarray:
+        await self._heads.make(self.host)
+        self.host.write(self.lowering.head.targets, np.array(targets, np.uint32).tobytes())
+        await self.host.run(self._heads.of(self._adapted)[program], 1)
+        return np.frombuffer(await self.host.read(self.lowering.head.scores, 4 * len(targets)), np.float32)
+
+    async def start_steps(
+        self, places: Sequence[tuple[int, int]], count: int, forward_first: bool, sampling: Sequence[SamplingParams]
+    ) -> asyncio.Future[list[list[int]]]:
+        sampler = _sampler(sampling)
+        step = self._passes[f"step {sampler}"]
+        if len(places) == 1:
+            first = None if forward_first else self.host.run(self.lowering.programs[sampler], 1)
+            steps = count if forward_first else count - 1
+            return asyncio.ensure_future(_joined(first, self.host.run(step, steps) if steps else None))
+        run = asyncio.ensure_future(self.host.run(step, count))
+        offset, nbytes = rings_span(places)
+        rings = asyncio.ensure_future(self.host.read(self.lowering.history + offset, nbytes))
+        await asyncio.sleep(0)  # it is asked for before the next steps are queued
+        if run.done() and run.exception():
+            # New workers are there already: steps behind these would run over a state that may never have been written.
+            await asyncio.gather(run, rings)
+        return asyncio.ensure_future(_sampled(run, rings, places, count))
+
+    @property
+    def _passes(self) -> Mapping[str, int]:
+        """The programs of the state's rows, by name."""
+        programs = self._sets.programs if self._adapted else self.lowering.programs
+        return {**programs, **self._heads.of(self._adapted)} if self._head_adapted else programs
+
+    async def read_logits(self, rows: int) -> np.ndarray:
+        data = await self.host.read(self.lowering.logits, rows * self.config.vocab_size * 4)
+        return np.frombuffer(data, np.float32).reshape(rows, -1).copy()
+
+
+def _sampler(sampling: Sequence[SamplingParams]) -> str:
+    """The name of the program that samples rows so."""
+    greedy = {rules.temperature == 0 for rules in sampling}
+    if len(greedy) > 1:
+        return "penalties mixed"
+    penalties = "penalties " if any(rules.penalizes for rules in sampling) else ""
+    return penalties + ("argmax" if True in greedy else "sample")
+
+
+async def _joined(first: Awaitable[list[int]] | None, rest: Awaitable[list[int]] | None) -> list[list[int]]:
+    return [(await first if first is not None else []) + (await rest if rest is not None else [])]
+
+
+async def _sampled(
+    run: Awaitable[list[int]], rings: Awaitable[bytes], places: Sequence[tuple[int, int]], count: int
+) -> list[list[int]]:
+    _, data = await asyncio.gather(run, rings)
+    return sampled_in(data, places, count)

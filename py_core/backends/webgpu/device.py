@@ -1,0 +1,354 @@
+"""The kernels of the WebGPU backend: a graph, lowered once to a flat list of dispatches that the host replays."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from py_core.adapters.head import AnyHeadAdapter
+from py_core.adapters.lora import LoraAdapter
+from py_core.backends.base import (
+    MAX_LOGIT_ROWS,
+    Capabilities,
+    DeviceLostError,
+    Progress,
+    check_formats,
+)
+from py_core.backends.memory_use import MemoryUse, page_bytes
+from py_core.backends.sampling_state import (
+    RING,
+    ROW_BYTES,
+    STATE_HEADER,
+    adapter_of,
+    head_adapters_of,
+    rings_span,
+    sampled_in,
+    state_bytes,
+)
+from py_core.backends.webgpu.adapter_plans import AdapterPlans
+from py_core.backends.webgpu.attention import SHORT, length_class_of
+from py_core.backends.webgpu.autotune import TuningStore, tune
+from py_core.backends.webgpu.device_guesses import DeviceGuesses
+from py_core.backends.webgpu.head_lowering import kind_of
+from py_core.backends.webgpu.host import HEAD_ADAPTERS, LORA_SET, PAGES, WEIGHTS, Binding, Host
+from py_core.backends.webgpu.kernel_builder import KernelBuilder
+from py_core.backends.webgpu.kv_pages import KVPages
+from py_core.backends.webgpu.layout import LAYOUTS
+from py_core.backends.webgpu.lowering import Buffers, PlanLowering
+from py_core.backends.webgpu.model_on_device import PACK_ROWS, ModelOnDevice
+from py_core.backends.webgpu.plan import Kernel, Launch
+from py_core.backends.webgpu.settings import DEFAULTS, Settings
+from py_core.backends.webgpu.tuning import FEW_ROWS, INTEGER_TILE, KernelShapes, choose_halves, choose_shapes
+from py_core.backends.webgpu.weights import WeightArena
+from py_core.formats.gguf import GGUFHeader
+from py_core.formats.source import WeightSource
+from py_core.messages import Message
+from py_core.models.config import ModelConfig
+from py_core.models.graph import Graph
+from py_core.paging.sequence_slots import SLOTS
+from py_core.paging.tiers import TierPolicy
+from py_core.sampling import SamplingParams
+
+_SCORED = "scored"
+
+_ONLY_SOFTWARE = Message(
+    "gpu.only-software",
+    "The connection to the graphics card was lost, and there is only a software adapter, which "
+    "is slow, in its place. Load the model again to go on.",
+)
+
+
+class WebGPUDevice:
+    """See `Device` for the contract of each method."""
+
+    BATCH_SECONDS = 0.006  # a browser hears late of a batch's end: many short ones keep the GPU busy
+    RESTARTS: tuple[type[Exception], ...] = (DeviceLostError,)
+    restarts = 0
+    """It says itself that it was lost."""
+
+    def __init__(
+        self, host: Host, source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph,
+        tuning: TuningStore | None, shapes: KernelShapes | None, tiers: TierPolicy | None = None,
+        settings: Settings = DEFAULTS,
+    ) -> None:  # fmt: skip
+        check_formats(header.tensors, graph.weights, LAYOUTS, "GPU")
+        self.host, self._source, self.config, self.graph, self.tiers = host, source, config, graph, tiers
+        self._tensors = {name: header.tensors[name] for name in graph.weights}
+        self._wanted_shapes, self._tuning, self._settings = shapes, tuning, settings
+        self.guesses = DeviceGuesses()
+        self.hears_together = host.hears_together
+        self._head_adapters: dict[int, AnyHeadAdapter] = {}
+        """Those at the head's input, by number."""
+        self._shapes: KernelShapes
+        self.capabilities = self._on_adapter()
+
+    async def load(self, progress: Progress | None) -> None:
+        """Build everything that lives on the host's device, and bring the weights there."""
+        host, config = self.host, self.config
+        self._shapes = replace(self._shapes, halves=await choose_halves(host))
+        self.arena = WeightArena(host, self._tensors)
+        self._buffers = Buffers(
+            state=self._buffer(STATE_HEADER + ROW_BYTES * self._shapes.max_rows, "state"),
+            history=self._buffer(SLOTS * RING * 4, "history"),
+            logits=self._buffer(MAX_LOGIT_ROWS * config.vocab_size * 4, "logits"),
+        )
+        builder = KernelBuilder(host, self._shapes)
+        pipeline = builder.pipeline if self.tiers else None
+        self.pages = KVPages(host, config, self.graph, SLOTS, pipeline, self._settings)
+        lowering = PlanLowering(
+            host, config, self.graph, self.arena, builder, self._buffers, self.pages, self._settings.logit_bytes
+        )
+        self._some_rows = lowering.some_rows
+        self._plans = {rows: lowering.plan(rows) for rows in lowering.passes}
+        self._samplers = {name: lowering.sampler(name) for name in ("argmax", "sample", "penalties")}
+        guess = self.guesses.place(host, builder, self._buffers.state, self._buffers.history, config.context_length)
+        self._samplers["guess"] = guess
+        self._recorded: dict[tuple[str, int, int, int], int] = {}
+        self._lowering, self._sets = lowering, AdapterPlans(lowering)
+        of_packs = KernelBuilder(host, replace(self._shapes, max_rows=PACK_ROWS))
+        self.model = ModelOnDevice(host, config, self.graph, self.arena, lowering.vectors, lowering.angles, of_packs)
+        self._made_later: dict[str, list[Kernel]] = {}
+        self._changed_heads: dict[str, list[Kernel]] = {}
+        self._head_numbers, self._head_kind = np.zeros(0, np.uint32), ""
+        self._tap_buffers: dict[str, list[Binding]] = {}
+        self._generation = self.pages.generation
+        await self.arena.upload(self._source, progress)
+        await host.check()
+        if self._tuning and self._shapes.lanes > 1:
+            await tune(host, builder, self._buffers.state, self._tuning, lowering.measured, self._settings.measure)
+            if builder.chosen or builder.chosen_few or builder.chosen_tiles:
+                self._plans |= {rows: lowering.plan(rows) for rows in lowering.passes}
+                await host.check()  # Kernels that were kept are compiled only now.
+            of_packs.usual_tiles = builder.usual_tiles
+
+    def _on_adapter(self) -> Capabilities:
+        """Choose what depends on the adapter."""
+        adapter = self.host.adapter
+        self._shapes = self._wanted_shapes or choose_shapes(adapter, self.config.head_dim)
+        if self.tiers:  # the other kernel of attention reads hot pages only
+            self._shapes = replace(self._shapes, flash_attention=True)
+        return Capabilities("webgpu", adapter.name, adapter.software)
+
+    async def reopen(self, at_once: bool) -> None:
+        """A new device in place of one that was lost; `load` brings back what was on it. Raises DeviceLostError."""
+        if not at_once:
+            await asyncio.sleep(self._settings.pause)
+        await self.host.reopen()
+        if self.host.adapter.software and not self.capabilities.software:
+            raise DeviceLostError(_ONLY_SOFTWARE)
+        self.capabilities = self._on_adapter()
+        await self._source.rewind()
+
+    @property
+    def max_rows(self) -> int:
+        return self._shapes.max_rows
+
+    async def place_adapter(self, number: int, adapter: LoraAdapter) -> None:
+        if number not in self._sets:  # whoever rebuilds the device brings back those that were lost
+            await self._sets.add(number, adapter, self._plans)
+            await self.host.check()
+
+    def remove_adapter(self, number: int) -> None:
+        """Nothing runs with this set any more."""
+        self._forget_lists(number)
+        self._sets.remove(number)
+
+    async def place_head_adapter(self, number: int, adapter: AnyHeadAdapter) -> None:
+        self._head_adapters[number] = adapter
+        heads = self._lowering.heads
+        if heads.write(number, adapter):
+            self._forget_lists()
+        kind = kind_of([adapter])
+        if f"step{kind}" not in self._changed_heads:
+            made = heads.changed(kind)
+            await self.host.check()
+            self._changed_heads |= made
+
+    def remove_head_adapter(self, number: int) -> None:
+        """No row has this adapter at its head's input any more."""
+        self._head_adapters.pop(number, None)
+
+    def close(self) -> None:
+        self.host.close()
+
+    def memory(self, limit: int | None) -> MemoryUse:
+        held, pages = dict(self.host.buffer_bytes()), self.pages
+        weights, _ = held.pop(WEIGHTS, 0), held.pop(PAGES, 0)
+        adapters = held.pop(LORA_SET, 0) + held.pop(HEAD_ADAPTERS, 0)
+        by_tier = {tier.name.lower(): page_bytes(pages.tables(tier), pages.there(tier), tier) for tier in pages.tiers}
+        return MemoryUse(weights, adapters, sum(held.values()), by_tier, limit=limit)
+
+    @property
+    def page_format(self) -> str:
+        tiers = ", tiers" if self.tiers else ""  # who wants exact pages takes none that were demoted
+        return f"webgpu float32, {self.pages.page_bytes}{tiers}"
+
+    def write_state(self, data: bytes) -> None:
+        self.host.write(self._buffers.state.buffer, 0, data)
+        self.guesses.text_of = None
+        # Which kernels run follows from the adapters that the state names.
+        self._sets.number = adapter_of(data)
+        self._head_numbers = head_adapters_of(data)
+        adapters = self._head_adapters
+        self._head_kind = kind_of([adapters[one] for one in set(self._head_numbers.tolist()) if one in adapters])
+
+    def write_history(self, slot: int, ring: np.ndarray) -> None:
+        self.host.write(self._buffers.history.buffer, slot * RING * 4, ring.tobytes())
+
+    async def run_rows(self, m: int, length: int, logit_rows: int) -> None:
+        self.host.submit(await self.lists_of(m, length, logit_rows))
+        await self.host.read(self._buffers.state.buffer, 0, 4)
+
+    async def lists_of(self, m: int, length: int, logit_rows: int) -> list[int]:
+        """The recorded lists of a pass over m rows, of which the last ones get logits."""
+        lists = [self._record("body", m, length)]
+        if logit_rows > 1 and not self._head_kind and "heads" not in self._made_later:
+            kernels = self._lowering.head()
+            await self.host.check()
+            self._made_later["heads"] = kernels
+        if logit_rows:
+            head = ("heads" if logit_rows > 1 else "head") + self._head_kind
+            lists.append(self._record(head, logit_rows, length))
+        return lists
+
+    async def run_tapped(self, m: int, length: int, names: Sequence[str]) -> list[np.ndarray]:
+        rank = self._sets.rank
+        key = f"taps of rank {rank} " + " ".join(names)
+        if key not in self._made_later:
+            kernels, buffers = self._lowering.tapped(names, rank)
+            await self.host.check()
+            self._made_later[key], self._tap_buffers[key] = kernels, buffers
+        self.host.submit([self._record(key, m, length)])
+        buffers = self._tap_buffers[key]
+        read = [self.host.read(at.buffer, 0, at.size // self._shapes.max_rows * m) for at in buffers]
+        return [np.frombuffer(data, np.float32).reshape(m, -1) for data in await asyncio.gather(*read)]
+
+    async def run_scored(self, m: int, length: int, targets: Sequence[int]) -> np.ndarray:
+        await self._make_scored()
+        self.host.submit([self._record("body", m, length)])
+        return await self._scored(targets)
+
+    async def run_head_scored(self, states: np.ndarray, targets: Sequence[int]) -> np.ndarray:
+        await self._make_scored()
+        place = self._lowering.residual
+        self.host.write(place.buffer, place.offset, states.tobytes())
+        return await self._scored(targets)
+
+    async def _make_scored(self) -> None:
+        if _SCORED not in self._made_later:
+            kernels = self._lowering.heads.scored()
+            await self.host.check()
+            self._made_later[_SCORED] = kernels
+
+    async def _scored(self, targets: Sequence[int]) -> np.ndarray:
+        """log p of the targets of the rows whose residual stream is there."""
+        heads, m = self._lowering.heads, len(targets)
+        for first in range(0, m, heads.chunk):
+            rows = [(targets[row], 0, row) for row in range(first, min(first + heads.chunk, m))]
+            numbers = self._head_numbers[first : first + len(rows)].tolist()
+            self.host.write(heads.targets.buffer, 0, state_bytes(rows, head_adapters=numbers))
+            self.host.submit([self._record(_SCORED, len(rows), 1)])
+        return np.frombuffer(await self.host.read(heads.scores.buffer, 0, 4 * m), np.float32)
+
+    async def start_steps(
+        self, places: Sequence[tuple[int, int]], count: int, forward_first: bool, sampling: Sequence[SamplingParams]
+    ) -> asyncio.Future[list[list[int]]]:
+        m, length = len(places), max(position for _, position in places) + count
+        forward = await self.lists_of(m, length, m) if m > 1 else [self._record(self._step, 1, length)]
+        sample = [self._record(name, m, length) for name in _samplers(sampling)]
+        self.host.submit((forward if forward_first else []) + sample + [*forward, *sample] * (count - 1))
+        return asyncio.ensure_future(self._sampled(places, count))
+
+    async def start_guesses(
+        self, rows: int, count: int, length: int, forward_first: bool, sampling: Sequence[SamplingParams]
+    ) -> asyncio.Future[list[list[int]]]:
+        """Queue `count` passes of the only sequence over its last token and guesses of the next ones, of `rows` rows,
+        which bring it to `length` tokens at most; plain steps with one row. A guess is made behind the last of them.
+        """
+        forward = await self.lists_of(rows, length, rows) if rows > 1 else [self._record(self._step, 1, length)]
+        sample = [self._record(name, rows, length) for name in _samplers(sampling)]
+        guess = [self._record("guess", 1, length)]
+        # The rows that the kernel has made are there: how many of them the passes take is said here.
+        self.host.write(self._buffers.state.buffer, 0, np.array([rows, rows], np.uint32).tobytes())
+        self.guesses.begin_records()
+        if rows > 1:
+            self.host.submit([*forward, *sample, *guess] * count)
+        else:
+            first = [*forward, *sample] if forward_first else sample
+            self.host.submit([*first, *[*forward, *sample] * (count - 1), *guess])
+        future = asyncio.ensure_future(self.guesses.read(count if rows > 1 else 1))
+        await asyncio.sleep(0)  # it is asked for before the next batch writes its records
+        return future
+
+    @property
+    def _step(self) -> str:
+        """The name of the list of a step of one row."""
+        return f"step{self._head_kind}"
+
+    async def _sampled(self, places: Sequence[tuple[int, int]], count: int) -> list[list[int]]:
+        rings = await self.host.read(self._buffers.history.buffer, *rings_span(places))
+        return sampled_in(rings, places, count)
+
+    async def read_logits(self, rows: int) -> np.ndarray:
+        data = await self.host.read(self._buffers.logits.buffer, 0, rows * self.config.vocab_size * 4)
+        return np.frombuffer(data, np.float32).reshape(rows, -1).copy()
+
+    def _record(self, name: str, m: int, length: int) -> int:
+        """The id of a recorded list for m rows of sequences of up to `length` tokens.
+
+        Made on first use and again when the pages have moved.
+        """
+        if self._generation != self.pages.generation:
+            self._forget_lists()
+            self._generation = self.pages.generation
+        rows, m = self._size_class(name, m)
+        key = (name, m, self._length_class(rows, length), self._sets.number)
+        if key not in self._recorded:
+            launches = self.launches(name, m, length)
+            self._sets.bind()
+            self._recorded[key] = self.host.record([launch.dispatch() for launch in launches])
+        return self._recorded[key]
+
+    def _forget_lists(self, adapter: int | None = None) -> None:
+        """Drop what was recorded, with one adapter or all: what it binds has moved."""
+        for key in [key for key in self._recorded if adapter in (None, key[-1])]:
+            self.host.forget(self._recorded.pop(key))
+
+    def launches(self, name: str, m: int, length: int) -> list[Launch]:
+        """The kernels of a list, as they are recorded for m rows."""
+        rows, m = self._size_class(name, m)
+        plan, length_class = self._sets.plans(self._plans)[rows], self._length_class(rows, length)
+        # The head alone runs after a prefill's pass, whose state may have many rows.
+        lists = {"body": plan.body, "head": self._plans["many"].head, "step": plan.step, **self._made_later}
+        if name in self._changed_heads:
+            lists[name] = [*(plan.body if name.startswith("step") else []), *self._changed_heads[name]]
+        kernels = lists.get(name) or [self._samplers[name]]
+        return [Launch(kernel, m, length_class) for kernel in kernels if kernel.splits(length_class)]
+
+    def _length_class(self, rows: str, length: int) -> int:
+        """Only the attention of few rows depends on how long the sequence is."""
+        return length_class_of(length) if self._shapes.flash_attention and rows != "many" else SHORT
+
+    def _size_class(self, name: str, m: int) -> tuple[str, int]:
+        """Which plan serves m rows of a list, and m rounded up so that few lists are recorded."""
+        for_many = name in self._tap_buffers or name == _SCORED
+        if m == 1 and not for_many:
+            return "one", 1
+        if m <= FEW_ROWS and not for_many:
+            return "few", -(-m // self._shapes.batch_tile) * self._shapes.batch_tile
+        if m <= self._some_rows and not for_many:
+            return "some", min(-(-m // INTEGER_TILE) * INTEGER_TILE, self._shapes.max_rows)
+        most = self._lowering.heads.chunk if name == _SCORED else self._shapes.max_rows
+        return "many", min(-(-m // 32) * 32, most)
+
+    def _buffer(self, size: int, label: str) -> Binding:
+        return Binding(self.host.create_buffer(size, label), 0, size)
+
+
+def _samplers(sampling: Sequence[SamplingParams]) -> list[str]:
+    """The names of the lists that sample rows so."""
+    penalties = ["penalties"] if any(rules.penalizes for rules in sampling) else []
+    return penalties + sorted({"argmax" if rules.temperature == 0 else "sample" for rules in sampling})

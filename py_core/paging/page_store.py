@@ -1,0 +1,62 @@
+"""What `Pages` asks of a backend: the pages of keys and values where its kernels read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from py_core.paging.page_table import PageTable
+from py_core.paging.tiers import Tier
+
+
+class PageStore(Protocol):
+    """Layers with the same window share a page table. Methods that need memory raise BackendError when it is out."""
+
+    @property
+    def shared_table(self) -> PageTable | None:
+        """The table of all layers; None if they have several, or one with a window."""
+        ...
+
+    @property
+    def limited(self) -> PageTable | None:
+        """The table of the layers without a window, if there are any: only their pool can be limited."""
+        ...
+
+    @property
+    def limited_bytes(self) -> int:
+        """What their pool takes, and what was given back and can be used for it again."""
+        ...
+
+    def limit(self, nbytes: int | None) -> None:
+        """Let their pool grow to so many bytes, if that is enough for one conversation; None: without a limit."""
+        ...
+
+    async def reserve(self, slot: int, first: int, length: int) -> None:
+        """Make sure that a sequence has pages for positions first .. length - 1; those before `first` are stored."""
+        ...
+
+    async def demote(self, pages: Sequence[tuple[int, Tier]], renamed: Callable[[int, int], None]) -> None:
+        """Make pages of `shared_table` pages of a lower tier, for all who hold them. `renamed` is told the old number
+        and the new one of each."""
+        ...
+
+    async def shrink(self, capacity: int) -> dict[int, int]:
+        """Shrink the pool of `limited` to `capacity` pages (at least those in use). The new number of each page that
+        moved."""
+        ...
+
+    def release(self, slot: int, length: int) -> None:
+        """Give back the pages that only positions from `length` on use."""
+        ...
+
+    def sees(self, slot: int, position: int) -> bool:
+        """Whether the pages hold all that this position sees: what lies before a window may be given back."""
+        ...
+
+    async def read_page(self, page: int) -> bytes:
+        """The bytes of a page of `shared_table`: how many tells the tier."""
+        ...
+
+    async def write_page(self, page: int, data: bytes) -> None:
+        """Put the bytes of `read_page` in a page, which is one of their tier then, for all who hold it."""
+        ...
