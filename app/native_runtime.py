@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from app.chat.page_store import BUDGET
+from app.chat.context_store import BUDGET
 from app.consolidation.idle_work import OnlyOne
 from app.generation.answer_adapters import AnswerAdapters
 from app.lessons.reader import FactReader

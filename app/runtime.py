@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from app.chat.page_store import PageStore
+from app.chat.context_store import ContextStore
 from app.chat.turn_indexer import TurnIndexer
 from app.consolidation.idle_learning import IDLE_SECONDS, IdleLearning
 from app.consolidation.idle_work import OnlyOne
@@ -131,7 +131,7 @@ class Runtime:
         self.consolidation: ConsolidationService | None = None
         self.style: StyleService | None = None
         self.idle: IdleLearning | None = None
-        self.pages: PageStore | None = None
+        self.pages: ContextStore | None = None
         """What the model has read of the conversations; None where that is not kept."""
         self.files = FileService(
             lambda: self.memory, self._config.embedder or self._embedder, self.routing_stage, self.trouble,
@@ -201,7 +201,7 @@ class Runtime:
         self.memory_if_open = memory
         memory.store.on_change(self._on_change)
         if self._config.pages is not None:
-            self.pages = PageStore(memory, self._config.pages)
+            self.pages = ContextStore(memory, self._config.pages)
         self.memory_stage.end(State.LOCKED if memory.is_locked else State.READY)
         self.changed()
 

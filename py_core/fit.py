@@ -295,8 +295,7 @@ def _gb(nbytes: float) -> str:
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured speed: tokens per second, the bytes that each token read, and the number of operations in the
-    graph."""
+    """A measured speed: tokens per second, the bytes read per token, and the number of operations in the graph."""
 
     tok_s: float
     read: int

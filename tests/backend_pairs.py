@@ -15,7 +15,7 @@ from py_core.backends.protocols import Backend
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu
-from py_core.backends.webgpu.settings import Settings
+from py_core.backends.webgpu.settings import DeviceSettings
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.models.config import read_rope_factors
@@ -26,7 +26,7 @@ from tests.tiny_llama import TinyLlama
 
 GREEDY = SamplingParams()
 
-NO_PAUSE = Settings(pause=0.01)
+NO_PAUSE = DeviceSettings(pause=0.01)
 """A software GPU has no driver that needs a while after a loss."""
 
 # Every format alone, and mixtures in which no two neighbours have the same.

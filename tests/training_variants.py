@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from py_core.backends.webgpu.shaders import Constant
-from py_core.backends.webgpu.training_linears import CHUNK_SNIPPETS
+from py_core.backends.webgpu.training.linears import CHUNK_SNIPPETS
 
 Variant = tuple[str, Mapping[str, str], bool, Mapping[str, Constant]]
 """A kernel, its snippets, whether its workgroup or its memory is another than that of the variants before, and its

@@ -1,8 +1,8 @@
 /**
  * The page: joins the message box, the conversation and the engine.
  *
- * The page is always in one of four states: loading, ready, answering, failed. In each of them the message box can be
- * typed in, and every problem is a banner with a way out. A message that is sent while the model loads waits in a queue.
+ * The page is always in one of four states: loading, ready, answering, failed. In each of them the user can type into the
+ * message box, and every problem is a banner with a way out. A message that is sent while the model loads waits in a queue.
  */
 import { actionsOf, Asking } from './chat/asking.js';
 import { Announcer } from './shell/announcer.js';
@@ -49,7 +49,7 @@ import { PanelOpener } from './panels/panel_opener.js';
 import { said } from './i18n/engine_texts.js';
 import { loadLanguage, t, translatePage } from './i18n/i18n.js';
 
-// Milliseconds of a worker's for a second of the page's: a sixth, so that the engine has helped itself before.
+// The workers' patience, in ms for each second of the page's: a sixth of it, so that the engine recovers by itself first.
 const WORKERS_PATIENCE = 1000 / 6;
 
 await loadLanguage();
@@ -109,11 +109,11 @@ const worksOffline = new WorksOffline(notices, byId('works-offline', HTMLElement
 new InstallButton(byId('install', HTMLButtonElement));
 
 let state = /** @type {'loading'|'ready'|'answering'|'failed'} */ ('loading');
-let engine = /** @type {Engine} */ (/** @type {unknown} */ (null)); // there from the first `load` on
+let engine = /** @type {Engine} */ (/** @type {unknown} */ (null)); // set from the first `load` on
 let lost = /** @type {import('./shell/lost_storage.js').Lost[]} */ ([]);
 const keeps = /** @type {Record<string, boolean>} */ ({ chats: true, model: true }); // until they are known not to be kept
 let isUncaughtSaid = false;
-let runner = /** @type {any} */ (null); // what the status line says of the engine, as StatusView.showInfo takes it
+let runner = /** @type {any} */ (null); // facts about the engine for the status line, as StatusView.showInfo takes them
 const asking = new Asking(
   { chat, composer, banner, notices, announcer, stored, queue, navigation, status, watchdog, models, welcome, contextBar, agentChoice, lock },
   {
@@ -163,7 +163,7 @@ if (!await reloadToIsolate()) {
   lostStorage(tabs).then((names) => {
     lost = names;
     sayLost();
-    onMemory(engine); // may have said a part of it
+    onMemory(engine); // may have reported a part of it
   });
   takeShared({
     addText: (text) => composer.add(text), addFiles: async (files) => (await attachments).attach(files),
@@ -174,9 +174,9 @@ if (!await reloadToIsolate()) {
 // ---- loading ----------------------------------------------------------------------------------------------------
 
 /**
- * Start an engine, in place of the one there is.
- * @param {{moved?: boolean, take?: boolean}} [why] moved: another tab runs the model now, or none any more. take: this tab
- *   shall run it, whichever did before
+ * Start an engine that replaces the current one.
+ * @param {{moved?: boolean, take?: boolean}} [why] moved: another tab runs the model now, or none any more. take: this tab must
+ *   run it, whichever did before
  */
 async function load({ moved = false, take = engine !== null } = {}) {
   const again = engine !== null;
@@ -192,7 +192,7 @@ async function load({ moved = false, take = engine !== null } = {}) {
   if (again && !panels.hasFocus) composer.focus();
   navigation.opening = Promise.resolve();
   banner.hide();
-  byId('model-chip', HTMLElement).hidden = false; // page/early.js may have taken a small fault for the end
+  byId('model-chip', HTMLElement).hidden = false; // page/early.js may have reported a harmless fault as fatal
   models.adapters.end();
   setState('loading');
   run.tell(null);
@@ -226,13 +226,13 @@ async function load({ moved = false, take = engine !== null } = {}) {
     );
     if (current !== engine || state !== 'loading') return;
     window.sonata.info = info;
-    const runs = info.runs ?? model; // another tab may run another one than this tab would
+    const runs = info.runs ?? model; // another tab may run a different model than this tab would
     const { isElsewhere } = await link;
     runner = { ...info, model: runs.title ?? info.model, isElsewhere };
     await models.adapters.begin(current, { sha256: runs.sha256 ?? undefined, title: runner.model });
     if (current !== engine) return;
-    onMemory(current); // where another tab runs the model it may be there, and tells of nothing more
-    learn(current, runs.sha256 ?? null); // answers wait for it where they can, the page does not
+    onMemory(current); // if another tab runs the model, it may be loaded already, and reports no more progress
+    learn(current, runs.sha256 ?? null); // answers wait for it if they can, the page does not
     await readStored(current, again);
     if (current !== engine || state !== 'loading') return;
     onReady(info);
@@ -242,7 +242,7 @@ async function load({ moved = false, take = engine !== null } = {}) {
   }
 }
 
-/** Let the engine be taught, and learn while nobody does anything. */
+/** Allow teaching the engine, and let it learn while the user is idle. */
 function learn(current, base) {
   presence.use(null);
   const opening = current.model.openLearning({ base: base ?? '', idle: options.idle });
@@ -250,7 +250,7 @@ function learn(current, base) {
   tell(opening);
 }
 
-/** The memory or the router is there, or is not. Chatting needs neither. */
+/** The memory or the router is ready, or has failed. Chatting needs neither. */
 async function onMemory(current) {
   const info = await current.memory.info().catch(() => null);
   if (current !== engine || !info) return;
@@ -268,7 +268,7 @@ async function onMemory(current) {
   showBelongings();
 }
 
-/** The files of the conversation. The page is painted without them. */
+/** The files of the conversation. The page is painted before they are known. */
 async function openAttachments() {
   const [{ Attachments }] = await Promise.all([import('./files/attachments.js'), loadStyles('files/files.css')]);
   const elements = { root: byId('files', HTMLElement), form: byId('composer', HTMLFormElement) };
@@ -277,19 +277,19 @@ async function openAttachments() {
   return attached = new Attachments(elements, parts, page);
 }
 
-/** The conversation on the page may be another one now, or its files, or who answers in it. */
+/** The conversation on the page may be another now, or its files, or its agent may be. */
 function showBelongings() {
   agentChoice.refresh();
   attachments.then((view) => view.refresh(), () => {});
 }
 
-/** Show what another tab has added to the conversation on the page, or what the memory has of it. */
+/** Show what another tab has added to the conversation on the page, or what the memory holds of it. */
 async function follow(current) {
   const more = await stored.look(current, queue);
   if (more && current === engine && state === 'ready') stored.read(current);
 }
 
-/** The model is loaded: it reads the conversation on the page, as far as that is stored. */
+/** The model is loaded: it reads the conversation on the page, as far as it is stored. */
 async function readStored(current, again) {
   if (stored.id) await current.memory.opened();
   await stored.look(current, queue);
@@ -361,7 +361,7 @@ function forget() {
   tell(engine.conversation.begin());
 }
 
-/** @param {string|null} text null: another conversation, of which nothing is known yet */
+/** @param {string|null} text null: another conversation, about which nothing is known yet */
 function showTitle(text) {
   title.show(text);
   showBelongings();
@@ -380,7 +380,7 @@ function startNewChat() {
   navigation.newChat();
 }
 
-/** Forget the key of the memory: a new engine opens it, which asks for the passphrase. */
+/** Forget the key of the memory: a new engine opens it, and asks for the passphrase. */
 function lockNow() {
   navigation.newChat();
   load();
@@ -392,20 +392,20 @@ function useExample(text) {
   else asking.send(text);
 }
 
-/** What the browser forbids to keep; of chats and the model the engine knows. */
+/** Reports what the browser forbids to keep; the engine knows that for chats and the model. */
 function sayLost() {
   notices.say('lost', describeLost(lost.filter((name) => !keeps[name])));
 }
 
-/** What nobody caught, once: a fault seldom comes alone. */
+/** Reports uncaught errors, once: a fault seldom comes alone. */
 function tellUncaught(error) {
-  if (isUncaughtSaid || !error) return; // none: a note of the browser's, as of a ResizeObserver
+  if (isUncaughtSaid || !error) return; // no error: a note of the browser, such as one about a ResizeObserver
   isUncaughtSaid = true;
   const message = sentence(cut(String(error.message || error)));
   notices.say('uncaught', t('problems.uncaught', { message }), { label: t('notices.reload'), run: () => location.reload() });
 }
 
-/** Wait for the engine's word only to report that it failed. */
+/** Wait for the engine's answer only to report a failure. */
 function tell(promise) {
   const current = engine;
   promise.catch((error) => {

@@ -1,15 +1,15 @@
 /**
- * The service worker: keeps the site by content hash, so that the page starts with the server gone, and adds the headers
- * that isolate it (COOP, COEP) and say what it may do (CSP). The models are not its business: model_store.js keeps them.
+ * The service worker: keeps the site by content hash, so that the page starts with the server gone, and adds the headers that
+ * isolate it (COOP, COEP) and say what it may do (CSP). It does not handle models: model_store.js keeps them.
  *
- * precache.json lists the site's files with their sha256; what it lists is a version. Files are kept by their sha256, so
- * that a new version downloads only what changed, and what an interrupted update brought is there for the next one. A
- * version takes over in a single write, once all of its files are there and have the sha256 that the list says. A page
- * that is open keeps the version it began with, and so do its workers; the next page gets the new one. Files that the list
- * has under `later` are kept once a page asks for them, or for all; a version with newer ones brings those along.
+ * precache.json lists the site's files with their sha256; such a list is a version. Files are kept by their sha256, so a new
+ * version downloads only what changed, and an interrupted update continues with what it already has. A version takes over in a
+ * single write, once all of its files are there and have the sha256 that the list says. An open page keeps the version that it
+ * started with, and so do its workers; the next page gets the new one. Files that the list has under `later` are kept once a
+ * page asks for them, or for everything; an update refreshes those that are kept.
  *
- * On this machine's own addresses (localhost) a page waits for the update, so that a site that is being worked on is
- * never stale. Elsewhere it starts with what is there, and is told of the new version afterwards.
+ * On this machine's own addresses (localhost) a page waits for the update, so that a site under development is never stale.
+ * Elsewhere it starts with the current version, and is told of the new one afterwards.
  */
 'use strict';
 
@@ -19,12 +19,12 @@
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 
 const CACHE = 'sonata-site-1';
-const LIST_PATIENCE_MS = 5000; // for the server's word that there is a newer version
-const UPDATE_PATIENCE_MS = 15_000; // for the files of one, on localhost
+const LIST_PATIENCE_MS = 5000; // for the server to say that there is a newer version
+const UPDATE_PATIENCE_MS = 15_000; // for the files of a newer version, on localhost
 const DOWNLOADS = 4; // at once
-const QUIET_MS = 10_000; // without a request of a page, before everything that is kept is checked
-const CODE = /\.m?js$/; // checked each time, before it is given out: the page is painted before it runs
-const NEWBORN_MS = 60_000; // so long a page or worker may be on its way before the browser lists it
+const QUIET_MS = 10_000; // without a request from a page before all kept files are checked
+const CODE = /\.m?js$/; // checked each time before it is served: the page is painted before it runs
+const NEWBORN_MS = 60_000; // how long the browser may take to list a new page or worker
 const LOCAL = ['localhost', '127.0.0.1', '[::1]'].includes(location.hostname);
 const SCOPE = worker.registration.scope;
 const SHARE = `${SCOPE}share`; // where the manifest has other apps send what is shared (share_target)
@@ -51,18 +51,18 @@ const POLICIES = [ // by how a path ends: the first that fits
 ];
 // headers: end
 
-let reading = /** @type {Promise<State>|null} */ (null); // the state, a promise; in the cache it is one JSON
+let reading = /** @type {Promise<State>|null} */ (null); // a promise of the state; in the cache it is one JSON file
 let saving = Promise.resolve(); // one after the other
-let checking = /** @type {Promise<Problem|null>|null} */ (null); // the update under way
+let checking = /** @type {Promise<Problem|null>|null} */ (null); // the running update
 let candidate = /** @type {Files|null} */ (null); // the files it wants: {path: sha256}
-let listing = /** @type {Promise<void>} */ (Promise.resolve()); // until it knows what it wants, or that it wants nothing
-let asked = 0; // when a page or a worker last wanted a file
-let inspecting = /** @type {Promise<void>|null} */ (null); // the check of what is kept that is under way
-/** @typedef {{text: string, path?: string}} Problem the texts site.* of the page say it */
-let damage = /** @type {Problem|null} */ (null); // what it found
-let shared = /** @type {{from: string|null, entries: [string, FormDataEntryValue][]}|null} */ (null); // what another app sent last
-let retired = false; // the site is served without a service worker now
-const arriving = new Map(); // sha256 -> the look for it, or its download, that is under way
+let listing = /** @type {Promise<void>} */ (Promise.resolve()); // until it knows which files it wants, if any
+let asked = 0; // when a page or a worker last requested a file
+let inspecting = /** @type {Promise<void>|null} */ (null); // the running check of the kept files
+/** @typedef {{text: string, path?: string}} Problem shown by the page's texts site.* */
+let damage = /** @type {Problem|null} */ (null); // what the check found
+let shared = /** @type {{from: string|null, entries: [string, FormDataEntryValue][]}|null} */ (null); // another app's last form
+let retired = false; // the site is now served without a service worker
+const arriving = new Map(); // sha256 -> its lookup or download that is under way
 
 worker.addEventListener('install', () => worker.skipWaiting());
 worker.addEventListener('activate', (event) => {
@@ -73,13 +73,13 @@ worker.addEventListener('activate', (event) => {
 worker.addEventListener('fetch', (event) => {
   if (event.request.method === 'POST' && event.request.url === SHARE) {
     event.respondWith(takeShared(event.request));
-    return event.waitUntil(sleep(SHARED_MS)); // or what is held would be gone with this worker
+    return event.waitUntil(sleep(SHARED_MS)); // or what is held would be lost with this worker
   }
   const path = pathOf(event.request);
   if (path !== null && !retired) event.respondWith(answer(event, path));
 });
 
-// The page asks whether there is a newer version, and every page is told what was found; or it wants everything kept.
+// The page asks whether there is a newer version, and every page is told the outcome; or it asks to keep everything.
 worker.addEventListener('message', (event) => {
   if (event.data?.kind === 'keep') return event.waitUntil(keepLater(event.source));
   if (event.data?.kind === 'shared') return giveShared(event.ports[0]);
@@ -90,7 +90,7 @@ worker.addEventListener('message', (event) => {
 
 // ---- answering -------------------------------------------------------------------------------------------------------
 
-/** A request -> the path that the list would have it under; null for what is left to the network. */
+/** Maps a request to the path under which the list has it; null if it is left to the network. */
 function pathOf({ url, method, headers }) {
   const { origin, pathname } = new URL(url);
   const address = origin + pathname;
@@ -112,13 +112,13 @@ async function answer(event, path) {
   return guarded(await fetch(request), path);
 }
 
-/** The files of the version that a request belongs to; without one, of the version that is arriving, or null. */
+/** The files of the version that a request belongs to; without a version, the files of the arriving one, or null. */
 async function filesFor(event) {
   const { request, clientId, resultingClientId } = event;
   const isPage = request.mode === 'navigate';
   if (isPage) {
     const checked = check();
-    damage = null; // this page gets what has been mended
+    damage = null; // this page gets the repaired files
     event.waitUntil(checked.then((problem) => tellPages(problem)));
     event.waitUntil(inspect());
     if (LOCAL && (await state()).current) await Promise.race([checked, sleep(UPDATE_PATIENCE_MS)]);
@@ -126,7 +126,7 @@ async function filesFor(event) {
   if (!isPage && !(await state()).current) await listing;
   const { current, versions, later, clients } = await state();
   const version = (!isPage && clients[clientId]?.version) || current;
-  if (version && resultingClientId) { // also when this worker was ended and began again
+  if (version && resultingClientId) { // even if this worker was ended and restarted
     clients[resultingClientId] = { version, since: Date.now() };
     event.waitUntil(save({}).catch(() => {}));
   }
@@ -145,7 +145,7 @@ function withHeaders(original, path) {
   return headers;
 }
 
-/** What the site wants with a file. @returns {[string, string][]} */
+/** The headers that the site wants with a file. @returns {[string, string][]} */
 function headersOf(path) {
   const [[, policy]] = POLICIES.filter(([end]) => path.endsWith(end)); // the last one fits every path
   return [...Object.entries(HEADERS), ['Content-Security-Policy', policy]];
@@ -155,7 +155,7 @@ function headersOf(path) {
 
 const keyOf = (name) => `${SCOPE}.precache/${name}`;
 
-/** The file with this checksum: what is kept, or else from the network, and then it is kept. */
+/** The file with this checksum: from the cache, or else from the network, and then it is kept. */
 async function fileOf(path, sha256) {
   const cache = await caches.open(CACHE);
   if (!arriving.has(sha256)) {
@@ -165,7 +165,7 @@ async function fileOf(path, sha256) {
   return await cache.match(keyOf(sha256)) ?? fail(`${path} was not kept`);
 }
 
-/** See to it that a file is kept, whole and with the headers of this version of the script. */
+/** Ensure that a file is kept, whole and with the headers of this version of the script. */
 async function bring(cache, path, sha256) {
   const kept = await cache.match(keyOf(sha256));
   if (!kept) return download(cache, path, sha256);
@@ -179,14 +179,14 @@ async function bring(cache, path, sha256) {
   if (again) return cache.put(keyOf(sha256), again);
 }
 
-/** @returns {Promise<boolean>} false also where it cannot even be read */
+/** @returns {Promise<boolean>} false also if it cannot even be read */
 function isWhole(kept, sha256) {
   return kept.arrayBuffer().then(digest).then((found) => found === sha256, () => false);
 }
 
-/** Throws where the server is gone, or says something else than the list. */
+/** Throws if the server is gone, or sends something other than what the list says. */
 async function download(cache, path, sha256) {
-  for (const mode of /** @type {RequestCache[]} */ (['no-cache', 'reload'])) { // the browser's own cache may be what is wrong
+  for (const mode of /** @type {RequestCache[]} */ (['no-cache', 'reload'])) { // the browser's own cache may be wrong
     const response = await fetch(new URL(path, SCOPE), { cache: mode });
     if (!response.ok) fail(`HTTP ${response.status} for ${path}`);
     const bytes = await response.arrayBuffer();
@@ -205,7 +205,7 @@ async function digest(bytes) {
   return Array.from(hash, (byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
-/** Check all that is kept, once the pages are quiet, and fetch again what is damaged. Never rejects. */
+/** Check all kept files, once the pages are quiet, and fetch the damaged ones again. Never rejects. */
 function inspect() {
   inspecting ??= inspection().catch(() => {}).finally(() => { inspecting = null; });
   return inspecting;
@@ -238,8 +238,8 @@ async function inspection() {
 // ---- what other apps share ------------------------------------------------------------------------------------------
 
 /**
- * Hold the form that another app sends, in place of the one before, and open the page, which asks its user about it
- * (web/shell/shared.js): also offline. Any site can send such a form, so nothing of it is stored.
+ * Hold the form that another app sends, replacing the previous one, and open the page, which asks the user about it
+ * (web/shell/shared.js). This works offline, too. Any site can send such a form, so nothing of it is stored.
  */
 async function takeShared(request) {
   shared = null;
@@ -266,7 +266,7 @@ async function hold({ body, headers, referrer }) {
   return 'yes';
 }
 
-/** To one page, once. @param {MessagePort|undefined} port */
+/** Give the form to one page, once. @param {MessagePort|undefined} port */
 function giveShared(port) {
   port?.postMessage(shared);
   shared = null;
@@ -275,7 +275,7 @@ function giveShared(port) {
 // ---- versions --------------------------------------------------------------------------------------------------------
 
 /**
- * Bring the site up to date. One at a time; who asks meanwhile gets the same answer.
+ * Bring the site up to date. Only one update runs at a time; a caller that asks meanwhile gets the same answer.
  * @returns {Promise<Problem|null>} what the user should know; never rejects
  */
 function check() {
@@ -296,7 +296,7 @@ async function update(onListed) {
   const { current, versions, later } = await state();
   if (current !== version) {
     const listed = JSON.parse(text), { files } = listed;
-    if (!current) candidate = { ...listed.later, ...files }; // what the first page asks for meanwhile is downloaded once
+    if (!current) candidate = { ...listed.later, ...files }; // a file that the first page wants meanwhile is downloaded once
     onListed();
     const queue = [...Object.entries(files), ...await keptBefore(listed.later ?? {})];
     await Promise.all(Array.from({ length: DOWNLOADS }, async () => {
@@ -304,13 +304,13 @@ async function update(onListed) {
     }));
     versions[version] = files;
     later[version] = listed.later ?? {};
-    if (!current) await pinAll(version); // those that were open before anything was kept
+    if (!current) await pinAll(version); // pages that were open before anything was kept
     await save({ current: version });
   }
   await sweep();
 }
 
-/** Of the files that are kept once they are asked for, those whose earlier content is kept. @param {Files} later */
+/** The files under `later` whose earlier content is kept. @param {Files} later */
 async function keptBefore(later) {
   const { current, later: before } = await state();
   const cache = await caches.open(CACHE);
@@ -319,7 +319,7 @@ async function keptBefore(later) {
   return Object.entries(later).filter((_, at) => found[at]);
 }
 
-/** Keep what nobody has asked for so far as well, so that all of the site is there without its server. Tells the page. */
+/** Keep the files that were not requested so far as well, so that all of the site works without its server. Tells the page. */
 async function keepLater(page) {
   const { current, later, clients } = await state();
   const there = new Set((await (await caches.open(CACHE)).keys()).map(({ url }) => url));
@@ -333,7 +333,7 @@ async function pinAll(version) {
   for (const { id } of await worker.clients.matchAll({ type: 'all' })) clients[id] ??= { version, since: Date.now() };
 }
 
-/** precache.json as text; null where the server does not answer, or no more with a site of ours. */
+/** precache.json as text; null if the server does not answer, or no longer serves a site of ours. */
 async function readList() {
   const ask = (name) => fetch(new URL(name, SCOPE), { cache: 'no-cache', signal: AbortSignal.timeout(LIST_PATIENCE_MS) });
   let response;
@@ -347,10 +347,10 @@ async function readList() {
   if (!response.ok) return null;
   const text = await response.text();
   if (isList(text)) {
-    retired = false; // it is back, before the last page of it was closed
+    retired = false; // it came back before its last page was closed
     return text;
   }
-  // A network that wants one to log in answers so too, but not on localhost: there another site has taken the port.
+  // A network that requires a login answers like this too, but not on localhost: there another site has taken the port.
   return LOCAL ? retire() : null;
 }
 
@@ -358,7 +358,7 @@ function isList(text) {
   try { return typeof JSON.parse(text).files === 'object'; } catch { return false; }
 }
 
-/** The site is served without a service worker now: leave it to the network. */
+/** The site is now served without a service worker: leave it to the network. */
 async function retire() {
   retired = true;
   reading = null;
@@ -374,7 +374,7 @@ async function problemOf(error) {
   if (error.name === 'Mismatch' && (await state()).current) {
     return { text: 'updateFailed', path: error.path };
   }
-  return null; // the server went away, or it changes what it sends; the next check goes on
+  return null; // the server went away, or its files are changing; the next check continues
 }
 
 // ---- state -----------------------------------------------------------------------------------------------------------
@@ -403,7 +403,7 @@ function save(change) {
   return saved;
 }
 
-/** Forget the pages that are gone, and the versions and files that nobody needs. */
+/** Forget closed pages, and the versions and files that are not needed any more. */
 async function sweep() {
   const open = new Set((await worker.clients.matchAll({ type: 'all', includeUncontrolled: true })).map(({ id }) => id));
   const kept = await state();

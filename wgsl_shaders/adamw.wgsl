@@ -1,4 +1,4 @@
-// A step of AdamW (arXiv 1711.05101) where it is applied; the gradient is 0 afterwards.
+// A step of AdamW (arXiv 1711.05101), if the Step says to apply it. The gradient is 0 afterwards.
 // Bindings: 0 rule; 1 found: the Step; 2 parameters, 3 first and 4 second moment, 5 gradient: QUADS vec4f.
 // Constants: QUADS, WORKGROUP. Dispatch (g, h) with g * h * WORKGROUP >= QUADS.
 #import step

@@ -1,4 +1,4 @@
-// y[m, :] = a[m, :] + b[m, :], for sums that no linear makes.
+// y[m, :] = a[m, :] + b[m, :], for sums that are not part of a linear's epilogue.
 // Bindings: 0 state; 1 a, 2 b and 3 y: (MAX_ROWS, N).
 // Constants: N, WORKGROUP. Dispatch (ceil(N / WORKGROUP), count).
 #import state

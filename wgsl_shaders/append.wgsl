@@ -1,4 +1,4 @@
-// The layer's pages get k and v at each row's position, for what is not appended by qkv.wgsl or rope_append.wgsl.
+// Writes k and v to the layer's pages at each row's position, if qkv.wgsl or rope_append.wgsl has not done so.
 // Bindings: 0 state; 1 k and 2 v: (MAX_ROWS, KV_HEADS * HEAD_DIM / 4) vec4f; 3 page_table; 4 kv: the layer's pages.
 // Constants: KV_HEADS, HEAD_DIM (a multiple of 4), PAGE, MAX_PAGES, WORKGROUP.
 // One invocation writes 4 values of each; dispatch (ceil(KV_HEADS * HEAD_DIM / 4 / WORKGROUP), count).

@@ -1,14 +1,14 @@
-// Makes the token with each row's largest logit (the first of equals) the row's token of the next step: of rows without a
-// temperature, sample.wgsl takes the others.
+// Makes the token with each row's largest logit (the first of equals) the row's token of the next step, for rows with
+// temperature 0; sample.wgsl handles the others.
 // Bindings: 0 state; 1 logits: (rows, VOCAB); 2 history: (slots, RING).
-// Constants: VOCAB, RING, WORKGROUP (a power of two). One workgroup a row; dispatch (rows).
+// Constants: VOCAB, RING, WORKGROUP (a power of two). One workgroup per row; dispatch (rows).
 #import state
 @group(0) @binding(0) var<storage, read_write> state: State;
 @group(0) @binding(1) var<storage, read> logits: array<f32>;
 @group(0) @binding(2) var<storage, read_write> history: array<u32>;
 #import advance
 
-const AHEAD = 16u;  // reads that an invocation issues together: a single workgroup has to keep memory busy
+const AHEAD = 16u;  // reads that an invocation issues together: a single workgroup must keep the memory busy
 
 var<workgroup> values: array<f32, WORKGROUP>;
 var<workgroup> indices: array<u32, WORKGROUP>;

@@ -1,5 +1,5 @@
-// stats[m, h] = (log_sums[m, h], dout[m, h] . out[m, h]): what attention_gradient_rows.wgsl and attention_gradient_keys.wgsl
-// read of a row.
+// stats[m, h] = (log_sums[m, h], dout[m, h] . out[m, h]): the input of attention_gradient_rows.wgsl and
+// attention_gradient_keys.wgsl for each row.
 // Bindings: 0 state; 1 log_sums: (MAX_ROWS, HEADS); 2 dout and 3 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 4 stats:
 //           (MAX_ROWS, HEADS) vec2f.
 // Constants: HEADS, HEAD_DIM, WORKGROUP. Dispatch (ceil(HEADS / WORKGROUP), count).

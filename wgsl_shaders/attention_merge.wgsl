@@ -1,8 +1,8 @@
-// Merges attention_split's results for the splits s of SPLIT positions, from the window's first to the row's own position:
+// Merges attention_split's results for splits s of SPLIT positions, from the window's first to the row's own position:
 // out[m, h, :] = sum_s exp(largest[s] - max) values[s] / sum_s exp(largest[s] - max) total[s], where max = max_s largest[s].
 // Bindings: 0 state; 1 partials: (count, HEADS, splits of all pages, HEAD_DIM / 4 + 1) vec4f, (largest, total) last;
 //           2 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f.
-// `lora_next`: what an adapter leaves for the linear that reads `out`.
+// `lora_next`: an adapter's output for the linear that reads `out`.
 // Constants: HEADS, HEAD_DIM, PAGE, MAX_PAGES, SPLIT, those of scores.wgsl, WORKGROUP (at least HEAD_DIM / 4). Dispatch (HEADS, count).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
@@ -27,7 +27,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   let next_ahead = next_columns(group.x * HEAD_DIM, index);
   let position = state.rows[m].position;
   let splits = position / SPLIT + 1u;
-  let before = first_seen(position) / SPLIT;  // splits that nothing is seen of
+  let before = first_seen(position) / SPLIT;  // splits entirely before the window
   let head = m * HEADS + group.x;
   let first = head * MAX_SPLITS * (QUADS + 1u);
   for (var s = before + index; s < splits; s += WORKGROUP) {

@@ -1,4 +1,5 @@
-// Attention for few rows (flash decoding): a workgroup takes SPLIT positions of one kv head for HEADS_EACH query heads.
+// Attention for few rows (flash decoding): a workgroup handles SPLIT positions of one kv head for HEADS_EACH query
+// heads.
 // DIRECT: there are no other positions; out[m, h, :] = softmax_t(cap(SCALE q[m, h] . k[t, g])) v[t, g], kv
 // head g.
 // Otherwise out[m, h, split] = sum_t exp(score[t] - largest) v[t], then a vec4f (largest, sum_t exp(score[t] - largest)):
@@ -9,7 +10,8 @@
 // Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, SCALE, those of scores.wgsl, SPLIT, HEADS_EACH, DIRECT, WORKGROUP (at least
 // HEAD_DIM / 4); LANES (a power of two): invocations of a lane group, which reads a position together; SINGLE_ROW: the
 // state has one row.
-// `kv_quads`: which pages there are. `lora_next`: what an adapter leaves for the linear that reads `out`, with DIRECT and a head a workgroup.
+// `kv_quads`: reads the pages, of one tier or all. `lora_next`: an adapter's output for the linear that reads `out`,
+// with DIRECT and one head per workgroup.
 // Dispatch (splits, KV_HEADS * ceil(HEADS / KV_HEADS / HEADS_EACH), count); splits beyond a row's
 // position or before its window do nothing.
 #import state
@@ -38,7 +40,7 @@ var<workgroup> group_sums: array<vec4f, LANE_GROUPS * QUADS>;
 var<workgroup> part_sums: array<vec4f, PARTS * QUADS>;
 var<workgroup> part_totals: array<f32, PARTS>;
 
-// The pages of t and of the three positions of a lane group after it.
+// The pages of t and of the lane group's next three positions.
 fn pages_from(slot: u32, t: u32, end: u32) -> vec4u {
   let last = end - 1u;
   return vec4u(page_of(slot, min(t, last)), page_of(slot, min(t + LANE_GROUPS, last)),
@@ -58,7 +60,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   let lane_group = index / LANES;
   let lane = index % LANES;
   let next_ahead = next_columns(first_head * HEAD_DIM, index);
-  // Pages are looked up ahead: otherwise every read of keys would wait for another read.
+  // Pages are looked up ahead: otherwise every read of keys would wait for a read of the page table.
   var pages = pages_from(row.slot, first + lane_group, end);
   var queries: array<array<vec4f, QUADS_PER_LANE>, HEADS_EACH>;
   for (var h = 0u; h < HEADS_EACH; h++) {
@@ -69,7 +71,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
     }
   }
 
-  // Each lane group goes over four positions at a time with an online softmax of its own.
+  // Each lane group handles four positions at a time with its own online softmax.
   var largest: array<f32, HEADS_EACH>;
   var total: array<f32, HEADS_EACH>;
   var sums: array<array<vec4f, QUADS_PER_LANE>, HEADS_EACH>;
@@ -114,7 +116,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
     }
   }
 
-  // The results of the lane groups are added up head by head.
+  // The results of the lane groups are summed head by head.
   for (var h = 0u; h < HEADS_EACH; h++) {
     if (lane == 0u) {
       largests[h * LANE_GROUPS + lane_group] = largest[h];

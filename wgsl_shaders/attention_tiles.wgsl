@@ -1,12 +1,12 @@
 // out[m, h, :] = softmax_t(cap(SCALE q[m, h] . k[t, g])) v[t, g], t = first_seen .. position[m], g = h * KV_HEADS / HEADS
 // For many rows, all of one sequence and at consecutive positions (flash attention, arXiv 2205.14135): a workgroup
-// takes 32 rows of a head and goes over tiles of 32 keys in workgroup memory with an online softmax. Its SLICES slices of 128
-// invocations take the tiles in turn, in memory of their own, and what they found is merged at the end. An invocation computes,
-// for four rows, the scores of two keys and every 16th quad of the outputs; it requests the next piece of keys or values before
-// it works on this one. A vec4f over rows holds rows r, r + 8, r + 16, r + 24.
+// handles 32 rows of a head and iterates over tiles of 32 keys in workgroup memory with an online softmax. Its SLICES
+// slices of 128 invocations take the tiles in turn, in separate memory; their results are merged at the end. An
+// invocation computes, for four rows, the scores of two keys and every 16th quad of the outputs. It requests the next
+// piece of keys or values before it works on the current one. A vec4f over rows holds rows r, r + 8, r + 16, r + 24.
 // Bindings: 0 state; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 page_table; 3 kv: the layer's pages;
 //           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; with pages of all tiers 5 demoted: the layer's demoted pages.
-// `kv_quads`: which pages there are.
+// `kv_quads`: reads the pages, of one tier or all.
 // Constants: HEADS, KV_HEADS, HEAD_DIM (up to 256), PAGE, MAX_PAGES, SCALE, SLICES, those of scores.wgsl. Dispatch (HEADS, ceil(count / 32)).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
@@ -22,7 +22,8 @@ const QUADS = HEAD_DIM / 4u;
 const KEY_CHUNKS = (QUADS + 7u) / 8u;
 const VALUE_CHUNKS = (QUADS + 15u) / 16u;
 const STRIDE = 9u;  // quads from one row of 8 to the next: neighbouring rows lie in different banks
-// All of a few values at a time, 512 quads: an invocation's sums are then indexed by constants, and stay in registers.
+// Few values at a time, 512 quads altogether: an invocation's sums are then indexed by constants, and stay in
+// registers.
 const WIDTH = 16u * VALUE_CHUNKS;
 const VALUES = 32u / select(select(select(8u, 4u, VALUE_CHUNKS <= 4u), 2u, VALUE_CHUNKS <= 2u), 1u, VALUE_CHUNKS == 1u);
 
@@ -30,17 +31,17 @@ var<workgroup> tile: array<array<vec4f, 576>, SLICES>;     // q [row 32][STRIDE]
 var<workgroup> weights: array<array<vec4f, 256>, SLICES>;  // [key 32][rows 8]
 var<workgroup> by_keys: array<array<vec4f, 128>, SLICES>;  // [key pair 16][rows 8]: the larger score of each pair, at the end sums
 
-// Whether a key at t is seen from the positions.
+// Returns whether the positions see a key at t.
 fn seen(t: u32, positions: vec4u) -> vec4<bool> {
   if (WINDOW == 0u) { return vec4u(t) <= positions; }
   return (vec4u(t) <= positions) & (vec4u(t + WINDOW) > positions);
 }
 
-// What a workgroup works on: `slot` and head of the keys, its first row and head of q, and the last position.
+// The work of a workgroup: `slot` and head of the keys, its first row and head of q, and the last position.
 struct Part { slot: u32, kv_head: u32, m0: u32, head: u32, last: u32 }
 alias Piece = array<Quad, 4>;
 
-// A quad of a key (which 0) or a value (1), zeros after the last.
+// A quad of a key (which 0) or a value (1); zeros after the last position.
 fn kv_quad(part: Part, t: u32, which: u32, quad: u32) -> Quad {
   if (t > part.last) { return Quad(); }
   return read_quad(page_of(part.slot, t), t, part.kv_head, which, quad);
@@ -52,19 +53,19 @@ fn value_quad(part: Part, t: u32, at: u32) -> Quad {
   return kv_quad(part, t + key, 1u, quad);
 }
 
-// Two quads of q and two of the keys from t0 on, eight quads of each from 8 chunk on over the slice.
+// Two quads of q and two of the keys from t0 on: eight quads of each, from 8 chunk on, over the slice.
 fn fetch_keys(part: Part, t0: u32, chunk: u32, lane: u32) -> Piece {
   let quad = chunk * 8u + lane % 8u;
   let row = lane / 8u;
   if (quad >= QUADS) { return Piece(); }
-  // Rows past the last hold arbitrary values: each affects only itself, and is not written.
+  // Rows past the last hold arbitrary values: each affects only itself and is not stored.
   return Piece(
     quad_of(q[((part.m0 + row) * HEADS + part.head) * QUADS + quad] * SCALE),
     quad_of(q[((part.m0 + row + 16u) * HEADS + part.head) * QUADS + quad] * SCALE),
     kv_quad(part, t0 + row, 0u, quad), kv_quad(part, t0 + row + 16u, 0u, quad));
 }
 
-// Four quads of the values from t on, all of the VALUES values over the slice.
+// Four quads of the values from t on: all of the VALUES values over the slice.
 fn fetch_values(part: Part, t: u32, lane: u32) -> Piece {
   return Piece(value_quad(part, t, lane), value_quad(part, t, lane + 128u), value_quad(part, t, lane + 256u),
                value_quad(part, t, lane + 384u));
@@ -78,7 +79,7 @@ fn added(sums: Sums, weight: vec4f, value: vec4f) -> Sums {
               sums[3] + weight.w * value);
 }
 
-// Merges the slices' sums of a chunk of 16 quads, each slice some rows, and writes them.
+// Merges the slices' sums of a chunk of 16 quads and writes them; each slice handles some rows.
 fn write_chunk(part: Part, rows: u32, slice: u32, lane: u32, chunk: u32, sums: Sums, total: vec4f) {
   tile[slice][lane] = sums[0];
   tile[slice][lane + 128u] = sums[1];
@@ -114,8 +115,8 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   var sums_b: Sums;
   var sums_c: Sums;
   var sums_d: Sums;
-  // Tiles begin with the first row's window. What comes before a later row's is forgotten: shrink is 0 with its first key.
-  // A slice without a tile in the last round goes over keys that nobody sees.
+  // Tiles begin with the first row's window. Sums before a later row's window are discarded: shrink is 0 at its first
+  // key. A slice without a tile in the last round processes keys that no row sees.
   let begin = first_seen(first.position);
   var ahead = fetch_keys(part, begin + 32u * slice, 0u, lane);
   for (var round = begin; round <= last; round += 32u * SLICES) {
@@ -187,7 +188,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
     workgroupBarrier();
     var most = largest;
     for (var s = 0u; s < SLICES; s++) { most = max(most, by_keys[s][lane]); }
-    // 0 for a slice that saw nothing of a row.
+    // 0 for a slice that saw no key of a row.
     let share = exp(largest - most);
     total *= share;
     sums_a = scaled(sums_a, share);

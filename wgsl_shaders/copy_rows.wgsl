@@ -1,4 +1,4 @@
-// y[m, :] = x[m, :], before another value overwrites x.
+// y[m, :] = x[m, :], before x is overwritten.
 // Bindings: 0 state; 1 x: (MAX_ROWS, K / 4) vec4f; 2 y: (MAX_ROWS, K / 4) vec4f.
 // Constants: K (a multiple of 4), WORKGROUP. One invocation copies 4 values; dispatch (ceil(K / 4 / WORKGROUP), count).
 #import state

@@ -1,7 +1,7 @@
-// Pages of a layer become pages of a lower tier (py_core/paging/tiers.py): of the keys for each channel over the positions, of
-// the values for each position over the channels, offset = min x, scale = (max x - min x) / most, both as halves, and
-// codes = floor((x - offset) / scale + 1/2), within 0 .. most.
-// Bindings: 0 jobs: (1 + MOST) vec2u: how many there are, then of each the page and the new one, as the page table has them;
+// Recodes pages of a layer as pages of a lower tier (py_core/paging/tiers.py). For keys, each channel over the
+// positions, for values, each position over the channels: offset = min x, scale = (max x - min x) / most, both as
+// halves, and codes = floor((x - offset) / scale + 1/2), within 0 .. most.
+// Bindings: 0 jobs: (1 + MOST) vec2u: their number, then the page and the new page of each, as in the page table;
 //           1 kv: the layer's hot pages; 2 demoted: the layer's demoted pages (tiers.wgsl).
 // Constants: KV_HEADS, HEAD_DIM (a multiple of 4, up to WORKGROUP), PAGE, TIER_SHIFT, WORKGROUP (at least PAGE / 2).
 // Dispatch (KV_HEADS, 2: keys and values, MOST).
@@ -16,7 +16,8 @@ const PAIRS = PAGE / 2u;
 var<workgroup> least: array<vec4f, WORKGROUP>;
 var<workgroup> largest: array<vec4f, WORKGROUP>;
 
-// A float as a half: the nearest, the largest where it is larger. WGSL's own function may round otherwise, and lose subnormal ones.
+// Rounds a float to the nearest half, clamped to the largest. WGSL's own function may round differently, and lose
+// subnormals.
 fn half_of(x: f32) -> u32 {
   let size = min(abs(x), 65504.0);
   let bits = bitcast<u32>(size);
@@ -32,8 +33,9 @@ fn pair_of(page: u32, pair: u32, head: u32, which: u32, quad: u32) -> array<vec4
 fn least_of(x: vec4f) -> f32 { return min(min(x.x, x.y), min(x.z, x.w)); }
 fn largest_of(x: vec4f) -> f32 { return max(max(x.x, x.y), max(x.z, x.w)); }
 
-// A quad is handled with the same one of the next position. Invocations `sharers` have the scales of a line, the same quad of
-// all pairs of positions of the keys, or all quads of a pair of the values, and each every `sharers`th member of it.
+// A quad is processed together with the same quad of the next position. The `sharers` invocations have the scales of
+// one line: the same quad of all pairs of positions for keys, all quads of a pair for values. Each handles every
+// `sharers`th member.
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) index: u32) {
   if (group.z >= jobs[0].x) { return; }

@@ -3,7 +3,7 @@
 //           3 x: (MAX_ROWS, K / 4) vec4f.
 // Constants: K, N, BLOCKS (of these rows), FIRST_ROW (a table larger than one binding comes in several parts, one dispatch
 // each), SCALE, WORKGROUP.
-// One invocation makes 8 values; dispatch (ceil(4 ceil(K / 32) / WORKGROUP), count).
+// One invocation computes 8 values; dispatch (ceil(4 ceil(K / 32) / WORKGROUP), count).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> quants: array<vec4u>;

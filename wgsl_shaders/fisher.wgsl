@@ -1,4 +1,4 @@
-// fisher = keep * fisher + weight * gradient^2, where weight is 0 just keep * fisher; the gradient is 0 afterwards.
+// fisher = keep * fisher + weight * gradient^2, or just keep * fisher if weight is 0. The gradient is 0 afterwards.
 // Bindings: 0 shares: keep and weight; 1 fisher and 2 gradient: QUADS vec4f.
 // Constants: QUADS, WORKGROUP. Dispatch (g, h) with g * h * WORKGROUP >= QUADS.
 #import step

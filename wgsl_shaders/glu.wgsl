@@ -1,4 +1,4 @@
-// y[m, n] = activation(gate[m, n]) * up[m, n], for gates and ups that no single linear makes.
+// y[m, n] = activation(gate[m, n]) * up[m, n], if gate and up do not come from a single linear.
 // Bindings: 0 state; 1 gate, 2 up and 3 y: (MAX_ROWS, N).
 // Constants: N, WORKGROUP; GELU: the activation is gelu, otherwise silu. Dispatch (ceil(N / WORKGROUP), count).
 #import state

@@ -1,4 +1,4 @@
-// What a step does, by the norm of the gradient: one that is not finite is not applied, one longer than the rule's `clip` is scaled.
+// Decides on a step by the gradient's norm: not applied if it is not finite, scaled if it exceeds the rule's `clip`.
 // Bindings: 0 rule; 1 partial: GROUPS sums of squares; 2 found: the Step.
 // Constants: GROUPS, WORKGROUP (= LANES). Dispatch (1).
 #import step
@@ -13,7 +13,7 @@ fn main(@builtin(local_invocation_index) index: u32) {
   for (var i = index; i < GROUPS; i += WORKGROUP) { sum += partial[i]; }
   let norm = sqrt(reduce_lanes(sum, index));
   if (index != 0u) { return; }
-  // By its bits: a compiler may take for granted that numbers are finite.
+  // Tests the bits: a compiler may assume that numbers are finite.
   let finite = (bitcast<u32>(norm) & 0x7f800000u) != 0x7f800000u;
   var factor = 1.0;
   if (rule.clip > 0.0 && norm > rule.clip) { factor = rule.clip / norm; }

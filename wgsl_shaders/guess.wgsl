@@ -1,9 +1,10 @@
-// Follows a text that grows on the GPU, and guesses its next tokens: those that came after its end where that was there
-// before (PromptLookup of py_core/speculation/guesses.py finds the same). Runs after the samplers: a state of one row has
-// sampled any number of tokens, one of several rows a token behind each row's, of which those count that follow a row
-// whose token was sampled, not only guessed. Then it makes ROWS rows of the first one: the text's last token, and guesses.
+// Follows a text that grows on the GPU, and guesses its next tokens: those that followed an earlier occurrence of its
+// end (the same as PromptLookup of py_core/speculation/guesses.py). Runs after the samplers. A state of one row has
+// sampled any number of tokens. A state of several rows has sampled the token after each row; it counts if all rows
+// before it were guessed correctly. Then the kernel makes ROWS rows from the first one: the text's last token, and
+// guesses.
 // Bindings: 0 state; 1 history: (slots, RING); 2 text; 3 records: RECORD words for each run since the host set `record` to 0:
-// how many tokens there are more, and these.
+// the number of new tokens, then the tokens.
 // Constants: RING, ROWS, RECORD, MOST_MATCH, WORKGROUP (a power of two, at least ROWS). One workgroup.
 #import state
 struct Text {
@@ -19,11 +20,11 @@ struct Text {
 @group(0) @binding(2) var<storage, read_write> text: Text;
 @group(0) @binding(3) var<storage, read_write> records: array<u32>;
 
-const AHEAD = 8u;  // places that an invocation looks at together: a single workgroup has to keep memory busy
+const AHEAD = 8u;  // places that an invocation reads together: a single workgroup must keep the memory busy
 
 var<workgroup> found: array<u32, WORKGROUP>;
 
-// How many tokens up to this place are those up to the end, of which the last is.
+// The number of tokens up to this place that match those up to the text's end; at least the last one does.
 fn alike(place: u32, length: u32) -> u32 {
   var match_length = 1u;
   while (match_length < min(MOST_MATCH, place + 1u)
@@ -53,7 +54,7 @@ fn main(@builtin(local_invocation_index) lane: u32) {
   storageBarrier();
   workgroupBarrier();
 
-  // The longest match, and the newest of these: as one number.
+  // The longest match, and among equals the newest, as one number.
   let last = text.tokens[length - 1u];
   var best = 0u;
   for (var first = lane; first + 1u < length; first += AHEAD * WORKGROUP) {
@@ -82,7 +83,7 @@ fn main(@builtin(local_invocation_index) lane: u32) {
     row.token = last;
     row.position = position + lane;
     if (lane > 0u && best > 0u) {
-      // A text that has turned to repeating itself goes on so.
+      // A text that has begun to repeat itself continues to do so.
       let place = best & 0xffffffu;
       row.token = text.tokens[place + 1u + (lane - 1u) % (length - 1u - place)];
     }

@@ -1,10 +1,10 @@
-// h = norm(x) of rows, changed by each row's adapter at the head's input: y = h + B (A h), or y = h and the weights of its
-// neighbours, softmax(cosine(h, state) / temperature) where the nearest is at least tau near.
+// h = norm(x) of rows, changed by each row's adapter at the head's input: y = h + B (A h), or y = h and, in near, the
+// weights of its neighbours, softmax(cosine(h, state) / temperature), if the largest cosine is at least tau.
 // Bindings: 0 state; 1 weight: the norm's (K / 4,) vec4f; 2 x: (MAX_ROWS, K / 4) vec4f; 3 slots and 5 near as in
 //           head_slots.wgsl; 4 y: (rows, K / 4) vec4f.
-// Constants: K, EPS, LANES, WORKGROUP (a multiple of LANES, at least MOST_NEIGHBOURS); SCORED: all of the state's rows are changed, and a row's slot
-// says which row of x it is; otherwise the last rows are, those that need logits.
-// One workgroup a row; dispatch (rows).
+// Constants: K, EPS, LANES, WORKGROUP (a multiple of LANES, at least MOST_NEIGHBOURS); SCORED: all of the state's rows
+// are changed, and a row's slot is its row of x; otherwise only the last rows, which need logits.
+// One workgroup per row; dispatch (rows).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> weight: array<vec4f>;
@@ -20,7 +20,7 @@ const LANE_GROUPS = WORKGROUP / LANES;
 var<workgroup> inner: array<f32, MOST_NEIGHBOURS>;  // A h, or cosines, or weights
 var<workgroup> halves: array<f32, MOST_NEIGHBOURS>;
 
-// What the r-th row of B transposed adds to four values of y; nothing past the last.
+// The contribution of the r-th row of B transposed to four values of y; 0 past the last row.
 fn of_b(slot: u32, count: u32, r: u32, quad: u32) -> vec4f {
   let row = min(r, count - 1u);
   return select(0.0, inner[row], r < count) * slot_quad(slot, count + row, quad);
@@ -73,7 +73,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   var length = 0.0;
   for (var i = lane; i < QUADS; i += LANES) { length += dot(y[to_quad + i], y[to_quad + i]); }
   length = sqrt(reduce_lanes(length, index));
-  // An invocation for each neighbour. The largest cosine, then the sum of the weights, by halves of those that are left.
+  // One invocation per neighbour: the largest cosine, then the sum of the weights, by halving.
   var cosine = -2.0;
   if (index < count) { cosine = inner[index] * select(0.0, 1.0 / length, length > 0.0); }
   if (index < MOST_NEIGHBOURS) { halves[index] = cosine; }

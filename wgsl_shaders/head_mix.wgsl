@@ -1,6 +1,7 @@
-// l' = log(exp(l) + odds * weight * exp(logsumexp(l))) for the tokens that followed a row's neighbours, where its gate is open.
+// l' = log(exp(l) + odds * weight * exp(logsumexp(l))) for the tokens that followed a row's neighbours, if its gate is
+// open.
 // Bindings: 0 state; 1 slots and 2 near as in head_slots.wgsl; 3 logits: (rows that need logits, VOCAB).
-// Constants: K, VOCAB, WORKGROUP (a power of two). One workgroup a row; dispatch (rows that need logits).
+// Constants: K, VOCAB, WORKGROUP (a power of two). One workgroup per row; dispatch (rows that need logits).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> slots: array<vec4u>;
@@ -22,7 +23,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
     let token = slot_token(slot, i);
     var seen = false;
     for (var j = 0u; j < i; j++) { seen = seen || slot_token(slot, j) == token; }
-    // A weight may be so small that it is 0: log would fail where exp is 0, too.
+    // A weight may underflow to 0: log would fail if exp is 0, too.
     let added = slot_odds(slot) * near_weight(row, slot, token);
     let at = row * VOCAB + token;
     if (!seen && added > 0.0) { logits[at] = total + log(exp(logits[at] - total) + added); }

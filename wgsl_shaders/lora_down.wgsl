@@ -1,9 +1,9 @@
-// A x of an operation's linears (snippets/lora_matrices.wgsl), which their kernels read. With LIMBS further workgroups make integers
-// of x meanwhile, as limbs.wgsl does, for the matmul that reads both.
+// A x for an operation's linears (snippets/lora_matrices.wgsl), whose kernels read it. With LIMBS, further workgroups
+// convert x to integers at the same time, like limbs.wgsl, for the matmul that reads both.
 // Bindings: 0 state; 1 x: (MAX_ROWS, K / 4) vec4f; 2 lora; with LIMBS 3 records, as in
 //           limbs.wgsl.
-// Constants: K; M_TILE: rows of x of a workgroup; WORKGROUP: a multiple of RANK; LORA_LANES: how many invocations add up by
-// shuffles, a multiple of RANK, RANK for none; RANK, LINEARS; LORA_A: that of A or A w.
+// Constants: K; M_TILE: rows of x per workgroup; WORKGROUP: a multiple of RANK; LORA_LANES: the number of invocations
+// that are summed by shuffles, a multiple of RANK, or RANK for none; RANK, LINEARS; LORA_A: the start of A or A w.
 // Dispatch (LINEARS, 1, ceil(count / M_TILE)), with LIMBS (LINEARS + 1, 1, ...).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
@@ -12,8 +12,8 @@
 #import reduce
 #import limbs_of_rows
 
-const QUADS = WORKGROUP / RANK;        // invocations that have the same row of A
-const SHARES = WORKGROUP / LORA_LANES; // whose sums are added up by shuffles
+const QUADS = WORKGROUP / RANK;        // invocations with the same row of A
+const SHARES = WORKGROUP / LORA_LANES; // groups of lanes, each summed by shuffles
 var<workgroup> partial: array<f32, M_TILE * SHARES * RANK>;
 
 @compute @workgroup_size(WORKGROUP)

@@ -1,5 +1,5 @@
-// The gradient of a chunk's logits l, in their place: weight (p - onehot(target)) + kl_weight (p - p_base), with a soft-cap times
-// 1 - (l / CAP)^2. 0 behind the chunk's last token.
+// The gradient of a chunk's logits l, in place: weight (p - onehot(target)) + kl_weight (p - p_base), times
+// 1 - (l / CAP)^2 with a soft-cap. 0 behind the chunk's last token.
 // Bindings: 0 state: the chunk; 1 rows: LossRow of each; 2 sums: LossSums of each; 3 base_logits: (MAX_ROWS, CHUNK), any buffer
 //           without KL; 4 vectors: as in loss_sums.wgsl; 5 logits: (MAX_ROWS, CHUNK).
 // Constants: CHUNK, WORKGROUP; those of loss_rows.wgsl. Dispatch (ceil(CHUNK / WORKGROUP), count).

@@ -1,7 +1,7 @@
-// Adds a chunk of the vocabulary to the sums of each row with a loss: arXiv 1805.02867's softmax, piece by piece.
+// Adds a chunk of the vocabulary to the sums of each row with a loss: the softmax of arXiv 1805.02867, piece by piece.
 // Bindings: 0 state: the chunk; 1 rows: LossRow of each; 2 logits and 3 base_logits: (MAX_ROWS, CHUNK), any buffer without KL;
 //           4 vectors: from BIAS_AT on the biases of all tokens, any buffer without ADD_BIAS; 5 sums: LossSums of each row.
-// Constants: CHUNK, WORKGROUP (a power of two); those of loss_rows.wgsl. One workgroup a row: dispatch (count).
+// Constants: CHUNK, WORKGROUP (a power of two); those of loss_rows.wgsl. One workgroup per row: dispatch (count).
 #import chunk_state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> rows: array<LossRow>;
@@ -54,7 +54,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   let all = max(vec2f(before.largest, before.base_largest), largest);
   let old = exp(vec2f(before.largest, before.base_largest) - all);
   let new_share = exp(largest - all);
-  let target_column = rows[row].target_token - state.first_token;  // a large number where it comes before
+  let target_column = rows[row].target_token - state.first_token;  // wraps to a large number if the target comes before
   var at_target = before.at_target;
   if (target_column < state.size) { at_target = logit_of(logits[row * CHUNK + target_column], target_column); }
   sums[row] = LossSums(

@@ -1,5 +1,5 @@
-// u[m, r] = SCALE sum_n x[m, n] w[n, r], to the few columns of a LoRA pair; with ADD that is added to what u holds.
-// A workgroup of 64 makes four rows.
+// u[m, r] = SCALE sum_n x[m, n] w[n, r], for the few columns of a LoRA pair; with ADD, it is added to u.
+// A workgroup of 64 computes four rows.
 // Bindings: 0 state; 1 w: by low_rank.wgsl; 2 x: (MAX_ROWS, N); 3 u: (MAX_ROWS, RANK).
 // Constants: N, RANK (up to 16), B, FIRST_ROW, SCALE, ADD. Dispatch (ceil(count / 4)).
 #import state

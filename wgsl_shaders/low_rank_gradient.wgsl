@@ -1,5 +1,5 @@
-// gradient[n, r] += SCALE sum_m x[m, n] u[m, r]: the gradient of a matrix of a LoRA pair, laid out as the matrix is.
-// A workgroup makes COLUMNS columns n: its 256 / COLUMNS slices take the rows in turn.
+// gradient[n, r] += SCALE sum_m x[m, n] u[m, r]: the gradient of a matrix of a LoRA pair, with the matrix's layout.
+// A workgroup computes COLUMNS columns n: its 256 / COLUMNS slices take the rows in turn.
 // Bindings: 0 state; 1 x: (MAX_ROWS, N); 2 u: (MAX_ROWS, RANK); 3 gradient: by low_rank.wgsl.
 // Constants: N, RANK (up to 16), B, FIRST_ROW, SCALE; COLUMNS, a power of two. Dispatch (ceil(N / COLUMNS)).
 #import state

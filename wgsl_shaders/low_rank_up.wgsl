@@ -1,5 +1,5 @@
-// y[m, n] = SCALE sum_r u[m, r] w[n, r], from the few columns of a LoRA pair; with ADD that is added to what y holds.
-// An invocation makes a column of eight rows.
+// y[m, n] = SCALE sum_r u[m, r] w[n, r], from the few columns of a LoRA pair; with ADD, it is added to y.
+// An invocation computes a column of eight rows.
 // Bindings: 0 state; 1 w: by low_rank.wgsl; 2 u: (MAX_ROWS, RANK); 3 y: (MAX_ROWS, N).
 // Constants: N, RANK (up to 16), B, FIRST_ROW, SCALE, ADD, WORKGROUP. Dispatch (ceil(N / WORKGROUP), ceil(count / 8)).
 #import state

@@ -1,7 +1,7 @@
 // y[m, Y_OFFSET + n] = sum_k W[n, k] x[m, k] + bias[n], for many rows m: tiles of 32 rows of x by 32 * WIDE rows of W. A tile
-// is shared by SLICES slices of 32 invocations (split-K): each slice takes every SLICES-th block of 32 columns, in workgroup memory
-// of its own, and loads its next block meanwhile. An invocation holds 8 x 4 * WIDE sums, which are added up over the
-// slices at the end.
+// is shared by SLICES slices of 32 invocations (split-K): each slice takes every SLICES-th block of 32 columns, in
+// separate workgroup memory, and loads its next block meanwhile. An invocation holds 8 x 4 * WIDE sums, which are added
+// over the slices at the end.
 // EPILOGUE as in matvec.wgsl; with 2, half of a tile's rows of W are from the first N rows and half from the others.
 // Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32; 3 x: (MAX_ROWS, K / 4) vec4f;
 //           4 vectors: from BIAS_AT on the bias of each row of W, any buffer without ADD_BIAS; 5 y: (MAX_ROWS, Y_STRIDE).
@@ -123,7 +123,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
     if (WIDE > 1u) { w_tile[slice][8u * tm + m][8u + tn] = more[m]; }
   }
   workgroupBarrier();
-  // All invocations share the tile's quads of y.
+  // All invocations share the work of writing the tile's quads of y.
   for (var i = index; i < 8u * TILE_N; i += 32u * SLICES) {
     let m = i / (TILE_N / 4u);
     let n4 = i % (TILE_N / 4u);

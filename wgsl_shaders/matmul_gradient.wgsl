@@ -1,7 +1,7 @@
-// dx[m, k] = sum_n dy[m, n] W[n, k] over the N rows of W from the first on; with ADD that is added to what dx holds. Tiles of 32 rows
-// of dy by 32 * WIDE columns of W. A tile is shared by SLICES slices of 32 invocations (split-K): each takes every SLICES-th
-// 32 rows of W, in workgroup memory of its own, and loads its next ones meanwhile. An invocation holds 8 x 4 * WIDE sums, which
-// are added up over the slices at the end.
+// dx[m, k] = sum_n dy[m, n] W[n, k] over the N rows of W from the first on; with ADD, it is added to dx. Tiles of 32
+// rows of dy by 32 * WIDE columns of W. A tile is shared by SLICES slices of 32 invocations (split-K): each takes every
+// SLICES-th group of 32 rows of W, in separate workgroup memory, and loads its next one meanwhile. An invocation holds
+// 8 x 4 * WIDE sums, which are added over the slices at the end.
 // Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32; 3 dy: (MAX_ROWS, N / 4) vec4f; 4 dx:
 //           (MAX_ROWS, K / 4) vec4f.
 // Constants: K, N (a multiple of 4), BLOCKS (of W), ADD, SLICES, WIDE; those of the snippet `gradient_row`.
@@ -63,7 +63,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
     for (var i = 0u; i < WIDE; i++) {
       for (var w = 0u; w < 4u; w++) {
         let values = dequantize8(blocks[i], w);
-        // Neighbouring rows in different banks.
+        // Neighbouring rows are in different banks.
         w_tile[slice][lane][8u * i + (w ^ (lane % 8u))] = values[0];
         w_tile[slice][lane][8u * i + ((w + 4u) ^ (lane % 8u))] = values[1];
       }
@@ -113,7 +113,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
     if (WIDE > 1u) { w_tile[slice][8u * tm + m][8u + tk] = more[m]; }
   }
   workgroupBarrier();
-  // All invocations share the tile's quads of dx.
+  // All invocations share the work of writing the tile's quads of dx.
   for (var i = index; i < 32u * QUADS; i += 32u * SLICES) {
     let m = i / QUADS;
     let k = i % QUADS;

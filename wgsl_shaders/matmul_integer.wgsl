@@ -1,8 +1,8 @@
 // y[m, Y_OFFSET + n] = sum_k W[n, k] x[m, k] + bias[n], for many rows m and quantized W, in integers: a product of four codes
 // with a limb of x is one instruction. Tiles of 64 rows of x by 8 * WIDE rows of W, shared by SLICES slices of 64
-// invocations (split-K): each slice takes every SLICES-th block of 32 columns, in workgroup memory of its own. An
-// invocation holds 8 x WIDE sums, which are added up over the slices at the end. To load the next block meanwhile would
-// take registers, and with them workgroups that run side by side.
+// invocations (split-K): each slice takes every SLICES-th block of 32 columns, in separate workgroup memory. An
+// invocation holds 8 x WIDE sums, which are added over the slices at the end. Loading the next block meanwhile would
+// take registers, and so reduce the number of workgroups that run side by side.
 // EPILOGUE as in matvec.wgsl; with 2, half of a tile's rows of W are from the first N rows and half from the others.
 // Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32; 3 limbs of x, by limbs.wgsl;
 //           4 vectors: from BIAS_AT on the bias of each row of W, any buffer without ADD_BIAS; 5 y: (MAX_ROWS, Y_STRIDE).
@@ -99,7 +99,7 @@ fn write_row(m: u32, n0: u32, tn: u32, all: Sums) {
   }
 }
 
-// Adds up two rows over the slices, each in a slice of its own if there are several.
+// Sums two rows over the slices, each in a different slice if there are several.
 fn finish(slice: u32, lane: u32, m: u32, n0: u32, first: Sums, second: Sums) {
   let tn = lane % 8u;
   if (SLICES == 1u) {
@@ -123,14 +123,15 @@ fn finish(slice: u32, lane: u32, m: u32, n0: u32, first: Sums, second: Sums) {
   workgroupBarrier();
 }
 
-// What an adapter adds, for four columns of the tile, tn + 8 * eight ..: rows of B, and the linears that they belong to.
+// An adapter's contribution to four columns of the tile, tn + 8 * eight ..: rows of B, and the linears that they belong
+// to.
 struct LoraFour { b: array<vec4f, 4>, linear: vec4u }
 fn lora_four(n0: u32, tn: u32, eight: u32, quad: u32) -> LoraFour {
   var four: LoraFour;
   for (var c = 0u; c < 4u; c++) {
     let row = tile_row(n0, tn + 8u * (eight + c));
     four.b[c] = lora_b(row, quad);
-    // With EPILOGUE 2 it is known while compiling: the same A x is loaded once then.
+    // With EPILOGUE 2 this is known at compile time: the same A x is loaded only once then.
     four.linear[c] = select(lora_linear_of(row), u32(eight + c >= TILE_N / 8u), EPILOGUE == 2u);
   }
   return four;
@@ -141,7 +142,7 @@ fn lora_products(four: LoraFour, m: u32, quad: u32) -> vec4f {
                dot(four.b[2], lora_x(row, four.linear[2], quad)), dot(four.b[3], lora_x(row, four.linear[3], quad)));
 }
 
-// The i-th part of the limbs of a tile's rows: neighbouring invocations read neighbours in memory.
+// The i-th part of the limbs of a tile's rows: neighbouring invocations read neighbouring addresses.
 fn limbs_part(column: u32, m0: u32, i: u32) -> vec4u {
   return limbs[min((column * MAX_ROWS + m0) * 5u + i, COLUMNS * MAX_ROWS * 5u - 1u)];
 }
@@ -161,7 +162,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
   var high_sums: array<vec4f, 8>;  // and of columns tn + 32 ...; only constants index them, so that they stay in registers
   var column = min(slice, COLUMNS - 1u);
   var block = load_block(w_row, column);
-  // What an adapter adds is where the sums begin: its loads are on their way together with the first of x and W.
+  // The sums start with the adapter's contribution: its loads are in flight together with the first of x and W.
   if (LORA) {
     for (var quad = slice; quad < LORA_QUADS; quad += SLICES) {
       let low = lora_four(n0, tn, 0u, quad);

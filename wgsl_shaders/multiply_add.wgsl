@@ -1,6 +1,6 @@
-// Measures how fast float32 is computed: chains of multiplications and additions, 8 * CHAINS * STEPS FLOPs an
-// invocation. It avoids fma(): a software adapter computes that exactly, which is slow, and a GPU's compiler fuses the
-// two operations as in the other kernels.
+// Measures the speed of float32 arithmetic: chains of multiplications and additions, 8 * CHAINS * STEPS FLOPs per
+// invocation. It avoids fma(): a software adapter computes it exactly, which is slow, and a GPU's compiler fuses the
+// two operations anyway, as in the other kernels.
 // Bindings: 0 data: (2,) vec4f; 1 out: (1,).
 // Constants: CHAINS (independent of each other), STEPS, WORKGROUP. Dispatch (g).
 @group(0) @binding(0) var<storage, read> data: array<vec4f>;

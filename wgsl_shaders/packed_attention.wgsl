@@ -1,7 +1,7 @@
 // out[m, h] = softmax_t(cap(SCALE q[m, h] . k[t, g])) v[t, g] over the rows t of a pack that m sees, g = h * KV_HEADS / HEADS; and
 // the logarithms of the sums of exp(cap(..)).
-// A workgroup takes 32 rows of a head and goes over tiles of 32 keys with an online softmax (flash attention, arXiv
-// 2205.14135); it makes 64 columns of the output.
+// A workgroup handles 32 rows of a head and iterates over tiles of 32 keys with an online softmax (flash attention,
+// arXiv 2205.14135); it computes 64 columns of the output.
 // Bindings: 0 pack; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 k and 3 v: (MAX_ROWS, KV_HEADS * HEAD_DIM / 4) vec4f; 4 out:
 //           as q; 5 log_sums: (MAX_ROWS, HEADS).
 // Constants: HEADS, KV_HEADS, HEAD_DIM, SCALE, those of scores.wgsl. Dispatch (HEADS, ceil(count / 32), ceil(HEAD_DIM / 64)).
@@ -39,7 +39,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   var largest = vec4f(-1e30);
   var total = vec4f();
   var sums = Sums();
-  // What a row adds up before its first key is forgotten: shrink is 0 with that.
+  // Sums before a row's first key are discarded: shrink is 0 there.
   for (var t0 = 0u; t0 < end; t0 += 32u) {
     if (!may_see(m0, t0)) { continue; }
     let products = dots(0u, m0, t0, index);

@@ -1,7 +1,8 @@
-// Penalizes in each row's logits every token that is among its sequence's last penalty_window ones, each once:
+// Penalizes each token among a row's last penalty_window ones in the row's logits, once per token:
 // l = (l > 0 ? l / repetition : l * repetition) - presence - count * frequency
 // Bindings: 0 state; 1 logits: (rows, VOCAB); 2 history: (slots, RING), RING >= WORKGROUP.
-// Constants: VOCAB, RING, WORKGROUP (the largest window). One workgroup a row, one invocation a position; dispatch (rows).
+// Constants: VOCAB, RING, WORKGROUP (the largest window). One workgroup per row, one invocation per position; dispatch
+// (rows).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read_write> logits: array<f32>;

@@ -1,4 +1,4 @@
-// gradient += shares.x * fisher * (parameters - anchor), and of a part of them the sum of fisher * (parameters - anchor)^2.
+// gradient += shares.x * fisher * (parameters - anchor), and per workgroup the sum of fisher * (parameters - anchor)^2.
 // Bindings: 0 shares; 1 fisher, 2 parameters, 3 anchor, 4 gradient: QUADS vec4f; 5 partial: one for each workgroup.
 // Constants: QUADS, GROUPS, WORKGROUP (= LANES). Dispatch (GROUPS).
 @group(0) @binding(0) var<storage, read> shares: vec2f;

@@ -1,10 +1,10 @@
-// The linears of q, k and v with their biases, their rotation, and the write of keys and values to the layer's pages, for few rows m.
-// q_out[m] = rope(Wq x[m]); the pages get rope(Wk x[m]) and Wv x[m] at each row's position. With NORM, x is normalized
-// by RMS first.
+// The linears of q, k and v with their biases, the rotation, and the store of keys and values to the layer's pages, for
+// few rows m. q_out[m] = rope(Wq x[m]); the pages get rope(Wk x[m]) and Wv x[m] at each row's position. With NORM, x is
+// normalized by RMS first.
 // Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32, for N / HEAD_DIM heads from FIRST_HEAD on,
 //           counted over the heads of q, then k, then v; 3 x: (MAX_ROWS, K / 4) vec4f or its limbs; 4 vectors: the norm's weight
 //           (K,), with NORM, and from BIAS_AT on the bias of each row of W, with ADD_BIAS; any buffer without both; 5 angles:
-//           (positions, PAIRS) of (cos, sin), any buffer where PAIRS is 0; 6 page_table; 7 q_out: (MAX_ROWS, HEADS, HEAD_DIM);
+//           (positions, PAIRS) of (cos, sin), any buffer if PAIRS is 0; 6 page_table; 7 q_out: (MAX_ROWS, HEADS, HEAD_DIM);
 //           8 kv: the layer's pages.
 // Constants: K, N, FIRST_ROW (of W), FIRST_HEAD, HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES; WORKGROUP, SINGLE_ROW as in matvec; those of
 // dot_rows.wgsl; ADD_BIAS, BIAS_AT; ROWS = 2: an item is a pair that is rotated together, INTERLEAVED: (2i, 2i + 1), otherwise
@@ -29,7 +29,7 @@ const OUTPUTS_PER_ITEM = 1u;
 
 fn head_of(item: u32) -> u32 { return FIRST_HEAD + item / HALF; }
 
-// Where a pair's r-th value lies in its head.
+// The index of a pair's r-th value in its head.
 fn in_head(item: u32, r: u32) -> u32 {
   let i = item % HALF;
   return select(i + r * PAIRS, 2u * i + r, INTERLEAVED || (PAIRS < HALF && i >= PAIRS));
@@ -50,7 +50,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
     if (m0 >= count) { return; }
   }
   let item = first_item(group.y * groups.x + group.x, index);
-  // The row's place, rotation and biases are read before the sums are computed, so that nothing waits for them afterwards.
+  // The row's place, rotation and biases are read before the sums are computed, so that nothing waits for them later.
   var rotations: array<vec2f, OUTPUTS_PER_LANE>;
   var keys: array<u32, OUTPUTS_PER_LANE>;
   for (var o = 0u; o < OUTPUTS_PER_LANE; o++) {

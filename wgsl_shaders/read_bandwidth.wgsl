@@ -1,6 +1,6 @@
-// Measures how fast memory is read: reads every word of a buffer once and keeps nothing.
+// Measures the memory's read bandwidth: reads every word of a buffer once and keeps nothing.
 // Bindings: 0 data: vec4u; 1 out: (1,).
-// Constants: LOADS an invocation, WORKGROUP. Dispatch (g) with g * WORKGROUP * LOADS vec4u in data.
+// Constants: LOADS per invocation, WORKGROUP. Dispatch (g) with g * WORKGROUP * LOADS vec4u in data.
 @group(0) @binding(0) var<storage, read> data: array<vec4u>;
 @group(0) @binding(1) var<storage, read_write> out: array<u32>;
 

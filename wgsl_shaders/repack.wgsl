@@ -1,7 +1,7 @@
-// Converts blocks from a file's layout to the one that the kernels read (py_core/backends/webgpu/layout.py).
-// Bindings: 0 run: which blocks; 1 raw: their bytes, the first at 0; 2 quants and 3 scales: those of a whole part.
-// Constants: BLOCK_BYTES in the file, WORKGROUP; UNIT: blocks of 32 that an invocation converts (no other writes to
-// their words);
+// Converts blocks from a file's layout to the layout of the kernels (py_core/backends/webgpu/layout.py).
+// Bindings: 0 run: the range of blocks; 1 raw: their bytes, from 0 on; 2 quants and 3 scales: of a whole part.
+// Constants: BLOCK_BYTES in the file, WORKGROUP; UNIT: the blocks of 32 that an invocation converts (no other
+// invocation writes to their words);
 // QUANT_WORDS, SCALE_HALVES, HIGH_WORDS: see layout.py.
 // Dispatch (ceil(run.count / UNIT / WORKGROUP)).
 struct Run {

@@ -1,4 +1,4 @@
-// y[m, h, i] = x[m, h, i], where a head has TO values instead of FROM: those after the first FROM are zeros.
+// y[m, h, i] = x[m, h, i], with TO values per head instead of FROM: those after the first FROM are zeros.
 // Bindings: 0 state; 1 x: (MAX_ROWS, HEADS, FROM); 2 y: (MAX_ROWS, HEADS, TO).
 // Constants: HEADS, FROM, TO, WORKGROUP. Dispatch (ceil(HEADS * TO / WORKGROUP), count).
 #import state

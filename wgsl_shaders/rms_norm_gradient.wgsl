@@ -1,7 +1,7 @@
-// The gradient of x of rms_norm.wgsl, with r = 1 / sqrt(mean(x^2) + EPS) and g = dy * weight: r g - r^3 x mean(g x), over each of a
-// row's HEADS parts. With ADD it is added to what `out` holds.
+// The gradient of rms_norm.wgsl's x, with r = 1 / sqrt(mean(x^2) + EPS) and g = dy * weight: r g - r^3 x mean(g x), for
+// each of a row's HEADS parts. With ADD, it is added to `out`.
 // Bindings: 0 state; 1 weight: (K,); 2 dy, 3 x and 4 out: (MAX_ROWS, HEADS, K).
-// Constants: K, HEADS, EPS, ADD, LANES (= WORKGROUP). One workgroup a part; dispatch (count, HEADS).
+// Constants: K, HEADS, EPS, ADD, LANES (= WORKGROUP). One workgroup per part; dispatch (count, HEADS).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;

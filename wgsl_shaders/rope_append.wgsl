@@ -1,12 +1,12 @@
-// q_out = rope(norm(q)); the layer's pages get rope(norm(k)) and v at each row's position. The norm is each head's own,
-// x / sqrt(mean(x^2) + EPS) * weight, with HEAD_NORM, otherwise nothing.
+// q_out = rope(norm(q)); the layer's pages get rope(norm(k)) and v at each row's position. With HEAD_NORM, norm is per
+// head, x / sqrt(mean(x^2) + EPS) * weight; otherwise it does nothing.
 // Bindings: 0 state; 1 qkv: (MAX_ROWS, (HEADS + 2 KV_HEADS) * HEAD_DIM); 2 angles: (positions, PAIRS) of (cos, sin), any buffer
-//           where PAIRS is 0; 3 page_table; 4 q_norm and 5 k_norm: (HEAD_DIM / 4) vec4f, any buffers without HEAD_NORM;
+//           if PAIRS is 0; 3 page_table; 4 q_norm and 5 k_norm: (HEAD_DIM / 4) vec4f, any buffers without HEAD_NORM;
 //           6 q_out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 7 kv: the layer's pages.
-// Constants: HEADS, KV_HEADS, HEAD_DIM (a multiple of 8), HEAD_SIZE: those of its values that are not padding, PAGE, MAX_PAGES,
+// Constants: HEADS, KV_HEADS, HEAD_DIM (a multiple of 8), HEAD_SIZE: its values without padding, PAGE, MAX_PAGES,
 // WORKGROUP, HEAD_NORM, EPS,
-// PAIRS: how many pairs of a head rotate, INTERLEAVED: pairs are (2i, 2i + 1), otherwise (i, i + PAIRS).
-// One invocation makes 4 values; dispatch (ceil(width / 4 / WORKGROUP), count), width that of qkv.
+// PAIRS: the number of pairs of a head that rotate, INTERLEAVED: pairs are (2i, 2i + 1), otherwise (i, i + PAIRS).
+// One invocation computes 4 values; dispatch (ceil(width / 4 / WORKGROUP), count), with width that of qkv.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> qkv: array<vec4f>;
@@ -40,7 +40,7 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   let quad = id.x % QUADS;
   let at = m * ALL_HEADS + head;
   if (HEAD_NORM && head < HEADS + KV_HEADS) {
-    // Each invocation adds up its whole head: that is less work than to wait for others.
+    // Each invocation sums its whole head: that is faster than waiting for other invocations.
     var sum = 0.0;
     for (var i = 0u; i < QUADS; i++) { sum += dot(qkv[at * QUADS + i], qkv[at * QUADS + i]); }
     head_scale = inverseSqrt(sum / f32(HEAD_SIZE) + EPS);

@@ -1,4 +1,4 @@
-// Rows of x as 16-bit fixed-point numbers, for x_limbs_read.wgsl. With NORM, x is normalized by RMS first.
+// Converts rows of x to 16-bit fixed-point numbers, for x_limbs_read.wgsl. With NORM, x is normalized by RMS first.
 // Bindings: 0 state; 1 x: (MAX_ROWS, K / 4) vec4f; 2 weight: the norm's, (K / 4) vec4f, any buffer without NORM; 3 limbs: (MAX_ROWS, 5, K / 32)
 //           vec4u: of each block two of limbs a, two of b (int8_limbs.wgsl), and (s, sum of x, sums of its first 16 values and
 //           of the others).

@@ -1,10 +1,10 @@
 // Draws each row's token from softmax(logits / temperature), cut by top-k, then top-p, then min-p, by the row's own rules,
-// and makes it the row's token of the next step. Of rows without a temperature argmax.wgsl takes it.
+// and makes it the row's token of the next step. Rows with temperature 0 are left to argmax.wgsl.
 // py_core/sampling.py does the same in numpy. Nothing is sorted: the thresholds of top-k and top-p are found by
 // radix select, 8 bits of an order-preserving integer key at a time. Probabilities are fixed-point (1 = 2^30), so sums
-// do not depend on the order of atomics and a seed gives the same answer again.
+// do not depend on the order of atomics, and a seed gives the same answer every time.
 // Bindings: 0 state; 1 logits: (rows, VOCAB); 2 history: (slots, RING).
-// Constants: VOCAB, RING, WORKGROUP (a power of two, at most 256). One workgroup a row; dispatch (rows).
+// Constants: VOCAB, RING, WORKGROUP (a power of two, at most 256). One workgroup per row; dispatch (rows).
 #import state
 @group(0) @binding(0) var<storage, read_write> state: State;
 @group(0) @binding(1) var<storage, read> logits: array<f32>;
@@ -24,7 +24,7 @@ var<workgroup> chosen: vec2u;    // (lane, remainder of the random number within
 
 fn logit_of(token: u32) -> f32 { return logits[first_logit + token]; }
 
-// An integer that orders floats by their values.
+// An integer with the order of the floats.
 fn key_of(value: f32) -> u32 {
   let bits = bitcast<u32>(value);
   return select(bits | 0x80000000u, ~bits, (bits & 0x80000000u) != 0u);
@@ -64,8 +64,8 @@ fn probability(value: f32, largest: f32, total: f32, temperature: f32) -> u32 {
   return u32(exp((value - largest) / temperature) / total * ONE);
 }
 
-// The largest key such that the tokens from it up reach `wanted`, counted as tokens (by_count) or as probability.
-// Tokens with keys below `floor_key` do not count.
+// The largest key such that the tokens with it or a larger one reach `wanted`, counted as tokens (by_count) or as
+// probability. Tokens with keys below `floor_key` do not count.
 fn select_key(wanted: u32, by_count: bool, floor_key: u32, largest: f32, total: f32, temperature: f32, lane: u32) -> u32 {
   if (lane == 0u) { selected = vec2u(0u, wanted); }
   for (var pass_index = 0u; pass_index < 4u; pass_index++) {
@@ -128,7 +128,7 @@ fn main(@builtin(local_invocation_index) lane: u32, @builtin(workgroup_id) group
     floor_key = max(floor_key, select_key(wanted, false, floor_key, largest, total, rules.temperature, lane));
   }
 
-  // Inverse of the cumulative distribution, in the order of ids: first find the lane whose run of tokens holds the
+  // Inverts the cumulative distribution, in the order of ids: first find the lane whose run of tokens contains the
   // random number, then the token in that run.
   let run = (VOCAB + WORKGROUP - 1u) / WORKGROUP;
   let least = rules.min_p * f32(probability(largest, largest, total, rules.temperature));

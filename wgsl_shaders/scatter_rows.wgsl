@@ -1,4 +1,4 @@
-// to[m, :] = from[i, :] where the row m of a pack has the loss i, 0 in the others.
+// to[m, :] = from[i, :] if row m of a pack has loss i, otherwise 0.
 // Bindings: 0 pack; 1 from_rows and 2 to_rows: (MAX_ROWS, K / 4) vec4f.
 // Constants: K, WORKGROUP. Dispatch (ceil(K / 4 / WORKGROUP), count).
 #import pack

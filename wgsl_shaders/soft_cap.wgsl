@@ -1,4 +1,4 @@
-// y[m, :] = CAP * tanh(x[m, :] / CAP), for what is not capped by the linear that makes it.
+// y[m, :] = CAP * tanh(x[m, :] / CAP), if the linear that computes x does not cap it.
 // Bindings: 0 state; 1 x and 2 y: (MAX_ROWS, N).
 // Constants: N, CAP, WORKGROUP. Dispatch (ceil(N / WORKGROUP), count).
 #import state

@@ -1,5 +1,6 @@
-// out[m, :] = dy[m, :] * (1 - (y[m, :] / CAP)^2), the gradient of the x of y = CAP * tanh(x / CAP). With ADD it is added to what
-// `out` holds.
+// out[m, :] = dy[m, :] * (1 - (y[m, :] / CAP)^2), the gradient of the x of y = CAP * tanh(x / CAP). With ADD, it is
+// added to
+// `out`.
 // Bindings: 0 state; 1 dy, 2 y and 3 out: (MAX_ROWS, N).
 // Constants: N, CAP, ADD, WORKGROUP. Dispatch (ceil(N / WORKGROUP), count).
 #import state

@@ -1,8 +1,8 @@
 """The peer of semantic routing: a router that looks at words only.
 
-It scores an agent by the words of a request, weighted like TF-IDF: lists written by hand
-(routing_data/keywords.toml), each agent's name, and what its examples use more than others' do. That is as good
-as we could make it without vectors.
+It scores an agent by the words of a request, weighted like TF-IDF: hand-written lists (routing_data/keywords.toml),
+each agent's name, and words that its examples use more than others' do. That is as good as we could make it without
+vectors.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ KEYWORDS = tomllib.loads(_FILE.read_text(encoding="utf-8"))
 """agent -> {"obvious": words, "more": words}."""
 
 OBVIOUS_WEIGHT, MORE_WEIGHT = 3.0, 1.0
-"""Of a keyword that one agent has; one that k of n agents have counts log(n / k) / log(n) of it."""
+"""Score of a keyword of one agent; a keyword of k of n agents counts log(n / k) / log(n) of it."""
 
 _ENDING = r"(?:s|es|ed|d|ing|er|ers)?"
 
 
 class KeywordRouter:
-    """Ranks agents for a text. With `examples` it also learns which words each agent's requests use."""
+    """Ranks agents for a text. With `examples` it also learns the words of each agent's requests."""
 
     def __init__(self, examples: Iterable[Example] = (), keywords: Mapping[str, Mapping[str, list[str]]] = KEYWORDS):
         weights: dict[str, dict[str, float]] = {agent: {} for agent in keywords}
@@ -45,7 +45,7 @@ class KeywordRouter:
         self._learned = _word_scores(examples, self.agents)
 
     def rank(self, text: str) -> list[tuple[str, float]]:
-        """All agents with their scores, the best first; equal ones in the order of the keyword lists."""
+        """All agents with their scores, the best first; ties in the order of the keyword lists."""
         scores = dict.fromkeys(self.agents, 0.0)
         for agent, weight, pattern in self._patterns:
             if pattern.search(text):

@@ -1,7 +1,7 @@
-"""What `sonata bench learning` measures: invented facts are taught, and asked for in the same words and in others.
+"""The measurement of `sonata bench learning`: invented facts are taught, and asked for in the same words and in others.
 
-The facts, and the prompts that none of them answers, are those of app/facts. "dev" was there for choosing;
-nothing was chosen by "held". An answer is right where it is the taught one, word by word, and ends there.
+The facts, and the prompts that none of them answers, are those of app/facts. Choices were made on "dev", none on
+"held". An answer is right if it is the taught one, word by word, and ends there.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from app.bench.perplexity import Text, joined, score_texts
+from app.bench.perplexity import MeasuredText, joined, score_texts
 from app.chat.asker import Asker, head_of_lesson
 from app.consolidation.history import run_entry
 from app.consolidation.service import ConsolidationService
-from app.lessons.facts import VAGUE, Fact, Split, facts, generic_prompts, paragraphs, pasted
+from app.lessons.facts import VAGUE, InventedFact, Split, facts, generic_prompts, paragraphs, pasted
 from app.lessons.facts.templates import template_facts
 from app.lessons.match import UnsureMatch
 from app.lessons.reader import FactReader, read_facts
@@ -38,15 +38,16 @@ from py_core.memory.volatile import VolatileRows
 FACTS = 24
 AT_ONCE = 16
 SPARE_TOKENS = 8
-"""An answer may have so many tokens more than the longest one that was taught: it is wrong if it goes on."""
+"""An answer may have this many tokens more than the longest taught one: it is wrong if it continues."""
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is done, how much of it is done, and how much there is to do."""
+"""Called with the name of the step, its progress, and its total."""
 
 
 @asynccontextmanager
 async def volatile_learning(model: Model, given: Path | None) -> AsyncIterator[LearningService]:
-    """Over an empty memory that is nowhere stored. given: what `--model` says. Raises EmbedderError, GateError."""
+    """A runtime over an empty memory that is not stored. given: the value of `--model`. Raises EmbedderError,
+    GateError."""
     memory = await Memory.open(await Store.open(VolatileRows(), problem_of=problem_of_record))
     try:
         sha256 = sha256_of_model(model_path(given))
@@ -58,16 +59,16 @@ async def volatile_learning(model: Model, given: Path | None) -> AsyncIterator[L
 
 @dataclass(frozen=True)
 class Questions:
-    """What is asked: of each fact its question and other words for it, and what no fact answers, by kind."""
+    """The prompts: each fact's question and paraphrases of it, and prompts that no fact answers, by kind."""
 
-    facts: tuple[Fact, ...]
+    facts: tuple[InventedFact, ...]
     near: tuple[str, ...]
     generic: dict[str, tuple[str, ...]]
     paragraphs: tuple[str, ...]
 
     @classmethod
     def drawn(cls, split: Split, count: int, seed: int, limit: int | None) -> Questions:
-        """`count` facts of a split, drawn by seed; 0 draws the first ones. limit: so many prompts of a kind at most."""
+        """`count` facts of a split, drawn by seed; 0 draws the first ones. limit: the most prompts of a kind."""
         every = list(facts(split))
         if seed:
             random.Random(seed).shuffle(every)
@@ -86,8 +87,8 @@ class Questions:
 
 @dataclass
 class Asked:
-    """Of questions that a stored fact answers, how many: asked, with the right lesson found, a wrong one, answered
-    right. Of these, by reading: answered with the right lesson, a wrong one."""
+    """Counts of questions that a stored fact answers: asked, the right lesson found, a wrong one found, answered right.
+    By reading: answered with the right lesson, with a wrong one."""
 
     asked: int = 0
     found: int = 0
@@ -103,9 +104,10 @@ class Asked:
 
 
 @dataclass
-class Opened:
-    """Of prompts that no stored fact answers, how many: asked, given a lesson by the gate, read with some lessons, and
-    given one of these. which: those that were given one, with its question. ms: what looking for a lesson took."""
+class OpenModel:
+    """Counts of prompts that no stored fact answers: asked, given a lesson by the gate, read with some lessons, and
+    given one of these. which: the prompts that were given a lesson, with its question. ms: the time of the search for a
+    lesson."""
 
     asked: int = 0
     opened: int = 0
@@ -126,15 +128,15 @@ async def measure_learning(
     seed: int = 0, limit: int | None = None, consolidating: bool = False,
     on_progress: Progress = lambda what, done, total: None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Teach facts to an empty memory, ask, and store others until as many as in `stored` are there; then ask again.
+    """Teach facts to an empty memory, ask, and store others until each number in `stored` is reached; then ask again.
 
-    limit: ask for so many facts, and so many prompts of each kind. consolidating: also what the background loop makes
-    of the facts, before others are stored. Raises BackendError, StoreError, ValueError.
+    limit: the number of facts to ask for, and of prompts of each kind. consolidating: also measure the result of the
+    background loop, before others are stored. Raises BackendError, StoreError, ValueError.
     """
     questions = Questions.drawn(split, count, seed, limit)
     most = max(len(model.tokenizer.encode(fact.answer)) for fact in questions.facts) + SPARE_TOKENS
     asker = Asker(model, learning, most)
-    texts = [Text(line, text) for line, text in enumerate(questions.paragraphs, 1)]
+    texts = [MeasuredText(line, text) for line, text in enumerate(questions.paragraphs, 1)]
     before = joined(await score_texts(model, texts))
     untaught = await _ask_facts(Asker(model, None, most), {}, questions.facts[:limit], on_progress)
     lessons, taught = await _teach(learning, questions.facts, on_progress)
@@ -163,9 +165,9 @@ async def measure_learning(
 
 
 async def _teach(
-    learning: LearningService, given: Sequence[Fact], on_progress: Progress
+    learning: LearningService, given: Sequence[InventedFact], on_progress: Progress
 ) -> tuple[dict[str, str], dict[str, Any]]:
-    """The lessons' ids by their questions, and what it took."""
+    """The lessons' ids by their questions, and the time that it took."""
     lessons, made = {}, []
     for number, fact in enumerate(given):
         on_progress("Teaching", number, len(given))
@@ -178,8 +180,8 @@ async def _teach(
     return lessons, figures
 
 
-async def _fill(learning: LearningService, given: Sequence[Fact], on_progress: Progress) -> None:
-    """Store lessons as an import does: what the model needs of one is made where the gate finds it."""
+async def _fill(learning: LearningService, given: Sequence[InventedFact], on_progress: Progress) -> None:
+    """Store lessons as an import does: the model's data of a lesson are made when the gate finds it."""
     for begin in range(0, len(given), AT_ONCE):
         on_progress("Storing", begin, len(given))
         part = given[begin : begin + AT_ONCE]
@@ -192,7 +194,7 @@ async def _fill(learning: LearningService, given: Sequence[Fact], on_progress: P
 
 
 async def _ask_facts(
-    asker: Asker, lessons: dict[str, str], given: Sequence[Fact], on_progress: Progress
+    asker: Asker, lessons: dict[str, str], given: Sequence[InventedFact], on_progress: Progress
 ) -> dict[str, Asked]:
     found = {"questions": Asked(), "paraphrases": Asked()}
     for number, fact in enumerate(given):
@@ -211,10 +213,11 @@ async def _ask_facts(
 
 
 async def _consolidate(
-    model: Model, learning: LearningService, given: Sequence[Fact], most: int, texts: Sequence[Text],
+    model: Model, learning: LearningService, given: Sequence[InventedFact], most: int, texts: Sequence[MeasuredText],
     on_progress: Progress,
 ) -> dict[str, Any]:  # fmt: skip
-    """What the trained adapter answers by itself, and what it costs other texts. Afterwards the plain model answers."""
+    """Measures the answers of the trained adapter alone, and its cost on other texts. Afterwards the plain model
+    answers."""
     asker = Asker(model, None, most)
     loop = await ConsolidationService.open(learning, asker.assistant.adapters, asker.assistant.adapters.use_learned)
     run = await loop.consolidate(
@@ -240,7 +243,7 @@ async def _openings(
     kinds = {kind: await _opened(asker, learning, texts, on_progress) for kind, texts in questions.generic.items()}
     counted = [found for kind, found in kinds.items() if kind != VAGUE]
     sums = (sum(getattr(one, name) for one in counted) for name in ("asked", "opened", "unsure", "read"))
-    generic = Opened(*sums)
+    generic = OpenModel(*sums)
     generic.which = [each for one in counted for each in one.which]
     return {
         "look_ms": median([ms for one in (near, *kinds.values()) for ms in one.ms] or [0.0]),
@@ -250,8 +253,8 @@ async def _openings(
     }  # fmt: skip
 
 
-async def _opened(asker: Asker, learning: LearningService, texts: Iterable[str], on_progress: Progress) -> Opened:
-    found, texts = Opened(), list(texts)
+async def _opened(asker: Asker, learning: LearningService, texts: Iterable[str], on_progress: Progress) -> OpenModel:
+    found, texts = OpenModel(), list(texts)
     for number, text in enumerate(texts):
         on_progress("Looking for lessons", number, len(texts))
         found.asked += 1
@@ -269,8 +272,8 @@ async def _opened(asker: Asker, learning: LearningService, texts: Iterable[str],
     return found
 
 
-def _fillers(questions: Questions, size: int) -> list[Fact]:
-    """Facts by templates, so many that `size` are stored, and none of which answers what is asked."""
+def _fillers(questions: Questions, size: int) -> list[InventedFact]:
+    """Facts from templates that fill the memory up to `size`; none of them answers a prompt."""
     asked = {_plain(text) for fact in questions.facts for text in (fact.question, *fact.paraphrases, *fact.near)}
     asked |= {_plain(text) for texts in questions.generic.values() for text in texts}
     wanted = size - len(questions.facts)

@@ -1,4 +1,4 @@
-"""What the benches of learning plot, of what they measured."""
+"""The plots of the benches of learning."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ SHARE = "share"
 
 
 def write_plots(path: Path, plots: Sequence[Plot]) -> None:
-    """As one SVG file. Raises OSError."""
+    """Writes them as one SVG file. Raises OSError."""
     path.write_text(svg_of(plots), encoding="utf-8")
 
 
 def learning_plots(report: Mapping[str, Any]) -> list[Plot]:
-    """Of `measure_learning`: what is recalled, and what is mistaken for something taught, by how much is stored."""
+    """Plots `measure_learning`: recall, and prompts mistaken for a taught one, by the number of stored facts."""
 
     def line(name: str, kind: str, share: str) -> Line:
         return Line(name, [(int(size), found[kind][share]) for size, found in report["stored"].items()])
@@ -39,7 +39,7 @@ def learning_plots(report: Mapping[str, Any]) -> list[Plot]:
 
 
 def loss_plot(steps: Mapping[str, Sequence[float]]) -> Plot:
-    """steps: of a run (py_core/memory/revisions.py)."""
+    """steps: those of a run (py_core/memory/revisions.py)."""
     lines = [
         Line(words, list(enumerate(steps[name], 1)))
         for name, words in (("cross_entropy", "answers"), ("divergence", "distance to the base"))

@@ -1,4 +1,5 @@
-"""Logits after given positions of given token ids: what `sonata logits --ids` writes, to compare with other engines."""
+"""Logits after given positions of given token ids: the output of `sonata logits --ids`, for comparison with other
+engines."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def _numbers(given: object, name: str, limit: int, wanted: str) -> list[int]:
 
 
 async def logits_of(engine: Engine, job: LogitsJob, adapter: int = 0) -> np.ndarray:
-    """float32 (positions, vocab_size). Raises ContextFullError when the ids do not fit.
+    """float32 (positions, vocab_size). Raises ContextFullError if the ids do not fit.
 
     adapter: the number of the set of LoRA matrices to run with (`Engine.add_adapter`).
     """
@@ -65,7 +66,7 @@ async def logits_of(engine: Engine, job: LogitsJob, adapter: int = 0) -> np.ndar
 
 
 def _runs(positions: Sequence[int]) -> list[tuple[int, int]]:
-    """First and last positions of passes, each of which makes the logits of neighbours."""
+    """First and last positions of passes, each of which makes the logits of adjacent positions."""
     runs: list[tuple[int, int]] = []
     for position in positions:
         if runs and position - runs[-1][0] < MAX_LOGIT_ROWS:

@@ -1,4 +1,4 @@
-"""What a model's memory holds when conversations are open: for the terminal."""
+"""The contents of a model's memory with open conversations: for the terminal."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ OWNERS = {
 
 
 async def measure_memory(model: Model, conversations: int, tokens: int) -> MemoryUse:
-    """With so many conversations of so many tokens each, no two alike. Raises ValueError where they do not fit the
-    context, BackendError where memory is out."""
+    """Opens this number of conversations of this many tokens each, no two alike. Raises ValueError if they do not fit
+    the context, BackendError if memory runs out."""
     engine = model.engine
     if tokens > engine.context_length:
         raise ValueError(f"The model has room for {engine.context_length} tokens: take fewer.")

@@ -1,4 +1,4 @@
-"""What a model file needs on each backend of this machine, and how fast it will be: measured with another model."""
+"""A model file's memory needs on each backend of this machine, and its expected speed, measured with another model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PROMPT, _TOKENS = 32, 32
 
 async def model_report(path: Path, context: int | None, measure: bool) -> dict[str, Any]:
     """Fit for JSON: {title, context, memory, backends: {name: {context, total, weights, pages, scratch, problem,
-    tok_s}}}. `problem` is None where it fits; `tok_s` is None where nothing was measured.
+    tok_s}}}. `problem` is None if it fits; `tok_s` is None if nothing was measured.
 
     Raises GGUFError, BackendError.
     """
@@ -52,7 +52,7 @@ async def model_report(path: Path, context: int | None, measure: bool) -> dict[s
 
 
 async def _measured(loader: BackendLoader) -> tuple[Measured, float | None]:
-    """How fast the model that Sonata comes with is here, and the bandwidth of the GPU's memory where it tells."""
+    """The speed of the shipped model on this machine, and the bandwidth of the GPU's memory if known."""
     source = FileSource(default_model_path())
     header = await read_header(source)
     config, graph = describe_model(header)
@@ -70,7 +70,7 @@ async def _measured(loader: BackendLoader) -> tuple[Measured, float | None]:
 
 
 def _loaders() -> dict[str, BackendLoader]:
-    """The backends that this machine has: a GPU (no software adapter), and the CPU's kernels, or else numpy."""
+    """The backends of this machine: a GPU (not a software adapter), and the CPU's kernels, or else numpy."""
     loaders: dict[str, BackendLoader] = {}
     try:
         from py_core.backends.webgpu.host_wgpu import WgpuHost

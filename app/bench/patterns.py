@@ -21,22 +21,22 @@ from py_core.routing.router import Router
 QUERIES = 300
 BATCH = 1000
 NOISE = 0.3
-"""Length of the noise in a pattern, beside a shipped example of length 1 and up to half of another one."""
+"""Length of the noise in a pattern, beside a shipped example of length 1 and up to half of another example."""
 ALWAYS = 1 << 40
 
 
 async def measure_patterns(parts: RouterParts, count: int) -> dict[str, Any]:
     """Seconds of an opening and milliseconds of a search, in both ways; over a SQLite file that is deleted after it.
 
-    `ready`: until messages are routed, each pattern compared. `rebuilt`: until the graph is built as well. `read`:
-    until messages are routed with the graph that was kept.
+    `ready`: until messages are routed, comparing each pattern. `rebuilt`: until the graph is built as well. `read`:
+    until messages are routed with the stored graph.
     """
     rng = np.random.default_rng(count)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "memory.sqlite"
         memory = await _open(path, parts)
         router = await build_router(parts.embedder, parts.data, parts.kernel)
-        await load_patterns(router, memory)  # names the embedder: the vectors below are taken for its own
+        await load_patterns(router, memory)  # names the embedder: the vectors below count as its own
         shipped = list(router.examples.of.values())
         for start in range(0, count, BATCH):
             await memory.patterns.add_many(

@@ -1,7 +1,7 @@
-"""How well a model predicts given texts: what `sonata perplexity` prints.
+"""The quality of a model's predictions of given texts: the figures of `sonata perplexity`.
 
-Perplexity is exp(nats / tokens), where nats are the sum of -log p over the scored tokens. Log-probabilities are made
-where the model runs (`Backend.token_logprobs`).
+Perplexity is exp(nats / tokens), where nats are the sum of -log p over the scored tokens. Log-probabilities are
+computed on the model's device (`Backend.token_logprobs`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from py_core.tokenizers.prompts import encode_text
 
 
 @dataclass(frozen=True)
-class Text:
-    """A text of a file, and the number of its line."""
+class MeasuredText:
+    """A text of a file, and its line number."""
 
     line: int
     text: str
@@ -32,7 +32,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Score:
-    """Of one text or of several: how many tokens were scored, and the sum of -log p over them."""
+    """For one text or several: the number of scored tokens, and the sum of -log p over them."""
 
     tokens: int
     nats: float
@@ -47,17 +47,17 @@ class Score:
 
 @dataclass(frozen=True)
 class Window:
-    """Tokens that are read together; those from `start` on are scored."""
+    """Tokens that are read together; tokens from `start` on are scored."""
 
     tokens: list[int]
     start: int
 
 
-def read_texts(path: Path) -> list[Text]:
-    """The texts of a file of JSON lines {"text": "..."}; empty lines are left out. Raises ValueError, OSError."""
+def read_texts(path: Path) -> list[MeasuredText]:
+    """The texts of a file of JSON lines {"text": "..."}; empty lines are skipped. Raises ValueError, OSError."""
     wanted = 'should be JSON like {"text": "Once upon a time"}'
-    found: list[Text] = []
-    # Not splitlines: what else Unicode counts as the end of a line may be in a text.
+    found: list[MeasuredText] = []
+    # Not splitlines: a text may contain other characters that Unicode counts as the end of a line.
     for number, line in enumerate(path.read_bytes().removeprefix(BOM_UTF8).split(b"\n"), 1):
         if not line.strip():
             continue
@@ -73,16 +73,16 @@ def read_texts(path: Path) -> list[Text]:
             raise ValueError(f"The text in line {number} of {path} is empty. Leave the line out.")
         if not is_whole(row["text"]):
             raise ValueError(f"The text in line {number} of {path} {HALF}")
-        found.append(Text(number, row["text"]))
+        found.append(MeasuredText(number, row["text"]))
     if not found:
         raise ValueError(f"{path} has no texts: each line {wanted}.")
     return found
 
 
-def encode_texts(model: Model, texts: Sequence[Text]) -> list[list[int]]:
-    """The tokens of each text, with BOS and EOS where the model's file wants them; special tokens in it are plain text.
+def encode_texts(model: Model, texts: Sequence[MeasuredText]) -> list[list[int]]:
+    """The tokens of each text, with BOS and EOS if the model's file wants them; special tokens in it are plain text.
 
-    Raises ValueError where there is nothing to score in a text.
+    Raises ValueError if a text has nothing to score.
     """
     found = []
     for one in texts:
@@ -99,10 +99,11 @@ def encode_texts(model: Model, texts: Sequence[Text]) -> list[list[int]]:
 def windows_of(ids: Sequence[int], most: int, bos: int | None) -> list[Window]:
     """The windows of at most `most` tokens in which a text is read. Each of its tokens but the first is scored once.
 
-    Where there are several, each begins half a window after the one before, and scores what that one did not reach: so
-    at least half a window comes before such a token. A text that begins with `bos` has it at the start of each window.
+    If there are several, each begins half a window after the previous one, and scores the tokens that that one did not
+    reach: so at least half a window comes before such a token. A text that begins with `bos` has it at the start of
+    each window.
 
-    Raises ValueError where a window has no room for that.
+    Raises ValueError if a window has no room for that.
     """
     if len(ids) <= most:
         return [Window(list(ids), 1)]
@@ -122,14 +123,14 @@ def windows_of(ids: Sequence[int], most: int, bos: int | None) -> list[Window]:
 
 
 async def score_texts(
-    model: Model, texts: Sequence[Text], adapter: int = 0, on_progress: ReadProgress = lambda done, total: None,
+    model: Model, texts: Sequence[MeasuredText], adapter: int = 0, on_progress: ReadProgress = lambda done, total: None,
     head_of: Callable[[str], Awaitable[int]] | None = None,
 ) -> list[Score]:  # fmt: skip
     """Each text's score. adapter: the number of the set of LoRA matrices to run with (`Engine.add_adapter`).
 
-    head_of: gives the number of the adapter at the head's input that a text is read with, 0 for none.
-    `on_progress` gets the tokens that were read, and all that will be. Raises ValueError as `encode_texts` and
-    `windows_of`, BackendError where the model gives no probabilities.
+    head_of: returns the number of the adapter at the head's input with which a text is read, 0 for none. `on_progress`
+    gets the number of tokens that were read, and the total. Raises ValueError as `encode_texts` and `windows_of`,
+    BackendError if the model gives no probabilities.
     """
     bos = model.tokenizer.bos_id
     work = [windows_of(ids, model.engine.context_length, bos) for ids in encode_texts(model, texts)]
@@ -169,5 +170,5 @@ async def _score(model: Model, sequence: TokenSequence, window: Window, on_pass:
 
 
 def joined(scores: Sequence[Score]) -> Score:
-    """Of all texts together."""
+    """The score of all texts together."""
     return Score(sum(one.tokens for one in scores), math.fsum(one.nats for one in scores))

@@ -1,4 +1,4 @@
-"""Plots of lines as one SVG picture, for the commands that measure: no browser and no package is needed to draw them.
+"""Plots of lines as one SVG picture, for the commands that measure. Drawing needs no browser and no package.
 
 svg_of([Plot("Loss", "step", "nats", (Line("dev", ((1, 3.2), (2, 2.9))),))])
 """
@@ -14,7 +14,7 @@ WIDTH, HEIGHT = 420, 260
 LEFT, RIGHT, TOP, BOTTOM = 52, 22, 48, 44
 COLOURS = ("#0b62c4", "#c4570b", "#2a7d3f", "#8a3fb0")
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
-"""Lines differ in their dashes, too, for who sees no colours."""
+"""Lines differ in their dashes, too, for readers who do not see colours."""
 TICKS = 5
 _STYLE = (
     "text{font:11px system-ui,sans-serif;fill:#222}.title{font-size:13px;font-weight:600}"
@@ -24,7 +24,7 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class Line:
-    """points: (x, y), in the order of x; those that are no numbers are left out."""
+    """points: (x, y), in the order of x; points that are not numbers are left out."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -36,7 +36,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Plot:
-    """x, y: what the axes show. least, most: of y, where that is fixed; else as the lines need it."""
+    """x, y: the titles of the axes. least, most: the range of y, if it is fixed; else the lines decide."""
 
     title: str
     x: str
@@ -47,7 +47,7 @@ class Plot:
 
 
 def svg_of(plots: Sequence[Plot]) -> str:
-    """The plots beside each other, two in a row; those without a point are left out."""
+    """The plots beside each other, two in a row; plots without a point are left out."""
     shown = [plot for plot in plots if any(line.drawn for line in plot.lines)]
     columns = min(len(shown), 2) or 1
     size = columns * WIDTH, math.ceil(len(shown) / columns) * HEIGHT

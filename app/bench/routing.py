@@ -1,4 +1,4 @@
-"""How good the router is on routing_data/routing_test.toml, beside a router that looks at words only."""
+"""Measures the router on routing_data/routing_test.toml, beside a router that looks at words only."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 async def measure_routing(router: Router, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Accuracies are shares of 1. `top1`, `top3`: the right agent is the best of those that are ranked, or among three.
-    `decided`: the decision is right, where a low confidence sends it to the fallback."""
+    """Accuracies are shares of 1. `top1`, `top3`: the right agent is the best of the ranked ones, or among the first
+    three. `decided`: the decision is right, a low confidence counting as the fallback."""
     keywords = KeywordRouter(one for one in shipped_examples() if one.agent != FALLBACK_ID).rank
     await router.route("the first text takes longer")
     made = [await router.route(row["text"]) for row in rows]
@@ -89,10 +89,11 @@ def read_follow_ups(path: Path = FOLLOW_UPS) -> dict[str, list[dict[str, str]]]:
 
 
 async def measure_follow_ups(router: Router, written: Mapping[str, Sequence[Mapping[str, str]]]) -> dict[str, Any]:
-    """Messages in a running conversation, by half: "a" was tuned on, "b" was not. Accuracies are shares of 1.
+    """Measures messages in a running conversation, by half: "a" was used for tuning, "b" was not. Accuracies are shares
+    of 1.
 
-    `follow_ups`: those that stay with the conversation's agent; `follow_ups_without`: if each is routed alone.
-    `topic_changes`: those that go to the agent that they ask for.
+    `follow_ups`: messages that stay with the conversation's agent; `follow_ups_without`: if each is routed alone.
+    `topic_changes`: messages that go to the agent that they ask for.
     """
     report: dict[str, Any] = {}
     for half in ("a", "b"):
@@ -113,10 +114,10 @@ def read_everyday(path: Path = EVERYDAY) -> list[dict[str, Any]]:
 
 
 async def measure_everyday(router: Router, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Everyday requests by language and half: "a" was tuned on, "b" was not. Shares of 1.
+    """Measures everyday requests by language and half: "a" was used for tuning, "b" was not. Shares of 1.
 
-    `assistant`: those that stay with the plain assistant; `suits`: those that go to an agent that suits them as well.
-    `elsewhere`: texts of the others, with their agents.
+    `assistant`: requests that stay with the plain assistant; `suits`: requests that go to an agent that suits them as
+    well. `elsewhere`: texts of the others, with their agents.
     """
     report = list[dict[str, Any]]()
     for language, half in sorted({(row["language"], row["half"]) for row in rows}):
@@ -137,7 +138,7 @@ def calibration_error(
 ) -> float:
     """Expected calibration error: mean difference of confidence and accuracy over bins of equal width.
 
-    mass: of the rows, sums to 1; all the same if there is none.
+    mass: of the rows, sums to 1; equal weights if it is None.
     """
     mass = np.full(len(right), 1 / len(right)) if mass is None else mass
     of = np.minimum((confidence * bins).astype(int), bins - 1)

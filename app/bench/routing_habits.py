@@ -1,4 +1,4 @@
-"""What corrections of routes teach: routing_data/route_habits.toml, with and without them."""
+"""Measures the effect of corrected routes: routing_data/route_habits.toml, with and without them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from py_core.routing.agents import FALLBACK_ID
 
 HABITS = TEST_SET.with_name("route_habits.toml")
 Asked = Sequence[tuple[str, str]]
-"""Messages, and the agents that they are for."""
+"""Messages, and their agents."""
 
 
 def read_habits(path: Path = HABITS) -> list[dict[str, Any]]:
@@ -30,9 +30,9 @@ def read_habits(path: Path = HABITS) -> list[dict[str, Any]]:
 
 
 async def measure_habits(habits: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """All habits are one person's. Shares of 1: of the corrected messages (`told`), of the same in other words
-    (`other`), and of the routing test set (`test`, and `assistant` of it): with the router as it is shipped, and
-    with the corrections and the weights that they move."""
+    """All habits belong to one user. Shares of 1: of the corrected messages (`told`), of their paraphrases (`other`),
+    and of the routing test set (`test`, and its `assistant` part): with the shipped router, and with the corrections
+    and the weights that they change."""
     test = [(row["text"], row["agent"]) for row in read_test_set()]
     sets: dict[str, Asked] = {
         "told": [(text, habit["agent"]) for habit in habits for text in habit["told"]],

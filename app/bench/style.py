@@ -1,7 +1,7 @@
-"""What `sonata bench style` measures: whether a style that was learned from some answers is there in others.
+"""The measurement of `sonata bench style`: does a style that was learned from some answers appear in others?
 
-The answers are those of app/style. Those of the split "taught" become corrections in an empty memory, and the loop
-learns from them as it does from a person's; those of "unseen" are only measured.
+The answers are those of app/style. The split "taught" becomes corrections in an empty memory, and the loop learns from
+them as from a user's; the split "unseen" is only measured.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from app.bench.learning import Progress
-from app.bench.perplexity import Score, Text, joined, score_texts
+from app.bench.perplexity import MeasuredText, Score, joined, score_texts
 from app.chat.asker import Asker
 from app.consolidation.style import MEASURES, StyledAnswer, measured, styled_answers
 from app.consolidation.style_service import STYLE_POLICY, Liked, Reader, StyleService
@@ -25,16 +25,16 @@ from py_core.loading import Model
 from py_core.memory.lessons import Lesson
 
 TOKENS = 48
-"""Of a greedy answer."""
+"""Most tokens of a greedy answer."""
 CHAT_PROMPTS = 12
-"""Ordinary prompts, for the KL divergence of what the model says to them."""
+"""Ordinary prompts, for the KL divergence of the model's answers."""
 
 
 async def measure_style(
     model: Model, learning: LearningService, names: Sequence[str] = tuple(MEASURES), *, limit: int | None = None,
     on_progress: Progress = lambda what, done, total: None,
 ) -> dict[str, Any]:  # fmt: skip
-    """limit: so many unseen prompts of each style. Raises BackendError, StoreError, EmbedderError."""
+    """limit: the number of unseen prompts of each style. Raises BackendError, StoreError, EmbedderError."""
     return await _Bench(model, learning, limit, on_progress).run(names)
 
 
@@ -42,7 +42,7 @@ class _Bench:
     def __init__(self, model: Model, learning: LearningService, limit: int | None, on_progress: Progress) -> None:
         self._model, self._learning, self._limit, self._on_progress = model, learning, limit, on_progress
         self._asker = Asker(model, None, TOKENS)
-        self._texts = [Text(number, text) for number, text in enumerate(paragraphs("dev"), 1)]
+        self._texts = [MeasuredText(number, text) for number, text in enumerate(paragraphs("dev"), 1)]
 
     async def run(self, names: Sequence[str]) -> dict[str, Any]:
         await self._learning.memory.policies.set(STYLE_POLICY, True, confidence=1.0, source="user")

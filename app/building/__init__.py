@@ -1,1 +1,1 @@
-"""What build.py is made of. Standard library only: it runs before the .venv exists."""
+"""The steps of build.py. Standard library only: it runs before the .venv exists."""

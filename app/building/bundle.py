@@ -1,8 +1,8 @@
-"""The page's and its workers' modules, joined by esbuild: the start waits for 20 files in place of 160.
+"""The page's and its workers' modules, joined by esbuild: the start waits for 20 files instead of 160.
 
 Each file that the page asks for goes through the service worker, which finds it in the browser's cache and checks it,
-one after the other. What is made stays readable: nothing is squeezed, and source maps show the files of web/, which lie
-in the site, too: for those who read them, or import one by hand.
+one after the other. The output stays readable: nothing is minified, and source maps show the files of web/, which lie
+in the site, too, for readers and for importing a module by hand.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from app.building.node import node_path
 
 SCRIPT = Path(__file__).with_name("bundle.mjs")
 FOLDER = "bundle/"
-"""Where the page's files lie, in the site. A worker is joined into the file of its own name."""
+"""The folder of the page's files in the site. A worker is joined into the file of its own name."""
 MODULES = f"{FOLDER}modules.json"
-"""The modules that were joined: no page asks for them."""
+"""The joined modules: no page asks for them."""
 PAGES = ("main.js",)
 WORKERS = (
     "engine/worker.js", "downloads/model_worker.js", "downloads/elsewhere_worker.js", "routing/embedder_worker.js",
     "markdown/highlight_worker.js",
 )  # fmt: skip
-"""Those that import anything."""
+"""Scripts that import anything."""
 APART = ("pyodide/", "vendor/ort", "vendor/highlight/", "vendor/katex/", "vendor/pdf/")
-"""How paths begin of what stays a file of its own: it is large, or one of many of which few are needed."""
+"""Path prefixes of modules that stay separate files: they are large, or few of many are needed."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """files: path in the site -> content. preload: what the page imports from its beginning, besides main.js."""
+    """files: path in the site -> content. preload: the modules that the page imports at its start, besides main.js."""
 
     files: dict[str, bytes]
     preload: list[str]
 
 
 def bundle(site: Mapping[str, Path | bytes]) -> Bundle:
-    """Join the modules of a site. Raises BuildError in esbuild's words, where one cannot be read."""
+    """Join the modules of a site. Raises BuildError in esbuild's words, if a module cannot be read."""
     sources = {
         name: str(content)
         for name, content in site.items()

@@ -1,4 +1,4 @@
-"""Compiled Python for the page: .pyc files, made by the very Pyodide that will load them, in Node.
+"""Compiled Python for the page: .pyc files, made in Node by the same Pyodide that will load them.
 
 Without them Pyodide compiles each module that the page imports, at each start: 2.3 of its 4.2 seconds of CPU time.
 Python compares their magic number with its own, and takes the sources beside them if they differ; tracebacks show
@@ -23,10 +23,10 @@ _TAG = "cpython-314"
 
 
 def compiled_modules(archives: Mapping[str, Members]) -> dict[str, Members]:
-    """What the page imports, compiled. archives: the wheels and our own packages, file name -> members.
+    """Compiles the modules that the page imports. archives: the wheels and our own packages, file name -> members.
 
-    Returns the .pyc files to add to each archive, and to Pyodide's standard library (STDLIB): path -> content.
-    BuildError: what Python says.
+    Returns the .pyc files to add to each archive, and to Pyodide's standard library (STDLIB): path -> content. Raises
+    BuildError with Python's message.
     """
     heading("Compiled Python for the page")
     runner, script = SCRIPTS
@@ -46,6 +46,6 @@ def compiled_modules(archives: Mapping[str, Members]) -> dict[str, Members]:
 
 
 def _cached(path: str) -> str:
-    """Where Python looks for the .pyc of an unpacked module; in a zip it looks beside the source."""
+    """The path at which Python looks for the .pyc of an unpacked module; in a zip it looks beside the source."""
     folder, slash, file = path.rpartition("/")
     return f"{folder}{slash}__pycache__/{file.removesuffix('.pyc')}.{_TAG}.pyc"

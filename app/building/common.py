@@ -1,4 +1,4 @@
-"""What every build step shares: the build error, headings with the elapsed time, and a lock that admits one build."""
+"""Shared by every build step: the build error, headings with the elapsed time, and a lock that admits one build."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VENV_BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 VENV_PYTHON = VENV_BIN / ("python.exe" if os.name == "nt" else "python")
 
 DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""Error numbers of a write without room: no space, quota used up, file size limit."""
+"""Error numbers of a write that found no room: no space, quota used up, file size limit."""
 
 RUN_AGAIN = "check the network connection and run this command again"
 _NO_NETWORK = re.compile(  # the words that pip, npm and apt use
@@ -32,7 +32,7 @@ _started = time.monotonic()
 
 
 class BuildError(Exception):
-    """The build cannot go on; the message is one sentence that says what to do."""
+    """The build cannot continue; the message is one sentence that says what to do."""
 
 
 class NoNetwork(BuildError):
@@ -40,12 +40,12 @@ class NoNetwork(BuildError):
 
 
 def heading(text: str) -> None:
-    """Print the name of the step that begins, with the time since the start."""
+    """Print the name of the next step, with the time since the start."""
     print(f"[{time.monotonic() - _started:6.1f} s] {text}", flush=True)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that a reader sees the old content or the new one, never a half, even after a crash."""
+    """Write a file so that a reader sees the old content or the new one, never half of it, even after a crash."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -67,7 +67,7 @@ def run_logged(
 ) -> str:
     """Run a command in the repository root without showing its output, and return its stdout.
 
-    When it fails, the sentence is: what failed, what the command said about it, what to do.
+    If it fails, the sentence says: what failed, the command's own message, what to do.
     """
     words = [str(word) for word in command]
     result = subprocess.run(
@@ -86,9 +86,9 @@ def run_logged(
 
 
 def make_in_venv(made: Path, title: str, module: str, arguments: Sequence[str | Path], failure: str) -> None:
-    """Unless a file is there, have a module make it, with .venv's Python: its last argument is where to write.
+    """Unless a file exists, run a module that makes it, with .venv's Python: its last argument is the output path.
 
-    Either the whole file is there afterwards or none. Raises as `run_logged` does.
+    Afterwards either the whole file exists or none. Raises as `run_logged` does.
     """
     if is_whole(made):
         return
@@ -107,7 +107,7 @@ def make_in_venv(made: Path, title: str, module: str, arguments: Sequence[str | 
 def one_build_at_a_time(cache: Path) -> Iterator[None]:
     """A lock: two builds would write the same files, so the second waits for the first (not on Windows).
 
-    Raises BuildError if there can be no folder at `cache`.
+    Raises BuildError if no folder can be made at `cache`.
     """
     try:
         cache.mkdir(parents=True, exist_ok=True)

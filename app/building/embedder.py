@@ -17,9 +17,9 @@ WEIGHTS = "all-MiniLM-L6-v2.safetensors"
 
 
 def ensure_embedder(cache: Path, files: Mapping[str, Path], adapter: Path = EMBEDDER_ADAPTER) -> dict[str, Path]:
-    """Make the ONNX file, if need be, from the downloads (file name -> path). It takes two seconds, in .venv.
+    """Make the ONNX file, if needed, from the downloads (file name -> path). It takes two seconds, in .venv.
 
-    Returns its name -> path, to go with the downloads. BuildError: what went wrong.
+    Returns its name -> path, in the form of the downloads. Raises BuildError with the cause.
     """
     made = embedder_files(cache, adapter).model
     arguments: list[str | Path] = [files[WEIGHTS], files[EMBEDDER_TOKENIZER]]
@@ -30,7 +30,7 @@ def ensure_embedder(cache: Path, files: Mapping[str, Path], adapter: Path = EMBE
 
 
 def site_files(files: Mapping[str, Path], made: EmbedderFiles) -> dict[str, Path | bytes]:
-    """What the page needs (path in dist/ -> content); embedder.json names the rest."""
+    """The files that the page needs (path in dist/ -> content); embedder.json names the rest."""
     model = files[EMBEDDER_MODEL]
     about = {
         "fingerprint": made.fingerprint,

@@ -3,16 +3,16 @@
     python -m app.building.embedder_export MODEL.safetensors TOKENIZER.json OUTPUT.onnx [--adapter FILE]
 
 Notable here:
-- one text a run, without padding: a text's vector does not depend on what else is embedded with it
+- one text a run, without padding: a text's vector does not depend on the other texts
 - linears are com.microsoft's DynamicQuantizeMatMul: weights of 8 bits with a scale a column, activations of 8 bits with
   one scale. Weights are unsigned, because x86 without VNNI saturates products of signed and unsigned bytes
 - before that, channels of large activations are made small and their weights large by the same factor (SmoothQuant,
   https://arxiv.org/abs/2211.10438): the error of a vector's direction falls to a fifth
-- two graphs read the same weights: "vector" is the model with the adapter (merged into the weights), "states" takes the
-  adapter's part away again. So the vectors that every message needs cost nothing more, and the states of the plain
+- two graphs read the same weights: "vector" is the model with the adapter (merged into the weights), "states" subtracts
+  the adapter's part again. So the vectors that every message needs cost nothing extra, and the states of the plain
   model take 0.7 MB instead of a second file. One runs while the page starts, the other is opened when it is needed
-- the file is: the weights; the rest of "vector"; the rest of "states"; where the first two end, each in four bytes,
-  little-endian. The weights and one of the rests, one after the other, are an ONNX file
+- the file is: the weights; the rest of "vector"; the rest of "states"; the offsets of the ends of the first two, each
+  in four bytes, little-endian. The weights followed by either rest are an ONNX file
 - a graph's input is `ids`, int32 (1, tokens); "vector" gives `vector`, float32 (1, 384), of length 1, and "states"
   `states`, float32 (tokens, 384)
 """
@@ -46,7 +46,7 @@ CALIBRATION = Path(__file__).with_name("calibration.txt")
 """Sentences, one a line, of the kinds that will be embedded."""
 OPERATOR_SETS = {"": 20, "com.microsoft": 1}
 SMOOTHING = 0.7
-"""How much of an outlier goes into the weights, from 0 to 1."""
+"""The share of an outlier that moves into the weights, from 0 to 1."""
 _SMALL = 1e-3
 _PARTS = ("query", "key", "value")
 
@@ -54,7 +54,7 @@ _PARTS = ("query", "key", "value")
 def export(weights: Weights, adapter: Weights, calibration: Sequence[Sequence[int]]) -> bytes:
     """The file. weights: the published model's. calibration: ids of texts, [CLS] and [SEP] included.
 
-    Raises ValueError when the adapter does not fit the model.
+    Raises ValueError if the adapter does not fit the model.
     """
     merged = merge_adapter(weights, adapter)
     return _Exporter(merged, adapter, _largest_inputs(merged, calibration)).file()
@@ -62,12 +62,12 @@ def export(weights: Weights, adapter: Weights, calibration: Sequence[Sequence[in
 
 @dataclass(frozen=True)
 class _Linear:
-    """Linears that read the same: the names of their constants."""
+    """Linears that read the same input: the names of their constants."""
 
     shrink: str
-    """What the input is multiplied by first; "" for nothing."""
+    """The factor that is applied to the input first; "" for none."""
     matrix: tuple[str, ...]
-    """Codes, scales and zero points of all linears, side by side, and perhaps their biases."""
+    """Codes, scales and zero points of all linears, side by side, and their biases, if any."""
     parts: int
     adapter: tuple[np.ndarray, np.ndarray] | None
     """A (ranks, inputs) and B (outputs, ranks) of all linears: B A x is in the result, x after `shrink`."""
@@ -78,7 +78,7 @@ class _Norm:
     scale: str
     shift: str
     bias: str
-    """Of the linear before it."""
+    """Norm parameters folded with the linear before it."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class _Block:
 
 class _Exporter:
     def __init__(self, weights: Weights, adapter: Weights, largest: Mapping[str, np.ndarray]) -> None:
-        """weights: merged with the adapter."""
+        """weights: already merged with the adapter."""
         self._weights = weights
         self._adapter = adapter
         self._largest = largest
@@ -161,7 +161,7 @@ class _Exporter:
         )
 
     def _smoothing(self, name: str, matrix: np.ndarray) -> np.ndarray:
-        """(inputs,): what each input of a linear is divided by."""
+        """(inputs,): the divisor of each input of a linear."""
         inputs, columns = np.maximum(self._largest[name], _SMALL), np.maximum(np.abs(matrix).max(0), _SMALL)
         return (inputs**SMOOTHING / columns ** (1 - SMOOTHING)).astype(np.float32)
 
@@ -177,7 +177,7 @@ class _Exporter:
     def _low_rank(
         self, names: Sequence[str], inputs: np.ndarray, outputs: Sequence[np.ndarray | int] = (1,)
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """A and B of linears whose input was divided by `inputs`, and whose results are by `outputs`."""
+        """A and B of linears whose input was divided by `inputs` and whose results are divided by `outputs`."""
         if any(f"{name}.lora_A" not in self._adapter for name in names):
             return None
         pairs = [[self._adapter[f"{name}.lora_{part}"].astype(np.float32) for part in "AB"] for name in names]
@@ -188,7 +188,7 @@ class _Exporter:
         return np.concatenate([a for a, _ in pairs]) * inputs, joined
 
     def _norm(self, name: str) -> _Norm:
-        """Of the sum of a linear and what it is added to."""
+        """Normalizes the sum of a linear and its residual."""
         norm = f"{name.removesuffix('.dense')}.LayerNorm"
         scale, shift, bias = (
             self._graph.constant(self._weights[part]) for part in (f"{norm}.weight", f"{norm}.bias", f"{name}.bias")

@@ -12,7 +12,7 @@ _DRAWING = re.compile(r"<svg[^>]*>(.*)</svg>", re.DOTALL)
 
 
 def icon_sprite(node_modules: Path) -> bytes:
-    """An SVG file with a symbol for each name, 24 by 24; how lines are drawn is said in web/shell/style.css (.icon)."""
+    """An SVG file with a symbol for each name, 24 by 24; web/shell/style.css (.icon) sets how lines are drawn."""
     symbols = []
     for name in NAMES.read_text(encoding="utf-8").split():
         path = node_modules / "lucide-static" / "icons" / f"{name}.svg"

@@ -22,14 +22,14 @@ from app.models.build_outputs import KERNEL_MODULES, MODEL_BUILDS, KernelModule,
 from app.paths import cache_dir
 
 BUILDS = tuple(name for module in KERNEL_MODULES for name in module.builds)
-"""All files."""
+"""All files of the kernels."""
 
 Compiler = Callable[[], Sequence[str | Path]]
 """Makes sure that there is a C compiler and returns the command that runs it."""
 
 
 def ensure_kernels(cache: Path, downloader: Downloader) -> dict[str, Path]:
-    """All builds, compiled if need be: file name -> path in the cache. BuildError: what the compiler says."""
+    """All builds, compiled if needed: file name -> path in the cache. Raises BuildError with the compiler's message."""
 
     def zig() -> Sequence[str | Path]:
         return install_zig(cache, downloader)
@@ -38,13 +38,13 @@ def ensure_kernels(cache: Path, downloader: Downloader) -> dict[str, Path]:
 
 
 def install_zig(cache: Path, downloader: Downloader) -> Sequence[str | Path]:
-    """Have ziglang in .venv; returns the command that runs its C compiler."""
+    """Install ziglang in .venv; returns the command that runs its C compiler."""
     ensure_venv(cache, downloader, ("runtime", "build"))
     return VENV_PYTHON, "-m", "ziglang", "cc"
 
 
 def compile_kernels(cache: Path, compiler: Compiler, module: KernelModule) -> dict[str, Path]:
-    """Compile what is missing of kernel_files(); only then is the compiler asked for."""
+    """Compile the missing files of kernel_files(); the compiler is installed only if any is missing."""
     if not sources_in(module.sources, "*.c"):
         raise BuildError(
             f"There are no C files in {module.sources}: get the whole repository and run this command again."
@@ -63,7 +63,7 @@ def compile_kernels(cache: Path, compiler: Compiler, module: KernelModule) -> di
 
 
 def kernel_path(build: str = MODEL_BUILDS[0]) -> Path:
-    """One build of the model's kernels, compiled if need be, for the tests and benchmarks."""
+    """One build of the model's kernels, compiled if needed, for the tests and benchmarks."""
     return _compiled()[f"kernels-{build}.wasm"]
 
 

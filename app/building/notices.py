@@ -1,4 +1,4 @@
-"""The licence texts of what the site ships, from the packages' own files: dist/THIRD_PARTY.txt."""
+"""The licence texts of everything that the site ships, from the packages' own files: dist/THIRD_PARTY.txt."""
 
 from __future__ import annotations
 

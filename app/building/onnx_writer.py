@@ -1,4 +1,4 @@
-"""Writes ONNX files: as much of the format as a graph of operators with constants needs, and no package for it.
+"""Writes ONNX files without a package: only the part of the format that a graph of operators with constants needs.
 
     graph = OnnxGraph("doubled")
     x = graph.input("x", np.float32, ["n", 4])
@@ -34,7 +34,7 @@ Shape = Sequence[int | str]
 
 
 class OnnxGraph:
-    """A graph that grows node by node. Values are known by their names, which the methods return."""
+    """A graph that grows node by node. Values are identified by their names, which the methods return."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -45,7 +45,7 @@ class OnnxGraph:
         self._numbers = itertools.count(1)
 
     def fork(self, name: str) -> OnnxGraph:
-        """Another graph that begins as this one does. What it gets from now on is its own, constants too."""
+        """A copy of this graph. Nodes and constants that are added later belong to the copy only."""
         made = OnnxGraph(name)
         made._numbers = self._numbers
         made._nodes, made._inputs = [*self._nodes], [*self._inputs]
@@ -56,12 +56,12 @@ class OnnxGraph:
         return name
 
     def output(self, value: str, name: str, kind: type[np.generic], shape: Shape) -> None:
-        """Give the value away under `name`."""
+        """Make the value an output called `name`."""
         self._nodes.append(_node("Identity", [value], [name], "", {}))
         self._outputs.append(_value_info(name, kind, shape))
 
     def constant(self, value: np.ndarray | np.generic) -> str:
-        """An initializer. Raises ValueError for a type that ELEMENT_TYPES lacks."""
+        """An initializer. Raises ValueError if ELEMENT_TYPES lacks its type."""
         array = np.ascontiguousarray(value) if np.ndim(value) else np.asarray(value)
         if array.dtype not in ELEMENT_TYPES:
             raise ValueError(f"ONNX files of this writer hold no {array.dtype}: convert it first")
@@ -72,11 +72,11 @@ class OnnxGraph:
         return name
 
     def node(self, operator: str, *inputs: str, domain: str = "", **attributes: Attribute) -> str:
-        """An operator with one output, whose name is returned. An input "" is one left out."""
+        """Adds an operator with one output and returns its name. An input "" is omitted."""
         return self.nodes(operator, 1, *inputs, domain=domain, **attributes)[0]
 
     def nodes(self, operator: str, outputs: int, *inputs: str, domain: str = "", **attributes: Attribute) -> list[str]:
-        """The same with several outputs."""
+        """Adds an operator with several outputs."""
         names = [self._new_name("v") for _ in range(outputs)]
         self._nodes.append(_node(operator, inputs, names, domain, attributes))
         return names
@@ -94,13 +94,13 @@ class OnnxGraph:
     def rest(self) -> bytes:
         """The part of a forked graph's file that comes after the `constants` of the graph it was forked from.
 
-        Protocol buffers say that messages are merged where one follows the other:
+        Protocol buffers say that concatenated messages are merged:
         https://protobuf.dev/programming-guides/encoding/#last-one-wins
         """
         return self._initializer_part() + self.nodes_only()
 
     def nodes_only(self) -> bytes:
-        """The part of a file that holds the graph but for its constants."""
+        """The part of a file that holds the graph without its constants."""
         parts = [_field(1, node) for node in self._nodes] + [_text(2, self._name)]
         parts += [_field(11, value) for value in self._inputs] + [_field(12, value) for value in self._outputs]
         return _field(7, b"".join(parts))

@@ -1,4 +1,4 @@
-"""Shows how far a download is: a bar that redraws itself on a terminal, a line every 10% in a log."""
+"""Shows the progress of a download: a bar that redraws itself on a terminal, a line every 10% in a log."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ QUIET_BELOW = 10_000_000
 """In a log, a file smaller than this gets one line when it is complete, or none when it is very small."""
 
 
-class Progress:
-    """Shows the bytes of one file.
+class BuildProgress:
+    """Shows the progress of one file.
 
-    `total` may be None where the sender does not say; `started` is the time.monotonic() of asking for it.
+    `total` may be None if the sender does not state it; `started` is the time.monotonic() of the request.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Progress:
         self._stream.flush()
 
     def to(self, done: int) -> None:
-        """`done` bytes have arrived so far (a smaller number than before: it began again)."""
+        """`done` bytes have arrived so far (a smaller number than before means that it started over)."""
         if done < self.done:
             self._first, self._start = done, time.monotonic()
         self.done = done

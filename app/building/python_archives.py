@@ -1,5 +1,5 @@
 """The archives that the page's Python comes in: its standard library, the wheels and Sonata's own packages, each with
-the .pyc files of what the page imports. The last ones that were made are kept in node_modules/."""
+the .pyc files of the modules that the page imports. The latest ones are kept in node_modules/."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ UNCOMPILED = (
     *("app/consolidation/__pycache__/history.", "app/lessons/__pycache__/story."),
     "app/memory/__pycache__/policy_words.",
 )
-"""The exact tools, which the page imports for a message that is for one, and what it imports when a panel asks for it
-come without bytecode: it is 2.5 times their size, and to compile the tools takes the page 0.3 s once."""
+"""Modules without bytecode: the exact tools, which the page imports for a message that needs one, and modules that a
+panel imports. Bytecode is 2.5 times their size, and compiling the tools takes the page 0.3 s once."""
 COMPILED = "py_core/tools/__pycache__/first_look."
-"""Except what looks at each message."""
+"""Except the modules that look at each message."""
 SOURCE_SUFFIXES = {".py", ".wgsl", ".toml", ".json", ".txt", ".jinja", ".safetensors"}
 NOT_RUN = (".a", ".c", ".h", ".md", ".pxd", ".pyi", ".pyx", ".rst", "/RECORD")
 """Files of a wheel that the page has no use for."""
 STAMP = "app/page/stamp.txt"
-"""In the archive of our own packages: what tells it from others (app/page/snapshot.py)."""
+"""In the archive of our own packages: identifies it (app/page/snapshot.py)."""
 NUMPY_NOT_RUN = (
     "numpy/f2py/", "numpy/ma/mrecords", "numpy/ma/testutils", "numpy/polynomial/", "numpy/testing/", "numpy/typing/",
 )  # fmt: skip
@@ -74,14 +74,14 @@ STDLIB_NOT_RUN = (
     *("encodings/mac_l", "encodings/mac_romanian", "encodings/palmos", "encodings/ptcp154"),
     "encodings/tis_620",
 )
-"""What needs a terminal, a display, a disk, a socket or another process, what has a twin in C, what developers look at
-code with, and encodings that app/files/encoding.py does not try."""
+"""Modules that need a terminal, a display, a disk, a socket or another process, modules with a twin in C, developer
+tools, and encodings that app/files/encoding.py does not try."""
 _KEPT = NODE_MODULES / ".sonata.python.zip"
 
 
 def python_archives(files: Mapping[str, Path], root: Path) -> Members:
     """Path in the site -> content: the standard library, the wheels together and our own packages. `files`: the
-    downloads, file name -> path; `root`: where the sources are."""
+    downloads, file name -> path; `root`: the folder of the sources."""
     sources = python_sources(root)
     fingerprint = _fingerprint(sources)
     with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(_KEPT) as kept:
@@ -107,7 +107,7 @@ def _is_not_run(name: str) -> bool:
 
 
 def _run_compiled(members: Members, compiled: Members) -> Members:
-    """A wheel whose compiled modules come without their sources, where Python finds them."""
+    """A wheel whose compiled modules come without their sources, at the paths where Python finds them."""
     sourceless = {name.replace("__pycache__/", "").replace(".cpython-314", ""): code for name, code in compiled.items()}
     return {name: content for name, content in members.items() if f"{name}c" not in sourceless} | sourceless
 
@@ -119,19 +119,19 @@ def _often_run(compiled: Members) -> Members:
 
 
 def _stdlib(compiled: Members) -> Members:
-    """The standard library, likewise, without what needs a terminal, a display or another process."""
+    """The standard library, likewise, without modules that need a terminal, a display or another process."""
     kept = {name: content for name, content in members_of(PYODIDE / STDLIB).items() if f"{name}c" not in compiled}
     return {name: content for name, content in kept.items() if not name.startswith(STDLIB_NOT_RUN)} | compiled
 
 
 def packed(content: bytes) -> bytes:
-    """As web/engine/packed_files.js reads it: gzip, the same bytes each time. Servers compress no zip, and to
-    unpack one in Python takes a tenth to a quarter of a start."""
+    """As web/engine/packed_files.js reads it: gzip, the same bytes each time. Servers do not compress zips, and
+    unpacking one in Python takes a tenth to a quarter of a start."""
     return gzip.compress(content, 9, mtime=0)
 
 
 def _fingerprint(sources: Members) -> str:
-    """Of all that the archives are made from."""
+    """A digest of everything that the archives are made from."""
     here = Path(__file__)
     read = (here, here.with_name("bytecode.py"), *SCRIPTS, PYODIDE / "pyodide.asm.wasm", PYODIDE / STDLIB)
     digests = [sha256_of(path) for path in read] + [entry["sha256"] for entry in downloads()["wheels"]]
@@ -153,7 +153,7 @@ def python_sources(root: Path) -> Members:
 
 
 def _wheels(files: Mapping[str, Path]) -> dict[str, Members]:
-    """The wheels without what only a compiler reads: file name -> members."""
+    """The wheels without the files that only a compiler reads: file name -> members."""
     made = {}
     for entry in downloads()["wheels"]:
         found = members_of(files[entry["file"]])

@@ -1,4 +1,5 @@
-"""The .venv: pinned packages, fetched by our own downloader into the cache, installed from there without network."""
+"""The .venv: pinned packages, fetched by our own downloader into the cache, and installed from there without the
+network."""
 
 from __future__ import annotations
 
@@ -30,9 +31,9 @@ _NO_NETWORK = re.compile(r"NewConnectionError|ConnectTimeout|ReadTimeout|Tempora
 
 
 def ensure_venv(cache: Path, downloader: Downloader, groups: tuple[str, ...] = ("runtime",)) -> None:
-    """Make .venv with the packages of requirements/<group>.lock and `sonata` itself; quick when it is all there.
+    """Make .venv with the packages of requirements/<group>.lock and `sonata` itself; quick if everything is there.
 
-    A .venv that was left half-made, or made for another place or Python, is made anew.
+    A .venv that is incomplete, or was made for another place or Python, is made again.
     """
     if not _venv_works():
         _make_venv()
@@ -77,7 +78,7 @@ def _venv_works() -> bool:
     if not VENV_PYTHON.exists() or not (VENV / "pyvenv.cfg").exists() or _INSTALLING.exists():
         return False
     stamps = list(VENV.glob(".*.stamp"))
-    if stamps:  # it was finished once, and is good while it lies where it was made
+    if stamps:  # it was finished once, and is valid as long as it is not moved
         return all(stamp.read_text().startswith(f"{ROOT}\n") for stamp in stamps)
     check = [str(VENV_PYTHON), "-c", "import pip, sys; sys.exit(sys.version_info < (3, 11))"]
     try:
@@ -87,7 +88,7 @@ def _venv_works() -> bool:
 
 
 def _venv_version() -> str:
-    """ "3.11" of the Python that .venv was made with, which need not be the one that runs build.py today."""
+    """ "3.11" of the Python that .venv was made with, which may differ from the Python that runs build.py today."""
     config = (VENV / "pyvenv.cfg").read_text()
     version = re.search(r"^version(?:_info)? *= *(\d+\.\d+)", config, re.MULTILINE)
     return version[1] if version else "unknown"
@@ -116,7 +117,8 @@ def _make_venv() -> None:
 
 
 def _ensure_wheels(lock: Path, cache: Path, downloader: Downloader) -> Path:
-    """Every wheel of the lock that this machine needs lies in the cache; without network when it is there already."""
+    """Put every wheel of the lock that this machine needs into the cache; without the network if they are there
+    already."""
     wheels = cache / "wheels"
     tag = f"python{_venv_version()}-{sysconfig.get_platform()}-{platform.libc_ver()[0]}"
     digest = hashlib.sha256(lock.read_bytes()).hexdigest()[:12]
@@ -155,7 +157,7 @@ def _locked_hashes(lock: Path) -> dict[str, list[str]]:
 
 
 def pypi_address(source: Source) -> str:
-    """The address of a package's file, asked of pip, which knows the index that this machine uses."""
+    """The address of a package's file. It comes from pip, which knows the index that this machine uses."""
     try:
         ((_, url, _),) = _pip_report([f"{source.pypi}\n"], f"pip did not find {source.pypi}", source.pip)
     except NoNetwork as error:
@@ -183,7 +185,7 @@ def _pip_report(requirements: list[str], failure: str, options: tuple[str, ...] 
             *_PIP,
         ]
         ask += ["--retries=1", "--timeout=30", "--only-binary=:all:", "--ignore-requires-python"]
-        # --target is what pip demands when it is asked for another platform's files; nothing is written there.
+        # pip demands --target for another platform's files; nothing is written there.
         run_logged(
             [*ask, *options, "--target", Path(folder, "none"), "--report", report, "-r", wanted],
             failure,

@@ -1,4 +1,4 @@
-"""Where a member lies inside a zip file on a server, found without fetching the rest of the file."""
+"""Finds a member inside a zip file on a server without fetching the rest of the file."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Span:
     length: int
     deflated: bool
     size: int
-    """Of the member, as the zip's directory says."""
+    """The CRC-32 and size of the member, according to the zip's directory."""
 
 
 class _RangeFile(io.RawIOBase):
-    """Enough of a file for zipfile to read the directory at the end, a range at a time."""
+    """The part of the file interface that zipfile needs to read the directory at the end, a range at a time."""
 
     def __init__(self, size: int, read_range: ReadRange) -> None:
         self._size = size
@@ -61,13 +61,13 @@ class _RangeFile(io.RawIOBase):
 
 
 def find_member(size: int, read_range: ReadRange, member: str) -> Span:
-    """Find `member` in a zip of `size` bytes. Raises KeyError when it is not there, BadZipFile when it is no zip."""
+    """Find `member` in a zip of `size` bytes. Raises KeyError if it is missing, BadZipFile if the file is not a zip."""
     file = _RangeFile(size, read_range)
     with zipfile.ZipFile(cast(BinaryIO, file)) as archive:
         info = archive.getinfo(member)
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise zipfile.BadZipFile(f"{member} is compressed in a way that is not supported")
-    # The local header repeats the name and may have an "extra" field of another length than the directory's.
+    # The local header repeats the name and may have an "extra" field whose length differs from the directory's.
     local = read_range(info.header_offset, info.header_offset + 30)
     if len(local) != 30 or local[:4] != b"PK\x03\x04":
         raise zipfile.BadZipFile(f"the header of {member} is damaged")

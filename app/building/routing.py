@@ -13,7 +13,8 @@ from app.models.build_outputs import ROUTING_DATA, routing_file
 
 
 def ensure_routing(cache: Path) -> dict[str, Path]:
-    """Make the file, if need be, after the embedder, in .venv. Its name -> path. BuildError: what went wrong."""
+    """Make the file, if needed, after the embedder, in .venv. Returns its name -> path. Raises BuildError with the
+    cause."""
     made = routing_file(cache)
     failure = "The vectors of the agents' examples could not be made"
     make_in_venv(made, "Vectors of the agents' examples", "app.building.routing_export", [], failure)

@@ -16,7 +16,7 @@ from py_core.routing.routing_data import RoutingData, examples_digest, write_rou
 
 
 async def routing_data(embedder: Embedder, parameters: RouterParameters) -> RoutingData:
-    """Of the shipped examples. Raises EmbedderError."""
+    """The vectors of the shipped examples. Raises EmbedderError."""
     examples = shipped_examples()
     learned = examples + more_requests()
     texts, agents = [example.text for example in learned], [example.agent for example in learned]

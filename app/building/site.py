@@ -51,23 +51,23 @@ PDF = "pdfjs-dist"
 PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm")
 PIECE_BYTES = 4 << 20
 NOT_PRECACHED = {"sw.js", "precache.json", "_headers"}
-"""The browser itself keeps sw.js; the service worker requests precache.json to find a newer version; some
-servers read _headers, and do not give it out."""
+"""The browser itself keeps sw.js; the service worker requests precache.json to find a newer version; some servers read
+_headers, and do not serve it."""
 EMBEDDER = ("embedder/", "vendor/ort-wasm", ROUTING_DATA)
-"""Where the files lie with which messages are routed."""
+"""The folder of the files that route messages."""
 NEVER_KEPT = ("models/", "screenshots/")
-"""Where files lie that the service worker leaves alone: web/storage/model_store.js keeps models, and only browsers that
-offer to install the page look at its screenshots."""
+"""Folders that the service worker ignores: web/storage/model_store.js keeps models, and only browsers that offer to
+install the page look at its screenshots."""
 LATER = ("bundle/de-", "readers/", "vendor/highlight/", "vendor/katex/", "vendor/pdf/")
-"""Where files lie that no page needs to start: the service worker keeps them once they were asked for, or the page
-is ready and has its model."""
+"""Folders of files that no page needs to start: the service worker keeps them once they were requested, or once the
+page is ready and has its model."""
 MODEL_SUFFIXES = (".gguf", ".onnx")
 Content = Path | bytes
 """A file of the site: one to copy, or its bytes."""
 
 
 def fetch_files(cache: Path, downloader: Downloader) -> dict[str, Path]:
-    """Download what is missing of app/models/downloads.toml: file name -> path in the cache."""
+    """Download the missing files of app/models/downloads.toml: file name -> path in the cache."""
     files = {}
     for folder in ("wheels", "models", "embedder"):
         for entry in downloads()[folder]:
@@ -80,21 +80,21 @@ def fetch_files(cache: Path, downloader: Downloader) -> dict[str, Path]:
 
 
 def made_files(cache: Path, downloader: Downloader) -> dict[str, Path]:
-    """The downloads, and what is compiled and made of them: file name -> path in the cache."""
+    """The downloads, and the files that are compiled and made from them: file name -> path in the cache."""
     files = fetch_files(cache, downloader) | kernels.ensure_kernels(cache, downloader)
     files |= embedder.ensure_embedder(cache, files)
     return files | routing.ensure_routing(cache)
 
 
 def ensure_protocol() -> None:
-    """web/protocol.js as app/protocol.py says it."""
+    """Write web/protocol.js according to app/protocol.py."""
     run_logged([VENV_PYTHON, "-m", "app.building.page_protocol"], "web/protocol.js could not be made")
 
 
 def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) -> int:
-    """Bring dist/ up to date: write what changed, remove what no longer belongs. Returns how many files changed.
+    """Bring dist/ up to date: write changed files, remove obsolete ones. Returns the number of changed files.
 
-    `files`: those of `made_files`.
+    `files`: the result of `made_files`.
     """
     site: dict[str, Content] = {}
     for path in sorted((root / "web").rglob("*")):
@@ -135,7 +135,7 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
 
 
 def _answer_libraries(root: Path) -> dict[str, Path]:
-    """What answers with code or formulas load: highlight.js for the languages that the page names, KaTeX, its fonts."""
+    """Files for answers with code or formulas: highlight.js for the languages that the page names, KaTeX, its fonts."""
     listed = (root / "web" / "markdown" / "code_languages.js").read_text(encoding="utf-8")
     languages = re.findall(r"^  \['(\w+)', '", listed, re.MULTILINE)
     grammars = {f"vendor/highlight/{name}.min.js": f"{HIGHLIGHT}/languages/{name}.min.js" for name in languages}
@@ -147,15 +147,15 @@ def _answer_libraries(root: Path) -> dict[str, Path]:
 
 
 def _pdf_reader() -> dict[str, Path]:
-    """What attached PDF files are read with. Older ones in Chinese, Japanese and Korean need the character maps."""
+    """Files for reading attached PDF files. Older PDFs in Chinese, Japanese and Korean need the character maps."""
     package = NODE_MODULES / PDF
     made = {f"vendor/pdf/{name}": package / "legacy" / "build" / name for name in ("pdf.min.mjs", "pdf.worker.min.mjs")}
     return made | {f"vendor/pdf/cmaps/{path.name}": path for path in sorted((package / "cmaps").glob("*.bcmap"))}
 
 
 def _page(site: Mapping[str, Content], preload: Sequence[str]) -> bytes:
-    """The page, with what it imports from its beginning, and with a name for the version of the site: a tab shares its
-    worker with tabs of the same version only (web/engine/model_tabs.js)."""
+    """The page, with the modules that it imports at its start, and with a name for the version of the site: a tab
+    shares its worker with tabs of the same version only (web/engine/model_tabs.js)."""
     page = site["index.html"]
     text = (page if isinstance(page, bytes) else page.read_bytes()).decode()
     digests = (f"{name} {_sha256(site[name])}" for name in sorted(site) if not name.startswith("models/"))
@@ -166,11 +166,11 @@ def _page(site: Mapping[str, Content], preload: Sequence[str]) -> bytes:
 
 
 def precache_json(site: Mapping[str, Content]) -> bytes:
-    """What web/sw.js keeps for when the server is gone: {"files": {path: sha256}, "later": the same}.
+    """The files that web/sw.js keeps in case the server is gone: {"files": {path: sha256}, "later": the same}.
 
-    That is everything but itself, the models, which web/storage/model_store.js keeps, and what only a reader of the
-    code asks for; those `later` only once they were asked for, or the model is there. Sites with the same files have
-    the same list, and so are the same version.
+    That is everything except itself, the models, which web/storage/model_store.js keeps, and files that only a reader
+    of the code requests; `later` lists files that are kept only once they were requested, or the model is there. Sites
+    with the same files have the same list, and so are the same version.
     """
     kept = (name for name in sorted(site.keys() - unused(site)) if not name.startswith(NEVER_KEPT))
     digests = {name: _sha256(site[name]) for name in kept}
@@ -179,18 +179,18 @@ def precache_json(site: Mapping[str, Content]) -> bytes:
 
 
 def unused(site: Mapping[str, Content]) -> set[str]:
-    """The files that no page asks for: the modules that were joined (bundle.py), source maps, and what the browser and
-    servers read."""
+    """Files that no page requests: joined modules (bundle.py), source maps, and files for the browser and servers."""
     modules = site[MODULES]
     joined = json.loads(modules if isinstance(modules, bytes) else modules.read_bytes())
     return {*joined, *(name for name in site if name.endswith(".js.map")), MODULES, *NOT_PRECACHED}
 
 
 def sizes_json(site: Mapping[str, Content]) -> bytes:
-    """Bytes that the page counts while it loads (web/engine/worker.js): of Python, and of what routes messages; and
-    the checksum of the snapshot of Python, null where there is none.
+    """Bytes that the page counts while it loads (web/engine/worker.js): of Python, and of the router's files; and the
+    checksum of the snapshot of Python, null if there is none.
 
-    Scripts are left out: the browser fetches them before anybody could count; the snapshot, since it may not be needed.
+    Scripts are left out: the browser fetches them before they could be counted. So is the snapshot, which may not be
+    needed.
     """
     parts = {
         "python": ("pyodide/", SONATA),
@@ -210,7 +210,8 @@ def _sha256(content: Content) -> str:
 
 
 def sync(site: Mapping[str, Content], dist: Path) -> int:
-    """Make the folder `dist` hold exactly `site` (path -> content). Returns how many files were written or removed."""
+    """Make the folder `dist` hold exactly `site` (path -> content). Returns the number of files that were written or
+    removed."""
     changed = 0
     for name, content in site.items():
         target = dist / name
@@ -234,7 +235,7 @@ def sync(site: Mapping[str, Content], dist: Path) -> int:
 
 
 def _is_copy(source: Path, target: Path) -> bool:
-    """Same size and time: a copy made before (or the very file, linked)."""
+    """True for equal size and time: an earlier copy (or the same file, linked)."""
     try:
         there, here = source.stat(), target.stat()
     except OSError:
@@ -247,7 +248,7 @@ def _copy(source: Path, target: Path) -> None:
     partial = target.with_name(f".{target.name}.tmp")
     try:
         partial.unlink(missing_ok=True)
-        if source.suffix in MODEL_SUFFIXES:  # large files become hard links where the file system has them
+        if source.suffix in MODEL_SUFFIXES:  # large files become hard links if the file system has them
             try:
                 os.link(source, partial)
             except OSError:
@@ -262,7 +263,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _pyodide_lock() -> bytes:
-    """Pyodide's own lock without its packages: the site has those it needs in PACKAGES."""
+    """Pyodide's own lock without its packages: the site has the needed ones in PACKAGES."""
     lock = json.loads((NODE_MODULES / "pyodide" / "pyodide-lock.json").read_text(encoding="utf-8"))
     return json.dumps(lock | {"packages": {}}, indent=1, sort_keys=True).encode()
 
@@ -284,7 +285,7 @@ def _models_json() -> bytes:
 
 
 def piece_checksums(model: ModelFile) -> list[str]:
-    """sha256 of each piece of a model file, which the page checks as it comes in. Kept beside the file once made."""
+    """sha256 of each piece of a model file, which the page checks while downloading. Stored beside the file."""
     kept = model.path.with_name(f"{model.path.name}.pieces.json")
     of = {"sha256": model.sha256, "piece_bytes": PIECE_BYTES}
     if is_whole(kept) and (found := json.loads(kept.read_text(encoding="utf-8")))["of"] == of:

@@ -1,6 +1,6 @@
-"""The snapshot of the page's Python, made in Chromium where the machine has one (docs/develop/start.md).
+"""The snapshot of the page's Python, made in Chromium if the machine has it (docs/develop/start.md).
 
-The page works without it. The last one that was made is kept in node_modules/, for as long as what it was made of.
+The page works without it. The latest one is kept in node_modules/, as long as its inputs are unchanged.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".wasm": "applica
 
 
 def python_snapshot(site: Mapping[str, Path | bytes], chromium: Path | None = None) -> bytes | None:
-    """The packed snapshot of a site's Python; None where there is no Chromium, or where it does not make one.
+    """The packed snapshot of a site's Python; None if there is no Chromium, or if it fails to make one.
 
-    site: path -> content. chromium: its program; None for the one that is found.
+    site: path -> content. chromium: its program; None to find it.
     """
     inputs = {name: content for name, content in site.items() if name.startswith(_INPUTS)} | {MAKER.name: MAKER}
     files = {name: value if isinstance(value, bytes) else value.read_bytes() for name, value in inputs.items()}
@@ -59,12 +59,12 @@ def _fingerprint(files: Mapping[str, bytes]) -> bytes:
 
 
 def _without_zeros(memory: bytes) -> bytes:
-    """Without the zeros at its end, which new memory has anyway; still whole words."""
+    """Cuts the zeros off its end, which new memory has anyway; still whole words."""
     return memory[: -(-len(memory.rstrip(b"\0")) // 16) * 16]
 
 
 def _made_by(chromium: Path, files: Mapping[str, bytes]) -> bytes | str:
-    """What Chromium sends when it opens a page of these files, or why it sent nothing."""
+    """The data that Chromium sends when it opens a page of these files, or why it sent nothing."""
     answers: queue.Queue[bytes | str] = queue.Queue()
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""What the tests need from the system: browsers, a Vulkan driver, fonts. Installed by apt where that is possible."""
+"""System packages that the tests need: browsers, a Vulkan driver, fonts. Installed by apt if that is possible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.building.common import VENV_PYTHON, BuildError, heading, run_logged
 _DISABLED_FEATURES = (
     # Popups of the address bar, each of them a page: 0.6 s of CPU time for every window.
     *("WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup"),
-    # Those that Playwright disables: this list takes the place of its own.
+    # Features that Playwright disables: this list replaces its own.
     *("AimEnabled", "AvoidCorsURLLoaderRestartOnRedirect", "AvoidUnnecessaryBeforeUnloadCheckSync"),
     *("DestroyProfileOnBrowserClose", "HttpsFirstBalancedModeAutoEnable", "HttpsUpgrades", "LensOverlay"),
     *("MediaRouter", "NetworkTimeServiceQuerying", "OptimizationHints", "PaintHolding", "PreconnectToSearch"),
@@ -28,9 +28,9 @@ CHROMIUM_FLAGS = (
     "--disable-sync",
     f"--disable-features={','.join(_DISABLED_FEATURES)}",
 )
-"""What tests and benchmarks start it with."""
+"""The flags with which tests and benchmarks start it."""
 WEBGPU_FLAG = "--enable-unsafe-webgpu"
-"""Gives headless Chromium an adapter, SwiftShader where there is no GPU. Without it there is none."""
+"""Gives headless Chromium an adapter, SwiftShader if there is no GPU. Without it there is no adapter."""
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _MAC_CHROMES = (
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
@@ -51,7 +51,7 @@ def _os_release() -> str:
 
 
 def is_debian(or_like: bool = True) -> bool:
-    """Debian itself, or a system derived from it when `or_like`."""
+    """True for Debian itself, or, with `or_like`, for a system derived from it."""
     release = _os_release()
     lines = [line.replace('"', "") for line in release.splitlines()]
     if "ID=debian" in lines:
@@ -119,20 +119,20 @@ def find_firefox() -> Path | None:
 
 
 def find_webkit() -> tuple[Path, Path] | None:
-    """WebKitGTK's driver and its small browser, where a display can be made for them."""
+    """WebKitGTK's driver and its small browser, if a display can be made for them."""
     driver, screen = shutil.which("WebKitWebDriver"), shutil.which("Xvfb")
     browser = next(Path("/usr").glob("lib*/*/webkit2gtk-4.1/MiniBrowser"), None)
     return (Path(driver), browser) if driver and screen and browser else None
 
 
 def ensure_other_browsers() -> None:
-    """On Debian, Firefox and WebKitGTK for the tests; elsewhere the tests take those that are there."""
+    """On Debian, Firefox and WebKitGTK for the tests; elsewhere the tests use the installed ones."""
     if can_install() and not (find_firefox() and find_webkit()):
         apt_install("firefox-esr", "webkit2gtk-driver", "xvfb")
 
 
 def can_install() -> bool:
-    """Whether this is Debian itself, and we are root."""
+    """True if this is Debian itself, and we are root."""
     return is_debian(or_like=False) and is_root()
 
 

@@ -13,7 +13,7 @@ from setuptools.command.build_py import build_py
 
 
 class BuildWithMadeFiles(build_py):
-    """Makes what is missing of the kernels, the embedder and the router's data, as build.py does, and takes them in."""
+    """Makes the missing files of the kernels, the embedder and the router's data, as build.py does, and packs them."""
 
     def run(self) -> None:
         if self.editable_mode:  # .venv, which build.py makes before it makes these files
@@ -26,7 +26,7 @@ class BuildWithMadeFiles(build_py):
         from app.models.build_outputs import EMBEDDER_MODEL, EMBEDDER_TOKENIZER, MADE, MODEL_BUILDS, ROUTING_DATA
         from app.paths import cache_dir
 
-        shutil.rmtree(self.build_lib, ignore_errors=True)  # modules that are gone would be packed still
+        shutil.rmtree(self.build_lib, ignore_errors=True)  # deleted modules would still be packed
         super().run()
         cache = cache_dir()
         with one_build_at_a_time(cache):

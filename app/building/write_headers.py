@@ -1,4 +1,5 @@
-"""Writes the headers of app/server/headers.py where they must stand as text: python -m app.building.write_headers
+"""Writes the headers of app/server/headers.py into the files that need them as text: python -m
+app.building.write_headers
 
 Each place has two lines that contain "headers: begin" and "headers: end", in deploy.md with a name after "begin".
 """
@@ -19,7 +20,8 @@ _VARIABLE = "sonata_policy"
 
 
 def headers_file(root: Path = ROOT) -> str:
-    """What Netlify and Cloudflare Pages read. They join what fits, so each policy goes with its paths only."""
+    """The file that Netlify and Cloudflare Pages read. They combine all matching rules, so each policy is listed with
+    its paths only."""
     workers = sorted(path.relative_to(root / "web").as_posix() for path in (root / "web").rglob("*worker.js"))
     lines = ["/*", *(f"  {name}: {value}" for name, value in SERVER_HEADERS.items())]
     for path in ("", "index.html", "sw.js", *workers):
@@ -45,7 +47,7 @@ def _caddy() -> str:
 
 
 def _by_path(indent: str) -> list[str]:
-    """The cases of a `map`, whose first regular expression that fits counts, in nginx and in Caddy."""
+    """The cases of a `map`, whose first matching regular expression counts, in nginx and in Caddy."""
     return [
         f'{indent}~{end.replace(".", chr(92) + ".")}$ "{policy}";' if end else f'{indent}default "{policy}";'
         for end, policy in POLICIES
@@ -80,7 +82,7 @@ def _tag() -> str:
 
 
 def written(path: Path) -> str:
-    """The text of one of the three files as it should be."""
+    """The correct text of one of the three files."""
     blocks = {
         "": _script() if path == SERVICE_WORKER else _tag(),
         "table": _table(),

@@ -17,7 +17,7 @@ def members_of(archive: Path) -> Members:
 
 
 def zip_bytes(members: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED, comment: str = "") -> bytes:
-    """A zip that depends on nothing but its members: sorted, no dates, no permissions of this machine."""
+    """A zip that depends only on its members: sorted, no dates, no permissions of this machine."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", method, compresslevel=6) as archive:
         archive.comment = comment.encode()

@@ -1,4 +1,4 @@
-"""An answer: first as it is said, then what is kept of it beside its text, its log entry and its trajectory."""
+"""An answer: first as it is said, then what is kept of it: the details of its turn, and its trajectory."""
 
 from __future__ import annotations
 
@@ -26,11 +26,8 @@ from app.protocol import (
 from app.routing.service import Routed
 from py_core.memory.records import LONGEST_NAME
 from py_core.memory.trajectories import Trajectory
-from py_core.memory.witness import WitnessEntry
 from py_core.routing.agents import FALLBACK_ID
 
-KEPT_TEXT = 500
-"""Characters of a message in the witness log."""
 NEIGHBOURS_LOGGED = 3
 RANKED_KEPT = 5
 """Agents of a route that a turn keeps."""
@@ -129,67 +126,41 @@ class Answer:
                 details["adapter"] = done.adapter
         return details
 
-    def witness_entry(self, backend: str) -> WitnessEntry:
-        routed, done = self.routed, self.done
-        routing: dict[str, Any] = {"text": self.text[:KEPT_TEXT]}
-        if routed is not None:
-            routing["why"] = routed.decision.reason
-            if routed.decision.ranked:
-                routing["confidence"] = routed.decision.confidence
-            routing["ranked"] = [list(pair) for pair in routed.decision.ranked[:NEIGHBOURS_LOGGED]]
-            routing["neighbours"] = [n.pattern_id for n in routed.decision.neighbours[:NEIGHBOURS_LOGGED]]
-        if self.match is not None:
-            routing["lesson"] = self.match.lesson.id
-            routing |= self._read()
-        if tools := [event.kind for event in self.told if isinstance(event, Computation)]:
-            routing["tool"] = tools[0]
-        if done is not None:
-            routing |= {"reason": done.reason, "tokens": done.new_tokens}
-            if done.adapter:
-                routing["adapter"] = done.adapter
-        return WitnessEntry(
-            agent=FALLBACK_ID if self.match else routed.agent.id if routed else "",
-            backend=backend,
-            stages=self._stages(),
-            routing=routing,
-            error=None if self.failure is None else f"{type(self.failure).__name__}: {self.failure}",
-            vector=routed.vector if routed else None,
-            id=self.id,
-        )
-
     def trajectory(
-        self, session: str, model: str, details: Mapping[str, Any], routed: Routed | None = None
-    ) -> Trajectory:
-        """session: the conversation's id. model: its name. details: of the answer's turn. routed: the message's route,
-        also where this is another try."""
+        self, details: Mapping[str, Any], routed: Routed | None, *, session: str, model: str, backend: str,
+        learnable: bool,
+    ) -> Trajectory:  # fmt: skip
+        """details: of the answer's turn. routed: the message's route, also if this is another try. The others: as of
+        Trajectory; nothing is learned of what the model has no part in."""
         done = self.done
         route: dict[str, Any] = {}
         if routed is not None:
-            by_patterns = routed.decision.reason not in ("follow-up", "chosen")
-            deciding = [n.pattern_id for n in routed.decision.neighbours if by_patterns and n.agent == routed.agent.id]
-            route = {"why": routed.decision.reason, "confidence": routed.decision.confidence, "patterns": deciding}
+            decision = routed.decision
+            by_patterns = decision.reason not in ("follow-up", "chosen")
+            deciding = [n.pattern_id for n in decision.neighbours if by_patterns and n.agent == routed.agent.id]
+            route = {
+                "why": decision.reason, "confidence": decision.confidence, "patterns": deciding,
+                "ranked": [list(pair) for pair in decision.ranked[:NEIGHBOURS_LOGGED]],
+                "neighbours": [n.pattern_id for n in decision.neighbours[:NEIGHBOURS_LOGGED]],
+            }  # fmt: skip
         if self.match is not None:
-            route |= {"recalled": self.match.confidence} | self._read()
+            route |= {"recalled": self.match.confidence}
+            if self.match.read:
+                route["read"] = [lesson.id for lesson in self.match.read]
+        if tools := [event.kind for event in self.told if isinstance(event, Computation)]:
+            route["tool"] = tools[0]
+        if done is not None and done.adapter:
+            route["adapter"] = done.adapter
+        prompt_tokens = done.prompt_tokens if done else 0
         return Trajectory(
-            self.id,
-            self.text,
-            self.said,
-            session=session,
-            agent=details.get("agent", ""),
-            lesson=self.match.lesson.id if self.match else "",
-            model=model[:LONGEST_NAME],
-            reason=done.reason if done else "error",
-            route=route,
-            stages=self._stages(),
-            prompt_tokens=done.prompt_tokens if done else 0,
-            new_tokens=done.new_tokens if done else 0,
-            vector=routed.vector if routed else None,
-        )
-
-    def _read(self) -> dict[str, Any]:
-        """The lessons that the model read for this answer, if it read any."""
-        read = self.match.read if self.match else ()
-        return {"read": [lesson.id for lesson in read]} if read else {}
+            self.id, self.text, self.said,
+            session=session, agent=details.get("agent", ""), model=model[:LONGEST_NAME],
+            reason=done.reason if done else "error", route=route, lesson=self.match.lesson.id if self.match else "",
+            stages=self._stages(), prompt_tokens=prompt_tokens, new_tokens=done.new_tokens if done else 0,
+            backend=backend, error=None if self.failure is None else f"{type(self.failure).__name__}: {self.failure}",
+            # The model made it, or it can be judged with its lesson.
+            learnable=learnable and bool(prompt_tokens or self.match), vector=routed.vector if routed else None,
+        )  # fmt: skip
 
     def _stages(self) -> dict[str, float]:
         stages: dict[str, float] = dict(self.routed.decision.milliseconds) if self.routed else {}

@@ -1,4 +1,4 @@
-"""Keeps an answer: in the conversation, and in the memory with its log entry and its trajectory."""
+"""Keeps an answer: in the conversation, and in the memory with its trajectory."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from app.chat.conversation_tree import ConversationTree
 from app.chat.trajectory_recorder import TrajectoryRecorder
 from app.chat.turn_messages import agent_of
 from app.generation.assistant import Assistant
+from app.lessons.service import INSTANT_POLICY
 from app.protocol import Stored
 from app.routing.service import Routed
 from py_core.memory.branches import Turn
@@ -49,11 +50,15 @@ class AnswerKeeper:
         memory = await self._runtime.opened_memory()
         if memory is None or is_gone():
             return None
-        memory.witness.record(answer.witness_entry(self._assistant.model.engine.capabilities.backend))
-        if not answer.is_shown:
+        session: Session | None = None
+        try:
+            if answer.is_shown:
+                state = {"state": {"agent": answer.routed.agent.id}} if answer.routed else {}
+                session = await self._tree.keep(memory, state)
+        finally:  # also an answer that is not stored is in the log
+            self._record(memory, answer, made, session.id if session else "", route)
+        if session is None:
             return None
-        session = await self._tree.keep(memory, {"state": {"agent": answer.routed.agent.id}} if answer.routed else {})
-        self._record(memory, answer, made, session.id, route)
         self.recorder.asked_again(memory, before.get("request", ""))
         if answer.routed is not None and self._runtime.routing is not None:
             await self._runtime.routing.used(answer.routed)
@@ -81,16 +86,18 @@ class AnswerKeeper:
         session = self._tree.session
         if memory is None or session is None:
             return None
-        self.recorder.went_on(memory, details["request"], answer.said, details)
+        self.recorder.went_on(memory, details["request"], answer.said, details, answer.done)
         return self._stored(session, answer, details["request"])
 
     def _stored(self, session: Session, answer: Answer, request: str) -> Stored:
         question, given = (turns := self._tree.branches.path())[-2:]
         return Stored(session.id, len(turns), answer.said, request, question.number, given.number)
 
-    def _record(self, memory: Memory, answer: Answer, made: Turn, session: str, routed: Routed | None) -> None:
+    def _record(self, memory: Memory, answer: Answer, made: Turn, session: str, route: Routed | None) -> None:
         learning, routing = self._runtime.learning, self._runtime.routing
-        model = learning.base_sha256[:16] if learning else self._assistant.model.config.name
-        trajectory = answer.trajectory(session, model, made.details, routed)
-        if trajectory.prompt_tokens or trajectory.lesson:  # the model made it, or it can be judged with its lesson
-            self.recorder.answered(memory, trajectory, agent_of(made, routing.agents if routing else {}))
+        trajectory = answer.trajectory(
+            made.details, route, session=session, learnable=bool(session) and memory.policies.is_on(INSTANT_POLICY),
+            model=learning.base_sha256[:16] if learning else self._assistant.model.config.name,
+            backend=self._assistant.model.engine.capabilities.backend,
+        )  # fmt: skip
+        self.recorder.answered(memory, trajectory, agent_of(made, routing.agents if routing else {}))

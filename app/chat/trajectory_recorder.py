@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from app.generation.assistant import Assistant
-from app.lessons.service import INSTANT_POLICY
+from app.protocol import Done
 from py_core.backends.base import MAX_TAPS, BackendError
 from py_core.engine.scheduler import Priority
 from py_core.learning.quality import parts_of, rated
@@ -51,9 +51,9 @@ class TrajectoryRecorder:
 
     def answered(self, memory: Memory, trajectory: Trajectory, agent: Agent | None) -> None:
         """Record an answer that the assistant has just given. Waits for nothing. Raises StoreError."""
-        if not memory.policies.is_on(INSTANT_POLICY):  # then nothing is recorded either
-            return
         made = memory.trajectories.record(trajectory)
+        if not made.learnable:
+            return
         tokens = tuple(self._assistant.sequence.tokens)
         layers = self.layers(memory, agent)
         memory.background.start(lambda: self._read(memory, made, tokens, layers))
@@ -78,13 +78,16 @@ class TrajectoryRecorder:
         if id:
             memory.background.start(note)
 
-    def went_on(self, memory: Memory, id: str, answered: str, details: Mapping[str, Any]) -> None:
-        """An answer was stopped, and then gone on with. details: of its turn."""
+    def went_on(self, memory: Memory, id: str, answered: str, details: Mapping[str, Any], done: Done | None) -> None:
+        """An answer was stopped, and then went on. details: of its turn. done: of the rest."""
 
         def longer(trajectory: Trajectory) -> Trajectory:
-            reason = details.get("reason", "error")
-            answer = answered[:KEPT_TEXT]
-            return replace(trajectory, answered=answer, reason=reason, new_tokens=details.get("tokens", 0))
+            stages = dict(trajectory.stages)
+            stages["decode"] = stages.get("decode", 0.0) + (1000 * done.decode_seconds if done else 0.0)
+            return replace(
+                trajectory, answered=answered[:KEPT_TEXT], reason=details.get("reason", "error"),
+                new_tokens=details.get("tokens", 0), stages=stages,
+            )  # fmt: skip
 
         self._change(memory, id, longer)
 

@@ -1,4 +1,4 @@
-"""`sonata adapters list | import | export | rm`: what changes how a model answers, and is kept beside the memory."""
+"""`sonata adapters list | import | export | rm`: they change how a model answers, and lie beside the memory."""
 
 from __future__ import annotations
 
@@ -158,17 +158,19 @@ def base_at(path: Path) -> BaseModel:
 
 
 def base_of(path: Path | None, model: Model) -> BaseModel:
-    """The same of a model that is loaded; `path` is what `--model` says."""
+    """The same for a loaded model; `path` is the value of `--model`."""
     return BaseModel(model.config, model.graph, sha256_of_model(model_path(path)), model.config.name)
 
 
 def adapter_at(given: str | None, path: Path | None, model: Model, home: Path | None = None) -> LoraAdapter | None:
-    """What `--adapter` names; path and home: what `--model` and `--home` say. Raises AdapterError, OSError."""
+    """The adapter that `--adapter` names; path and home: the values of `--model` and `--home`. Raises AdapterError,
+    OSError."""
     return None if given is None else open_adapter(given, base_of(path, model), home)
 
 
 async def add_adapter(given: str | None, path: Path | None, model: Model) -> int:
-    """Bring what `--adapter` names to the model; its number, 0 without one. Raises AdapterError, OSError."""
+    """Add the adapter that `--adapter` names to the model; returns its number, 0 without one. Raises AdapterError,
+    OSError."""
     adapter = adapter_at(given, path, model)
     return await model.engine.add_adapter(adapter) if adapter else 0
 
@@ -176,7 +178,7 @@ async def add_adapter(given: str | None, path: Path | None, model: Model) -> int
 async def add_merged(
     given: Sequence[str], method: str | None, weights: str | None, path: Path | None, model: Model
 ) -> int:
-    """The same of several, which become one by `--merge`. Raises AdapterError, ValueError, OSError."""
+    """The same for several, which `--merge` combines into one. Raises AdapterError, ValueError, OSError."""
     if len(given) > 1 and method is None:
         raise ValueError(f"Several adapters become one with --merge METHOD; the methods are {', '.join(METHODS)}.")
     if len(given) < 2 and (method or weights):
@@ -197,7 +199,7 @@ def _numbers(text: str) -> list[float]:
 
 
 def _model_of(kept: KeptAdapter) -> Path:
-    """The file of its model. Raises AdapterError where that is not kept."""
+    """The file of its model. Raises AdapterError if that is not kept."""
     if found := ModelCache().find(kept.base_sha256):
         return found.path
     raise AdapterError(

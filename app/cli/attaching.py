@@ -24,7 +24,7 @@ FileOption = Annotated[
 
 
 def bytes_of(path: Path) -> bytes:
-    """Of a file to attach. Raises FileError."""
+    """The contents of a file to attach. Raises FileError."""
     try:
         if path.is_dir():
             raise FileError("files.is-folder", "{path} is a folder. Give the files in it one by one.", path=path)
@@ -36,7 +36,7 @@ def bytes_of(path: Path) -> bytes:
 
 
 def cited_words(cited: Iterable[Citation]) -> str:
-    """What was read of files: each one's name with the places there."""
+    """The passages that were read: each file's name with the places in it."""
     places = dict[str, list[str]]()
     for one in cited:
         places.setdefault(one.name, []).append(one.place)
@@ -44,12 +44,12 @@ def cited_words(cited: Iterable[Citation]) -> str:
 
 
 async def attach_file(files: FileService, session: str | None, path: Path) -> str:
-    """Attach a file, to a new conversation where there is none; returns its id. Raises FileError, StoreError."""
+    """Attach a file, to a new conversation if there is none; returns its id. Raises FileError, StoreError."""
     return (await files.attach(session, path.name, "", bytes_of(path))).session
 
 
 async def unstored_runtime() -> Runtime:
-    """A runtime without agents, whose memory is gone when it is closed: it holds what is attached meanwhile."""
+    """A runtime without agents and with a temporary memory, which holds the attached files."""
 
     @cache
     def embedder() -> SentenceEmbedder | None:

@@ -1,4 +1,4 @@
-"""What `sonata bench` prints."""
+"""The output of `sonata bench`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def speed_table(speed: Speed) -> Table:
 
 
 def profile_tables(report: dict[str, Any]) -> Group:
-    """report: what app.generation.speed.profile_report gives."""
+    """report: the result of app.generation.speed.profile_report."""
     limits = report["limits"]
     said = f"Measured limits: memory {limits['gb_s']:.1f} GB/s, compute {limits['gflop_s']:.0f} GFLOP/s (float32)."
     return Group(*(_pass_table(one) for one in report["passes"]), said)

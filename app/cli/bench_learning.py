@@ -1,4 +1,4 @@
-"""`sonata bench learning`: how much is recalled of what was taught, and what else it changes."""
+"""`sonata bench learning`: how much of the taught facts is recalled, and the side effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sonata bench memory`: what a model's memory holds, by owner and tier."""
+"""`sonata bench memory`: the contents of a model's memory, by owner and tier."""
 
 from __future__ import annotations
 

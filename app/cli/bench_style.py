@@ -1,4 +1,4 @@
-"""`sonata bench style`: whether a style that was learned from some answers is there in others."""
+"""`sonata bench style`: does a style that was learned from some answers appear in others?"""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def bench_style(
 
 
 def style_table(report: dict[str, Any]) -> Table:
-    """report: what app.bench.style.measure_style gives."""
+    """report: the result of app.bench.style.measure_style."""
     table = Table(title=f"Styles, {report['prompts']} unseen prompts ({report['model']} on {report['backend']})")
     for heading in ("style", "verdict", "scale"):
         table.add_column(heading)

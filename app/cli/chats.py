@@ -1,4 +1,4 @@
-"""`sonata memory chats`: the conversations, as the side bar of the page has them, by the same calls."""
+"""`sonata memory chats`: the conversations, as in the page's side bar, through the same calls."""
 
 from __future__ import annotations
 
@@ -172,15 +172,15 @@ def delete(ids: IdsArgument, home: HomeOption = None, yes: YesOption = False) ->
 
 @asynccontextmanager
 async def _opened(home: Path | None, *, meaning: bool = False) -> AsyncIterator[ConversationApi]:
-    """What the page asks, over the memory of the folder. meaning: also for searches by meaning; where these cannot be
-    had, a note says why. Raises StoreError, OSError, ValueError."""
+    """The page's calls, over the memory of the folder. meaning: also for searches by meaning; if these are not
+    available, a note says why. Raises StoreError, OSError, ValueError."""
     async with opened_memory(home) as memory:
         runtime = await Runtime.open(RuntimeConfig(memory=memory, router=native_router if meaning else None))
         if meaning:
             if runtime.problem is not None:
                 notes.print(Text(f"Only words are searched for. {runtime.problem}", "yellow"), soft_wrap=True)
             await ConversationApi(runtime).prepare_search()
-            await memory.background.settled()  # the page goes on and finds more the next time; a command ends
+            await memory.background.settled()  # the page continues and finds more the next time; a command ends
         yield ConversationApi(runtime)
 
 

@@ -1,4 +1,4 @@
-"""`sonata compute`: what the exact tools make of a message, without a model."""
+"""`sonata compute`: the answer of the exact tools to a message, without a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sonata consolidate`: what was taught moves into an adapter of the whole model, now instead of in idle time."""
+"""`sonata consolidate`: lessons move into an adapter of the whole model, now instead of in idle time."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def consolidate(
     """Train what was taught into an adapter of the model, check it on texts that it was not trained on, and decide.
 
     Answers to what was taught come from lessons at once; this moves them into the model itself. Ctrl-C ends it:
-    what came so far is kept, and the next call goes on from there.
+    the progress so far is kept, and the next call continues from there.
     """
 
     async def run() -> tuple[Run | str | None, DeepReport | None]:

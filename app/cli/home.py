@@ -1,4 +1,4 @@
-"""What the commands that learn share: the folder of everything learned, its passphrase, and what is open over it."""
+"""Shared by the commands that learn: the folder of everything learned, its passphrase, and the open runtime over it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NoMemoryOption = Annotated[bool, typer.Option("--no-memory", help="Use nothing t
 
 
 def home_memory(home: Path | None) -> Path:
-    """The memory's file. The folder of --home is made where it is missing, for its owner only.
+    """The memory's file. The folder of --home is made if it is missing, for its owner only.
 
     Raises OSError, ValueError.
     """
@@ -58,14 +58,15 @@ def home_memory(home: Path | None) -> Path:
 
 
 def someone_types() -> bool:
-    """Whether a passphrase can be asked: standard input may be a pipe, as long as errors go to a terminal."""
+    """True if a passphrase can be asked for: standard input may be a pipe, as long as errors go to a terminal."""
     return sys.stdin.isatty() or sys.stderr.isatty()
 
 
 async def with_passphrase(opens: Callable[[str], Awaitable[T]], what: str) -> T:
-    """What `opens` gives with $SONATA_PASSPHRASE, or with what is typed until it is right. what: is protected.
+    """The result of `opens` with $SONATA_PASSPHRASE, or with typed passphrases until one is right. what: the protected
+    thing.
 
-    Raises StoreError: "passphrase" where $SONATA_PASSPHRASE is wrong, "locked" where none is given.
+    Raises StoreError: "passphrase" if $SONATA_PASSPHRASE is wrong, "locked" if none is given.
     """
     if (given := os.environ.get(PASSPHRASE)) is not None:
         try:
@@ -138,7 +139,7 @@ async def _unlocked(rows: SQLiteRows) -> Store:
 
 @asynccontextmanager
 async def opened_learning(home: Path | None, model: Model, given: Path | None) -> AsyncIterator[LearningService]:
-    """What a model has learned from lessons, as `opened_runtime`."""
+    """The lessons that a model has learned, as `opened_runtime`."""
     async with opened_runtime(home, model, given) as runtime:
         assert runtime.learning is not None
         yield runtime.learning
@@ -149,10 +150,10 @@ async def opened_runtime(
     home: Path | None, model: Model, given: Path | None, adapters: AnswerAdapters | None = None,
     answers_with: Collection[str] = ("background", "style"),
 ) -> AsyncIterator[Runtime]:  # fmt: skip
-    """The memory, unlocked, and what the model has learned in it. given: what `--model` says. adapters, answers_with:
-    as of Learner.
+    """The memory, unlocked, with the model's learned lessons. given: the value of `--model`. adapters, answers_with: as
+    in Learner.
 
-    Raises ValueError, with what to do, where it cannot be stored or recalled; StoreError, OSError.
+    Raises ValueError, with what to do, if it cannot be stored or recalled; StoreError, OSError.
     """
     path = home_memory(home)
     runtime = await open_runtime(path, model, sha256_of_model(model_path(given)), adapters, answers_with)

@@ -1,4 +1,4 @@
-"""`sonata teach | ask | relearn`: what a person teaches, and answers with it. Each loads the model once."""
+"""`sonata teach | ask | relearn`: teaching, and answers that use it. Each loads the model once."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ from py_core.showing import one_line, shown, why_not_json
 
 notes = console(stderr=True)
 ASKED_TOKENS = 256
-"""An answer's length, at most, unless told otherwise: small models sometimes do not find an end."""
+"""The default limit of an answer's length: small models sometimes do not find an end."""
 NAMED = 10
-"""Bad lines that the last sentence names."""
+"""The most bad lines that the last sentence lists."""
 WHICH = "Say what to teach: QUESTION ANSWER, one text, or --file FILE.jsonl."
 EXAMPLE = (
     'Teach a sentence, as in `sonata teach "my dentist is Dr. Quill"`, or a question and its answer, as in '
@@ -54,10 +54,10 @@ EXAMPLE = (
 
 
 Taught = Learned | str
-"""What was learned of a row, or why nothing could be."""
+"""The result of a row: the lesson, or why it could not be learned."""
 
 
-class Loop(StrEnum):
+class LoopName(StrEnum):
     instant = "instant"
     background = "background"
     reading = "reading"
@@ -91,7 +91,7 @@ def teach(
     if (file is None) == (not texts):
         raise ValueError(WHICH)
     rows = _rows(file, texts or [])
-    # Before the model is loaded: a file without rows, or one lesson that is none, costs no second.
+    # Before the model is loaded: a file without rows, or an invalid lesson, fails at once.
     first = next(rows, None)
     if first is None:
         raise ValueError(f"{file} has no rows. " + WHICH)
@@ -121,7 +121,7 @@ def teach(
 
 @contextmanager
 def reading_told(learning: LearningService) -> Iterator[None]:
-    """Meanwhile show how far a model is that Sonata does not ship: before its first lesson it reads some texts."""
+    """Meanwhile show the progress of a model that Sonata does not ship: before its first lesson it reads some texts."""
     with ExitStack() as bars:
         shown = list[tuple[Progress, TaskID]]()
 
@@ -149,7 +149,7 @@ def _rows(file: Path | None, texts: list[str]) -> Iterator[LessonRow]:
 async def _teach_all(
     learning: LearningService, first: LessonRow, rest: Iterable[LessonRow], tell: Callable[[LessonRow, Taught], None]
 ) -> tuple[int, list[int]]:
-    """How many were taught, and the lines that could not be."""
+    """The number of taught rows, and the lines that could not be taught."""
     taught, bad = 0, list[int]()
     for row in (one for rows in ([first], rest) for one in rows):
         made = await _teach_one(learning, row)
@@ -176,7 +176,7 @@ def _print_taught(row: LessonRow, made: Taught) -> None:
 
 
 def _say_taught(row: LessonRow, made: Taught, home: Path | None) -> None:
-    """What was learned, what it replaced, and how to take it back."""
+    """Shows what was learned, what it replaced, and how to take it back."""
     if not isinstance(made, Learned):
         return notes.print(f"[red]Line {row.line}:[/red] {escape(made)}", soft_wrap=True)
     lesson, out = made.lesson, console()
@@ -191,7 +191,7 @@ def _say_taught(row: LessonRow, made: Taught, home: Path | None) -> None:
 
 
 def taught_entry(learned: Learned) -> dict[str, Any]:
-    """As in the JSON of `sonata teach`."""
+    """The form in the JSON of `sonata teach`."""
     replaced = learned.replaced
     return {
         "question": learned.lesson.question,
@@ -207,7 +207,7 @@ def taught_entry(learned: Learned) -> dict[str, Any]:
 
 
 def _lesson_of(texts: list[str]) -> LessonRow:
-    """Question and answer, or one text that tells something."""
+    """Question and answer, or a single statement."""
     if len(texts) > 2:
         raise ValueError(f"Give a question and its answer, each in quotes; these are {len(texts)} texts.")
     for text, name in zip(texts, ("question", "answer") if len(texts) == 2 else ("text",), strict=True):
@@ -227,7 +227,7 @@ def ask(
     ] = None,
     no_memory: NoMemoryOption = False,
     without: Annotated[
-        list[Loop] | None, typer.Option("--without", help="Leave out what this loop learned; may be given twice.")
+        list[LoopName] | None, typer.Option("--without", help="Leave out what this loop learned; may be given twice.")
     ] = None,
     why: Annotated[
         bool, typer.Option("--why", help="Also what came nearest of what was taught, and how sure that is.")
@@ -262,10 +262,10 @@ def ask(
             if no_memory:
                 return await _ask_all(Asker(loaded, None, max_tokens), asked, attached)
             left_out, adapters = without or (), AnswerAdapters(loaded.engine)
-            answers_with = {Loop.background, Loop.style}.difference(left_out)
+            answers_with = {LoopName.background, LoopName.style}.difference(left_out)
             async with opened_runtime(home, loaded, model, adapters, answers_with) as runtime:
-                learning = None if Loop.instant in left_out else runtime.learning
-                asker = Asker(loaded, learning, max_tokens, Loop.reading not in left_out, adapters)
+                learning = None if LoopName.instant in left_out else runtime.learning
+                asker = Asker(loaded, learning, max_tokens, LoopName.reading not in left_out, adapters)
                 return await _ask_all(asker, asked, attached)
         finally:
             loaded.close()
@@ -288,7 +288,7 @@ def ask(
 
 
 def _say_answer(answer: SingleAnswer, question: str, why: bool) -> None:
-    """The answer, and where it comes from. question: "" if only one was asked."""
+    """Shows the answer, and where it comes from. question: "" if only one was asked."""
     out = console()
     if question:
         out.print(f"[bold]{escape(one_line(question))}[/bold]", soft_wrap=True)
@@ -342,7 +342,7 @@ async def _answers(asker: Asker, questions: list[str]) -> list[SingleAnswer | st
 
 
 def _questions(given: list[str] | None) -> list[str]:
-    """Raises ValueError where standard input is no list of texts."""
+    """Raises ValueError if standard input is not a list of texts."""
     if given:
         return given
     wanted = 'Standard input must be a JSON list of questions, such as ["What is the name of my dog?"]'

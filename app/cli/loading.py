@@ -1,4 +1,4 @@
-"""What the commands that run a model share: on which backend, and how it is opened."""
+"""Shared by the commands that run a model: the choice of the backend, and opening the model."""
 
 from __future__ import annotations
 
@@ -152,14 +152,14 @@ def _progress_of(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _loader(backend: BackendChoice, precision: Precision, autotune: bool, tiers: TierPolicy | None) -> partial[Any]:
-    """A BackendLoader, with a host of its own."""
+    """A BackendLoader, with its own host."""
     return _gpu(backend, autotune, tiers) or _kernels(backend, precision, tiers) or partial(load_numpy, tiers=tiers)
 
 
 def _gpu(backend: BackendChoice, autotune: bool, tiers: TierPolicy | None) -> partial[Any] | None:
     if backend not in (BackendChoice.webgpu, BackendChoice.auto):
         return None
-    # Imported late: the CPU's backends must work where wgpu's library does not load.
+    # Imported late: the CPU's backends must work if wgpu's library does not load.
     from py_core.backends.webgpu.host_wgpu import WgpuHost
 
     try:

@@ -102,11 +102,11 @@ def options(
         bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and end.")
     ] = False,
 ) -> None:
-    """What goes before a command."""
+    """Options before a command."""
 
 
 MAX_PROMPT_CHARS = 1 << 28
-"""A context of a million tokens, each of 256 characters. What the model reads at most is known once it is loaded."""
+"""A context of a million tokens of 256 characters each. The model's own limit is known once it is loaded."""
 
 
 RawOption = Annotated[
@@ -340,7 +340,7 @@ async def _generate(
 
 
 def _read_prompt(prompt: str) -> str:
-    """Raises ValueError where standard input does not end."""
+    """Raises ValueError if standard input does not end."""
     if prompt != "-":
         return prompt
     text = sys.stdin.read(MAX_PROMPT_CHARS + 1)

@@ -1,4 +1,4 @@
-"""`sonata memory list | show | forget | undo | policies | export | import`: what was taught, and all else learned."""
+"""`sonata memory list | show | forget | undo | policies | export | import`: lessons, and everything else learned."""
 
 from __future__ import annotations
 
@@ -126,8 +126,8 @@ def forget(
 
 
 def _chosen(lessons: Sequence[Lesson], given: Sequence[str], yes: bool) -> list[Lesson]:
-    """The lessons to forget, once that is agreed. given: ids or how they begin, or words. Raises ValueError where none
-    fits, or nobody can be asked which."""
+    """The lessons to forget, once that is agreed. given: ids or prefixes of ids, or words. Raises ValueError if none
+    fits, or if the user cannot be asked which."""
     meant = _with_words(lessons, " ".join(given))
     try:
         named = _of_ids(lessons, given)
@@ -151,7 +151,7 @@ def _chosen(lessons: Sequence[Lesson], given: Sequence[str], yes: bool) -> list[
 
 
 def _picked(count: int, yes: bool) -> list[int]:
-    """Which of so many that were listed to forget, from 0 on."""
+    """The numbers of the listed lessons to forget, from 0 on."""
     if count == 1:
         return [0] if agreed(yes, "Forget it for ever?") else []
     if yes or not sys.stdin.isatty():
@@ -166,8 +166,8 @@ def _picked(count: int, yes: bool) -> list[int]:
 
 
 def _with_words(lessons: Sequence[Lesson], text: str) -> list[Lesson]:
-    """The lessons in whose question or answer each word of a text stands that says something, or begins one. Of those
-    that replaced each other only the newest."""
+    """The lessons whose question or answer contains each significant word of a text, or a word that begins with it. Of
+    lessons that replaced each other only the newest."""
     terms = terms_of(text)
     wanted = [term for term in terms if term not in SMALL] or terms
     fits = {one.id: one for one in lessons if wanted and has_all(wanted, f"{one.question} {one.answer}")}
@@ -175,7 +175,7 @@ def _with_words(lessons: Sequence[Lesson], text: str) -> list[Lesson]:
 
 
 def _with_older(lessons: Sequence[Lesson], found: Sequence[Lesson]) -> list[Lesson]:
-    """They, and all that they replaced."""
+    """These lessons, and all that they replaced."""
     ids = {lesson.id for lesson in found}
     while older := {lesson.id for lesson in lessons if lesson.replaced_by in ids} - ids:
         ids |= older
@@ -284,7 +284,7 @@ def _stored(numbers: Mapping[str, int]) -> list[str]:
 
 
 def lesson_entry(lesson: Lesson) -> dict[str, Any]:
-    """As in the JSON of these commands. Times are seconds since 1970."""
+    """The form in the JSON of these commands. Times are seconds since 1970."""
     names = ("id", "question", "answer", "source", "on", "replaced_by", "quality", "uses", "created", "last_used")
     return {name: getattr(lesson, name) for name in names}
 
@@ -332,7 +332,7 @@ async def _found(memory: Memory, given: Sequence[str]) -> list[Lesson]:
 
 
 def _of_ids(lessons: Sequence[Lesson], given: Sequence[str]) -> list[Lesson]:
-    """The lessons of ids, or of how they begin. Raises ValueError where there is none, or several."""
+    """The lessons with these ids or prefixes of ids. Raises ValueError if there is none, or several."""
     found = []
     for id in given:
         fits = [lesson for lesson in lessons if id and lesson.id.startswith(id.lower())]
@@ -344,7 +344,7 @@ def _of_ids(lessons: Sequence[Lesson], given: Sequence[str]) -> list[Lesson]:
 
 
 def agreed(yes: bool, question: str) -> bool:
-    """Whether to delete. Raises ValueError where nobody can be asked."""
+    """True if the user agrees to delete. Raises ValueError if the user cannot be asked."""
     if yes:
         return True
     if not sys.stdin.isatty():

@@ -85,7 +85,7 @@ def tokenize(
 
 
 def _say_tokens(tokenizer: Tokenizer, ids: list[int]) -> None:
-    """A line each, and one that ends the text."""
+    """A line each, and a final line that ends the text."""
     for id in ids:
         say(f"{id:>7}  {shown(tokenizer.decode([id]))}")
     say(f"{len(ids):,} {'token' if len(ids) == 1 else 'tokens'}")
@@ -114,7 +114,7 @@ def info(model: ModelOption = None, as_json: Annotated[bool, typer.Option("--jso
     table = Table(show_header=False, title=escape(described["name"]))
     table.add_row("file", f"{escape(str(path))} ({source.size / 1e6:.1f} MB, GGUF v{header.version})")
     table.add_row("parameters", f"{parameters / 1e6:.1f} M" if header.tensors else "none: it is a vocabulary only")
-    # A model without windows or soft-caps has zeros there: they would only be noise.
+    # A model without windows or soft-caps has zeros there, which would only be noise.
     shown = {name: value for name, value in described.items() if value or isinstance(value, bool)}
     if not shown.get("sliding_window"):
         shown.pop("local_rope", None)
@@ -126,7 +126,7 @@ def info(model: ModelOption = None, as_json: Annotated[bool, typer.Option("--jso
 
 
 async def _described(source: WeightSource, header: GGUFHeader) -> dict[str, Any]:
-    """The model's sizes; of a file without weights only its name and architecture."""
+    """The model's sizes; for a file without weights only its name and architecture."""
     if not header.tensors:
         kind = _short(header.metadata.get("general.architecture")) or "unknown"
         return {"architecture": kind, "name": name_of(header.metadata) or kind}
@@ -140,13 +140,13 @@ async def _described(source: WeightSource, header: GGUFHeader) -> dict[str, Any]
 
 
 def _rotation_words(rotation: Rotation) -> str:
-    """How a model rotates, in one line."""
+    """A model's rotary embedding, in one line."""
     slowest = 2 * math.pi / rotation.frequencies[-1]
     return f"{rotation.dimensions} values of a head, the slowest pair turns once in {slowest:,.0f} tokens"
 
 
 def _tokenizer_facts(header: GGUFHeader) -> dict[str, Any]:
-    """Its kind and rules, and BOS, EOS and all ends as texts. Where it cannot be used, why."""
+    """The tokenizer's kind and rules, and BOS, EOS and all end tokens as texts. If it cannot be used, the reason."""
     kind = _short(header.metadata.get("tokenizer.ggml.model"))
     try:
         tokenizer = tokenizer_from_gguf(header.metadata)
@@ -167,10 +167,10 @@ def _tokenizer_facts(header: GGUFHeader) -> dict[str, Any]:
 
 
 def _short(value: Any) -> str | None:
-    """What a file says, for people and for JSON."""
+    """A file's contents, for people and for JSON."""
     return value if value is None else one_line(value) if isinstance(value, str) else shown(value)
 
 
 def _is_list_of(value: object, kind: type) -> bool:
-    # bool is an int in Python, but no token id
+    # bool is an int in Python, but not a token id
     return isinstance(value, list) and all(isinstance(item, kind) and not isinstance(item, bool) for item in value)

@@ -1,4 +1,4 @@
-"""`sonata models list | pull | import | rm | info`: the models that are kept on this machine, and those of the hub."""
+"""`sonata models list | pull | import | rm | info`: the models on this machine, and those of the hub."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def list_models(
     for part in (part for part in parts if part.name in have):
         rows.append((part.name, "" if part.size is None else size_words(part.size), have[part.name], ""))
     table = Table("name", "size", "state", box=None, pad_edge=False, expand=True)
-    table.add_column("good at", ratio=1)  # what the others leave of the line
+    table.add_column("good at", ratio=1)  # the rest of the line
     for column in table.columns:
         column.no_wrap = True
     for row in rows:
@@ -76,7 +76,7 @@ def pull(
     name: NameOption = None,
     allow_host: Annotated[list[str] | None, typer.Option(help="Another host that models may come from.")] = None,
 ) -> None:
-    """Download a model, or what is missing of it. Ctrl-C stops; the same command goes on from there."""
+    """Download a model, or the missing part of it. Ctrl-C stops; the same command continues from there."""
     cache, catalog = ModelCache(), read_catalog().allowing(allow_host or [])
     wanted = wanted_model(catalog, cache, model, name)
     before = cache.find(wanted.name)
@@ -179,7 +179,7 @@ def _offered_facts(entry: Entry) -> dict[str, Any]:
 
 
 def _tell_of_offered(entry: Entry, as_json: bool) -> None:
-    """Of a model of the list that is not here yet."""
+    """Shows a model of the list that is not here yet."""
     facts = _offered_facts(entry)
     if as_json:
         print(json.dumps(facts))
@@ -192,19 +192,19 @@ def _tell_of_offered(entry: Entry, as_json: bool) -> None:
 
 
 def _said(said: HubFile | HubError | None) -> dict[str, Any]:
-    """What the hub says of a model, for JSON."""
+    """The hub's facts about a model, for JSON."""
     if isinstance(said, HubFile):
         return {"size": said.size, "sha256": said.sha256, "gone": False}
     return {"size": None, "sha256": None, "gone": isinstance(said, GoneError)}
 
 
 def _state(said: HubFile | HubError | None) -> tuple[str, str]:
-    """A model's size, and its state if it cannot be had, in words."""
+    """A model's size, or its state if it is not available, in words."""
     if isinstance(said, HubFile):
         return size_words(said.size), ""
     return "?", "gone" if isinstance(said, GoneError) else ""
 
 
 def _first_problem(said: Iterable[HubFile | HubError]) -> str | None:
-    """Why sizes are missing, once."""
+    """Says once why sizes are missing."""
     return next((str(one) for one in said if isinstance(one, HubError) and not isinstance(one, GoneError)), None)

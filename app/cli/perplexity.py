@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from app.bench.perplexity import Score, Text, joined, read_texts, score_texts
+from app.bench.perplexity import MeasuredText, Score, joined, read_texts, score_texts
 from app.chat.asker import head_of_lesson
 from app.cli.adapters import AdapterOption, adapter_at
 from app.cli.home import HomeOption, NoMemoryOption, home_memory, notes, opened_runtime
@@ -52,7 +52,7 @@ def perplexity(
     Texts are read as they are, each by itself; a text's first token is scored only where the model begins texts with a
     token of its own. A text longer than the context is read in windows of the context, each half a context after the
     one before. A window scores what the one before did not reach, so half a context comes before each of these tokens.
-    What was learned counts: the adapter that `sonata consolidate` trained, and a lesson where a text asks for it.
+    What was learned counts: the adapter that `sonata consolidate` trained, and a lesson if a text asks for it.
     """
     texts = read_texts(file)
     learned = not no_memory and home_memory(home).is_file()
@@ -90,9 +90,9 @@ def perplexity(
 
 
 async def _scored(
-    loaded: Model, texts: list[Text], adapter: int, head_of: Callable[[str], Awaitable[int]] | None
+    loaded: Model, texts: list[MeasuredText], adapter: int, head_of: Callable[[str], Awaitable[int]] | None
 ) -> list[Score]:
-    """With a progress bar on stderr while that is a terminal."""
+    """Shows a progress bar on stderr while that is a terminal."""
     with progress_bar("Reading") as bar:
         task = bar.add_task("", total=None)
         return await score_texts(

@@ -46,7 +46,7 @@ def route(
 
     async def run() -> list[Decision]:
         router = await open_router()
-        await router.route(asked[0] + ".")  # what only the first one pays is not told as its time
+        await router.route(asked[0] + ".")  # costs of the first call do not count as its time
         return [await router.route(text) for text in asked]
 
     decisions = asyncio.run(run())
@@ -57,7 +57,7 @@ def route(
 
 
 def decision_entry(text: str, decision: Decision) -> dict[str, Any]:
-    """As in the JSON of `sonata route`."""
+    """The form in the JSON of `sonata route`."""
     return {
         "text": text,
         "agent": decision.agent,
@@ -93,7 +93,7 @@ def bench_routing(
     habits: Annotated[bool, typer.Option("--habits", help="Also measure what corrections of routes teach.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """How often the router is right on requests that nobody has seen, and how long it takes. For developers."""
+    """Measure how often the router is right on unseen requests, and how long it takes. For developers."""
     rows = read_test_set(data)
 
     async def run() -> dict[str, Any]:

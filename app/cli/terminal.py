@@ -1,8 +1,8 @@
-"""What the commands write to a terminal: names of files, what model files say and what models write are text there.
+"""The commands' output to a terminal: names of files, strings of model files and models' answers are plain text there.
 
-A terminal obeys control characters: "ESC ] 0 ; ..." names its window, others write over what was shown or type for the
-user. So everything that is written goes through `console` or `say`, and JSON through json.dumps, which escapes them.
-Errors of usage are typer's, which escapes them, too.
+A terminal obeys control characters: "ESC ] 0 ; ..." names its window, others overwrite earlier output or type for the
+user. So all output goes through `console` or `say`, and JSON through json.dumps, which escapes them. Usage errors come
+from typer, which escapes them, too.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ PRINTS_JSON = "Print JSON, as is done anyway if the output goes to a file or ano
 
 
 def say(text: object, end: str = "\n") -> None:
-    """Write a text to standard output at once, as it is but for control characters."""
+    """Write a text to standard output at once, unchanged except for control characters."""
     print(plain(str(text)), end=plain(end), flush=True)
 
 
 def wants_json(as_json: bool) -> bool:
-    """Whether a command whose output other programs read prints JSON: with --json, or if no terminal shows it."""
+    """True if a command prints JSON: with --json, or if its output does not go to a terminal."""
     return as_json or not sys.stdout.isatty()
 
 
@@ -37,7 +37,7 @@ def console(stderr: bool = False) -> Console:
 
 
 def progress_bar(what: str) -> Progress:
-    """Of work whose length is known, on standard error, while that is a terminal; it goes when the work is done."""
+    """A progress bar on standard error, while that is a terminal; it disappears when the work is done."""
     notes = console(stderr=True)
     columns = (what, BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     return Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal)
@@ -49,7 +49,7 @@ class _PlainText(RenderHook):
 
 
 class _Plain:
-    """The same without control characters in its text; those that rich itself makes stay."""
+    """The same without control characters in its text; rich's own stay."""
 
     def __init__(self, inner: ConsoleRenderable) -> None:
         self._inner = inner

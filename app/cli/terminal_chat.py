@@ -1,4 +1,4 @@
-"""The chat in a terminal: a line in, an answer streaming out. Ctrl-C ends the answer, not the program."""
+"""The chat in a terminal: it reads a line and streams the answer. Ctrl-C ends the answer, not the program."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ COMMANDS = {
 HELP = "\n".join(f"{command:15}{what}" for command, what in COMMANDS.items())
 HINT = "/help lists what can be typed here."
 _COMMAND = re.compile(r"/[^\W\d_]+")
-"""A line that is a command or is meant to be one: nothing but a slash and letters. All other lines are messages."""
+"""A line that is meant as a command: only a slash and letters. All other lines are messages."""
 INDEXING_PATIENCE = 3.0
-"""Seconds that the next message waits for a file to be indexed; a long one goes on in the background."""
+"""Seconds that the next message waits for a file to be indexed; a long file continues in the background."""
 DELETED = "This conversation was deleted by another program. A new one begins."
 ADDED = "Another program added messages to this conversation. The answer takes them into account."
 
@@ -81,8 +81,8 @@ def run_chat(
     open_adapter: Callable[[str], LoraAdapter], adapter: str | None = None, adapters: AnswerAdapters | None = None,
     files: Sequence[Path] = (),
 ) -> None:  # fmt: skip
-    """Until the user leaves. open_adapter: by a name or file, raises AdapterError or OSError; `adapter`: the first.
-    adapters: what the answers come with of what was learned. files: are attached to the first conversation."""
+    """Run until the user leaves. open_adapter: opens one by a name or file, raises AdapterError or OSError; `adapter`:
+    the first. adapters: the learned adapters that answers use. files: attached to the first conversation."""
     console = terminal.console()
     conversation = Conversation(Assistant(model, sampling, max_tokens, adapters), runtime)
     if adapter is not None:
@@ -162,7 +162,7 @@ def _warn(console: Console, message: str) -> None:
 
 
 def _unlock(runner: asyncio.Runner, runtime: Runtime, console: Console) -> None:
-    """Without the passphrase the chat goes on without the memory."""
+    """Without the passphrase the chat continues without the memory."""
     if runtime.memory_stage.state == State.LOCKED:
         try:
             runner.run(with_passphrase(runtime.unlock, "the memory (empty: continue without the memory)"))
@@ -184,7 +184,7 @@ async def _correct(runtime: Runtime, last: list[Route], agent: str) -> str:
 
 
 def _attach(runner: asyncio.Runner, runtime: Runtime, conversation: Conversation, console: Console, path: Path) -> None:
-    """Attach a file, or say why not. Ctrl-C stops that; indexing goes on in the background."""
+    """Attach a file, or say why not. Ctrl-C stops that; indexing continues in the background."""
     attached = False
 
     async def attach() -> None:
@@ -236,7 +236,7 @@ async def _remember(runtime: Runtime, conversation: Conversation) -> str:
 
 
 async def _use_adapter(conversation: Conversation, open_adapter: Callable[[str], LoraAdapter], given: str) -> str:
-    """Another adapter from the next message on, or none; returns a sentence about it."""
+    """Use another adapter from the next message on, or none; returns a sentence about it."""
     await conversation.assistant.use_adapter(open_adapter(given) if given else None)
     said = f"The next answers come with {given}." if given else "The next answers come without an adapter."
     return f"{said} {conversation.assistant.leaves_out}".strip()
@@ -246,7 +246,7 @@ async def _answer(
     conversation: Conversation, events: AsyncIterator[Event], console: Console, last: list[Route],
     changes: list[Taught | Card],
 ) -> None:  # fmt: skip
-    """Show an answer. last, changes: take the route, and what was taught or forgotten."""
+    """Show an answer. last, changes: receive the route, and the lessons that were taught or forgotten."""
     loop = asyncio.get_running_loop()
     with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C ends the program there
         loop.add_signal_handler(signal.SIGINT, conversation.stop)
@@ -307,7 +307,7 @@ async def _answer(
 
 
 def _card_lines(card: Card | None) -> list[str]:
-    """The lessons that an answer shows: those that were taught, or those of which one is to be chosen."""
+    """The lessons that an answer shows: taught ones, or candidates for a choice."""
     if card is None or card.kind == "forgotten":
         return []
     lines = [f"{lesson.id[:SHORT_ID]}  {lesson.question} {lesson.answer}" for lesson in card.originals]
@@ -315,7 +315,7 @@ def _card_lines(card: Card | None) -> list[str]:
 
 
 class _ReadingLine:
-    """How much of the prompt is read. The seconds run down until the next report."""
+    """Shows how much of the prompt is read. The seconds count down until the next report."""
 
     def __init__(self, reading: Reading) -> None:
         self._words = f"Reading {reading.done:,} of {reading.total:,} tokens"
@@ -327,14 +327,14 @@ class _ReadingLine:
 
 
 def _who_answers(route: Route) -> str:
-    """How sure the router is of an agent says nothing of the plain assistant, or of one that was not decided anew."""
+    """The router's confidence does not apply to the plain assistant, or to an agent that was not decided again."""
     decided = route.reason in ("examples", "wording", "correction")
     sure = f" (chosen with {route.confidence:.0%} certainty; /agent NAME corrects it)" if decided else ""
     return f"{route.title}{sure}"
 
 
 def _read(citations: Citations) -> str:
-    """What the model reads of the files, in words."""
+    """Says which passages of the files the model reads."""
     if not citations.passages:
         return (
             "Nothing of the files was read: they are still being indexed, and no word of your message was found in them"
@@ -345,7 +345,7 @@ def _read(citations: Citations) -> str:
 
 
 def _summary(done: Done) -> str:
-    """What an answer took, and why it ended; "" for one that no model wrote."""
+    """An answer's time, and why it ended; "" if no model wrote it."""
     parts = [f"{done.new_tokens} tokens, {done.decode_tok_s:.1f} tok/s"] if done.new_tokens else []
     if done.reason == "stopped":
         parts.append("stopped; /continue goes on")

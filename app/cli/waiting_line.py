@@ -1,4 +1,4 @@
-"""A line from the terminal, while the event loop goes on in a thread beside it."""
+"""Reads a line from the terminal, while the event loop continues in a thread beside it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import threading
 
 
 def line_meanwhile(runner: asyncio.Runner, prompt: str) -> str:
-    """What `input` gives, and raises. What waits on the runner's loop goes on until the line is there; the loop is the
-    caller's again then. Ctrl-C is `input`'s, in the main thread."""
+    """Returns and raises what `input` does. Tasks on the runner's loop continue until the line is there; then the loop
+    is the caller's again. Ctrl-C reaches `input`, in the main thread."""
     loop = runner.get_loop()
     thread = threading.Thread(target=loop.run_forever, name="between two lines", daemon=True)
     thread.start()

@@ -213,7 +213,7 @@ class DeepLoop:
             gone += [one.id for one in old]
         async with memory.store.transaction() as transaction:
             memory.strategies.replace_in(transaction, kept)
-            memory.trajectories.delete_in(transaction, gone)
+            memory.trajectories.set_aside_in(transaction, [trajectories[id] for id in gone])
         return len(gone)
 
     @property

@@ -11,7 +11,7 @@ from app.generation.assistant import SYSTEM_PROMPT
 from app.generation.resident_adapters import ResidentAdapters
 from app.lessons.service import LearningService
 from py_core.adapters.lora import LoraAdapter
-from py_core.learning.consolidation_job import Stage
+from py_core.learning.consolidation_job import TrainingStage
 from py_core.learning.known_base import KNOWN
 from py_core.learning.lesson_examples import TaughtAnswer
 from py_core.memory.revisions import WORK
@@ -43,7 +43,7 @@ class WorkDesk:
         """After the training the imprints of so many lessons will be made, which `follow` tells."""
         self._later = _IMPRINT_TOKENS * lessons
 
-    def report(self, done: int, total: int, stage: Stage) -> None:
+    def report(self, done: int, total: int, stage: TrainingStage) -> None:
         self._total = total
         self._report(done, total + self._later, stage.value)
 

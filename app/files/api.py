@@ -1,4 +1,4 @@
-"""What the page asks about the files of its conversations, as plain data; web/files/client.js calls its methods."""
+"""The page's calls about the files of its conversations, as plain data; web/files/client.js makes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class FilesApi:
-    """Each public method is a call of the page's."""
+    """Each public method is a call of the page."""
 
     def __init__(self, files: FileService) -> None:
         self._files = files

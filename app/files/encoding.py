@@ -1,7 +1,7 @@
-"""Which encoding a text is in: UTF-8, even if some bytes are not, or one from before Unicode, by its letters.
+"""Detects the encoding of a text: UTF-8, even if some bytes are invalid, or a legacy encoding, by its letters.
 
-A candidate is right if nearly all that is not ASCII are letters of one language, in places where letters stand. If that
-is so for none, nobody guesses. Python's codecs are the same natively and in the page.
+A candidate fits if nearly all characters outside ASCII are letters of one language, in plausible places. If none fits,
+there is no guess. Python's codecs are the same natively and in the page.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections import Counter
 from itertools import pairwise
 
 LEAST = 0.85
-"""The share of what is not ASCII that must read as one language."""
+"""The share of the characters outside ASCII that must read as one language."""
 MIXED = 0.9
-"""What such a share counts, if the letters are of several languages with one encoding."""
+"""The weight of such a share if the letters are of several languages with one encoding."""
 RARER = 0.005
-"""What a language counts less than the one before it, so that of two that fit the commoner is taken."""
+"""The penalty of a language against the previous one, so that of two fits the commoner wins."""
 FEWEST = 3
-"""Different bytes that tell another encoding than Windows-1252: one alone may be a letter in several."""
-WESTERN, TURKISH = "cp1252", "cp1254"  # but for six letters the same
+"""Number of different bytes that rule out Windows-1252: a single one may be a letter in several encodings."""
+WESTERN, TURKISH = "cp1252", "cp1254"  # the same except for six letters
 STRAY = 0.02
-"""The share of bytes that may be no UTF-8 in a text that is ASCII else."""
+"""The share of bytes that may be invalid UTF-8 in a text that is otherwise ASCII."""
 SAMPLE = 6000  # bytes, from the first that is not ASCII
 REPLACED = "\ufffd"
 _NOT_ASCII = re.compile("[^\0-\x7f]")
@@ -42,7 +42,7 @@ _CYRILLIC = (
     "абвгдежзийклмнопрстуфхцчшщъыьэюяё", "абвгґдеєжзиіїйклмнопрстуфхцчшщьюя", "абвгдђежзијклљмнњопрстћуфхцчџш",
     "абвгдеёжзійклмнопрстуўфхцчшыьэюя", "абвгдѓежзѕијклљмнњопрстќуфхцчџш",
 )  # fmt: skip
-_ALPHABETS = (  # codec, languages, and letters that make half of each text; the first of equals is taken
+_ALPHABETS = (  # codec, languages, and letters that make up half of each text; the first of equals wins
     (TURKISH, _TURKISH, ""), (WESTERN, _WESTERN, ""), ("cp1250", _CENTRAL, ""),
     ("cp1255", _HEBREW, _HEBREW_OFTEN),
     ("cp1251", _CYRILLIC, _OFTEN), ("koi8-u", _CYRILLIC, _OFTEN), ("cp866", _CYRILLIC, _OFTEN),
@@ -54,7 +54,7 @@ _ALPHABETS = (  # codec, languages, and letters that make half of each text; the
     ("cp862", _HEBREW, _HEBREW_OFTEN), ("cp737", _GREEK, _GREEK_OFTEN), ("mac-greek", _GREEK, _GREEK_OFTEN),
     ("cp857", _TURKISH, ""), ("mac-turkish", _TURKISH, ""),
 )  # fmt: skip
-_IDEOGRAPHS = (  # codec, the standard whose first part has nearly all that is written, and the bytes that lead there
+_IDEOGRAPHS = (  # codec, the standard whose first part has nearly all written characters, and its lead bytes
     ("cp949", "euc_kr", range(0xB0, 0xC9)), ("cp932", "euc_jp", range(0xA4, 0xD0)),
     ("euc_jp", "euc_jp", range(0xA4, 0xD0)), ("gb18030", "gb2312", range(0xB0, 0xD8)),
     ("cp950", "big5", range(0xA4, 0xC7)),
@@ -65,7 +65,7 @@ CODECS = (
 )
 _HANGUL = "이다는에가을의하고로지니사기아시어나리요자수서대인도정있한를은"
 _MISPLACED = re.compile("[ςךםןףץ](?=[^\\W\\d_])|σ(?![^\\W\\d_])|[άέήίόύώΐΰ](?=[^\\W\\d_]{0,20}[άέήίόύώΐΰ])")
-"""Letters that end a word, or do not, where they stand, and a second accent in a word."""
+"""Implausible letters: final forms inside a word or missing at its end, and a second accent in a word."""
 _KANA = re.compile("[\u3041-\u30ff]")
 _SIGNS = frozenset("„“”‚‘’«»‹›–—…·•°§©®™€£¥¢¿¡±×÷½¼¾²³¹ªºµ№\u00a0")
 _WITHIN_WORDS = frozenset("’‘·–—…")
@@ -75,7 +75,7 @@ _OF_NUMBERS = frozenset("€£¥¢½¼¾")
 def decoded(data: bytes) -> str | None:
     """A text without a mark of its encoding; None if no encoding makes one language of it.
 
-    Bytes that are no UTF-8, in what is UTF-8 else, are read as Windows-1252, or as � if a character is cut off.
+    Invalid bytes in a UTF-8 text are read as Windows-1252, or as � if a character is cut off.
     """
     if _JIS.search(data):
         try:
@@ -124,8 +124,8 @@ def _likely_codec(data: bytes) -> str | None:
 
 
 def _letters(text: str, alphabet: str, often: str) -> float:
-    """The share of what is not ASCII that are letters of an alphabet, or signs, where they may stand. often: letters
-    that make half of a text; "": of Latin writing, in which most letters are ASCII."""
+    """The share of the characters outside ASCII that are letters of an alphabet, or signs, in plausible places. often:
+    letters that make up half of a text; "": Latin script, in which most letters are ASCII."""
     total = good = common = 0
     before, letters = "   ", frozenset(alphabet)
     for char, after in pairwise(f"{text.removesuffix(REPLACED)} "):
@@ -149,7 +149,8 @@ def _letters(text: str, alphabet: str, often: str) -> float:
 
 
 def _ideographs(text: str, codec: str, standard: str, leads: range) -> float:
-    """The share of what is not ASCII that is in the first part of a standard for Chinese, Japanese or Korean."""
+    """The share of the characters outside ASCII that are in the first part of a standard for Chinese, Japanese or
+    Korean."""
     counts = Counter(char for char in text.removesuffix(REPLACED) if char >= "\x80")
     good = kana = often = 0
     for char, count in counts.items():

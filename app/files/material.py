@@ -1,7 +1,7 @@
-"""What of the attached files stands in a prompt: the whole text where it fits, else the passages for a question.
+"""The part of the attached files that goes into a prompt: the whole text if it fits, else the passages for a question.
 
-The whole text stands at the beginning of the first message that the model reads, where it stays while the conversation
-goes on, so that it is read once. Passages belong to a question, and stand before it.
+The whole text stands at the beginning of the first message that the model reads, and stays there while the conversation
+continues, so that it is read once. Passages belong to a question, and stand before it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from py_core.passages.chunks import PAGE_BREAK
 
 @dataclass(frozen=True)
 class Material:
-    """cited: what it consists of, in the order of the files. is_whole: whole files. by_words: the passages were found
-    by their words alone, because their meanings are not known yet."""
+    """cited: its parts, in the order of the files. is_whole: whole files. by_words: the passages were found by their
+    words alone, because their meanings are not known yet."""
 
     text: str
     tokens: int
@@ -27,7 +27,7 @@ class Material:
 
     @property
     def opening(self) -> str:
-        """What stands at the beginning of the first message that the model reads."""
+        """The text at the beginning of the first message that the model reads."""
         return self.text if self.is_whole else ""
 
     def asked(self, question: str) -> str:
@@ -36,12 +36,12 @@ class Material:
 
     @property
     def found(self) -> Literal["whole", "meaning", "words"]:
-        """How the passages were found: as of Citations."""
+        """How the passages were found, as in Citations."""
         return "whole" if self.is_whole else "words" if self.by_words else "meaning"
 
 
 NOTHING_BY_WORDS = Material("", 0, (), is_whole=False, by_words=True)
-"""Of files that are not indexed, in which no word of the question was found."""
+"""For files that are not indexed and contain no word of the question."""
 
 
 def whole_text(name: str, text: str) -> str:
@@ -55,5 +55,5 @@ def passages_text(name: str, passages: Sequence[str]) -> str:
 
 
 def without_page_breaks(text: str) -> str:
-    """With paragraphs in place of pages."""
+    """With paragraphs instead of pages."""
     return text.replace(PAGE_BREAK, "\n\n")

@@ -1,7 +1,7 @@
 """The files of conversations: attached, indexed in the background, and found for a question.
 
 A file's passages get their vectors in steps between answers (memory/background.py). Until all have one, questions are
-answered by their words. What is found goes into the prompt as app/files/material.py puts it.
+answered by their words. app/files/material.py puts the found passages into the prompt.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
     from py_core.tools.table import Table
 
 MOST_FILES = 20
-"""Of a conversation."""
+"""Most files of a conversation."""
 MOST_PASSAGES = 8
-"""Of a prompt. More cost a small model more than they give it (docs/decisions/0066)."""
+"""Most passages of a prompt. More cost a small model more than they help (docs/decisions/0066)."""
 NEAR_THE_BEST = 0.7
-"""A passage with less of the best one's score is left out."""
+"""A passage with less than this share of the best score is left out."""
 TOGETHER = 8  # passages whose vectors are stored in one transaction
 SHARE = 0.75
-"""Of the time that indexing takes where no answer is made: somebody waits for it."""
+"""The share of the time for indexing while no answer runs: the user waits for it."""
 KEPT_OPEN = 4  # conversations whose passages are kept in memory
 SLICE = 0.02
-"""Seconds of cutting at a time: in between others have their turn, and Ctrl-C is seen."""
+"""Seconds of cutting at a time: in between other tasks run, and Ctrl-C is noticed."""
 MOST_SECONDS = 60.0
-"""Of cutting a file that is attached. What takes longer would take as long each time its conversation is opened."""
+"""Most seconds for cutting an attached file. It would take as long each time its conversation is opened."""
 _WHOLE_WORDS = ("file", "document", "summar", "datei", "dokument", "zusammenfass", "fasse")
-"""Of a message that asks for the file as a whole, of which no passage is about it."""
+"""Patterns of a message about the file as a whole, for which no single passage is relevant."""
 
 CountTokens = Callable[[str], int]
 
@@ -63,17 +63,17 @@ class _OpenFile:
 
     @cached_property
     def table(self) -> Table | None:
-        """None of what is no table, or could be read in two ways."""
+        """None if it is not a table, or could be read in two ways."""
         if kind_of(self.stored.name) != "table":
             return None
-        from py_core.tools.table import read_table  # not before somebody asks
+        from py_core.tools.table import read_table  # not before it is needed
 
         return read_table(self.stored.name, self.stored.text)
 
 
 @dataclass
 class _Open:
-    """The files of a conversation, cut, and what searches them."""
+    """The files of a conversation, cut into passages, and their search indexes."""
 
     files: list[_OpenFile]
     index: PassageIndex
@@ -88,14 +88,14 @@ class _Open:
 
 
 class FileService:
-    """For all conversations over one memory."""
+    """The files of all conversations over one memory."""
 
     def __init__(
         self, memory: Callable[[], Memory], embedder: Callable[[], Embedder | None], routing: Stage,
         trouble: Callable[[Exception], None], changed: Callable[[], None],
     ) -> None:  # fmt: skip
         """memory: raises StoreError before it is open. embedder: None before `routing` is ready, or if it failed.
-        trouble, changed: called when indexing failed, or went on."""
+        trouble, changed: called when indexing failed, or continued."""
         self._memory_now, self._embedder, self._routing = memory, embedder, routing
         self._trouble, self._changed = trouble, changed
         self._opened: OrderedDict[str, _Open] = OrderedDict()
@@ -109,11 +109,11 @@ class FileService:
     async def attach(
         self, session: str | None, name: str, type: str, data: bytes, size: int | None = None
     ) -> StoredFile:
-        """Keep a file of a conversation; None: of a new one, which is started with the file's name as its title.
+        """Store a file of a conversation; None: of a new one, which is started with the file's name as its title.
 
-        data, type: as of file_text.text_of. size: bytes of the file, where these are others than data's. The same file
-        a second time is the one that is there. Nothing is kept of a file that cannot be cut.
-        Raises FileError with a sentence on what does not fit, StoreError.
+        data, type: as of file_text.text_of. size: bytes of the file, if they differ from data's. A file that is
+        attached twice is stored once. Nothing is stored of a file that cannot be cut. Raises FileError with a sentence
+        about the problem, StoreError.
         """
         memory = self._memory_now()
         text = text_of(name, data, type)
@@ -163,7 +163,7 @@ class FileService:
         return told
 
     async def detach(self, *ids: str) -> None:
-        """Delete files. A conversation in which nothing was said and that has no file left is deleted, too."""
+        """Delete files. A conversation without messages and files is deleted, too."""
         memory = self._memory_now()
         await memory.files.delete(*ids)
         for session in {id.rpartition("/")[0] for id in ids}:
@@ -172,14 +172,14 @@ class FileService:
                 await memory.sessions.delete(session)
 
     async def text(self, id: str) -> str:
-        """Of a file. Raises StoreError where it was deleted."""
+        """The passages of a file. Raises StoreError if it was deleted."""
         file = await self._memory_now().files.get(id)
         if file is None:
             raise StoreError("record", "files.removed", "This file was removed.")
         return without_page_breaks(file.text)
 
     async def tables(self, session: str) -> list[Table]:
-        """A conversation's files that can be computed with, indexed or not. Raises StoreError."""
+        """A conversation's files that are tables, indexed or not. Raises StoreError."""
         return [file.table for file in (await self._open(session)).files if file.table is not None]
 
     async def indexed(self, session: str) -> None:
@@ -192,11 +192,11 @@ class FileService:
     async def material(
         self, session: str, question: str, before: str, count: CountTokens, room: int, whole_room: int | None = None
     ) -> Material | None:
-        """What of a conversation's files the model reads for a question; None where nothing of them belongs to it.
-        Where only words were looked for, and none found, it is a Material without a passage, which says so.
+        """The part of a conversation's files that the model reads for a question; None if nothing is relevant. If only
+        words were searched, and none found, the result is a Material without a passage, which says so.
 
-        before: the question that was asked before, for one that goes on with it ("And why?"). count: tells tokens;
-        room: as many at most; whole_room: of the whole files, where these are not asked for as such. Raises StoreError.
+        before: the previous question, for a follow-up ("And why?"). count: counts tokens; room: the most tokens;
+        whole_room: the most for whole files, if the question is not about them as a whole. Raises StoreError.
         """
         opened = await self._open(session)
         if not opened:
@@ -230,7 +230,7 @@ class FileService:
                 return [one for one in found if one.score >= NEAR_THE_BEST * best][:MOST_PASSAGES], by_words
         return [], by_words
 
-    # ---- what is open ----
+    # ---- open conversations ----
 
     async def _open(self, session: str) -> _Open:
         memory = self._memory_now()
@@ -262,7 +262,7 @@ class FileService:
         return opened
 
     async def _take_vectors(self, opened: _Open, file: _OpenFile, made_by: str | None, memory: Memory) -> None:
-        """Those that are stored, of passages that are still cut so, by the embedder that is there."""
+        """Stored vectors of passages that are still cut the same way, made by the current embedder."""
         for number, passage in (await memory.files.passages(file.stored.id)).items():
             fits = number < len(file.chunks) and file.chunks[number][:2] == (passage.start, passage.end)
             if fits and made_by in (None, passage.made_by):
@@ -295,13 +295,13 @@ class FileService:
                     self._waiting.pop(session, None)
         except (EmbedderError, StoreError) as error:
             self._waiting.clear()
-            self._failed = self._embedder()  # else it would fail again and again
+            self._failed = self._embedder()  # otherwise it would fail repeatedly
             self._trouble(error)
         finally:
             self._works = False
 
     async def _index_some(self, session: str) -> bool:
-        """A few passages of a conversation. False: there is nothing left to do."""
+        """Index a few passages of a conversation. False: there is nothing left to do."""
         opened, memory, embedder = await self._open(session), self._memory, self._embedder()
         lacking = opened.index.lacking()[:TOGETHER]
         if not lacking or embedder is None or memory is None:
@@ -318,7 +318,7 @@ class FileService:
                 for number, vector in numbers
             ]
             if not await _kept(memory, file.stored, passages):
-                return session in self._opened  # the file is gone: look again at what is left
+                return session in self._opened  # the file is gone: check the remaining ones again
         for number, vector in made:
             opened.index.put(number, vector)
         self._changed()
@@ -326,7 +326,7 @@ class FileService:
 
 
 async def _cut(text: str, name: str, most: int = MOST_CHUNKS) -> AsyncIterator[Chunk]:
-    """The first passages of a file; others have their turn in between."""
+    """Cut the first passages of a file; other tasks run in between."""
     until = time.perf_counter() + SLICE
     for chunk in islice(each_chunk(text, kind_of(name)), most):
         yield chunk
@@ -370,7 +370,7 @@ def _passage(chunk: Chunk, made_by: str, vector: np.ndarray) -> Passage:
 def _whole(opened: _Open, count: CountTokens, room: int) -> Material | None:
     files = [file.stored for file in opened.files]
     if sum(len(file.text.encode()) for file in files) > 16 * room:
-        return None  # no tokenizer makes so few of it, and counting takes long
+        return None  # no tokenizer could make it fit, and counting takes long
     text = "\n\n".join(whole_text(file.name, file.text) for file in files)
     if (tokens := count(text)) > room:
         return None
@@ -384,7 +384,7 @@ def _is_about_files(question: str, opened: _Open) -> bool:
 
 
 def _passages(opened: _Open, found: Sequence[Found], by_words: bool, count: CountTokens, room: int) -> Material | None:
-    """The best ones that fit, in the order of their files."""
+    """The best passages that fit, in the order of their files."""
     material: Material | None = None
     for most in range(1, len(found) + 1):
         chosen = sorted(one.number for one in found[:most])
@@ -401,7 +401,7 @@ def _passages(opened: _Open, found: Sequence[Found], by_words: bool, count: Coun
 
 
 def _text_of(opened: _Open, numbers: Sequence[int]) -> str:
-    """Passages that overlap become one, so that nothing stands there twice."""
+    """Overlapping passages are merged, so that no text appears twice."""
     parts = []
     for id, of_file in groupby(numbers, lambda number: opened.of(number)[0].stored.id):
         file = next(file for file in opened.files if file.stored.id == id)

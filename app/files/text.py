@@ -1,4 +1,4 @@
-"""What a file says, as text: whatever encoding it is in, and a sentence where it is none."""
+"""Decodes a file to text, in any encoding, or gives a sentence if it is not text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from py_core.showing import is_blank, whole_end
 
 MOST_BYTES = 4_000_000
 MOST_CHARACTERS = 1_000_000
-"""Some 500 pages. A memory's record holds no more."""
+"""Some 500 pages. A record of the memory holds no more."""
 LONGEST_NAME = 150
 PDF = "application/pdf"
 
@@ -39,9 +39,9 @@ _KNOWN = (
 )
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _BINARY = re.compile("[\x00-\x07\x0e-\x19\x7f]")
-"""Controls that no text has; those of terminals and of forms are left out."""
+"""Control characters that no text contains; those of terminals and forms do not count."""
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
-"""A command to a terminal: a colour, a place, a title or a picture with its data."""
+"""An escape sequence of a terminal: a colour, a position, a title or a picture with its data."""
 _SAMPLE = 100_000
 MOST_CONTROLS = 0.02
 """The share of control characters in a text: some files have one here and there, machine code has many."""
@@ -52,11 +52,11 @@ class FileError(UserError, ValueError):
 
 
 def text_of(name: str, data: bytes, type: str = "") -> str:
-    """The text of a file, with line breaks as they are in Unix. type: its MIME type; of PDF, data is the text of its
-    pages, with a form feed between two.
+    """The text of a file, with Unix line breaks. type: its MIME type; for a PDF, data is the text of its pages,
+    separated by form feeds.
 
-    UTF-8, UTF-16 and UTF-32 are recognised, and encodings from before Unicode by what they make of it
-    (text_encoding.py). A terminal's colours are left out. Raises FileError.
+    UTF-8, UTF-16 and UTF-32 are recognised, and legacy encodings by the text that they give (encoding.py). A terminal's
+    colours are left out. Raises FileError.
     """
     shown = shown_name(name)
     if len(data) > MOST_BYTES:
@@ -108,7 +108,7 @@ def text_of(name: str, data: bytes, type: str = "") -> str:
 
 
 def too_large(shown: str, size: int) -> Message:
-    """A sentence about a file of so many bytes."""
+    """A sentence about a file of this size."""
     return Message(
         "files.too-large",
         "{name} is too large: it has {size} MB, and a file may have 4 MB. Take a part of it.",
@@ -118,7 +118,7 @@ def too_large(shown: str, size: int) -> Message:
 
 
 def shown_name(name: str) -> str:
-    """A file's name without folders and without what cannot be shown, at most LONGEST_NAME characters."""
+    """A file's name without folders and unprintable characters, at most LONGEST_NAME characters."""
     last = re.split(r"[/\\]", name)[-1]
     plain = "".join(character for character in last if character.isprintable())
     plain = " ".join(unicodedata.normalize("NFC", plain).split())
@@ -128,13 +128,14 @@ def shown_name(name: str) -> str:
 
 
 def _is_binary(text: str) -> bool:
-    """By its controls; one with a 0 is none of ours."""
+    """True if it is binary, by its control characters or a 0."""
     sample = _ESCAPE.sub("", text[:_SAMPLE])
     return "\0" in text or len(_BINARY.findall(sample)) > MOST_CONTROLS * len(sample)
 
 
 def _without_backspaces(text: str) -> str:
-    """Each takes the character before it: a progress bar, or what is underlined for a printer."""
+    """Applies backspaces, each of which removes the previous character: progress bars, or text underlined for a
+    printer."""
     if "\b" not in text:
         return text
     kept = list[str]()
@@ -147,7 +148,7 @@ def _without_backspaces(text: str) -> str:
 
 
 def _marked_or_wide(data: bytes) -> str | None:
-    """The text of what begins with a mark of its encoding, or is UTF-16 or UTF-32; None of anything else."""
+    """The text of data that begin with a byte order mark, or are UTF-16 or UTF-32; None otherwise."""
     encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), None)
     mark, name = encoding or (b"", _wide_encoding(data))
     try:
@@ -157,8 +158,8 @@ def _marked_or_wide(data: bytes) -> str | None:
 
 
 def _wide_encoding(data: bytes) -> str | None:
-    """UTF-32 or UTF-16 without a mark. In UTF-16 nearly every other byte is 0, or what all letters of a script share
-    (0 for spaces)."""
+    """Detects UTF-32 or UTF-16 without a mark. In UTF-16 nearly every other byte is 0, or a value that all letters of a
+    script share (0 for spaces)."""
     sample = data[: _SAMPLE & ~3]
     for name, first, second in (("utf-32-le", 3, 2), ("utf-32-be", 0, 1)):
         if len(data) % 4 == 0 and not any(sample[first::4]) and max(sample[second::4], default=0) <= 3:

@@ -17,7 +17,7 @@ from app.files.material import Material
 from app.generation.answer_adapters import AnswerAdapters
 from app.generation.answer_settings import AnswerSettings
 from app.generation.assistant_adapters import WithAdapters
-from app.generation.learned_answer import BEYOND, LEARNED_SAMPLING, Head, ids_of_learned, longest_learned
+from app.generation.learned_answer import BEYOND, LEARNED_SAMPLING, AnswerHead, ids_of_learned, longest_learned
 from app.generation.partial_answer import PartialAnswer, begun_again
 from app.generation.prompt_window import PromptWindow
 from app.generation.reading_time import ReadingTime
@@ -107,7 +107,7 @@ class Assistant(WithAdapters):
 
     async def respond(
         self, text: str, agent: Agent | None = None, *, before: Sequence[Message] | None = None,
-        sampling: SamplingParams | None = None, heads: Sequence[Head] = (), taught: str | None = None,
+        sampling: SamplingParams | None = None, heads: Sequence[AnswerHead] = (), taught: str | None = None,
         material: Material | None = None, stop: StopToken | None = None,
     ) -> AsyncIterator[AnswerEvent]:  # fmt: skip
         """Stream the answer to a message. What was said joins the conversation, a stopped answer as far as it came.
@@ -181,7 +181,7 @@ class Assistant(WithAdapters):
 
     async def _say(
         self, sequence: TokenSequence, prompt: list[int], messages: list[Message], forgotten: int,
-        sampling: SamplingParams, max_tokens: int, heads: Sequence[Head] = (), known: PartialAnswer | None = None,
+        sampling: SamplingParams, max_tokens: int, heads: Sequence[AnswerHead] = (), known: PartialAnswer | None = None,
         taught: str | None = None,
     ) -> AsyncIterator[AnswerEvent]:  # fmt: skip
         """Read a prompt and answer, or go on with the answer that it ends with. taught: as of `respond`."""

@@ -20,7 +20,7 @@ BEYOND = 32
 
 
 @dataclass(frozen=True)
-class Head:
+class AnswerHead:
     """The number of an adapter at the head's input, and how many of the answer's tokens come with it before the next
     one's. The last one of an answer has all that follow."""
 
@@ -28,13 +28,13 @@ class Head:
     tokens: int
 
 
-def longest_learned(heads: Sequence[Head]) -> int:
+def longest_learned(heads: Sequence[AnswerHead]) -> int:
     """Tokens that an answer with these adapters may have."""
     return sum(head.tokens for head in heads) + BEYOND
 
 
 async def ids_of_learned(
-    engine: Engine, sequence: TokenSequence, heads: Sequence[Head], max_tokens: int, timings: Timings
+    engine: Engine, sequence: TokenSequence, heads: Sequence[AnswerHead], max_tokens: int, timings: Timings
 ) -> AsyncIterator[list[int]]:
     """As Engine.generate. Afterwards the sequence has no adapter at the head's input."""
     left = max_tokens

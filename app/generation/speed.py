@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from py_core.backends.base import TokenSequence
-from py_core.backends.profiles import Limits, Profile
+from py_core.backends.profiles import AdapterLimits, Profile
 from py_core.backends.sampling_state import GREEDY
 from py_core.engine.engine import Timings
 from py_core.loading import Model
@@ -85,7 +85,7 @@ async def profile_report(
     }
 
 
-def _pass_row(profile: Profile, limits: Limits) -> dict[str, Any]:
+def _pass_row(profile: Profile, limits: AdapterLimits) -> dict[str, Any]:
     kernels = []
     for kernel in profile.kernels:
         limit, reached = kernel.bound(limits)

@@ -172,7 +172,7 @@ class Feedback:
 
         changed = await self._memory.trajectories.change(trajectory.id, noted)
         quality = changed.quality if changed is not None and opinion else None
-        await self._memory.witness.rate(trajectory.id, quality)
+        await self._memory.trajectories.rate(trajectory.id, quality)
         return changed or trajectory
 
     async def _undo(self, trajectory: Trajectory, but: Sequence[Effect] = ()) -> Trajectory:

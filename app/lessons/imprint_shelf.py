@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from app.generation.learned_answer import Head
+from app.generation.learned_answer import AnswerHead
 from py_core.backends.base import HEAD_SLOTS
 from py_core.engine.engine import Engine
 from py_core.engine.scheduler import Priority
@@ -20,14 +20,16 @@ class ImprintShelf:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._there: dict[str, tuple[Imprint, tuple[Head, ...]]] = {}
+        self._there: dict[str, tuple[Imprint, tuple[AnswerHead, ...]]] = {}
         """By their names, the one that was used last at the end."""
         self._changing = asyncio.Lock()
 
     def __contains__(self, name: object) -> bool:
         return name in self._there
 
-    async def heads(self, name: str, imprint: Imprint, priority: Priority = Priority.INTERACTIVE) -> tuple[Head, ...]:
+    async def heads(
+        self, name: str, imprint: Imprint, priority: Priority = Priority.INTERACTIVE
+    ) -> tuple[AnswerHead, ...]:
         """The imprint's adapters, one after the other. It takes the place of another one of its name.
 
         Raises AdapterError where it does not fit the model or has more parts than there is room for; BackendError.
@@ -42,11 +44,11 @@ class ImprintShelf:
             parts = imprint.parts()
             while self._there and sum(len(heads) for _, heads in self._there.values()) + len(parts) > KEPT_SLOTS:
                 self._take_away(self._there.pop(next(iter(self._there)))[1])
-            heads = list[Head]()
+            heads = list[AnswerHead]()
             try:
                 for part in parts:
                     number = await self._engine.put_head_adapter(part.adapter, priority)
-                    heads.append(Head(number, part.tokens))
+                    heads.append(AnswerHead(number, part.tokens))
             except BaseException:
                 self._take_away(heads)
                 raise
@@ -63,6 +65,6 @@ class ImprintShelf:
         for name in tuple(self._there):
             self.forget(name)
 
-    def _take_away(self, heads: Sequence[Head]) -> None:
+    def _take_away(self, heads: Sequence[AnswerHead]) -> None:
         for head in heads:
             self._engine.remove_head_adapter(head.number)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from app.generation.learned_answer import Head
+from app.generation.learned_answer import AnswerHead
 from app.generation.prompt_window import refuse_by_length
 from app.lessons.imprint_shelf import KEPT_SLOTS, ImprintShelf
 from py_core.adapters.lora import AdapterError
@@ -130,7 +130,7 @@ class LessonImprints:
         fits = imprint.made_of == made_of and imprint.codes.shape[-1] == self._model.graph.head_input.width
         return imprint if fits else None
 
-    async def heads(self, memory: Memory, lesson: Lesson) -> tuple[Head, ...]:
+    async def heads(self, memory: Memory, lesson: Lesson) -> tuple[AnswerHead, ...]:
         """The lesson's imprint on the device, made where it is missing.
 
         Raises LessonError, BackendError, StoreError.

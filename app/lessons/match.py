@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.generation.learned_answer import Head
+from app.generation.learned_answer import AnswerHead
 from app.protocol import ConsideredLesson, Done, LessonName, Recall
 from py_core.adapters.lora import LoraAdapter
 from py_core.memory.lessons import Lesson
@@ -35,7 +35,7 @@ class LessonMatch:
 
     lesson: Lesson
     confidence: float
-    heads: tuple[Head, ...]
+    heads: tuple[AnswerHead, ...]
     considered: tuple[Candidate, ...]
     milliseconds: float
     read: tuple[Lesson, ...] = ()

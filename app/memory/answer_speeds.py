@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from py_core.memory.witness import WitnessEntry
+from py_core.memory.trajectories import Trajectory
 
 if TYPE_CHECKING:
     from app.memory.views import SpeedGroup
@@ -18,20 +18,20 @@ _LEAST_TOKENS = 4
 """Of an answer whose speed says something."""
 
 
-def speed_groups(entries: Sequence[WitnessEntry]) -> list[SpeedGroup]:
+def speed_groups(entries: Sequence[Trajectory]) -> list[SpeedGroup]:
     """At most MOST_GROUPS, in their order. entries: the newest first."""
-    answered = [entry for entry in reversed(entries) if entry.routing.get("tokens", 0) > 0 and entry.error is None]
+    answered = [entry for entry in reversed(entries) if entry.new_tokens > 0 and entry.error is None]
     if not answered:
         return []
     size = -(-len(answered) // MOST_GROUPS)
     return [_group(answered[at : at + size]) for at in range(0, len(answered), size)]
 
 
-def _group(entries: Sequence[WitnessEntry]) -> SpeedGroup:
+def _group(entries: Sequence[Trajectory]) -> SpeedGroup:
     rates = [
-        1000 * entry.routing["tokens"] / entry.stages["decode"]
+        1000 * entry.new_tokens / entry.stages["decode"]
         for entry in entries
-        if entry.routing.get("tokens", 0) >= _LEAST_TOKENS and entry.stages.get("decode", 0.0) > 0
+        if entry.new_tokens >= _LEAST_TOKENS and entry.stages.get("decode", 0.0) > 0
     ]
     waits = np.percentile([entry.total_ms - entry.stages.get("decode", 0.0) for entry in entries], PERCENTILES)
     return {

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from app.chat.context_store import BUDGET
 from app.chat.history.api import ConversationApi, agent_titles
-from app.chat.page_store import BUDGET
 from app.generation.answer_settings import check_setting
 from app.memory.answer_speeds import speed_groups
 from app.memory.stored_kinds import counts
 from app.routing import agent_catalog
 from app.routing.service import RoutingService
-from py_core.memory import patterns, witness
+from py_core.memory import patterns, trajectories
 from py_core.memory.errors import StoreError
 from py_core.memory.passphrase import remove_passphrase, set_passphrase
 from py_core.memory.records import Record
 from py_core.memory.text_search import has_all, terms_of
+from py_core.memory.trajectories import LOGGED_TEXT, Trajectory
 from py_core.memory.transfer import export, import_file
-from py_core.memory.witness import WitnessEntry
 from py_core.messages import Message
 from py_core.routing.agents import agent_to_dict
 from py_core.routing.embedder import EmbedderError
@@ -123,7 +123,7 @@ class MemoryApi(ConversationApi):
     # ---- log ----
 
     async def log(self, filter: str = "all", search: str = "", offset: int = 0, limit: int = 50) -> Entries:
-        asked = self._memory.questions
+        asked = self._memory.log
         if filter == "poor":
             entries = await asked.poor()
         elif filter == "slow":
@@ -132,26 +132,25 @@ class MemoryApi(ConversationApi):
             entries = [entry for entry, _ in await asked.similar_errors(search, k=MEANT)]
             search = ""  # answered: by the words of the error
         else:
-            entries = await self._memory.witness.entries()
+            entries = await self._memory.log.entries()
         if filter == "errors":
             entries = [entry for entry in entries if entry.error is not None]
         if search:
-            wanted = {record.id: rank for rank, (record, _) in enumerate(await self._search(witness.KIND, search))}
+            wanted = {record.id: rank for rank, (record, _) in enumerate(await self._search(trajectories.KIND, search))}
             entries = sorted((e for e in entries if e.id in wanted), key=lambda entry: wanted[entry.id])
         return {"total": len(entries), "items": [_log_entry(entry) for entry in entries[offset : offset + limit]]}
 
     async def remove_log(self, ids: list[str]) -> None:
-        await self._memory.writer.flush()
-        await self._memory.store.delete(witness.KIND, *ids)
+        await self._memory.trajectories.delete(*ids)
 
     async def statistics(self) -> Statistics:
-        trends = await self._memory.questions.trends()
+        trends = await self._memory.log.trends()
         answered: dict[str, int] = {}
-        entries = await self._memory.witness.entries()
+        entries = await self._memory.log.entries()
         for entry in entries:
             answered[entry.agent] = answered.get(entry.agent, 0) + 1
         return {
-            "percentiles": await self._memory.questions.percentiles(),
+            "percentiles": await self._memory.log.percentiles(),
             "trends": {stage: {"medians": t.medians, "change": t.change} for stage, t in trends.items()},
             "agents": sorted(answered.items(), key=lambda item: -item[1]),
             "speeds": speed_groups(entries),
@@ -325,24 +324,24 @@ def _pattern_entry(record: Record) -> dict[str, Any]:
     return {"id": record.id, **taken, "created": record.created, "lastUsed": body["last_used"]}
 
 
-def _log_entry(entry: WitnessEntry) -> dict[str, Any]:
+def _log_entry(entry: Trajectory) -> dict[str, Any]:
     return {
         "id": entry.id,
         "created": entry.created,
-        "text": entry.routing.get("text", ""),
+        "text": entry.asked[:LOGGED_TEXT],
         "agent": entry.agent,
         "backend": entry.backend,
         "stages": entry.stages,
         "totalMs": entry.total_ms,
-        "quality": entry.quality,
+        "quality": entry.rating,
         "error": entry.error,
-        "confidence": entry.routing.get("confidence"),
-        "adapter": entry.routing.get("adapter"),
+        "confidence": entry.route.get("confidence") if entry.route.get("ranked") else None,
+        "adapter": entry.route.get("adapter"),
     }
 
 
 def _words_of(record: Record) -> str:
     """The texts of a record that a person would search for."""
     body = record.body
-    texts: Iterable[Any] = (body.get("text"), body.get("title"), body.get("error"), body.get("routing", {}).get("text"))
+    texts: Iterable[Any] = (body.get("text"), body.get("title"), body.get("error"), body.get("asked"))
     return " ".join(text for text in texts if isinstance(text, str))

@@ -14,7 +14,6 @@ from py_core.memory import (
     strategies,
     styles,
     trajectories,
-    witness,
 )
 from py_core.memory.store import Store
 
@@ -31,7 +30,6 @@ NOUNS: Mapping[str, tuple[str, str]] = {
     revisions.WEIGHTS: ("part of a learned adapter", "parts of learned adapters"),
     styles.KIND: ("learned style", "learned styles"),
     policies.KIND: ("policy", "policies"),
-    witness.KIND: ("log entry", "log entries"),
 }
 """One and several, in the order in which people are told."""
 
@@ -42,5 +40,5 @@ async def counts(store: Store) -> dict[str, int]:
 
 
 def counted(kind: str, number: int) -> str:
-    """ "1 policy", "1,200 log entries" """
+    """ "1 policy", "1,200 recorded answers" """
     return f"{number:,} {NOUNS[kind][number != 1]}"

@@ -1,7 +1,7 @@
-"""The adapters that are kept natively: in the folder "adapters" beside the memory, each NAME.safetensors.
+"""The adapters that are kept natively: in the folder "adapters" beside the memory, each as NAME.safetensors.
 
-They lie beside the memory, not with the models, which can be downloaded again: an adapter may be the only one of its
-kind, and what it was trained on may be private, so that only its owner may read it.
+They lie beside the memory, not with the models, which can be downloaded again: an adapter may be the only copy, and its
+training data may be private, so that only its owner may read it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from py_core.showing import one_line
 _END = ".safetensors"
 _PART = ".part"
 _FORGOTTEN = 3600.0
-"""Seconds after which a file that is not complete belongs to nobody who still writes it."""
+"""Seconds after which an incomplete file counts as abandoned."""
 
 
 @dataclass(frozen=True)
 class KeptAdapter:
-    """An adapter that is kept. base: what its model is called. lost: what a smaller rank has cost, 0 for nothing.
+    """A kept adapter. base: its model's title. lost: the share that a smaller rank has cost, 0 for nothing.
 
-    problem: why it cannot be used, "" for nothing; then only name, path and size are known.
+    problem: why it cannot be used, "" if it can; if it cannot, only name, path and size are known.
     """
 
     name: str
@@ -48,18 +48,18 @@ class KeptAdapter:
 
 
 class AdapterFolder:
-    """What lies in one folder."""
+    """The adapters in one folder."""
 
     def __init__(self, home: Path | None = None) -> None:
-        """home: what lies beside the memory there; None: beside the usual one."""
+        """home: the folder of the memory; None: the usual one."""
         self.folder = memory_path(home).parent / "adapters"
 
     def adapters(self) -> list[KeptAdapter]:
-        """In the order of their names, those that are damaged among them."""
+        """In the order of their names, including damaged ones."""
         return [_described(path) for path in sorted(self.folder.glob(f"*{_END}")) if path.is_file()]
 
     def find(self, name: str) -> KeptAdapter:
-        """Raises AdapterError, with what to do, where none of this name is kept."""
+        """Raises AdapterError, with what to do, if none of this name is kept."""
         for kept in self.adapters():
             if kept.name == name.lower():
                 return kept
@@ -73,18 +73,18 @@ class AdapterFolder:
         )
 
     def read(self, name: str, base: BaseModel) -> LoraAdapter:
-        """Raises AdapterError where it is not there, damaged, or for another model."""
+        """Raises AdapterError if it is missing, damaged, or for another model."""
         kept = self.find(name)
         with _named(kept.name):
             details = read_details(data := kept.path.read_bytes())
-            # Before the matrices are looked at: whatever does not fit, the reason is the model.
+            # Before the matrices are read: whatever does not fit, the reason is the model.
             check_base(LoraAdapter(kept.name, {}, details.base_sha256, details.metadata), base.sha256)
             return replace(read_adapter(data, base.config, base.graph), name=kept.name)
 
     def keep(self, adapter: LoraAdapter, base: BaseModel, instead: bool = False) -> KeptAdapter:
-        """Write an adapter under its name: all of it or nothing. `instead`: of one of this name, if there is one.
+        """Write an adapter under its name: all of it or nothing. `instead`: replaces one of this name, if there is one.
 
-        Raises AdapterError where there is one of this name, for what is no name, and where there is no room.
+        Raises AdapterError if there is one of this name, if the name is invalid, and if there is no room.
         """
         path = self.folder / f"{check_name(adapter.name)}{_END}"
         data = write_adapter(adapter, base.config, base.graph)
@@ -106,13 +106,13 @@ class AdapterFolder:
         return _described(path)
 
     def remove(self, name: str) -> KeptAdapter:
-        """Delete an adapter. Raises AdapterError where there is none of this name."""
+        """Delete an adapter. Raises AdapterError if there is none of this name."""
         kept = self.find(name)
         kept.path.unlink()
         return kept
 
     def _clean(self) -> None:
-        """Delete what somebody left who was ended while he wrote."""
+        """Delete the files of writers that were ended in the middle."""
         for path in self.folder.glob(f"*{_PART}"):
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > _FORGOTTEN:
@@ -120,12 +120,13 @@ class AdapterFolder:
 
 
 def files_at(path: Path) -> dict[str, bytes]:
-    """The files of an adapter by their names: PEFT's two of a folder, or a file, and PEFT's settings beside it.
+    """The files of an adapter by their names: the two that PEFT puts into a folder, or a file with PEFT's settings
+    beside it.
 
     Raises AdapterError, OSError.
     """
     if path.is_dir():
-        # `read_adapter` says what is wrong with other trainers' files.
+        # `read_adapter` explains the errors in other trainers' files.
         names = (WEIGHTS_FILE, "adapter_model.bin", "adapters.safetensors")
         weights = next((path / name for name in names if (path / name).is_file()), path / WEIGHTS_FILE)
         found = [weights, path / CONFIG_FILE]
@@ -151,13 +152,13 @@ def files_at(path: Path) -> dict[str, bytes]:
 
 
 def title_of(path: Path) -> str:
-    """What an adapter is called whose files say nothing: like its folder, if the file has the name that PEFT gives."""
+    """The name of an adapter whose files do not state one: that of its folder, if the file has PEFT's usual name."""
     path = path.absolute()
     return path.parent.name if path.name == WEIGHTS_FILE else path.name if path.is_dir() else path.stem
 
 
 def open_adapter(given: str, base: BaseModel, home: Path | None = None) -> LoraAdapter:
-    """What `--adapter` means: a file or folder, or the name of one that is kept. Raises AdapterError, OSError."""
+    """The adapter that `--adapter` names: a file or folder, or the name of a kept one. Raises AdapterError, OSError."""
     path = Path(given)
     if not path.exists():
         return AdapterFolder(home).read(given, base)
@@ -166,9 +167,10 @@ def open_adapter(given: str, base: BaseModel, home: Path | None = None) -> LoraA
 
 
 def write_whole(path: Path, data: bytes, instead: bool) -> None:
-    """A file that only its owner may read: all of it or nothing. `instead`: of one of this name, if there is one.
+    """Writes a file that only its owner may read: all of it or nothing. `instead`: replaces one of this name, if there
+    is one.
 
-    Raises AdapterError where there is one, OSError.
+    Raises AdapterError if there is one already, OSError.
     """
     made, part = tempfile.mkstemp(_PART, path.stem, path.parent)
     try:
@@ -202,7 +204,7 @@ def _described(path: Path) -> KeptAdapter:
 
 
 def _name_anew(part: Path, path: Path) -> None:
-    """Raises AdapterError where somebody else has kept one under this name meanwhile."""
+    """Raises AdapterError if another process has kept one under this name meanwhile."""
     try:
         os.link(part, path)
     except FileExistsError:
@@ -219,7 +221,7 @@ def _exists(name: str) -> AdapterError:
 
 @contextlib.contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Sentences about a file say which."""
+    """Puts the file's name into the sentences about it."""
     try:
         yield
     except AdapterError as error:

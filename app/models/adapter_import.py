@@ -1,4 +1,4 @@
-"""Makes an adapter of Sonata's own of the files that a person has: for `sonata adapters import`, and for the page."""
+"""Turns a user's files into an adapter in Sonata's own format: for `sonata adapters import`, and for the page."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from py_core.models.graph import Graph
 from py_core.showing import shown
 
 LOST = "lost"
-"""In an adapter's metadata: what smaller ranks have cost, the relative Frobenius error of all its changes ("0.021")."""
+"""Key in an adapter's metadata: the cost of smaller ranks, as the relative Frobenius error of all its changes
+("0.021")."""
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,58}[a-z0-9])?")
 
 
 @dataclass(frozen=True)
 class BaseModel:
-    """The model that adapters are for. sha256: of its file, "" where nobody knows it."""
+    """The model that adapters are for. sha256: of its file, "" if unknown."""
 
     config: ModelConfig
     graph: Graph
@@ -32,9 +33,10 @@ class BaseModel:
 
 
 def adapter_of_files(files: Mapping[str, bytes], base: BaseModel, name: str = "") -> LoraAdapter:
-    """An adapter for the model, from one file, or from the two of PEFT's, by their names; `name` if none says its own.
+    """An adapter for the model, from one file, or from PEFT's two, by their names; `name` is used if the files state
+    none.
 
-    Raises AdapterError, with what to do, where it is damaged, of another kind or for another model.
+    Raises AdapterError, with what to do, if it is damaged, of another kind or for another model.
     """
     configs = [one for one in files if one.lower().endswith(".json")]
     weights = [one for one in files if one not in configs]
@@ -55,7 +57,7 @@ def adapter_of_files(files: Mapping[str, bytes], base: BaseModel, name: str = ""
 
 
 def lost_of(metadata: Mapping[str, str]) -> float:
-    """What smaller ranks have cost, from 0 to 1; 0 where that is not told, or is no such number."""
+    """The cost of smaller ranks, from 0 to 1; 0 if it is not stated, or is not such a number."""
     try:
         lost = float(metadata.get(LOST, 0))
     except ValueError:
@@ -64,7 +66,7 @@ def lost_of(metadata: Mapping[str, str]) -> float:
 
 
 def check_name(name: str) -> str:
-    """Raises AdapterError for what is no name of an adapter that is kept."""
+    """Raises AdapterError if it is not a valid name for a kept adapter."""
     if not _NAME.fullmatch(name):
         raise AdapterError(
             "adapter.bad-name",
@@ -76,20 +78,20 @@ def check_name(name: str) -> str:
 
 
 def name_of(title: str, taken: Collection[str] = ()) -> str:
-    """A name for an adapter: its title in small letters, with a number where that is taken."""
+    """A name for an adapter: its title in lower case, with a number if that is taken."""
     base = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:50].strip("-") or "adapter"
     return next(name for name in (base, *(f"{base}-{n}" for n in range(2, 10_000))) if name not in taken)
 
 
 def fitted(adapter: LoraAdapter, base: BaseModel, rank: int | None = None) -> LoraAdapter:
-    """The adapter as backends can use it with the model. Raises AdapterError where they cannot.
+    """The adapter as backends can use it with the model. Raises AdapterError if they cannot.
 
-    rank: the largest that it may have; its metadata then say what a smaller one has cost.
+    rank: the largest that it may have; its metadata then state the cost of a smaller one.
     """
     if rank is not None and adapter.rank > rank:
         made = compress(adapter, rank)
         before = lost_of(adapter.metadata)
-        # What is left out now lies across what was left out before.
+        # The part that is left out now is orthogonal to the parts left out before.
         lost = math.sqrt(before**2 + (1 - before**2) * made.error**2)
         adapter = replace(made.adapter, metadata={**adapter.metadata, LOST: f"{lost:.6f}"})
     check_adapter(adapter, base.graph)

@@ -1,4 +1,4 @@
-"""The adapters that answers come with: what each was learned from, how strong it is, and what it was tested with."""
+"""The adapters that answers use: what each was learned from, its strength, and its test results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from app.runtime import Runtime
 
 MOST_FACTS = 50
-"""So many of an adapter's facts are told by name."""
+"""At most this number of an adapter's facts are listed."""
 
 
 async def adapter_views(runtime: Runtime, chosen: LoraAdapter | None) -> list[AdapterView]:

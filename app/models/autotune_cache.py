@@ -1,4 +1,4 @@
-"""Keeps on this machine which shapes of the GPU kernels were measured as the fastest."""
+"""Stores the shapes of the GPU kernels that were measured to be the fastest on this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.paths import cache_dir
 
 
 class AutotuneCache:
-    """A file in the cache. It can be measured again: where it cannot be written, it is not kept."""
+    """A file in the cache. The shapes can be measured again: if it cannot be written, they are not kept."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or cache_dir() / "tuning.json"

@@ -1,7 +1,7 @@
-"""What build.py makes in the cache, and where: the compiled kernels, the sentence embedder, the router's data.
+"""The files that build.py makes in the cache: the compiled kernels, the sentence embedder, the router's data.
 
 Each folder there is named by a digest of everything that goes into its files. So a file of other sources is never used,
-and app/building makes only what is missing. An installed wheel brings these files along. Standard library only.
+and app/building makes missing files only. An installed wheel brings these files along. Standard library only.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _FLAGS = (
     *("-Wall", "-Wextra", "-Werror"),
     *("-msimd128", "-mbulk-memory"),
     *("-Wl,--no-entry", "-Wl,--strip-all", "-Wl,--import-memory"),
-    "-Wl,--export=__stack_pointer",  # the host sets where the stack is
+    "-Wl,--export=__stack_pointer",  # the host sets the stack's address
 )
 
 
 @dataclass(frozen=True)
 class KernelModule:
-    """A folder of C files, the compiler's flags, and the files that are made: name -> flags of its own."""
+    """A folder of C files, the compiler's flags, and the files to make: name -> its own flags."""
 
     sources: Path
     flags: tuple[str, ...]
@@ -54,15 +54,15 @@ MODEL_KERNELS = KernelModule(
     (
         *_FLAGS,
         "-matomics",
-        # The workers share one memory. 65,535 pages: one less than there can be, since zig reads this number into
-        # 32 bits.
+        # The workers share one memory. 65,535 pages: one less than possible, because zig reads this number into 32
+        # bits.
         *("-Wl,--shared-memory", f"-Wl,--max-memory={65535 << 16}"),
         # Constants lie in the last 64 KiB below HEAP_BASE (py_core/backends/wasm/host.py). Each worker sets its own
         # stack.
         *("-Wl,-z,stack-size=65536", f"-Wl,--global-base={(2 << 20) - (64 << 10)}"),
     ),
     {
-        # For CPUs that add four products in an instruction, and for those that add two (kernels.h).
+        # For CPUs that add four products in an instruction, and for CPUs that add two (kernels.h).
         "kernels-dot.wasm": ("-mrelaxed-simd",),
         "kernels-pairs.wasm": ("-mrelaxed-simd", "-DPAIRS"),
         "kernels-simd.wasm": ("-DPLAIN_SIMD",),  # for browsers without relaxed SIMD
@@ -70,7 +70,7 @@ MODEL_KERNELS = KernelModule(
 )
 # One build: with relaxed SIMD results would differ from machine to machine, and with them the graphs.
 HNSW_KERNEL = KernelModule(KERNEL_SOURCES / "hnsw", (*_FLAGS, "-Wl,-z,stack-size=16384"), {"hnsw.wasm": ()})
-# Chat templates come from strangers, so whoever runs the module bounds its time, and its own memory ends at 128 MiB:
+# Chat templates come from strangers, so the caller of the module bounds its time, and its own memory ends at 128 MiB:
 # the longest conversations that models read take about 20.
 JINJA_KERNEL = KernelModule(
     KERNEL_SOURCES / "jinja",
@@ -86,7 +86,7 @@ KERNEL_MODULES = (MODEL_KERNELS, HNSW_KERNEL, JINJA_KERNEL)
 
 
 def kernel_files(cache: Path, module: KernelModule) -> dict[str, Path]:
-    """Where the builds of a module's current sources lie, or will lie once they are made: file name -> path."""
+    """The paths of the builds of a module's current sources, existing or not: file name -> path."""
     state = hashlib.sha256(repr((module.flags, dict(module.builds), _zig_version())).encode())
     for path in sources_in(module.sources, "*.[ch]"):
         content = path.read_bytes()
@@ -106,7 +106,7 @@ def _zig_version() -> str:
 
 
 MODEL_BUILDS = ("pairs", "dot", "simd")
-"""The builds of the model's kernels. wasmtime runs the first one fastest on every CPU."""
+"""The builds of the model's kernels. The first is the fastest in wasmtime on every CPU."""
 
 
 def kernel_path(build: str = MODEL_BUILDS[0]) -> Path:
@@ -140,7 +140,7 @@ EMBEDDER_ADAPTER = BUILDING / "embedder_adapter.safetensors"
 EMBEDDER_MODEL = "all-MiniLM-L6-v2.int8.onnx"
 EMBEDDER_TOKENIZER = "all-MiniLM-L6-v2.tokenizer.json"
 EMBEDDER_REVISION = 1
-"""Raise it when a change of the sources below changes vectors: stored ones are then made anew."""
+"""Raise it when a change of the sources below changes vectors: stored vectors are then made again."""
 MEANING_REVISION = 2
 """The same for the states of the model without the adapter."""
 _EMBEDDER_SOURCES = ("calibration.txt", "embedder_export.py", "minilm.py", "onnx_writer.py")
@@ -148,7 +148,7 @@ _EMBEDDER_SOURCES = ("calibration.txt", "embedder_export.py", "minilm.py", "onnx
 
 @dataclass(frozen=True)
 class EmbedderFiles:
-    """Where the embedder lies, or will lie once it is made. Vectors of different fingerprints cannot be compared.
+    """The embedder's path, whether it was made already or not. Vectors of different fingerprints cannot be compared.
 
     meaning_fingerprint: the same for meanings, which do not depend on the adapter.
     """
@@ -160,7 +160,7 @@ class EmbedderFiles:
 
 
 def embedder_files(cache: Path, adapter: Path = EMBEDDER_ADAPTER) -> EmbedderFiles:
-    """The embedder's files in the cache. If there is no adapter's file, the model is unchanged."""
+    """The embedder's files in the cache. Without an adapter file, the model is unchanged."""
     published = [f"{entry['file']} {entry['sha256']}" for entry in downloads()["embedder"]]
     meaning = short_digest([f"meaning {MEANING_REVISION}", *published])
     parts = [f"revision {EMBEDDER_REVISION}", *published]
@@ -184,7 +184,7 @@ _ROUTING_SOURCES = (
 
 
 def routing_file(cache: Path) -> Path:
-    """Where the router's data lie, or will lie once they are made."""
+    """The path of the router's data, whether they were made already or not."""
     if made := _in_wheel(ROUTING_DATA):
         return made
     parameters = tomllib.loads((_AGENTS / "router.toml").read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
 """The chat models that are kept natively: $SONATA_CACHE/models, each NAME.gguf with a NAME.json beside it.
 
-A model in several files is NAME-00001-of-00003.gguf and so on, with one NAME.json. A download that was broken off is
-NAME.gguf.part with a NAME.part.json, which says of what it is a part.
+A model in several files is NAME-00001-of-00003.gguf and so on, with one NAME.json. An interrupted download is
+NAME.gguf.part with a NAME.part.json, which describes the whole.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _RESERVE = 64 << 20
 
 
 class CacheError(Exception):
-    """A model cannot be kept or found; the message is a sentence that says what to do."""
+    """A model cannot be stored or found; the message is a sentence that says what to do."""
 
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A model that is kept, in so many files. `source` is an address or the file that it was imported from.
+    """A kept model, in one or more files. `source` is an address or the file that it was imported from.
 
-    `size` is of all of it, `sha256` too (`sum_of_parts`), `path` is the first file.
+    `size` and `sha256` (`sum_of_parts`) are of the whole model, `path` is the first file.
     """
 
     name: str
@@ -61,8 +61,8 @@ class StoredModel:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A download that was broken off: so many of `size` bytes, of all its files (None where nobody said)."""
+class ModelPart:
+    """An interrupted download: the bytes so far, of `size` bytes in all its files (None if unknown)."""
 
     name: str
     have: int
@@ -70,13 +70,13 @@ class Part:
 
 
 class ModelCache:
-    """What lies in one folder."""
+    """The models in one folder."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or cache_dir() / "models"
 
     def models(self) -> list[StoredModel]:
-        """Every model that is kept, in the order of their names, after those that Sonata comes with."""
+        """Every model that is kept, in the order of their names, after the shipped ones."""
         shipped = [
             StoredModel(model.id, model.title, SHIPPED, model.bytes, model.sha256, model.licence, path)
             for model in model_files()
@@ -87,16 +87,16 @@ class ModelCache:
         )
         return shipped + [model for model in found if model]
 
-    def parts(self) -> list[Part]:
-        """Every download that was broken off; of a model in several files as one."""
-        found: dict[str, Part] = {}
+    def parts(self) -> list[ModelPart]:
+        """Every interrupted download; a model in several files counts once."""
+        found: dict[str, ModelPart] = {}
         for path in sorted(self.folder.glob("*.part.json")):
             name = path.name.removesuffix(".part.json")
             part, whole = self.part_path(name), stem_of(f"{name}.gguf")
             if part.is_file():
                 size = _read_json(path).get("size" if whole == name else "whole")
                 before = found[whole].have if whole in found else 0
-                found[whole] = Part(whole, before + part.stat().st_size, size if isinstance(size, int) else None)
+                found[whole] = ModelPart(whole, before + part.stat().st_size, size if isinstance(size, int) else None)
         return list(found.values())
 
     def find(self, name: str) -> StoredModel | None:
@@ -108,7 +108,7 @@ class ModelCache:
         return None
 
     def path_of(self, name: str) -> Path:
-        """The file of a model that is kept. Raises CacheError, with what to do, where there is none."""
+        """The file of a kept model. Raises CacheError, with what to do, if there is none."""
         if model := self.find(name):
             return model.path
         kept = ", ".join(model.name for model in self.models()) or "none"
@@ -118,15 +118,16 @@ class ModelCache:
         )
 
     def new_name(self, title: str) -> str:
-        """A name for a model: its title in small letters, with a number where another one has it."""
+        """A name for a model: its title in lower case, with a number if another model has it."""
         base = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:60].strip("-") or "model"
         taken = {model.name for model in self.models()}
         return next(name for name in (base, *(f"{base}-{n}" for n in range(2, 1000))) if name not in taken)
 
     def import_file(self, path: Path, name: str | None = None, licence: str = "", copy: bool = False) -> StoredModel:
-        """Keep a file that is there already: linked where the disk allows that, else copied. It must be a GGUF file.
+        """Keep an existing file: linked if the disk allows that, else copied. It must be a GGUF file.
 
-        Of a model in several files all are kept. Raises GGUFError (the header is read first), CacheError, OSError.
+        A model in several files is kept with all of them. Raises GGUFError (the header is read first), CacheError,
+        OSError.
         """
         header = check_model_file(path)
         sources = [path.with_name(part) for part in parts_of(path.name)] or [path]
@@ -163,19 +164,19 @@ class ModelCache:
         shutil.copyfile(source, part)
 
     def keep(self, model: StoredModel) -> StoredModel:
-        """Give the complete, checked files of a model, which lie in `part_path`, their names."""
+        """Give the complete, checked files of a model in `part_path` their final names."""
         names = part_names(model.name, model.files)
         kept = replace(model, path=self.folder / f"{names[0]}.gguf")
         facts = {key: value for key, value in asdict(model).items() if key != "path"}
-        write_json(self.folder / f"{model.name}.json", facts)  # first: a file without it is no model of the list
+        write_json(self.folder / f"{model.name}.json", facts)  # first: a file without it does not count as a model
         for name in names:
             os.replace(self.part_path(name), self.folder / f"{name}.gguf")
         return kept
 
     def remove(self, name: str) -> tuple[str, int]:
-        """Delete a model, or the part of one, and return its name and the bytes that are free now.
+        """Delete a model, or its partial download, and return its name and the bytes that were freed.
 
-        Raises CacheError where there is none, and for the model that Sonata comes with.
+        Raises CacheError if there is none, and for the shipped model.
         """
         model = self.find(name)
         if model and model.is_shipped:
@@ -189,22 +190,22 @@ class ModelCache:
         return found, freed
 
     def discard_part(self, name: str) -> None:
-        """Delete what has come of a file."""
+        """Delete the partial download of a file."""
         self.part_path(name).unlink(missing_ok=True)
         self.part_facts(name).unlink(missing_ok=True)
 
     def bytes_of(self, name: str) -> int:
-        """Of all files of a model, or of what has come of one."""
+        """Bytes of all files of a model, or of its partial download."""
         return sum(path.stat().st_size for path in self._files(name))
 
     def usage(self) -> tuple[int, int]:
-        """Bytes of this folder, and bytes that are free on its disk."""
+        """Bytes of this folder, and free bytes on its disk."""
         used = sum(path.stat().st_size for path in self.folder.glob("*") if path.is_file())
         there = self.folder if self.folder.is_dir() else next(p for p in self.folder.parents if p.is_dir())
         return used, shutil.disk_usage(there).free
 
     def check_room(self, nbytes: int, name: str) -> None:
-        """Raises CacheError, with the numbers, where the disk has no room for so many more bytes."""
+        """Raises CacheError, with the numbers, if the disk has no room for this number of bytes."""
         free = self.usage()[1] - _RESERVE
         if nbytes > free:
             raise CacheError(
@@ -213,7 +214,7 @@ class ModelCache:
             )
 
     def check_name(self, name: str) -> str:
-        """The name in small letters. Raises CacheError for one that is no name or belongs to another model."""
+        """The name in lower case. Raises CacheError if it is invalid or belongs to another model."""
         wanted = name.lower()
         if not _NAME.fullmatch(wanted) or parts_of(f"{wanted}.gguf"):
             raise CacheError(f"{shown(name)} is no name for a model: use letters, digits, dots, - and _.")
@@ -222,15 +223,15 @@ class ModelCache:
         return wanted
 
     def part_path(self, name: str) -> Path:
-        """Where a model lies while it is not complete."""
+        """The path of a model while it is incomplete."""
         return self.folder / f"{name}.gguf.part"
 
     def part_facts(self, name: str) -> Path:
-        """Where it is written of what that is a part."""
+        """The path of the JSON file that describes a partial download."""
         return self.folder / f"{name}.part.json"
 
     def _files(self, name: str) -> list[Path]:
-        """All that is there of a model and of parts of it."""
+        """All files of a model and of its partial download."""
         if not _NAME.fullmatch(name):
             return []
         found = []
@@ -241,7 +242,7 @@ class ModelCache:
         return found
 
     def _read(self, path: Path) -> StoredModel | None:
-        """A model by its JSON; None where that or a file is not there, or was changed by somebody."""
+        """A model by its JSON; None if that or a file is missing, or was changed by something else."""
         facts = {"files": 1, **_read_json(path)}
         kinds = {field.name: int if field.name in ("size", "files") else str for field in fields(StoredModel)}
         del kinds["path"]
@@ -259,18 +260,18 @@ def part_names(name: str, files: int) -> list[str]:
 
 
 def stem_of(file: str) -> str:
-    """The name of a model's file without .gguf, and without what says that it is one of several."""
+    """The name of a model's file without .gguf, and without the number of a part."""
     stem = Path(file).stem
     return stem[: -len("-00001-of-00003")] if parts_of(file) else stem
 
 
 def sum_of_parts(sums: Sequence[str]) -> str:
-    """The sha256 of a model by those of its files: of several the sha256 of their hexadecimal digits in a row."""
+    """The sha256 of a model by those of its files: for several, the sha256 of their concatenated hex digits."""
     return sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()
 
 
 def sha256_of_model(path: Path) -> str:
-    """Of the file of a model, or of all its files. Those of models that are kept are known, others are read."""
+    """The sha256 of a model's file, or of all its files. It is known for kept models; other files are read."""
     for model in ModelCache().models():
         if path.is_file() and model.path.samefile(path):
             return model.sha256
@@ -289,20 +290,20 @@ def model_path(given: Path | None) -> Path:
 
 
 def check_model_file(path: Path) -> GGUFHeader:
-    """The header of a model file. Raises GGUFError, with what to do, for one that is none."""
+    """The header of a model file. Raises GGUFError, with what to do, if it is not one."""
     header = asyncio.run(read_header(open_source(path)))
     refuse_adapters(header)
     return header
 
 
 def title_at(path: Path, own: str) -> str:
-    """What people call the model of a file: as the cache does, if it is there. own: what it calls itself."""
+    """The title of a file's model: that of the cache, if it is kept there. own: the title in its metadata."""
     kept = next((model.title for model in ModelCache().models() if model.path == path), None)
     return kept or title_of(own, stem_of(path.name))
 
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:
-    """All of it or nothing."""
+    """Writes all of it or nothing."""
     made = path.with_name(f"{path.name}.new")
     made.write_text(json.dumps(facts, indent=1), encoding="utf-8")
     os.replace(made, path)
@@ -317,5 +318,5 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def read_part_facts(cache: ModelCache, name: str) -> dict[str, Any]:
-    """What was written of a part; nothing where there is none."""
+    """The description of a partial download; empty if there is none."""
     return _read_json(cache.part_facts(name))

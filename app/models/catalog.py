@@ -1,4 +1,5 @@
-"""The chat models that can be downloaded (models.toml), and what the hub says of their files. Standard library only.
+"""The chat models that can be downloaded (models.toml), and what the hub lists about their files. Standard library
+only.
 
 Sizes and checksums are the hub's: its listing has them for each file of a repository.
 Source: https://huggingface.co/docs/hub/api (GET /api/models/REPOSITORY/tree/REVISION)
@@ -31,11 +32,11 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class HubError(Exception):
-    """The hub has no such file, or cannot be asked; the message is a sentence."""
+    """The hub has no such file, or cannot be reached; the message is a sentence."""
 
 
 class GoneError(HubError):
-    """The hub answers, but has the repository or the file no more."""
+    """The hub answers, but no longer has the repository or the file."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class HubFile:
-    """A file as the hub lists it: its address, its size in bytes and the sha256 of all of it."""
+    """A file as the hub lists it: its address, its size in bytes and its sha256."""
 
     repository: str
     file: str
@@ -70,15 +71,15 @@ class Catalog:
     entries: tuple[Entry, ...]
 
     def find(self, name: str) -> Entry | None:
-        """The entry of this name, whether in capitals or not."""
+        """The entry of this name, ignoring case."""
         return next((entry for entry in self.entries if entry.name == name.lower()), None)
 
     def allowing(self, hosts: Iterable[str]) -> Catalog:
-        """The same with more hosts."""
+        """The same catalog with more hosts."""
         return replace(self, hosts=self.hosts + hosts)
 
     def hub_file(self, repository: str, file: str) -> HubFile:
-        """What the hub says of a file. Raises GoneError, HubError, HostError."""
+        """The hub's listing of a file. Raises GoneError, HubError, HostError."""
         files = self._listing(repository)
         if file not in files:
             raise GoneError(f"{self.hub} no longer has {file} in {repository}.")
@@ -87,7 +88,7 @@ class Catalog:
         return HubFile(repository, file, url, size, sha256)
 
     def hub_files(self, entries: Iterable[Entry]) -> dict[str, HubFile | HubError]:
-        """What the hub says of each entry, by its name: asked for together."""
+        """The hub's listing of each entry, by its name; the requests run in parallel."""
         asked = list(entries)
 
         def ask(entry: Entry) -> HubFile | HubError:

@@ -1,4 +1,4 @@
-"""The files that build.py downloads (downloads.toml), and where the chat models lie. Standard library only."""
+"""The files that build.py downloads (downloads.toml), and the paths of the chat models. Standard library only."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class ModelFile:
 
     @property
     def path(self) -> Path:
-        """Where the file lies once it has been downloaded."""
+        """The path of the file once it has been downloaded."""
         return cache_dir() / "models" / self.file
 
 
 @cache
 def downloads() -> dict[str, list[dict[str, Any]]]:
-    """app/models/downloads.toml as it is: the tables `models`, `embedder` and `wheels`."""
+    """app/models/downloads.toml, parsed: the tables `models`, `embedder` and `wheels`."""
     return tomllib.loads(DOWNLOADS.read_text(encoding="utf-8"))
 
 
@@ -44,7 +44,7 @@ def model_files() -> list[ModelFile]:
 
 
 def default_model_path() -> Path:
-    """The file of the default model. Raises FileNotFoundError, with what to do, when it is not downloaded."""
+    """The file of the default model. Raises FileNotFoundError, with what to do, if it is not downloaded."""
     path = model_files()[0].path
     if not path.is_file():
         raise FileNotFoundError(

@@ -1,4 +1,4 @@
-"""Asks before a model is loaded whether it fits into what its backend has here. For the terminal and the page."""
+"""Checks before a model is loaded that it fits into the memory of its backend. For the terminal and the page."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def fit_check(
     load_backend: Any, memory: int | None, tell: Callable[[Need, Room], None] = lambda need, room: None,
     chosen: int | None = None,
 ) -> BeforeLoading:  # fmt: skip
-    """What `load_model` calls before it loads: raises DoesNotFitError, with what would fit.
+    """Returns the check that `load_model` calls before it loads: it raises DoesNotFitError, with what would fit.
 
-    `load_backend` is a BackendLoader; `memory` are the bytes that the machine has for a model, None if unknown, and
-    `chosen` those that the user lets it have, None to leave that to the machine. `tell` gets what a model takes that
-    fits, and what there is.
+    `load_backend` is a BackendLoader; `memory` is the number of bytes that the machine has for a model, None if
+    unknown; `chosen` is the user's limit, None for no limit. `tell` gets the needs of a model that fits, and the memory
+    available.
     """
 
     def check(header: GGUFHeader, config: ModelConfig, graph: Graph) -> None:
@@ -43,7 +43,7 @@ def fit_check(
 
 @dataclass(frozen=True)
 class Fitting:
-    """What a model takes that is loaded, and what there is for it."""
+    """The needs of a loaded model, and the memory available for it."""
 
     need: Need
     room: Room
@@ -51,7 +51,7 @@ class Fitting:
 
 def fit_facts(fitting: Fitting, context: int) -> dict[str, Any]:
     """Fit for JSON, sizes in bytes: {trained, weights, pages, scratch, contexts: [[tokens, bytes of everything], ...]}.
-    weights, pages, scratch: with a context of so many tokens. contexts: the lengths that fit, the shortest first."""
+    weights, pages, scratch: with a context of `context` tokens. contexts: the lengths that fit, the shortest first."""
     need, parts = fitting.need, fitting.need.at(context)
     return {
         "trained": need.trained, "weights": parts.weights, "pages": parts.pages, "scratch": parts.scratch,
@@ -60,11 +60,11 @@ def fit_facts(fitting: Fitting, context: int) -> dict[str, Any]:
 
 
 async def keep_within(model: Model, room: Room, need: Need, draft: Need | None = None) -> None:
-    """Limit a model, and its draft, to the memory that there is; what the weights leave is shared by their pages."""
+    """Limit a model, and its draft, to the available memory; their pages share what the weights leave."""
     of_model = room.memory
     if room.memory is not None and draft is not None and model.engine.draft is not None:
         taken = [one.weights + one.scratch for one in (need, draft)]
-        pages = [one.layer_page * len(one.windows) for one in (need, draft)]  # both hold the same texts
+        pages = [one.layer_page * len(one.windows) for one in (need, draft)]  # both hold the same tokens
         left = max(0, room.memory - sum(taken))
         of_model = taken[0] + left * pages[0] // sum(pages)
         await model.engine.draft.limit_memory(taken[1] + left * pages[1] // sum(pages))
@@ -72,7 +72,7 @@ async def keep_within(model: Model, room: Room, need: Need, draft: Need | None =
 
 
 def need_of(load_backend: Any, header: GGUFHeader, config: ModelConfig, graph: Graph) -> Need:
-    """What a model needs on the backend that a BackendLoader opens."""
+    """The needs of a model on the backend that a BackendLoader opens."""
     given = load_backend if isinstance(load_backend, partial) else partial(load_backend)
     precision = given.keywords.get("precision", "precise")
     adapter = given.args[0].adapter if given.func is load_webgpu else None
@@ -80,8 +80,8 @@ def need_of(load_backend: Any, header: GGUFHeader, config: ModelConfig, graph: G
 
 
 def room_of(load_backend: Any, memory: int | None, chosen: int | None = None) -> Room:
-    """What there is for the model on that backend. No GPU tells how much memory it has of its own. What the user chose
-    comes first: browsers tell of 8 GB at most, and nobody else knows what shall be left for other programs."""
+    """The memory available for the model on that backend. No GPU reports its own memory. The user's limit takes
+    precedence: browsers report 8 GB at most, and only the user knows what other programs need."""
     given = load_backend if isinstance(load_backend, partial) else partial(load_backend)
     binding = None
     if given.func is load_webgpu:
@@ -92,7 +92,7 @@ def room_of(load_backend: Any, memory: int | None, chosen: int | None = None) ->
 
 
 def available_memory() -> int | None:
-    """Bytes that programs can still have on this machine, natively; None where it does not tell."""
+    """Bytes of memory that are available on this machine, natively; None if unknown."""
     try:
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):

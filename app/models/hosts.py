@@ -17,11 +17,11 @@ _LOCAL = re.compile(r"http://(localhost|127\.0\.0\.1):\d{1,5}")
 
 
 class HostError(ValueError):
-    """An address that models may not come from, or an entry that is no host; the message says what to do."""
+    """An address that models may not come from, or an entry that is not a host; the message says what to do."""
 
 
 class Hosts:
-    """The hosts that are allowed. Raises HostError for an entry that is none."""
+    """The allowed hosts. Raises HostError if an entry is not a host."""
 
     def __init__(self, entries: Iterable[str]) -> None:
         self.entries = tuple(entry.strip().lower() for entry in entries)
@@ -36,7 +36,7 @@ class Hosts:
         return Hosts([*self.entries, *more])
 
     def allows(self, url: str) -> bool:
-        """Whether a model may come from this address: https, and a host of the list."""
+        """True if a model may come from this address: https, and a host of the list."""
         try:
             parts = urlsplit(url)
             host, port = (parts.hostname or "").lower(), parts.port
@@ -53,7 +53,7 @@ class Hosts:
         return any(name + suffix in self.entries for name in names)
 
     def check(self, url: str) -> None:
-        """Raises HostError, with what to do, for an address that models may not come from."""
+        """Raises HostError, with what to do, if models may not come from an address."""
         if self.allows(url):
             return
         parts = urlsplit(url)

@@ -21,7 +21,7 @@ TIMEOUT = 30.0
 """Seconds without a byte after which a connection counts as broken."""
 CHUNK = 262_144
 _LENGTH = "[0-9]{1,15}"
-"""Of a file in bytes, as a header tells it: a thousand terabytes are no file."""
+"""Largest plausible file size in a header, in bytes: a thousand terabytes cannot be a file."""
 
 
 class SourceError(Exception):
@@ -29,7 +29,7 @@ class SourceError(Exception):
 
 
 class Unreachable(SourceError):
-    """Nothing answers there: no network, a wrong name, a closed port."""
+    """No server answers: no network, a wrong name, a closed port."""
 
 
 class ConnectionBroken(SourceError):
@@ -41,7 +41,7 @@ class NoRanges(SourceError):
 
 
 class Refused(SourceError):
-    """The server sends on to an address that is not allowed."""
+    """The server redirects to an address that is not allowed."""
 
 
 class NotThere(SourceError):
@@ -50,9 +50,9 @@ class NotThere(SourceError):
 
 @dataclass
 class Reply:
-    """The bytes from `start` on; `total` is the size of the whole file where the server says it.
+    """The bytes from `start` on; `total` is the size of the whole file if the server states it.
 
-    `version` is the server's name for these contents (a strong ETag), "" where it gives none.
+    `version` is the server's name for these contents (a strong ETag), "" if it gives none.
     """
 
     start: int
@@ -62,7 +62,7 @@ class Reply:
     version: str = ""
 
     def chunks(self) -> Iterator[bytes]:
-        """The body in pieces. Raises ConnectionBroken where it ends early."""
+        """The body in pieces. Raises ConnectionBroken if it ends early."""
         left = self.length
         try:
             while chunk := self.body.read1(CHUNK):
@@ -82,9 +82,9 @@ def open_range(
 ) -> Reply:
     """Ask for the bytes [start, stop) of `url`; stop None means to the end.
 
-    A server without ranges answers with the whole file: then the reply's `start` is 0. So does one whose file is not
-    of this `version` any more. `allows` is asked before a redirect is followed.
-    Raises Unreachable, ConnectionBroken, NoRanges (the range lies outside the file), Refused, NotThere or SourceError.
+    A server without ranges answers with the whole file: then the reply's `start` is 0. So does a server whose file no
+    longer has this `version`. `allows` is asked before a redirect is followed. Raises Unreachable, ConnectionBroken,
+    NoRanges (the range lies outside the file), Refused, NotThere or SourceError.
     """
     headers = {"User-Agent": "sonata", "Accept-Encoding": "identity"}
     if start or stop is not None:
@@ -114,7 +114,7 @@ def open_range(
         raise SourceError("it tells a length that no file has")
     length = int(told) if told else None
     tag = body.headers.get("ETag", "")
-    found = "" if tag.startswith("W/") else tag  # a weak one does not promise the same bytes
+    found = "" if tag.startswith("W/") else tag  # a weak ETag does not promise the same bytes
     if getattr(body, "status", 200) != 206:
         return Reply(0, length, length, body, found)
     match = re.fullmatch(rf"bytes ({_LENGTH})-({_LENGTH})/({_LENGTH}|\*)", body.headers.get("Content-Range", ""))
@@ -158,7 +158,7 @@ def _words(error: object) -> str:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows a redirect only to where its request may go."""
+    """Follows a redirect only to an allowed address."""
 
     def redirect_request(self, req: Any, fp: Any, code: Any, msg: Any, headers: Any, newurl: str) -> Any:
         allows = getattr(req, "allows", None)

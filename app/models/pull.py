@@ -1,4 +1,5 @@
-"""Downloads a model into the cache: goes on where it stopped, checks the sha256, keeps what there is when it breaks."""
+"""Downloads a model into the cache: continues where it stopped, checks the sha256, and keeps the partial file if it
+breaks off."""
 
 from __future__ import annotations
 
@@ -33,13 +34,13 @@ from py_core.models.names import licence_of, title_of
 from py_core.showing import shown
 
 OnProgress = Callable[[int, int | None], None]
-"""Called with the bytes that are there, and those of the whole file where that is known."""
+"""Called with the bytes so far, and those of the whole file if known."""
 
 PATIENCE = 5
 """Broken connections in a row, without a new byte, after which a download is given up. Its part stays."""
 
 MOST_BYTES = 1 << 40
-"""Of a file whose server does not say how long it is."""
+"""The largest file whose server does not state its size."""
 
 _READ = 1 << 20
 _ADDRESS = re.compile(r"([\w.-]+/[\w.-]+)/resolve/[\w.-]+/(.+)")
@@ -52,7 +53,7 @@ class PullError(Exception):
 
 @dataclass(frozen=True)
 class Wanted:
-    """A model to download, or one of its files. Where the hub lists it, its size and sha256 are known before."""
+    """A model to download, or one of its files. If the hub lists it, its size and sha256 are known in advance."""
 
     name: str
     title: str
@@ -63,11 +64,11 @@ class Wanted:
     parts: tuple[Wanted, ...] = ()
     """The files of a model in several; `url` is that of the first."""
     whole: int | None = None
-    """Of one of several files, the bytes of all of them, where they are known."""
+    """For one of several files, the bytes of all of them, if known."""
 
 
 def wanted_model(catalog: Catalog, cache: ModelCache, text: str, name: str | None = None) -> Wanted:
-    """What a user asks for: a name of the list, OWNER/REPOSITORY/FILE.gguf on the hub, or an address.
+    """Resolves the user's choice of a model: a name of the list, OWNER/REPOSITORY/FILE.gguf on the hub, or an address.
 
     Asks the hub for the size and the sha256. Raises PullError, HubError, HostError.
     """
@@ -103,7 +104,7 @@ def _of_hub(catalog: Catalog, repository: str, file: str, name: str, entry: Entr
 
 
 def _together(name: str, files: list[Wanted]) -> Wanted:
-    """A model of these files, in their order."""
+    """A model made of these files, in their order."""
     parts = tuple(replace(file, name=own) for file, own in zip(files, part_names(name, len(files)), strict=True))
     if len(parts) == 1:
         return parts[0]
@@ -120,7 +121,7 @@ def pull(
     catalog: Catalog, cache: ModelCache, wanted: Wanted, on_progress: OnProgress = lambda done, total: None,
     pause: Callable[[float], None] = time.sleep,
 ) -> StoredModel:  # fmt: skip
-    """Download a model, or what is missing of it. When it is broken off, also by Ctrl-C, the part is kept.
+    """Download a model, or the missing part of it. If it breaks off, also by Ctrl-C, the part is kept.
 
     Raises PullError, CacheError, GGUFError, HostError; `pause` waits between attempts (seconds).
     """
@@ -157,7 +158,7 @@ def pull(
 
 
 def _check_parts(cache: ModelCache, files: Sequence[Wanted]) -> GGUFHeader:
-    """The header of files that came whole. Raises GGUFError."""
+    """The header of complete files. Raises GGUFError."""
     paths = [cache.part_path(file.name) for file in files]
     return asyncio.run(read_header(SplitSource(paths) if len(paths) > 1 else FileSource(paths[0])))
 
@@ -165,13 +166,13 @@ def _check_parts(cache: ModelCache, files: Sequence[Wanted]) -> GGUFHeader:
 def _bring(
     catalog: Catalog, cache: ModelCache, wanted: Wanted, on_progress: OnProgress, pause: Callable[[float], None]
 ) -> str:
-    """Download a file, or what is missing of it, into its part; the sha256, which is that of the hub."""
+    """Download a file, or the missing part of it, into its part. Returns the sha256, which equals that of the hub."""
     part = cache.part_path(wanted.name)
     with part.open("a+b") as file, _alone(file, wanted.name):
         try:
             sha256, resumed = _complete(catalog, cache, wanted, file, on_progress, pause)
             if resumed and wanted.sha256 not in (None, sha256):
-                # The part may have been damaged, or the file replaced: once more from the beginning.
+                # The part may have been damaged, or the file replaced: start over from the beginning.
                 file.truncate(0)
                 sha256, _ = _complete(catalog, cache, wanted, file, on_progress, pause)
         except OSError as error:
@@ -181,7 +182,7 @@ def _bring(
                 f"The disk of {cache.folder} is full. Delete a model (sonata models rm NAME), then try again."
             ) from error
         finally:
-            if not part.stat().st_size:  # nothing came: there is nothing to go on with
+            if not part.stat().st_size:  # nothing arrived: there is nothing to resume
                 cache.discard_part(wanted.name)
     if wanted.sha256 not in (None, sha256):
         cache.discard_part(wanted.name)
@@ -196,10 +197,10 @@ def _complete(
     catalog: Catalog, cache: ModelCache, wanted: Wanted, file: IO[bytes], on_progress: OnProgress,
     pause: Callable[[float], None],
 ) -> tuple[str, bool]:  # fmt: skip
-    """Bring the rest of a part; its sha256, and whether bytes of an earlier connection are in it."""
+    """Download the rest of a part. Returns its sha256, and whether it contains bytes of an earlier connection."""
     facts = read_part_facts(cache, wanted.name)
     if any(facts.get(key) != getattr(wanted, key) for key in ("url", "sha256")):
-        file.truncate(0)  # a part of another file
+        file.truncate(0)  # it is a part of another file
         facts = {}
     state = hashlib.sha256()
     have, version, total = _hash_part(file, state), str(facts.get("version", "")), wanted.size
@@ -208,7 +209,7 @@ def _complete(
         before = have
         try:
             reply = open_range(wanted.url, have, None, catalog.hosts.allows, version)
-            if reply.start != have:  # no ranges, or another file there: from the beginning
+            if reply.start != have:  # no ranges, or a different file: from the beginning
                 file.truncate(0)
                 state, have = hashlib.sha256(), 0
             version, total = reply.version, total or reply.total
@@ -250,7 +251,7 @@ def _complete(
 
 
 def _hash_part(file: IO[bytes], state: Any) -> int:
-    """Add what is there to a checksum; how many bytes that are."""
+    """Add the existing bytes to a checksum; returns their number."""
     file.seek(0)
     have = 0
     while chunk := file.read(_READ):
@@ -266,7 +267,7 @@ def _note(cache: ModelCache, wanted: Wanted, version: str, total: int | None) ->
 
 @contextlib.contextmanager
 def _alone(file: IO[bytes], name: str) -> Iterator[None]:
-    """Nobody else writes this part (not on Windows)."""
+    """A lock: no other process writes this part (not on Windows)."""
     try:
         import fcntl
     except ImportError:

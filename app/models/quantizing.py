@@ -21,7 +21,7 @@ from py_core.formats.quantization import BlockFormat, dequantize, nbytes, quanti
 from py_core.formats.source import FileSource, SplitSource, open_source
 
 Progress = Callable[[int, int], None]
-"""Called with the weights done and those of all tensors."""
+"""Called with the number of finished weights and of all weights."""
 
 _SLAB = 1 << 19
 """Weights that a thread works on at a time: it needs some 15 MB for them."""
@@ -30,7 +30,7 @@ _LAYOUT_KEYS = ("general.file_type", "general.quantization_version", "general.al
 
 @dataclass(frozen=True)
 class Quantized:
-    """Of each format that was written the number of tensors and of bytes, and what had been quantized already."""
+    """The number of tensors and bytes of each written format, and those that had been quantized already."""
 
     formats: dict[str, tuple[int, int]]
     again: list[str]
@@ -39,8 +39,8 @@ class Quantized:
 def quantize_file(path: Path, out: Path, mixture: str, progress: Progress) -> Quantized:
     """Write `out` with the formats that `mixture` gives each tensor.
 
-    Raises GGUFError and UnsupportedFormatError for a file that cannot be read, FileExistsError where `out` is there
-    already, and OSError and ValueError with a sentence where it cannot be written.
+    Raises GGUFError and UnsupportedFormatError for a file that cannot be read, FileExistsError if `out` exists already,
+    and OSError and ValueError with a sentence if it cannot be written.
     """
     refuse_existing(out)
     source = open_source(path)
@@ -68,7 +68,7 @@ def quantize_file(path: Path, out: Path, mixture: str, progress: Progress) -> Qu
 
 
 def quantized_metadata(source: FileSource | SplitSource, header: GGUFHeader, mixture: str) -> dict[str, Any]:
-    """The file's own metadata, byte for byte, but for what says how its tensors are stored."""
+    """The file's own metadata, byte for byte, except the keys about how its tensors are stored."""
     kept: dict[str, Any] = {
         key: EncodedValue(bytes(source.view(start, end - start)))
         for key, (start, end) in header.spans.items()
@@ -78,7 +78,7 @@ def quantized_metadata(source: FileSource | SplitSource, header: GGUFHeader, mix
 
 
 def refuse_existing(out: Path) -> None:
-    """Raises FileExistsError for a file that is there, NotADirectoryError where its folder is not."""
+    """Raises FileExistsError if a file exists, NotADirectoryError if its folder does not."""
     if out.exists():
         raise FileExistsError(f"There is already a file {out}: choose another name, or delete it first.")
     if not out.parent.is_dir():
@@ -88,7 +88,7 @@ def refuse_existing(out: Path) -> None:
 def write_model(out: Path, metadata: dict[str, Any], tensors: dict[str, StoredTensor]) -> None:
     """Write a model file under another name, and give it its own when it is complete.
 
-    Raises OSError with a sentence where the disk has not enough room or does not take it; nothing is left then.
+    Raises OSError with a sentence if the disk has too little room or cannot be written; nothing is left then.
     """
     needed, free = sum(tensor.nbytes for tensor in tensors.values()), shutil.disk_usage(out.parent).free
     if needed > free:
@@ -132,7 +132,7 @@ def _pieces(
 
 
 def _in_order(threads: ThreadPoolExecutor, jobs: Iterable[Callable[[], bytes]]) -> Iterator[bytes]:
-    """What jobs give, in their order; only as many run ahead as there are threads, so that results do not pile up."""
+    """The results of jobs, in order; only as many run ahead as there are threads, so that results do not pile up."""
     ahead = (os.cpu_count() or 1) + 1
     running: deque[Future[bytes]] = deque()
     for job in jobs:

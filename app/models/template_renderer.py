@@ -1,4 +1,4 @@
-"""The renderer of chat templates natively, with the module of build.py."""
+"""The native renderer of chat templates, with the module that build.py makes."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from py_core.tokenizers.template_renderer_wasmtime import WasmtimeTemplateRender
 
 @cache
 def native_renderer() -> WasmtimeTemplateRenderer:
-    """The one of this process. Raises FileNotFoundError, with what to do, when the module has not been compiled."""
+    """The renderer of this process. Raises FileNotFoundError, with what to do, if the module has not been compiled."""
     return WasmtimeTemplateRenderer(jinja_kernel_path())

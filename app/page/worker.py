@@ -50,7 +50,7 @@ from py_core.tokenizers.template_renderer_browser import BrowserTemplateRenderer
 JsObject = Any
 
 PAGES = "sonata-pages"
-"""The database of what the model has read (app/chat/page_store.py)."""
+"""The database of what the model has read (app/chat/context_store.py)."""
 LOST = Message(
     "memory.thrown-away",
     "The browser found Sonata's memory damaged and threw it away. If you have an export, import "

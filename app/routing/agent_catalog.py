@@ -1,12 +1,12 @@
-"""The agents: those that are shipped (agents/agents.toml, agents/examples/), and the user's changes laid over them.
+"""The agents: the shipped ones (agents/agents.toml, agents/examples/), with the user's changes on top.
 
 Changes are plain data that any store can keep (they survive JSON), and the functions on them are pure: they take
 changes and return new ones.
 
     {"agents": {id: fields}, "hidden": [id, ...]}
 
-`agents` holds whole agents that the user added, and the fields that he edited of shipped ones: what he left alone still
-follows the next version. `hidden` are shipped ones that he removed; what he edited of them is kept.
+`agents` holds whole agents that the user added, and the edited fields of shipped ones: unchanged fields follow the next
+version. `hidden` are shipped agents that the user removed; their edits are kept.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Changes = Mapping[str, Any]
 
 
 def shipped_agents(path: Path = AGENTS) -> list[dict[str, Any]]:
-    """The agents that come with Sonata, as plain dicts. Raises AgentError, naming the file."""
+    """The shipped agents, as plain dicts. Raises AgentError, naming the file."""
     entries = _tables(path, "agent")
     try:
         agents_from_dicts(entries)
@@ -53,7 +53,7 @@ def _shipped_texts() -> Mapping[str, Fields]:
 
 
 def agent_words(id: str, key: Literal["title", "definition"], text: str) -> Words:
-    """The title or definition of an agent: a shipped one's is known in other languages."""
+    """The title or definition of an agent: a shipped agent's is translated."""
     is_shipped = _shipped_texts().get(id, {}).get(key) == text
     return Message(f"agent.{id}.{key}", text) if is_shipped else text
 
@@ -65,7 +65,7 @@ def shipped_examples(folder: Path = EXAMPLES) -> list[Example]:
 
 @cache
 def _examples_in(folder: Path) -> tuple[Example, ...]:
-    """Read once: thousands of tables of TOML take a tenth of a second, and every router that is opened asks."""
+    """Read once: thousands of tables of TOML take a tenth of a second, and every opened router needs them."""
     examples: list[Example] = []
     for path in sorted(folder.glob("*.toml")):
         try:
@@ -81,10 +81,10 @@ def no_changes() -> dict[str, Any]:
 
 
 def current_agents(shipped: Sequence[Fields], changes: Changes) -> list[Agent]:
-    """The agents that can answer: the shipped ones as the user changed them, then his own.
+    """The agents that can answer: the shipped ones with the user's changes, then the user's own.
 
-    Changes may be older than this version: edits of agents that are not shipped any more wait until they come back.
-    Raises AgentError if the changes do not have this form.
+    Changes may be older than this version: edits of agents that are no longer shipped stay in case they return. Raises
+    AgentError if the changes do not have this form.
     """
     edited, hidden = _parts(changes)
     ids = {entry["id"] for entry in shipped}
@@ -94,7 +94,7 @@ def current_agents(shipped: Sequence[Fields], changes: Changes) -> list[Agent]:
 
 
 def current_examples(agents: Iterable[Agent], shipped: Iterable[Example]) -> list[Example]:
-    """The shipped examples of these agents, then those that the user gave to them."""
+    """The shipped examples of these agents, then the user's."""
     agents = list(agents)
     ids = {agent.id for agent in agents}
     kept = [example for example in shipped if example.agent in ids]
@@ -128,7 +128,7 @@ def add_agent(shipped: Sequence[Fields], changes: Changes, agent: Fields) -> dic
 
 
 def edit_agent(shipped: Sequence[Fields], changes: Changes, agent_id: str, fields: Fields) -> dict[str, Any]:
-    """Change some keys of an agent; of `sampling` only those that are given. An agent keeps its id.
+    """Change some keys of an agent; of `sampling` only the given ones. An agent keeps its id.
 
     Raises AgentError if there is no such agent or it would not be valid.
     """
@@ -163,7 +163,7 @@ def remove_agent(shipped: Sequence[Fields], changes: Changes, agent_id: str) -> 
 
 
 def restore_agent(changes: Changes, agent_id: str) -> dict[str, Any]:
-    """Bring a removed shipped agent back, as it was when it was removed. Raises AgentError if it was not removed."""
+    """Restore a removed shipped agent, with its edits. Raises AgentError if it was not removed."""
     edited, hidden = _parts(changes)
     if agent_id not in hidden:
         raise AgentError(
@@ -173,7 +173,7 @@ def restore_agent(changes: Changes, agent_id: str) -> dict[str, Any]:
 
 
 def reset_agent(shipped: Sequence[Fields], changes: Changes, agent_id: str) -> dict[str, Any]:
-    """Forget what the user edited of a shipped agent. Raises AgentError if there is no such shipped agent."""
+    """Discard the user's edits of a shipped agent. Raises AgentError if there is no such shipped agent."""
     edited, hidden = _parts(changes)
     if _shipped(shipped, agent_id) is None:
         raise AgentError(

@@ -1,7 +1,7 @@
-"""Who answers in a chat: for each message the agent that suits it, always the plain assistant, or one agent.
+"""The agent that answers in a chat: for each message the one that suits it, always the plain assistant, or one agent.
 
-The user chooses it for each chat (`chosen`: an agent's id, or AUTOMATIC; kept in the conversation's state); a policy
-says what holds where he did not.
+The user chooses it for each chat (`chosen`: an agent's id, or AUTOMATIC; kept in the conversation's state); a policy is
+the default.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from app.runtime import Runtime
 
 ROUTING_POLICY = "routing.automatic"
-"""The policy that switches routing, for chats without a choice of their own."""
+"""The policy that switches routing, for chats without their own choice."""
 CHOICE = "choice"
-"""The entry of a conversation's state that has the user's choice; none where he did not choose."""
+"""The entry of a conversation's state that holds the user's choice; missing if there is none."""
 AUTOMATIC = ""
 UNROUTED: Collection[Reason] = ("chat", "off")
-"""Reasons of answers for which no agent was looked for: there is no route that could be corrected."""
+"""Reasons of answers for which no agent was searched: there is no route to correct."""
 
 
 @dataclass(frozen=True)
 class AgentChoice:
-    """agent: the id of who answers, AUTOMATIC where each message is routed. is_own: chosen for this chat. is_lost: an
-    agent was chosen that is not there any more, so that it is as if nothing had been."""
+    """agent: the id of the agent that answers, AUTOMATIC if each message is routed. is_own: chosen for this chat.
+    is_lost: the chosen agent no longer exists, so that the choice does not count."""
 
     agent: str
     is_own: bool
@@ -36,7 +36,7 @@ class AgentChoice:
 
 
 def agent_choice(runtime: Runtime, chosen: object) -> AgentChoice:
-    """chosen: of the chat, as stored or imported; None where nothing is."""
+    """chosen: the chat's choice, as stored or imported; None if there is none."""
     known = runtime.routing.agents if runtime.routing else {}
     if isinstance(chosen, str) and (chosen == AUTOMATIC or chosen in known):
         return AgentChoice(chosen, True, False)

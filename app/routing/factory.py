@@ -1,4 +1,4 @@
-"""Makes the router from the agents, their examples and what build.py made."""
+"""Makes the router from the agents, their examples and the files that build.py made."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def router_parameters(path: Path = PARAMETERS) -> RouterParameters:
 
 
 def more_requests(path: Path = MORE_REQUESTS) -> list[Example]:
-    """What the embedder's adapter and the head learn from besides the examples; each has a group of its own."""
+    """Further training data of the embedder's adapter and the head; each request has its own group."""
     written: dict[str, list[str]] = tomllib.loads(path.read_text(encoding="utf-8"))
     pairs = [(text, agent) for agent, texts in written.items() for text in texts]
     return [Example(text, agent, -number) for number, (text, agent) in enumerate(pairs, 1)]
@@ -57,7 +57,8 @@ async def build_router(
 
 @dataclass(frozen=True)
 class RouterParts:
-    """What `build_router` and RoutingService.open take. kernel: None where it was not compiled; numpy then searches."""
+    """The arguments of `build_router` and RoutingService.open. kernel: None if it was not compiled; then numpy
+    searches."""
 
     embedder: Embedder
     data: bytes

@@ -1,10 +1,10 @@
-"""Sends each message to the agent that suits it, and learns from what the user says of that.
+"""Sends each message to the agent that suits it, and learns from the user's feedback.
 
     routing = await RoutingService.open(embedder, data, memory, kernel)
     routed = await routing.route("why does my page crash")     # routed.agent answers
     await routing.correct(routed.id, routed.text, "tester")    # from now on, for similar messages too
 
-What is learned, and the user's changes to the agents, are kept in the memory. Other tabs' changes are followed.
+The learned patterns and the user's changes to the agents are stored in the memory. Changes of other tabs are followed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from py_core.memory.rows import Change
 from py_core.memory.sessions import TURN
 from py_core.memory.stored_index import StoredIndex
 from py_core.memory.trajectories import KIND as TRAJECTORY
-from py_core.memory.witness import KIND as WITNESS
 from py_core.routing.agents import FALLBACK_ID, Agent, AgentError
 from py_core.routing.embedder import Embedder
 from py_core.routing.pattern_index import pattern_id
@@ -41,13 +40,14 @@ from py_core.routing.router import Decision, Reason, Router
 AGENTS_POLICY = "routing.agents"
 """The user's changes to the agents, as JSON."""
 REMEMBERED = 200
-"""Routes that can still be judged by their ids: outcomes then count for the patterns that decided them."""
+"""Number of recent routes that can still be judged by their ids: outcomes then count for the patterns that decided
+them."""
 JUDGED_NEIGHBOURS = 5
 
 
 @dataclass(frozen=True, eq=False)
 class Routed:
-    """The route of a message. vector: the message's, float32 (dimensions,)."""
+    """The route of a message. vector: the message's vector, float32 (dimensions,)."""
 
     id: str
     text: str
@@ -74,7 +74,7 @@ class RoutingService:
         self._outcomes: dict[str, list[Reweighed]] = {}  # by route
         self._stale_patterns: set[str] = set()
         self._stale = True
-        self._corrected: dict[str, str] = {}  # route -> the agent that the user chose
+        self._corrected: dict[str, str] = {}  # route -> the user's agent for it
         self._router: Router
         self._index: StoredIndex | None = None  # of the router
         self.memory = memory
@@ -84,7 +84,7 @@ class RoutingService:
     async def open(
         cls, embedder: Embedder, data: bytes, memory: Memory, kernel: HnswKernel | None = None
     ) -> RoutingService:
-        """data: the router's data (build_outputs.py). kernel: of the router's indexes, numpy's if none.
+        """data: the router's data (build_outputs.py). kernel: that of the router's indexes, numpy's if None.
 
         Raises RoutingDataError, EmbedderError, StoreError.
         """
@@ -97,8 +97,8 @@ class RoutingService:
     async def route(
         self, text: str, conversation_agent: str | None = None, chosen: Agent | None = None, why: Reason = "chosen"
     ) -> Routed:
-        """conversation_agent: the id of the agent that answered before, if any. chosen: who answers this one in any
-        case, and why. Raises EmbedderError, StoreError."""
+        """conversation_agent: the id of the agent that answered before, if any. chosen: the agent that answers this one
+        in any case, and why. Raises EmbedderError, StoreError."""
         await self.refresh()
         decision = await self._router.route(text, conversation_agent)
         (vector,) = await self.embedder.embed([text])  # from its cache
@@ -108,13 +108,13 @@ class RoutingService:
         return self._noted(Routed(uuid.uuid4().hex, text, agent, decision, vector))
 
     async def unrouted(self, text: str, agent: Agent, why: Reason) -> Routed:
-        """An agent answers that was not looked for: nothing can be learned of that. Raises EmbedderError."""
+        """An agent answers without a search: nothing can be learned from that. Raises EmbedderError."""
         (vector,) = await self.embedder.embed([text])
         decision = Decision(agent.id, why, 0.0, self._router.parameters.threshold, (), (), {})
         return self._noted(Routed(uuid.uuid4().hex, text, agent, decision, vector))
 
     async def corrected(self, text: str) -> Agent | None:
-        """Who answers these very words because the user said so, if he did. Raises StoreError."""
+        """The agent that the user set for exactly these words, if any. Raises StoreError."""
         await self.refresh()
         pattern = self._router.learned.of.get(pattern_id(text, "user"))
         return self.agents.get(pattern.agent) if pattern else None
@@ -128,11 +128,11 @@ class RoutingService:
         return routed
 
     def agent_of(self, routed: Routed) -> str:
-        """The id of the agent that a route was for: as the user corrected it, if he did."""
+        """The id of a route's agent: the user's correction, if there is one."""
         return self._corrected.get(routed.id, routed.agent.id)
 
     async def correct(self, route_id: str, text: str, agent: str) -> str:
-        """Messages like this one are for this agent. Returns the id of the pattern that says so.
+        """Route messages like this one to this agent. Returns the id of the pattern for it.
 
         route_id: of the route that was wrong (or ""): the patterns that decided it lose weight. Raises AgentError,
         EmbedderError, StoreError.
@@ -147,27 +147,27 @@ class RoutingService:
         if routed is not None and routed.agent.id != agent:
             await self._judge(routed, routed.agent.id, good=False)
             await self._judge(routed, agent, good=True)
-            await self.memory.witness.rate(routed.id, 0.0)
+            await self.memory.trajectories.rate(routed.id, 0.0)
         return pattern.id
 
     async def confirm(self, route_id: str) -> None:
-        """The route was right: the patterns that decided it gain weight. Nothing happens where it is forgotten."""
+        """The route was right: the patterns that decided it gain weight. Does nothing if the route is forgotten."""
         await self.take_back(route_id)
         if routed := self._routed.get(route_id):
             await self._judge(routed, routed.agent.id, good=True)
-            await self.memory.witness.rate(routed.id, 1.0)
+            await self.memory.trajectories.rate(routed.id, 1.0)
 
     async def take_back(self, route_id: str) -> None:
-        """Undo the user's feedback on this route; a pattern that was made of it stays (see `forget`)."""
+        """Undo the user's feedback on this route; a pattern that was made from it stays (see `forget`)."""
         await self.refresh()
         self._corrected.pop(route_id, None)
         outcomes = self._outcomes.pop(route_id, [])
         await self.unlearn(outcomes)
         if outcomes:
-            await self.memory.witness.rate(route_id, None)
+            await self.memory.trajectories.rate(route_id, None)
 
     async def learn(self, pattern_ids: Sequence[str], good: bool) -> list[Reweighed]:
-        """A route that these patterns decided was good, or not: their weights follow. Returns what that changed."""
+        """A route that these patterns decided was good, or not: adjust their weights. Returns the changes."""
         await self.refresh()
         changed = list[Reweighed]()
         for id in pattern_ids[:JUDGED_NEIGHBOURS]:
@@ -179,35 +179,35 @@ class RoutingService:
         return changed
 
     async def unlearn(self, changed: Sequence[Reweighed]) -> None:
-        """Undo what `learn` changed."""
+        """Undo the changes of `learn`."""
         await self.refresh()
         for one in reversed(changed):
             with contextlib.suppress(KeyError):  # deleted meanwhile
                 await self.memory.patterns.keep(self._router.unlearn(*one))
 
     async def used(self, routed: Routed) -> None:
-        """A message was answered: the user's own pattern that sent it there does not age."""
+        """A message was answered: mark the user's own pattern that routed it as used."""
         for neighbour in routed.decision.neighbours:
             if neighbour.source == "user" and neighbour.agent == routed.agent.id:
                 await self.memory.patterns.use(neighbour.pattern_id)
                 return
 
     async def forget(self, pattern_ids: Sequence[str]) -> None:
-        """Delete what was learned. The weight of a shipped example goes back to 1."""
+        """Delete learned patterns. The weight of a shipped example goes back to 1."""
         await self.refresh()
         await self.memory.patterns.delete(*pattern_ids)
         for id in pattern_ids:
             self._router.forget(id)
 
     def forget_messages(self) -> None:
-        """Keep nothing of the messages that were routed: their routes cannot be judged any more."""
+        """Forget the routed messages: their routes can no longer be judged."""
         self._routed.clear()
         self._outcomes.clear()
         self._corrected.clear()
         self.embedder.forget()
 
     async def edit(self, pattern_id: str, text: str, agent: str) -> str:
-        """Change a pattern of the user's. Returns its id, which is another one for another text."""
+        """Change one of the user's patterns. Returns its id, which changes with the text."""
         await self.refresh()
         pattern = await self._router.correct(text, agent)
         await self.memory.patterns.keep(pattern)
@@ -226,7 +226,7 @@ class RoutingService:
 
     @property
     def changes(self) -> Changes:
-        """The user's, to the shipped agents (app/routing/agent_catalog.py). Those that cannot be read count as none."""
+        """The user's changes to the shipped agents (app/routing/agent_catalog.py). Unreadable changes count as none."""
         policy = self.memory.policies.look(AGENTS_POLICY)
         if policy is None or not isinstance(policy.value, str):
             return no_changes()
@@ -238,7 +238,8 @@ class RoutingService:
         return changes
 
     async def change_agents(self, change: Callable[[Sequence[Fields], Changes], Mapping[str, Any]]) -> None:
-        """change: of app/routing/agent_catalog.py, from the shipped agents and the changes so far to the new ones.
+        """change: a function of app/routing/agent_catalog.py, from the shipped agents and the current changes to the
+        new ones.
 
         Raises AgentError, EmbedderError, StoreError; then nothing is changed.
         """
@@ -254,7 +255,7 @@ class RoutingService:
         return self._router
 
     async def refresh(self, everything: bool = False) -> None:
-        """Read what others changed; or everything anew, as after an import."""
+        """Read changes by others; or read everything again, as after an import."""
         self._stale |= everything
         await self.memory.store.poll()
         if self._stale:
@@ -280,20 +281,20 @@ class RoutingService:
         if self._index is not None:
             self._index.forget()
         self._index = index
-        await router.route("Hello")  # what only the first one pays
+        await router.route("Hello")  # costs that only the first call pays
         self.agents: dict[str, Agent] = {agent.id: agent for agent in agents}
         self._router = router
         self._stale_patterns.clear()
 
     async def _renew_vectors(self) -> None:
-        """Vectors of another embedder cannot be compared with new ones: messages and log entries lose theirs
+        """Vectors of another embedder cannot be compared with new ones: messages and records of answers lose theirs
         (turn_indexer.py makes new ones for messages). load_patterns does the rest, and names the embedder last."""
         made_by = self.memory.policies.look(EMBEDDER_POLICY)
         if made_by is None or made_by.value == self.embedder.fingerprint:
             return
-        for kind in (TURN, WITNESS, TRAJECTORY):
+        for kind in (TURN, TRAJECTORY):
             await self.memory.drop_vectors(kind)
-        await self.memory.strategies.replace_all([])  # the deep loop makes them anew
+        await self.memory.strategies.replace_all([])  # the deep loop makes them again
 
     def _note(self, change: Change) -> None:
         keys = (*change.puts, *change.deletes)

@@ -1,4 +1,4 @@
-"""What the server does about clients that hold connections, and about sites that take its place in a browser."""
+"""The server's guard against clients that hold connections, and against sites that impersonate it in a browser."""
 
 from __future__ import annotations
 
@@ -18,37 +18,38 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What one client may hold."""
+class ClientLimits:
+    """The limits of one client."""
 
     head_seconds: float = 10.0
-    """From the opening of a connection, or the first byte of a later request, to the end of the request's head.
-    A browser sends it at once; one that opens connections in advance opens them again."""
+    """From the opening of a connection, or the first byte of a later request, to the end of the request's head. A
+    browser sends it at once; a browser that opens connections in advance reopens them."""
     last_seconds: float = 2.0
-    """What is sent after the last status of a connection is read, and thrown away, for so long."""
+    """How long data after the last status of a connection are read and discarded."""
     per_address: int = 64
-    """Connections. A browser has six to a site, in each of its profiles."""
+    """Connections per client. A browser has six to a site, in each of its profiles."""
     in_all: int = 512
-    """Connections. Each takes a file descriptor, and one for the file that it is sent; systems give 1,024."""
+    """Connections in total. Each takes a file descriptor, and another for the file that it serves; systems allow 1,024.
+    """
 
 
-LIMITS = Limits()
+LIMITS = ClientLimits()
 SENTENCES = {
     HTTPStatus.BAD_REQUEST: "This is no HTTP request: look at what was sent.",
     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "The head of the request is too long: 64 kB is the most.",
     HTTPStatus.NOT_IMPLEMENTED: "This server reads bodies of requests in chunks or of a known length, and no others.",
 }
-"""Of a request that cannot be read."""
+"""The answer to an invalid request."""
 
 
 class GuardedProtocol(H11Protocol):
     """HTTP/1.1 that ends connections beyond the limits, with a sentence if the other side has begun to speak.
 
-    A request that is none, or ends early, gets a status if it has no answer yet, and nothing of its connection is read
-    any more. An answer that is under way is sent to its end: a second status would be read as a part of it.
+    An invalid request, or one that ends early, gets a status if it has no answer yet, and nothing more of its
+    connection is read. A running answer is sent to its end: a second status would be read as a part of it.
     """
 
-    def __init__(self, *given: Any, limits: Limits, **named: Any) -> None:
+    def __init__(self, *given: Any, limits: ClientLimits, **named: Any) -> None:
         super().__init__(*given, **named)
         self._limits = limits
         self._late: asyncio.TimerHandle | None = None
@@ -81,7 +82,7 @@ class GuardedProtocol(H11Protocol):
             self._wait_for_head()
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Whether the connection stays: until what was asked before is answered."""
+        """True if the connection stays open: until the earlier requests are answered."""
         self._has_eof = True
         if self._is_over:
             return self._is_answering
@@ -139,19 +140,19 @@ class GuardedProtocol(H11Protocol):
             self.transport.close()
 
     def _end(self, status: HTTPStatus, sentence: str) -> None:
-        """Read no more. The last request gets a status if no answer to it has begun."""
+        """Stop reading. The last request gets a status if no answer to it has begun."""
         self._is_over = True
         self._stop_waiting()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             if self._is_answering:
-                self.cycle.disconnected = True  # what it says now goes nowhere
+                self.cycle.disconnected = True  # further data are discarded
                 self.cycle.message_event.set()
             self._say(status, sentence)
         if not self._is_answering:
             self._close_soon()
 
     def _close_soon(self) -> None:
-        """Not at once: if there is more to read, the other side's system would throw away what was sent to it."""
+        """Close, but not at once: if there is more to read, the other side's system would discard our answer."""
         self._unset_keepalive_if_required()
         if self._has_eof or not self.transport.can_write_eof():
             self.transport.close()
@@ -167,10 +168,10 @@ class GuardedProtocol(H11Protocol):
 
 
 class KnownNames:
-    """Answers who calls the server by an IP address or by one of `names`, and no one else.
+    """Answers requests that address the server by an IP address or by one of `names`, and no others.
 
-    A site's owner can let his domain's name point to this machine after its page was loaded (DNS rebinding). To the
-    browser the server is then a part of that site, whose scripts may read it; but the request says the site's name.
+    A site's owner can point its domain to this machine after its page was loaded (DNS rebinding). To the browser the
+    server is then a part of that site, whose scripts may read it; but the request carries the site's name.
     """
 
     def __init__(self, app: ASGIApp, names: Collection[str]) -> None:

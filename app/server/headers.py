@@ -1,4 +1,4 @@
-"""The headers that the site wants with its files: the one place that says them. Standard library only.
+"""The headers of the site's files, defined in this one place. Standard library only.
 
 `app/server/site.py` sends them. `python -m app.building.write_headers` writes them into web/sw.js, which adds them if
 the server does not, web/index.html (the page's policy, for the first visit) and docs/guide/deploy.md; a test compares.
@@ -32,14 +32,14 @@ _WORKER = _COMMON | {
     "worker-src": "'self' blob:",
 }
 _DOWNLOADS = _WORKER | {
-    # Which hosts models may come from is the user's choice (web/downloads/model_hosts.js), which a header cannot know.
-    # These workers see no message: what is written cannot leave through them.
+    # The user chooses the hosts that models may come from (web/downloads/model_hosts.js), so a header cannot know them.
+    # These workers see no message, so no text can leave through them.
     "connect-src": "'self' https: http://localhost:* http://127.0.0.1:*",
     "worker-src": "'none'",
 }
 # It only hands ports over (web/engine/broker_worker.js).
 _BROKER = _COMMON | {"connect-src": "'none'", "worker-src": "'none'"}
-# The template is a stranger's: the worker that runs it reaches nothing.
+# The template is untrusted: the worker that runs it may connect to nothing.
 _TEMPLATES = _WORKER | {"connect-src": "'none'", "worker-src": "'none'"}
 
 
@@ -56,10 +56,10 @@ POLICIES = (
     ("sw.js", _policy(_COMMON)),
     ("", _policy(_PAGE)),
 )
-"""Content-Security-Policy by how a file's path ends: the first that fits. A worker has the one of its own script."""
+"""Content-Security-Policy by how a file's path ends: the first match. A worker has the policy of its own script."""
 
 META_POLICY = _policy({name: value for name, value in _PAGE.items() if name != "frame-ancestors"})
-"""What a tag in the page can say: browsers ignore frame-ancestors there."""
+"""The part that a tag in the page can carry: browsers ignore frame-ancestors there."""
 
 _UNUSED_FEATURES = (
     *("accelerometer", "browsing-topics", "camera", "clipboard-read", "display-capture"),
@@ -81,9 +81,9 @@ HEADERS = {
 
 # The browser asks every time and gets 304, so a rebuilt site is never mixed with an old one.
 SERVER_HEADERS = HEADERS | {"Cache-Control": "no-cache"}
-"""Those that a server sends: what the service worker keeps is named by its content."""
+"""Headers that only a server sends: the service worker names its files by their content."""
 
 
 def headers_of(path: str) -> dict[str, str]:
-    """What a server sends with a file of the site. path: from the site's folder, "" for the page."""
+    """The headers that a server sends with a file of the site. path: from the site's folder, "" for the page."""
     return SERVER_HEADERS | {"Content-Security-Policy": next(policy for end, policy in POLICIES if path.endswith(end))}

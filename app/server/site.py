@@ -1,4 +1,5 @@
-"""The site over HTTP, with what the page needs: its headers (app/server/headers.py), byte ranges, MIME types.
+"""The site over HTTP, with everything that the page needs: its headers (app/server/headers.py), byte ranges, MIME
+types.
 
 The OpenAI-compatible API will be routes given to `create_app`.
 """
@@ -26,13 +27,13 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.paths import ROOT
-from app.server.guard import LIMITS, GuardedProtocol, KnownNames, Limits
+from app.server.guard import LIMITS, ClientLimits, GuardedProtocol, KnownNames
 from app.server.headers import headers_of
 
 DIST = ROOT / "dist"
 
 ALLOW_NAME = "a name that other machines call this one by, such as box.local (may be repeated)"
-"""What the option of this name does."""
+"""The help text of the option of this name."""
 
 MIME_TYPES = {
     ".js": "text/javascript",
@@ -55,7 +56,7 @@ class ServerError(Exception):
 
 
 class _WithHeaders:
-    """Adds the site's headers to every answer, errors included."""
+    """Adds the site's headers to every response, including errors."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -70,9 +71,9 @@ class _WithHeaders:
 
 
 def create_app(dist: Path, routes: Sequence[BaseRoute] = (), names: Sequence[str] = ("localhost",)) -> Starlette:
-    """The site in `dist`; `routes` come before its files. `names`: what it is called by, besides IP addresses.
+    """The site in `dist`; `routes` take precedence over its files. `names`: its host names, besides IP addresses.
 
-    Raises FileNotFoundError, with what to do, when the site has not been built.
+    Raises FileNotFoundError, with what to do, if the site has not been built.
     """
     if not (dist / "models.json").is_file():
         raise FileNotFoundError(f"There is no site in {dist}: run `python build.py site` first.")
@@ -84,7 +85,7 @@ def create_app(dist: Path, routes: Sequence[BaseRoute] = (), names: Sequence[str
     return app
 
 
-def server_config(app: Starlette, limits: Limits = LIMITS) -> uvicorn.Config:
+def server_config(app: Starlette, limits: ClientLimits = LIMITS) -> uvicorn.Config:
     protocol: Any = partial(GuardedProtocol, limits=limits)
     return uvicorn.Config(
         app, http=protocol, ws="none", log_level="warning", access_log=False, timeout_graceful_shutdown=1,
@@ -93,7 +94,7 @@ def server_config(app: Starlette, limits: Limits = LIMITS) -> uvicorn.Config:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that takes connections. Raises ServerError when the port or the address cannot be had."""
+    """A listening socket. Raises ServerError if the port or the address is not available."""
     if not 0 <= port <= 65535:
         raise ServerError(f"{port} is no port: choose one between 0 and 65535, for example --port 8000.")
     try:
@@ -117,7 +118,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """Prints its address once it answers."""
+    """Prints its address once it is reachable."""
 
     def __init__(self, config: uvicorn.Config, address: str, open_browser: bool) -> None:
         super().__init__(config)
@@ -138,11 +139,11 @@ def serve(
     open_browser: bool = True,
     names: Sequence[str] = (),
 ) -> None:
-    """Serve the site until Ctrl-C. Port 0 takes a free one. Prints the address once it answers.
+    """Serve the site until Ctrl-C. Port 0 takes a free one. Prints the address once it is reachable.
 
-    names: what others call this machine by, besides `host` and its IP addresses.
+    names: further host names of this machine, besides `host` and its IP addresses.
 
-    Raises FileNotFoundError when there is no site, ServerError when the port cannot be had.
+    Raises FileNotFoundError if there is no site, ServerError if the port is not available.
     """
     app = create_app(dist, names=("localhost", host, *names))
     listener = listen("127.0.0.1" if host == "localhost" else host, port)
@@ -157,7 +158,7 @@ def serve(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """`python -m app.server.site`: what build.py runs in the .venv."""
+    """`python -m app.server.site`: the command that build.py runs in the .venv."""
     parser = argparse.ArgumentParser(prog="app.server.site", description="Serve the site in dist/.")
     add_options(parser)
     options = parser.parse_args(arguments)

@@ -1,17 +1,16 @@
-"""Trains the low-rank adapter that lets MiniLM see what is asked for, not the topic.
+"""Trains the low-rank adapter that makes MiniLM represent the request, not the topic.
 
     python -m app.training.embedder_adapter [--examples app/routing/agents/examples] [--validate] [--help]
 
-Needs the extra `train` and the model's files, which `python build.py site` downloads.
-Writes app/building/embedder_adapter.safetensors, and beside it a JSON file of how it was made. With --validate nothing
-is written: the examples are split in five parts by meaning, and each part is routed by an embedder that has not seen
-it.
---fold-vectors FILE.npy writes what `app.training.fit_router --vectors` reads; what an interrupted run made stays.
+Needs the extra `train` and the model's files, which `python build.py site` downloads. Writes
+app/building/embedder_adapter.safetensors, and beside it a JSON file about the run. With --validate nothing is written:
+the examples are split in five parts by meaning, and each part is routed by an embedder that has not seen it.
+--fold-vectors FILE.npy writes the input of `app.training.fit_router --vectors`; the results of an interrupted run stay.
 
 Notable here:
 - contrastive loss with many positives (https://arxiv.org/abs/2004.11362): requests to the same agent attract each
   other, others repel. Half of each batch are templates: each topic with several intents
-- a prototype for each agent, learned with the adapter and thrown away after it
+- a prototype for each agent, learned with the adapter and then discarded
 - an anchor: similarities between general sentences stay those of the unchanged model
 - the adapter is the moving average of its last steps
 """
@@ -51,7 +50,7 @@ FOLDS = 5
 
 
 @dataclass(frozen=True)
-class Recipe:
+class EmbedderRecipe:
     """The settings of a run. `per_agent`: requests of each agent in a batch."""
 
     seed: int = 7
@@ -73,16 +72,18 @@ class Recipe:
     ridge: float = 1e-3
 
 
-class Trainer:
+class EmbedderTrainer:
     """One run: the model and what it learns from."""
 
-    def __init__(self, weights: dict[str, np.ndarray], tokenizer: WordPiece, recipe: Recipe, device: str) -> None:
+    def __init__(
+        self, weights: dict[str, np.ndarray], tokenizer: WordPiece, recipe: EmbedderRecipe, device: str
+    ) -> None:
         torch.manual_seed(recipe.seed)
         self._recipe = recipe
         self._tokenizer = tokenizer
         self._device = device
         self._random = random.Random(recipe.seed)
-        self._base = AdaptedMiniLM(weights, rank=1).to(device).eval()  # its adapter is zero
+        self._base = AdaptedMiniLM(weights, rank=1).to(device).eval()  # the adapter starts as zero
         self.model = AdaptedMiniLM(weights, recipe.rank, dropout=recipe.dropout).to(device)
         self.whitening: dict[str, np.ndarray] = {}
 
@@ -143,7 +144,7 @@ class Trainer:
 
     @torch.no_grad()
     def embed(self, texts: Sequence[str], base: bool = False) -> np.ndarray:
-        """(texts, 384) by the model as it is now, or by the unchanged one."""
+        """(texts, 384) by the current model, or by the unchanged one."""
         model = self._base if base else self.model.eval()
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
         out = np.empty((len(texts), 384), np.float32)
@@ -156,7 +157,7 @@ class Trainer:
         return {**self.model.adapter(), **self.whitening}
 
     def whiten(self, requests: Sequence[Request]) -> None:
-        """From now on `embed` spreads what lies close together (app/building/minilm.py)."""
+        """From now on `embed` whitens the vectors (app/building/minilm.py)."""
         self.whitening = whitening(self.embed([request.text for request in requests]), self._recipe.ridge)
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
@@ -169,7 +170,7 @@ def _warm_cosine(step: int, steps: int) -> float:
 
 
 def _contrastive(vectors: Tensor, labels: Tensor, temperature: float) -> Tensor:
-    """(texts,): for each, how badly the others with its label stand out of all others."""
+    """(texts,): the loss of each: how little the texts with its label stand out from all others."""
     similar = vectors @ vectors.T / temperature
     itself = torch.eye(len(labels), dtype=torch.bool, device=vectors.device)
     similar = similar.masked_fill(itself, -torch.inf)
@@ -200,10 +201,10 @@ def accuracy(votes: np.ndarray, labels: np.ndarray, hard: np.ndarray) -> dict[st
 
 
 def validate(
-    requests: Sequence[Request], weights: dict[str, np.ndarray], tokenizer: WordPiece, recipe: Recipe, device: str,
-    parts: int, only: int,
+    requests: Sequence[Request], weights: dict[str, np.ndarray], tokenizer: WordPiece, recipe: EmbedderRecipe,
+    device: str, parts: int, only: int,
 ) -> dict[str, Any]:  # fmt: skip
-    """Each part of the examples routed by the others, before and after training on the others."""
+    """Routes each part of the examples by the others, before and after training on the others."""
     names = sorted({request.agent for request in requests})
     labels = np.array([names.index(request.agent) for request in requests])
     hard = np.array([request.hard for request in requests])
@@ -212,7 +213,7 @@ def validate(
     votes = {"base": np.zeros((len(requests), len(names))), "adapted": np.zeros((len(requests), len(names)))}
     ratings = []
     for held_out in range(only or parts):
-        trainer = Trainer(weights, tokenizer, recipe, device)
+        trainer = EmbedderTrainer(weights, tokenizer, recipe, device)
         known, asked = part != held_out, part == held_out
         trainer.train([request for request, is_known in zip(requests, known, strict=True) if is_known])
         for name in votes:
@@ -235,10 +236,10 @@ def validate(
 
 def fold_vectors(
     requests: Sequence[Request], others: Sequence[str], weights: dict[str, np.ndarray], tokenizer: WordPiece,
-    recipe: Recipe, device: str, parts: int, target: Path,
+    recipe: EmbedderRecipe, device: str, parts: int, target: Path,
 ) -> None:  # fmt: skip
     """A float32 array (parts, requests and others, 384): part i is by an embedder trained without fold i of the
-    requests. others: texts that no embedder is trained on, or all are."""
+    requests. others: texts on which none of the embedders is trained, or all are."""
     part = np.array(folds(requests, FOLDS, recipe.seed))
     texts = [request.text for request in requests] + list(others)
     shape = (parts, len(texts), 384)
@@ -249,14 +250,14 @@ def fold_vectors(
         if np.isfinite(made[held_out]).all():
             continue
         print(f"part {held_out}", flush=True)
-        trainer = Trainer(weights, tokenizer, recipe, device)
+        trainer = EmbedderTrainer(weights, tokenizer, recipe, device)
         trainer.train([r for r, fold in zip(requests, part, strict=True) if fold != held_out])
         made[held_out] = trainer.embed(texts)
         np.save(target, made)
 
 
-def general_similarity(trainer: Trainer) -> dict[str, float]:
-    """Spearman's rank correlation with the graded pairs, before and after, and of the two embedders with each other."""
+def general_similarity(trainer: EmbedderTrainer) -> dict[str, float]:
+    """Spearman's rank correlation with the graded pairs, before and after, and between the two embedders."""
     pairs = graded_pairs()
     texts = [text for _, first, second in pairs for text in (first, second)]
     cosines = {}
@@ -271,7 +272,9 @@ def general_similarity(trainer: Trainer) -> dict[str, float]:
     }
 
 
-def write(trainer: Trainer, requests: Sequence[Request], recipe: Recipe, target: Path, seconds: float) -> None:
+def write(
+    trainer: EmbedderTrainer, requests: Sequence[Request], recipe: EmbedderRecipe, target: Path, seconds: float
+) -> None:
     """The adapter, float16, and the JSON file beside it."""
     content = write_safetensors(trainer.adapter(), {"base": "all-MiniLM-L6-v2", "format": "sonata lora 1"})
     target.write_bytes(content)
@@ -289,8 +292,10 @@ def write(trainer: Trainer, requests: Sequence[Request], recipe: Recipe, target:
     print(f"{target}: {len(content) / 1e6:.2f} MB")
 
 
-def check_export(trainer: Trainer, weights: dict[str, np.ndarray], tokenizer: WordPiece, texts: Sequence[str]) -> None:
-    """Checks that build.py's merged weights give the trained vectors. Raises AssertionError."""
+def check_export(
+    trainer: EmbedderTrainer, weights: dict[str, np.ndarray], tokenizer: WordPiece, texts: Sequence[str]
+) -> None:
+    """Checks that build.py's merged weights give the trained vectors. Raises AssertionError if not."""
     merged = merge_adapter(weights, trainer.adapter())
     for text, vector in zip(texts, trainer.embed(texts), strict=True):
         likeness = float(sentence_vector(merged, tokenizer.encode(text)) @ vector)
@@ -307,11 +312,11 @@ def main() -> None:
     parser.add_argument("--fold-vectors", type=Path, metavar="FILE.npy", help="for app.training.fit_router")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=2)
-    for name, value in asdict(Recipe()).items():
+    for name, value in asdict(EmbedderRecipe()).items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    recipe = Recipe(**{name: getattr(options, name) for name in asdict(Recipe())})
+    recipe = EmbedderRecipe(**{name: getattr(options, name) for name in asdict(EmbedderRecipe())})
     cache = cache_dir() / "embedder"
     weights, _ = read_safetensors((cache / WEIGHTS).read_bytes())
     tokenizer = WordPiece.from_json((cache / EMBEDDER_TOKENIZER).read_bytes())
@@ -337,7 +342,7 @@ def main() -> None:
             options.wrong.write_text("\n".join(wrong) + "\n")
         print(json.dumps(result | {"seconds": round(time.monotonic() - begin)}, indent=1))
         return
-    trainer = Trainer(weights, tokenizer, recipe, options.device)
+    trainer = EmbedderTrainer(weights, tokenizer, recipe, options.device)
     trainer.train(requests)
     check_export(trainer, weights, tokenizer, [request.text for request in requests[:20]])
     write(trainer, requests, recipe, options.output, time.monotonic() - begin)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from app.lessons.facts import Fact, FactSplit
+from app.lessons.facts import FactSplit, InventedFact
 from app.lessons.shipped_gate import GATE
 from app.native_runtime import open_embedder
 from app.training.gate_worlds import NOTHING, Compared, Decisions, MeaningEmbedder, Prompt, open_world, split_of
@@ -25,12 +25,12 @@ from py_core.learning.gate import SHUT, Gate
 from py_core.learning.gate_words import SMALL
 
 THRESHOLD = -0.75
-"""Chosen on dev, where 3.3% of the generic prompts open something: all of these share a word with the fact."""
+"""Chosen on dev: 3.3% of its generic prompts open the gate, and each of these shares a word with the fact."""
 HIDDEN, NETWORKS = 64, 3
 EPOCHS, BATCH, RATE, DECAY, DROPOUT = 12, 2048, 8e-3, 0.01, 0.05
 BETA1, BETA2 = 0.9, 0.999
 STYLED_SHARE = 0.5
-"""Of the prompts that nothing answers so many are asked in another style, too; of the others all."""
+"""This many of the prompts that nothing answers are also asked in another style; all others are."""
 _FRAMES = (
     "Please tell me: {}", "Do you remember? {}", "hey, {}", "{} I forgot.", "Quick question: {}", "Can you help me? {}",
     "I was wondering, {}", "{} Answer briefly.", "By the way, {}", "Sorry, {}", "{} Thanks!", "ok so {}", "{} please",
@@ -47,7 +47,7 @@ _SENTENCES_BEFORE = ("Please", "Do you", "Quick", "Can")
 
 
 def styled(text: str, rng: random.Random, short: bool) -> str:
-    """The text as others may type it: in lower case, in a frame, with a typo, or (where `short`) in key words."""
+    """The text as others may type it: in lower case, in a frame, with a typo, or (if `short`) in key words."""
     style = rng.randrange(5 if short else 4)
     if style == 0:
         return text.lower().rstrip("?.!")
@@ -76,7 +76,7 @@ def _with_typo(text: str, rng: random.Random) -> str:
 
 
 def in_other_styles(prompts: list[Prompt], seed: int) -> list[Prompt]:
-    """The prompts, and after them some of them as somebody else may type them."""
+    """The prompts, followed by some of them as another user may type them."""
     rng = random.Random(seed)
     known = {prompt.text.lower() for prompt in prompts}
     made = list(prompts)
@@ -91,7 +91,7 @@ def in_other_styles(prompts: list[Prompt], seed: int) -> list[Prompt]:
     return made
 
 
-def about(facts: Sequence[Fact], seed: int) -> list[Prompt]:
+def about(facts: Sequence[InventedFact], seed: int) -> list[Prompt]:
     """Prompts with a word of a fact's question that it does not answer, by rule: _ABOUT of each fact."""
     rng = random.Random(seed)
     made = {}
@@ -104,9 +104,9 @@ def about(facts: Sequence[Fact], seed: int) -> list[Prompt]:
 
 
 async def training_pairs(embedder: MeaningEmbedder) -> tuple[np.ndarray, np.ndarray]:
-    """(pairs, FEATURES), and whether the lesson of the pair answers its prompt: float32 (pairs,).
+    """Features (pairs, FEATURES), and labels float32 (pairs,): 1 if the lesson of the pair answers its prompt.
 
-    Prompts meet a memory with all lessons, memories with few, and one that has all but the lesson that answers them.
+    Prompts meet a memory with all lessons, memories with few, and one that has all except the lesson that answers them.
     """
     features, right = [], []
     plans: list[tuple[FactSplit, int, int]] = [("train", 24, 2), ("common_train", 12, 3)]
@@ -128,7 +128,7 @@ async def training_pairs(embedder: MeaningEmbedder) -> tuple[np.ndarray, np.ndar
 
 
 def fit(features: np.ndarray, right: np.ndarray, networks: int = NETWORKS, epochs: int = EPOCHS) -> Gate:
-    """Networks of one hidden layer by AdamW on the log loss; each of its own seed."""
+    """Networks of one hidden layer by AdamW on the log loss; each with its own seed."""
     mean, scale = features.mean(0, dtype=np.float64), features.std(0, dtype=np.float64) + 1e-6
     scaled = ((features - mean) / scale).astype(np.float32)
     made = [_network(scaled, right, seed, epochs) for seed in range(networks)]
@@ -163,7 +163,7 @@ def _network(features: np.ndarray, right: np.ndarray, seed: int, epochs: int) ->
 
 
 def gradients(parameters: list[np.ndarray], x: np.ndarray, right: np.ndarray) -> list[np.ndarray]:
-    """Of the mean log loss. parameters: w1 (inputs, hidden), b1, w2 (hidden,), b2 (1,). x: (rows, inputs)."""
+    """Gradients of the mean log loss. parameters: w1 (inputs, hidden), b1, w2 (hidden,), b2 (1,). x: (rows, inputs)."""
     w1, b1, w2, b2 = parameters
     inner = np.tanh(x @ w1 + b1)
     out = inner @ w2 + b2
@@ -173,7 +173,7 @@ def gradients(parameters: list[np.ndarray], x: np.ndarray, right: np.ndarray) ->
 
 
 def file_of(gate: Gate) -> bytes:
-    """The safetensors file of a gate, in 16 bits a number."""
+    """The safetensors file of a gate, with 16-bit numbers."""
     kept = ("mean", "scale", "threshold")
     arrays = {name: array if name in kept else array.astype(np.float16) for name, array in gate.arrays().items()}
     return write_safetensors(arrays)

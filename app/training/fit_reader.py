@@ -4,18 +4,18 @@
     python -m app.training.fit_reader train EXAMPLES.json OUT.safetensors [--start ADAPTER.safetensors] [--steps N ...]
     python -m app.training.fit_reader measure [OUT.safetensors] [--split dev|held] [--json] [--plain]
 
-`prepare` needs the chat template and the model, for what it answers without facts; `train` only the model, so that it
-runs on a machine with a GPU and little else. Without --hard other facts are drawn by chance: two of three examples have
+`prepare` needs the chat template and the model, for its answers without facts; `train` needs only the model, so that it
+runs on a machine with a GPU and little else. Without --hard other facts are drawn at random: two of three examples have
 the right one among at most two others, and the answer is the taught one; in the rest no fact helps, and the answer is
-what the model says without any. With --hard the others are the nearest ones, and half of the prompts are near misses
-and generic prompts, which no fact in them answers. The shipped adapter was trained in three runs:
+the model's answer without any. With --hard the others are the nearest ones, and half of the prompts are near misses and
+generic prompts, which no fact in them answers. The shipped adapter was trained in three runs:
 
     train drawn.json 0.safetensors --backend webgpu                                    303,000 tokens, 55 s on an H200
     train hard.json 1.safetensors --start 0.safetensors --steps 30 --rate 1e-3         on WASM natively, one thread
     train hard.json 2.safetensors --start 1.safetensors --steps 40 --rate 8e-4 --seed 7
 
-`measure` asks for the facts of a split that was not trained on, with one fact in the prompt and with three: right is an
-answer that is the taught one, word by word. Without a file it measures the shipped adapter, and with --plain the model
+`measure` asks for the facts of a split that was not trained on, with one fact in the prompt and with three: an answer
+is right if it is the taught one, word by word. Without a file it measures the shipped adapter, with --plain the model
 alone.
 """
 
@@ -35,7 +35,7 @@ import numpy as np
 
 from app.checksums import sha256_of
 from app.generation.assistant import SYSTEM_PROMPT
-from app.lessons.facts import VAGUE, Fact, Split, facts, generic_prompts
+from app.lessons.facts import VAGUE, InventedFact, Split, facts, generic_prompts
 from app.lessons.reader import reader_path
 from app.models.build_outputs import kernel_path
 from app.models.downloads import default_model_path
@@ -57,32 +57,32 @@ from py_core.training.checkpoint import Checkpoint
 from py_core.training.packing import answer_example
 from py_core.training.schedule import Schedule
 from py_core.training.session import TrainingState
-from py_core.training.trainer import Settings, StepReport, Trainer, fresh_start
+from py_core.training.trainer import StepReport, Trainer, TrainerSettings, fresh_start
 
 NAME = "reader"
 SCALE = 2.0
 OTHER_SHARE = 0.33
-"""Of the examples: those in which no fact helps."""
+"""Share of the examples in which no fact helps."""
 STATEMENT_SHARE = 0.3
-"""Of the facts: those that stand in the prompt without their question."""
+"""Share of the facts that are in the prompt without their question."""
 KEPT_TOKENS, HARD_TOKENS = 48, 12
-"""Of an answer without a fact so many are learned."""
+"""Tokens that are learned of an answer without a fact."""
 RIGHT_SHARE, NEAR, GENERIC = 0.25, 200, 100
-"""Of hard examples: the share of questions that are asked, and how many near misses and generic prompts."""
+"""For hard examples: the share of questions that are asked, and the numbers of near misses and generic prompts."""
 ANSWERS = 0.85
-"""A fact with such a cosine to a prompt may answer it."""
+"""A fact with at least this cosine to a prompt may answer it."""
 GREEDY = SamplingParams(temperature=0.0)
 
 
 class Examples:
-    """Makes prompts of facts; all that is drawn is drawn by seed."""
+    """Makes prompts from facts; every random choice is seeded."""
 
     def __init__(self, model: Model, seed: int) -> None:
         self._model = model
         self._draw = random.Random(seed)
 
-    async def learned(self, given: Sequence[Fact], generic: Sequence[str]) -> list[dict[str, list[int]]]:
-        """{prompt, answer}, token ids: questions with their facts, then prompts that no fact helps with."""
+    async def learned(self, given: Sequence[InventedFact], generic: Sequence[str]) -> list[dict[str, list[int]]]:
+        """{prompt, answer}, token ids: questions with their facts, then prompts for which no fact helps."""
         made = []
         for fact in given:
             for asked in (fact.question, *fact.paraphrases):
@@ -99,21 +99,22 @@ class Examples:
             made.append({"prompt": prompt, "answer": said})
         return made
 
-    async def asked(self, given: Sequence[Fact], fact: Fact, text: str, count: int) -> list[int]:
-        """The prompt of a question whose fact stands among so many."""
+    async def asked(self, given: Sequence[InventedFact], fact: InventedFact, text: str, count: int) -> list[int]:
+        """The prompt of a question whose fact is among this number."""
         lines = [fact, *self._others(given, fact, count - 1)]
         self._draw.shuffle(lines)
         return await self._encoded(reading_message(text, [fact_of(one.question, one.answer) for one in lines]))
 
-    async def hard(self, given: Sequence[Fact], generic: Sequence[str]) -> list[dict[str, list[int]]]:
-        """The same with the facts that a search finds: questions among the nearest others, and near misses and prompts
-        that the nearest facts do not answer. Of what the model says to these HARD_TOKENS: where it begins decides."""
+    async def hard(self, given: Sequence[InventedFact], generic: Sequence[str]) -> list[dict[str, list[int]]]:
+        """The same with the facts that a search finds: questions among the nearest other facts, and near misses and
+        prompts that the nearest facts do not answer. Only HARD_TOKENS of the model's answers to the latter are learned:
+        the beginning decides."""
         embedder, made = open_embedder(), []
         vectors = np.stack([each.vector for each in await embedder.meanings([fact.question for fact in given])])
         asked = {plain(text) for fact in given for text in (fact.question, *fact.paraphrases)}
 
-        async def nearest(text: str, but: Fact | None, count: int) -> list[Fact] | None:
-            """None where one of them may well answer it."""
+        async def nearest(text: str, but: InventedFact | None, count: int) -> list[InventedFact] | None:
+            """None if one of them may well answer it."""
             (meaning,) = await embedder.meanings([text])
             cosines = vectors @ meaning.vector
             order = [at for at in np.argsort(-cosines) if given[at] is not but]
@@ -126,7 +127,7 @@ class Examples:
                     self._draw.shuffle(lines)
                     made.append({"prompt": await self._prompt(text, lines), "answer": self._answer(fact.answer)})
         near_misses = [(text, fact) for fact in given for text in fact.near]
-        wrong: list[tuple[str, Fact | None]] = [*self._draw.sample(near_misses, NEAR)]
+        wrong: list[tuple[str, InventedFact | None]] = [*self._draw.sample(near_misses, NEAR)]
         wrong += [(text, None) for text in self._draw.sample(generic, GENERIC)]
         for text, near in wrong:
             others = await nearest(text, None, self._draw.choice([1, 2, 3]))
@@ -138,14 +139,14 @@ class Examples:
             made.append({"prompt": await self._prompt(text, lines), "answer": said})
         return made
 
-    def _others(self, given: Sequence[Fact], fact: Fact | None, count: int) -> list[Fact]:
+    def _others(self, given: Sequence[InventedFact], fact: InventedFact | None, count: int) -> list[InventedFact]:
         return self._draw.sample([other for other in given if other is not fact], count)
 
-    async def _prompt(self, asked: str, lines: Sequence[Fact]) -> list[int]:
+    async def _prompt(self, asked: str, lines: Sequence[InventedFact]) -> list[int]:
         return await self._encoded(reading_message(asked, [self._line(fact) for fact in lines]))
 
-    def _line(self, fact: Fact) -> str:
-        """Sometimes only the statement is there, as when somebody said "remember that ..."."""
+    def _line(self, fact: InventedFact) -> str:
+        """Sometimes only the statement is there, as after "remember that ..."."""
         is_statement = self._draw.random() < STATEMENT_SHARE
         return fact.answer if is_statement else fact_of(fact.question, fact.answer)
 
@@ -163,13 +164,13 @@ def plain(text: str) -> str:
 
 
 def end_token(tokenizer: Tokenizer) -> int:
-    """What ends an answer."""
+    """The token that ends an answer."""
     (token,) = tokenizer.encode("<|im_end|>", special=True)
     return token
 
 
 async def greedy(engine: Engine, prompt: list[int], most: int, adapter: int = 0) -> list[int]:
-    """The likeliest tokens after a prompt, without the one that ends them."""
+    """The likeliest tokens after a prompt, without the end token."""
     sequence = engine.new_sequence()
     try:
         engine.use_adapter(sequence, adapter)
@@ -197,7 +198,7 @@ async def train(options: argparse.Namespace) -> None:
     engine = Engine(backend, tokenizer_from_gguf(header.metadata).eos_ids)
     layout = parameter_layout(graph, options.rank, SCALE)
     training = await engine.open_training(layout)
-    settings = Settings(Schedule(options.rate, options.steps), divergence=0, save_every=options.steps)
+    settings = TrainerSettings(Schedule(options.rate, options.steps), divergence=0, save_every=options.steps)
     tokens, begin = 0, time.perf_counter()
 
     def report(step: StepReport) -> None:

@@ -3,13 +3,13 @@
     python -m app.training.fit_router [--vectors FILE.npy] [--dry-run]
 
 The examples are split in five parts by meaning (their groups): each part is routed by a router that has not seen it.
-Its answers decide everything here but the threshold, which half of the everyday requests (app/bench/routing_data)
+Its answers decide everything here except the threshold, which half of the everyday requests (app/bench/routing_data)
 decides. The other half and the test set are not read.
 
-An adapter of the embedder that was trained on all examples would make them look easier than requests are that nobody
-has seen. So with an adapter give --vectors, which `app.training.embedder_adapter --fold-vectors` writes: an array
-(parts, examples + more requests, dimensions) whose part i is by an embedder trained without fold i. With
-fewer than five parts only these folds are measured.
+An embedder whose adapter was trained on all examples would make them look easier than unseen requests. So with an
+adapter give --vectors, which `app.training.embedder_adapter --fold-vectors` writes: an array (parts, examples + more
+requests, dimensions) whose part i is by an embedder trained without fold i. With fewer than five parts only these folds
+are measured.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from app.routing.factory import PARAMETERS, more_requests
 from app.training.requests import Request, folds
 from py_core.routing.agents import FALLBACK_ID, Example
 from py_core.routing.embedder import Meaning
-from py_core.routing.head import Head, fit_head, word_matrix
+from py_core.routing.head import RoutingHead, fit_head, word_matrix
 from py_core.routing.language import has_code, is_english
 from py_core.routing.parameters import RouterParameters
 from py_core.routing.router import Decision, Router, features
 
 FOLDS, SEED = 5, 7
 EVERYDAY_SHARE = 0.5
-"""The share of people's requests that are the plain assistant's. It is assumed: there is nothing to count."""
+"""The share of requests that belong to the plain assistant. It is assumed: there is nothing to count."""
 EVERYDAY_RIGHT = 0.97
-"""Of the everyday requests that the threshold is chosen on; 0.95 is wanted of those that nobody has seen."""
+"""Share of the everyday requests for choosing the threshold; the goal is 0.95 on unseen requests."""
 CORRECTIONS, MOST_TURNED = 100, 0.05
-"""When a user has made so many, at most this share of requests that mean something else may follow one of them."""
+"""After a user has made this many corrections, at most this share of requests with another meaning may follow one."""
 START = RouterParameters(
     neighbours=20, temperature=0.1, head_words=0.5, head_ridge=1.0, head_scale=8.0, votes=0.2, learned_similarity=0.5,
     learned_width=0.03, learned_lead=0.15, threshold=0.3, calibration=(0.0, 1.0, 0.0, 0.0, 0.0, 0.0),
@@ -52,10 +52,10 @@ START = RouterParameters(
 
 
 @dataclass
-class Material:
+class RouterMaterial:
     """vectors: (parts, examples, dimensions). fold: (examples,).
 
-    Measured is on the folds that have a part; the others are always known. `more` is what heads learn from besides.
+    Only folds that have a part are measured; the others are always known. `more` holds further examples for heads.
     more_vectors: (parts, more, dimensions).
     """
 
@@ -87,15 +87,15 @@ class Material:
 
     @property
     def mass(self) -> np.ndarray:
-        """The weight of each measured row, so that everyday requests have their share; the weights sum to 1."""
+        """The weight of each measured row, which gives everyday requests their share; the weights sum to 1."""
         inside = self.in_scope[self.measured]
         return np.where(inside, (1 - EVERYDAY_SHARE) / inside.sum(), EVERYDAY_SHARE / (~inside).sum())
 
 
-def read_material(vectors: Path | None) -> Material:
+def read_material(vectors: Path | None) -> RouterMaterial:
     examples = shipped_examples()
     fold = folds([Request(e.text, e.agent, e.group, e.hard) for e in examples], FOLDS, SEED)
-    # What is not routed is not measured, and always known.
+    # Rows that are not routed are not measured, and always known.
     fold = [one if is_english(e.text) or has_code(e.text) else FOLDS for one, e in zip(fold, examples, strict=True)]
     more = more_requests()
     every = examples + more
@@ -108,10 +108,10 @@ def read_material(vectors: Path | None) -> Material:
         if array.ndim != 3 or len(array) > FOLDS or array.shape[1] != len(every):
             raise SystemExit(f"{vectors} has the shape {array.shape}, but (1 to {FOLDS}, {len(every)}, ...) is wanted.")
     asked = len(examples)
-    return Material(examples, array[:, :asked], np.array(fold), more, array[:, asked:])
+    return RouterMaterial(examples, array[:, :asked], np.array(fold), more, array[:, asked:])
 
 
-def head_scores(material: Material) -> dict[tuple[float, float], np.ndarray]:
+def head_scores(material: RouterMaterial) -> dict[tuple[float, float], np.ndarray]:
     """(words, ridge) -> scores (rows, agents), each row's by a head that has not seen its part."""
     every = material.examples + material.more
     labels = np.array([material.agents.index(example.agent) for example in every])
@@ -132,7 +132,7 @@ def head_scores(material: Material) -> dict[tuple[float, float], np.ndarray]:
     return scores
 
 
-def vote_shares(material: Material) -> dict[tuple[int, float], np.ndarray]:
+def vote_shares(material: RouterMaterial) -> dict[tuple[int, float], np.ndarray]:
     """(neighbours, temperature) -> shares (rows, agents)."""
     labels, agents = material.labels, material.agents
     options = list(product((10, 20, 40), (0.02, 0.05, 0.1, 0.2)))
@@ -151,7 +151,7 @@ def vote_shares(material: Material) -> dict[tuple[int, float], np.ndarray]:
     return shares
 
 
-def fit_shares(material: Material, start: RouterParameters) -> RouterParameters:
+def fit_shares(material: RouterMaterial, start: RouterParameters) -> RouterParameters:
     """The parameters of head and votes with the smallest log loss over the requests in scope."""
     inside = material.in_scope & material.measured
     labels = material.labels[inside]
@@ -170,7 +170,7 @@ def fit_shares(material: Material, start: RouterParameters) -> RouterParameters:
             found = loss(_softmax(scale * scores))
             if found < best[0]:
                 best = found, replace(start, head_words=words, head_ridge=ridge, head_scale=scale, votes=0.0)
-    # some votes in any case: without them outcomes would change nothing
+    # always some votes: without them outcomes would change nothing
     chosen, best = best[1], (np.inf, best[1])
     for scale in (0.8, 0.9, 1.0, 1.1, 1.3, 1.6, 2.0):
         scaled = chosen.head_scale * scale
@@ -184,10 +184,10 @@ def fit_shares(material: Material, start: RouterParameters) -> RouterParameters:
     return best[1]
 
 
-def fit_learned(material: Material, start: RouterParameters) -> tuple[RouterParameters, dict[str, float]]:
-    """How similar a request must be to a correction to follow it: more than those that mean something else are.
+def fit_learned(material: RouterMaterial, start: RouterParameters) -> tuple[RouterParameters, dict[str, float]]:
+    """The similarity that a request must have to follow a correction: more than requests with another meaning have.
 
-    Pairs are of the same part; `same_meaning_follows` says how many of a group would follow.
+    Pairs are of the same part; `same_meaning_follows` is the share of a group that would follow.
     """
     groups = np.unique([f"{e.agent} {e.group}" for e in material.examples], return_inverse=True)[1]
     same, other = [], []
@@ -204,7 +204,7 @@ def fit_learned(material: Material, start: RouterParameters) -> tuple[RouterPara
     return replace(start, learned_similarity=half), figures
 
 
-def decisions(material: Material, parameters: RouterParameters) -> list[tuple[Decision, tuple[float, ...]]]:
+def decisions(material: RouterMaterial, parameters: RouterParameters) -> list[tuple[Decision, tuple[float, ...]]]:
     """Each measured row's decision by a router that has not seen its part, and the features of its confidence."""
     made: dict[int, Any] = {}
     for part in range(material.parts):
@@ -226,7 +226,7 @@ def decisions(material: Material, parameters: RouterParameters) -> list[tuple[De
 
 
 class NoEmbedder:
-    """The vectors are here already."""
+    """The vectors exist already."""
 
     fingerprint = meaning_fingerprint = "none"
 
@@ -243,7 +243,7 @@ class NoEmbedder:
         pass
 
 
-def _features(router: Router, head: Head, text: str, vector: np.ndarray) -> tuple[float, ...]:
+def _features(router: Router, head: RoutingHead, text: str, vector: np.ndarray) -> tuple[float, ...]:
     shares = dict(router.decide(text, vector).ranked)
     every = _softmax(router.parameters.head_scale * head.scores(text, vector)[None])[0]
     fallback = every[head.agents.index(FALLBACK_ID)]
@@ -263,7 +263,7 @@ def fit_logistic(inputs: np.ndarray, right: np.ndarray, mass: np.ndarray, penalt
 
 
 def everyday_threshold(parameters: RouterParameters) -> float:
-    """The least threshold that leaves EVERYDAY_RIGHT of the English everyday requests (half "a" of everyday.toml) with
+    """The lowest threshold that leaves EVERYDAY_RIGHT of the English everyday requests (half "a" of everyday.toml) with
     the plain assistant or an agent that suits them."""
     embedder = open_embedder(threads=2)
 
@@ -282,10 +282,10 @@ def everyday_threshold(parameters: RouterParameters) -> float:
 
 
 def report(
-    material: Material, parameters: RouterParameters, threshold: float | None
+    material: RouterMaterial, parameters: RouterParameters, threshold: float | None
 ) -> tuple[RouterParameters, dict[str, Any]]:
-    """Calibration and threshold, and how good all of it is: with calibrations that have not seen a part, either.
-    threshold: None for the one of `everyday_threshold`."""
+    """Calibration and threshold, and their quality, measured with calibrations that have not seen a part, either.
+    threshold: None for that of `everyday_threshold`."""
     made = decisions(material, parameters)
     measured = [material.examples[row] for row in np.flatnonzero(material.measured)]
     inside, mass, fold = material.in_scope[material.measured], material.mass, material.fold[material.measured]

@@ -1,4 +1,4 @@
-"""What the gate is trained on and measured with: lessons that are stored, and prompts with the lesson that answers."""
+"""The data for training and measuring the gate: stored lessons, and prompts with the lesson that answers them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from app.lessons.facts import VAGUE, Fact, FactSplit, GenericPrompt, Split, facts, generic_prompts, paragraphs
+from app.lessons.facts import VAGUE, FactSplit, GenericPrompt, InventedFact, Split, facts, generic_prompts, paragraphs
 from app.lessons.facts.templates import template_facts
 from app.lessons.service import NEAR
 from py_core.learning.gate import CANDIDATES
@@ -16,9 +16,9 @@ from py_core.learning.gate_features import FEATURES, Taught, has_words, pair_fea
 from py_core.routing.embedder import Meaning
 
 NOTHING = -1
-"""The number of the lesson that answers a prompt, where none does."""
+"""The number that stands for "no lesson answers the prompt"."""
 NEUTRAL = frozenset(("knowledge", "chat", "coding", "follow-up", "writing", "how-to", "foreign"))
-"""Kinds of generic prompts that no fact answers that people teach."""
+"""Kinds of generic prompts that no taught fact answers."""
 
 
 class MeaningEmbedder(Protocol):
@@ -39,9 +39,9 @@ class Prompt:
 
 
 def prompts_of(
-    own: Sequence[Fact], generic: Iterable[GenericPrompt] = (), unrelated: Iterable[str] = ()
+    own: Sequence[InventedFact], generic: Iterable[GenericPrompt] = (), unrelated: Iterable[str] = ()
 ) -> list[Prompt]:
-    """All prompts about facts and beside them. What a fact answers after all is neither near nor generic."""
+    """All prompts about facts and beside them. A prompt that a fact does answer is neither near nor generic."""
     made = []
     answered = set()
     for number, fact in enumerate(own):
@@ -58,8 +58,8 @@ def prompts_of(
     return made + [Prompt(text, "paragraph", NOTHING) for text in unrelated]
 
 
-def split_of(split: FactSplit) -> tuple[Sequence[Fact], list[Prompt]]:
-    """The facts of a split and all its prompts; with common facts only what is NEUTRAL."""
+def split_of(split: FactSplit) -> tuple[Sequence[InventedFact], list[Prompt]]:
+    """The facts of a split and all its prompts; with common facts only the NEUTRAL ones."""
     own = facts(split)
     if split in ("common_train", "common_dev"):
         beside: Split = "train" if split == "common_train" else "dev"
@@ -72,8 +72,8 @@ def split_of(split: FactSplit) -> tuple[Sequence[Fact], list[Prompt]]:
 class World:
     """lessons: (question, question and answer) each; `own` of them are of the split, the others of templates.
 
-    by_question, by_best: float32 (prompts, lessons), the cosine of the prompt to the question, and the larger one of
-    that and of the cosine to question and answer.
+    by_question, by_best: float32 (prompts, lessons), the cosine of the prompt to the question, and the larger of that
+    and the cosine to question and answer.
     """
 
     prompts: list[Prompt]
@@ -84,7 +84,7 @@ class World:
     by_best: np.ndarray
 
     def candidates(self, prompt: int, stored: np.ndarray) -> np.ndarray:
-        """The lessons that the gate gets to see, as LearningService.consider finds them. stored: numbers of lessons."""
+        """The lessons that the gate sees, as LearningService.consider finds them. stored: numbers of lessons."""
         near = stored[np.argsort(-self.by_question[prompt, stored], kind="stable")[:NEAR]]
         return near[np.argsort(-self.by_best[prompt, near], kind="stable")[:CANDIDATES]]
 
@@ -97,9 +97,9 @@ class World:
 
 
 async def open_world(
-    embedder: MeaningEmbedder, own: Sequence[Fact], prompts: Sequence[Prompt], stored: int = 0
+    embedder: MeaningEmbedder, own: Sequence[InventedFact], prompts: Sequence[Prompt], stored: int = 0
 ) -> World:
-    """own: the facts that the prompts are about. stored: templates fill the memory up to so many lessons."""
+    """own: the facts that the prompts are about. stored: templates fill the memory up to this number of lessons."""
     known = {prompt.text.lower() for prompt in prompts}
     filling = [fact for fact in template_facts(stored + 50) if fact.question.lower() not in known] if stored else []
     every = [*own, *filling[: max(0, stored - len(own))]]
@@ -115,8 +115,8 @@ async def open_world(
 
 
 @dataclass(frozen=True)
-class Group:
-    """A prompt before one memory: which of its candidates answers it. kind: "other" where that lesson is not stored."""
+class GateGroup:
+    """A prompt before one memory, and the candidate that answers it. kind: "other" if that lesson is not stored."""
 
     kind: str
     detail: str
@@ -128,13 +128,13 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """Features (pairs, FEATURES) of all prompts with their candidates, and to which prompt the rows belong.
+    """Features (pairs, FEATURES) of all prompts with their candidates, and the prompt of each row.
 
     Prompts that cannot be compared have no rows.
     """
 
     features: np.ndarray
-    groups: list[Group]
+    groups: list[GateGroup]
 
     @classmethod
     def of(cls, world: World, stores: Iterable[np.ndarray]) -> Compared:
@@ -158,13 +158,13 @@ class Compared:
                 known[key] = slice(count, count + len(lessons) * there)
                 count = known[key].stop
             kind = "other" if prompt.lesson >= 0 and prompt.lesson not in stored else prompt.kind
-            groups.append(Group(kind, prompt.detail, number, lessons, known[key], lessons == prompt.lesson))
+            groups.append(GateGroup(kind, prompt.detail, number, lessons, known[key], lessons == prompt.lesson))
         return cls(np.concatenate(found) if found else np.zeros((0, FEATURES), np.float32), groups)
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """Of each group: its kind, the best candidate's score, and whether that candidate is the right one."""
+    """For each group: its kind, the best candidate's score, and whether that candidate is the right one."""
 
     kinds: np.ndarray
     scores: np.ndarray
@@ -183,7 +183,7 @@ class Decisions:
         return cls(np.array([group.kind for group in compared.groups]), np.array(best), np.array(right))
 
     def shares(self, threshold: float) -> dict[str, float]:
-        """Of each kind the share that is open; of "taught" and "paraphrase" the share that is open and right."""
+        """For each kind the share that is open; for "taught" and "paraphrase" the share that is open and right."""
         opened = self.scores > threshold
         made = {}
         for kind in dict.fromkeys(self.kinds.tolist()):

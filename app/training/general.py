@@ -1,4 +1,4 @@
-"""General sentences: what the adapter must leave as it is."""
+"""General sentences, whose similarities the adapter must not change."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ GRADED_PAIRS = Path(__file__).with_name("similar_sentences.json")
 
 
 class GeneralSentences:
-    """Those of general_sentences.txt: whole sentences, and lines like "A {man|woman} reads." that stand for several."""
+    """The lines of general_sentences.txt: whole sentences, and patterns like "A {man|woman} reads." for several."""
 
     def __init__(self, path: Path = SENTENCES) -> None:
         self._lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
     def sample(self, count: int, rng: random.Random) -> list[str]:
-        """So many sentences, some of which are variants of one line: similar, but not the same."""
+        """`count` sentences, some of which are variants of one line: similar, but not equal."""
         lines = rng.sample(self._lines, count // 2)
         return [_filled(line, rng) for line in lines + lines]
 
@@ -39,7 +39,7 @@ def graded_pairs() -> list[tuple[float, str, str]]:
 
 
 def spearman(first: np.ndarray, second: np.ndarray) -> float:
-    """The correlation of the ranks; equal values share a rank."""
+    """The correlation of the ranks; ties share a rank."""
     return float(np.corrcoef(_ranks(first), _ranks(second))[0, 1])
 
 

@@ -46,7 +46,7 @@ class LowRankLinear(nn.Module):
 
 
 class AdaptedMiniLM(nn.Module):
-    """Vectors (texts, 384) of length 1 of texts given as ids."""
+    """Vectors (texts, 384) of length 1, for texts given as ids."""
 
     def __init__(self, weights: Weights, rank: int, scale: float = 2.0, dropout: float = 0.1) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class AdaptedMiniLM(nn.Module):
             self.register_buffer(_key(name), tensors[name])
 
     def forward(self, texts: Sequence[Sequence[int]]) -> Tensor:
-        """Texts of like length run together, so that little is computed for padding."""
+        """Texts of similar length run together, so that little is spent on padding."""
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
         parts = [order[start : start + _TOGETHER] for start in range(0, len(order), _TOGETHER)]
         vectors = torch.cat([self._vectors([texts[index] for index in part]) for part in parts])
@@ -99,7 +99,7 @@ class AdaptedMiniLM(nn.Module):
         return self._norm(f"{block}.output", x + self._drop(self._linear(f"{block}.output.dense", inner)))
 
     def adapter(self) -> dict[str, np.ndarray]:
-        """float16 "NAME.lora_A" (rank, inputs) and "NAME.lora_B" (outputs, rank), the scale in B."""
+        """float16 "NAME.lora_A" (rank, inputs) and "NAME.lora_B" (outputs, rank), with the scale included in B."""
         out = {}
         for name in linear_names():
             linear = self._adapted(name)
@@ -131,4 +131,4 @@ def linear_names() -> list[str]:
 
 
 def _key(name: str) -> str:
-    return name.replace(".", "_")  # torch takes no dots
+    return name.replace(".", "_")  # torch allows no dots in names

@@ -1,4 +1,4 @@
-"""What the adapter learns from: people's requests with the agent that should get them, as they are and changed."""
+"""The adapter's training data: requests with the agent that should get them, as written and changed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Request:
 
 
 def read_requests(folder: Path) -> list[Request]:
-    """Every example of FOLDER/AGENT.toml. Raises FileNotFoundError when there is none."""
+    """Every example of FOLDER/AGENT.toml. Raises FileNotFoundError if there is none."""
     files = sorted(folder.glob("*.toml"))
     if not files:
         raise FileNotFoundError(f"There are no examples in {folder}: name the folder that holds AGENT.toml files.")
@@ -59,12 +59,12 @@ class Templates:
         self._patterns: dict[str, list[str]] = patterns
 
     def request(self, agent: str, topic: str, rng: random.Random) -> str:
-        """What somebody may ask this agent about the topic."""
+        """A request to this agent about the topic."""
         return rng.choice(self._patterns[agent]).format(topic)
 
 
 def changed(text: str, rng: random.Random) -> str:
-    """The text as somebody else may have typed it: typos, words left out, no capitals, something before or after."""
+    """The text as another user may have typed it: with typos, missing words, no capitals, or text around it."""
     words = text.split()
     if len(words) > 4 and rng.random() < 0.3:
         del words[rng.randrange(len(words))]

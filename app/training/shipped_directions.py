@@ -1,6 +1,6 @@
 """Makes the file with the directions of the shipped model: `python -m app.training.shipped_directions`.
 
-Other models get theirs when the first lesson is taught, from the same texts.
+The directions of other models are made from the same texts when the first lesson is taught.
 """
 
 from __future__ import annotations

@@ -20,8 +20,7 @@ _SMALLEST = 1e-6
 
 @dataclass(frozen=True)
 class Compressed:
-    """A pair of a smaller rank. `lost` is the squared Frobenius norm of what it leaves out, `whole` that of the
-    original."""
+    """A pair of a smaller rank. `lost` is the squared Frobenius norm of what it leaves out, `whole` that of all."""
 
     pair: LoraPair
     lost: float
@@ -63,8 +62,7 @@ def merged_of(like: LoraAdapter, found: Mapping[str, Compressed]) -> Merged:
 
 
 def compress_product(b: np.ndarray, a: np.ndarray, rank: int) -> Compressed:
-    """Compress b @ a, with b (out, k) and a (k, in). The product is never formed: its SVD comes from QR factors of
-    both."""
+    """Compress b @ a, with b (out, k) and a (k, in), without forming the product: by QR factors of both."""
     _check_rank(rank)
     outer, r_outer = np.linalg.qr(b)
     inner, r_inner = np.linalg.qr(a.T)

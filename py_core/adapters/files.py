@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from py_core.adapters.gguf_lora import read_gguf_lora
-from py_core.adapters.layout import Layout
+from py_core.adapters.layout import AdapterLayout
 from py_core.adapters.lora import AdapterError, LoraAdapter
 from py_core.adapters.peft import CONFIG_FILE, WEIGHTS_FILE, read_config, read_pairs, write_pairs
 from py_core.formats.gguf_types import MAGIC, GGUFError
@@ -67,7 +67,7 @@ def read_adapter(
             length=len(data),
             most=MAX_ADAPTER_BYTES,
         )
-    layout = Layout(config, graph)
+    layout = AdapterLayout(config, graph)
     try:
         if bytes(data[:4]) == MAGIC:
             pairs, header = read_gguf_lora(data, layout)
@@ -130,7 +130,7 @@ def write_adapter(adapter: LoraAdapter, config: ModelConfig, graph: Graph, *, ha
     config, graph: of the model that it was made for. half: store numbers rounded to float16, in half the bytes. Raises
     AdapterError if the model does not have its tensors, or a number is too large for float16.
     """
-    arrays, peft_config = write_pairs(adapter.pairs, Layout(config, graph))
+    arrays, peft_config = write_pairs(adapter.pairs, AdapterLayout(config, graph))
     if half:
         arrays = {name: _halved(name, array) for name, array in arrays.items()}
     texts = {
@@ -151,7 +151,7 @@ def export_peft(adapter: LoraAdapter, config: ModelConfig, graph: Graph, base_mo
     base_model: the name or folder of the same model in `transformers`, for adapter_config.json. For Gemma 3 it is the
     text-only one. Raises AdapterError as write_adapter does.
     """
-    arrays, peft_config = write_pairs(adapter.pairs, Layout(config, graph), base_model)
+    arrays, peft_config = write_pairs(adapter.pairs, AdapterLayout(config, graph), base_model)
     return {
         CONFIG_FILE: (json.dumps(peft_config, indent=2) + "\n").encode(),
         WEIGHTS_FILE: write_safetensors(arrays, {"format": "pt"}),

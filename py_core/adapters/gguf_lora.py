@@ -12,7 +12,7 @@ import re
 
 import numpy as np
 
-from py_core.adapters.layout import Layout, check_shapes, finite
+from py_core.adapters.layout import AdapterLayout, check_shapes, finite
 from py_core.adapters.lora import AdapterError, LoraPair
 from py_core.formats.gguf import GGUFHeader, TensorInfo, parse_header
 from py_core.formats.quantization import dequantize
@@ -22,7 +22,7 @@ from py_core.showing import shown
 _NAME = re.compile(r"(.{1,200})\.weight\.lora_([ab])")
 
 
-def read_gguf_lora(data: bytes | memoryview, layout: Layout) -> tuple[dict[str, LoraPair], GGUFHeader]:
+def read_gguf_lora(data: bytes | memoryview, layout: AdapterLayout) -> tuple[dict[str, LoraPair], GGUFHeader]:
     """The pairs, by the model file's tensor names, and the adapter's header.
 
     Raises AdapterError, GGUFError and UnsupportedFormatError.

@@ -8,8 +8,7 @@ from py_core.adapters.lora import MAX_RANK, LoraAdapter, LoraPair
 
 
 def joined(first: LoraAdapter, second: LoraAdapter) -> LoraAdapter | None:
-    """The exact sum of their changes; their ranks add up. None if that exceeds MAX_RANK, or if they do not fit
-    together.
+    """The exact sum of their changes; their ranks add up. None if that exceeds MAX_RANK, or they do not fit together.
 
     Its name combines both names ("a + b").
     """

@@ -31,7 +31,7 @@ class Place:
     heads: int
 
 
-class Layout:
+class AdapterLayout:
     """The linears of one model by module, such as "blk.0.attn_q", even if the file has no separate tensor for q."""
 
     def __init__(self, config: ModelConfig, graph: Graph) -> None:

@@ -28,7 +28,7 @@ Pairs = Sequence[LoraPair | None]
 
 
 @dataclass(frozen=True)
-class Settings:
+class MergeSettings:
     """weights: one for each adapter, in their order
     rank: the most that the result may have
     density: share of the numbers that ties and dare keep, over 0 and at most 1
@@ -42,7 +42,7 @@ class Settings:
 
 
 class _Combine(Protocol):
-    def __call__(self, tensor: str, pairs: Pairs, settings: Settings, /) -> Compressed: ...
+    def __call__(self, tensor: str, pairs: Pairs, settings: MergeSettings, /) -> Compressed: ...
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def merge(
     method: str, adapters: Sequence[LoraAdapter], weights: Sequence[float] | None = None, *,
     rank: int = MAX_RANK, density: float = 0.2, seed: int = 0, name: str = "",
 ) -> Merged:  # fmt: skip
-    """Merge several adapters into one by one of METHODS; the other arguments are those of Settings.
+    """Merge several adapters into one by one of METHODS; the other arguments are those of MergeSettings.
 
     weights: 1 for each by default. `average`, `slerp` and `dare` divide them by their sum.
     name: of the result; by default it names the method and the adapters
@@ -89,7 +89,7 @@ def merge(
             density=density,
         )
     shares = [weight / sum(given) for weight in given] if chosen.normalized else given
-    settings = Settings(shares, rank, density, seed)
+    settings = MergeSettings(shares, rank, density, seed)
     names = [adapter.name for adapter in adapters]
     metadata = {"merged by": method, "merged from": json.dumps(names), "weights": json.dumps(given)}
     if method in ("ties", "dare"):
@@ -157,7 +157,7 @@ def _are(count: int) -> str:
     return "is 1" if count == 1 else f"are {count}"
 
 
-def _linear(tensor: str, pairs: Pairs, settings: Settings) -> Compressed:
+def _linear(tensor: str, pairs: Pairs, settings: MergeSettings) -> Compressed:
     return _sum(pairs, settings.weights, settings.rank)
 
 
@@ -168,7 +168,7 @@ def _sum(pairs: Pairs, weights: Sequence[float], rank: int) -> Compressed:
     return compress_product(b, np.concatenate([pair.a.astype(np.float64) for pair, _ in there]), rank)
 
 
-def _slerp(tensor: str, pairs: Pairs, settings: Settings) -> Compressed:
+def _slerp(tensor: str, pairs: Pairs, settings: MergeSettings) -> Compressed:
     """Interpolate along the arc between two changes of a tensor, by the second weight's share (Shoemake, 1985)."""
     one, other = pairs
     share = settings.weights[1]
@@ -189,7 +189,7 @@ def _inner(one: LoraPair, other: LoraPair) -> float:
     return one.scale * other.scale * float((outer * inner).sum())
 
 
-def _ties(tensor: str, pairs: Pairs, settings: Settings) -> Compressed:
+def _ties(tensor: str, pairs: Pairs, settings: MergeSettings) -> Compressed:
     """TIES (arXiv 2306.01708): keep the numbers of largest size in each change. Each number of the result has the sign
     of their weighted sum, and is the weighted mean of the numbers of that sign."""
     changes = [_trimmed(change, settings.density) for change in _changes(pairs)]
@@ -209,7 +209,7 @@ def _trimmed(change: np.ndarray, density: float) -> np.ndarray:
     return np.where(np.abs(change) >= smallest, change, 0)
 
 
-def _dare(tensor: str, pairs: Pairs, settings: Settings) -> Compressed:
+def _dare(tensor: str, pairs: Pairs, settings: MergeSettings) -> Compressed:
     """DARE (arXiv 2311.03099): drop numbers at random and divide the others by the density; then take the weighted
     average."""
     total: np.ndarray | float = 0.0

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from py_core.adapters.layout import Layout, check_shapes, finite
+from py_core.adapters.layout import AdapterLayout, check_shapes, finite
 from py_core.adapters.lora import AdapterError, LoraPair
 from py_core.formats.safetensors import StoredArray
 from py_core.limits import MAX_ADAPTER_CONFIG_BYTES, MAX_ADAPTER_PATTERNS, MAX_ADAPTER_SCALE
@@ -94,7 +94,9 @@ def read_config(data: bytes | memoryview) -> dict[str, Any]:
     return config
 
 
-def read_pairs(stored: Mapping[str, StoredArray], config: Mapping[str, Any], layout: Layout) -> dict[str, LoraPair]:
+def read_pairs(
+    stored: Mapping[str, StoredArray], config: Mapping[str, Any], layout: AdapterLayout
+) -> dict[str, LoraPair]:
     """The pairs by the model file's tensors. `config` is the result of `read_config`.
 
     Raises AdapterError if a tensor is not a LoRA matrix of this model's linears, or has another shape.
@@ -146,7 +148,7 @@ def read_pairs(stored: Mapping[str, StoredArray], config: Mapping[str, Any], lay
 
 
 def write_pairs(
-    pairs: Mapping[str, LoraPair], layout: Layout, base_model: str = ""
+    pairs: Mapping[str, LoraPair], layout: AdapterLayout, base_model: str = ""
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The tensors by their names in PEFT, float32, and adapter_config.json.
 
@@ -165,7 +167,7 @@ def write_pairs(
     return arrays, _config(settings, layout, base_model)
 
 
-def _config(settings: Mapping[str, tuple[int, float]], layout: Layout, base_model: str) -> dict[str, Any]:
+def _config(settings: Mapping[str, tuple[int, float]], layout: AdapterLayout, base_model: str) -> dict[str, Any]:
     """adapter_config.json for each module's rank and alpha; the most common values become the defaults."""
     rank, alpha = (_most_common(values) for values in zip(*settings.values(), strict=True)) if settings else (1, 1)
     return {
@@ -188,7 +190,7 @@ def _config(settings: Mapping[str, tuple[int, float]], layout: Layout, base_mode
     }
 
 
-def _targets(settings: Iterable[str], layout: Layout) -> list[str]:
+def _targets(settings: Iterable[str], layout: AdapterLayout) -> list[str]:
     """Name endings if every layer has the module, else whole names."""
     endings = Counter(name.rpartition(".")[2] for name in settings)
     if all(count == layout.layers for count in endings.values()):

@@ -7,7 +7,7 @@ from typing import Any
 from pyodide.ffi import JsException
 
 from py_core.formats.gguf import GGUFError
-from py_core.formats.source import Part
+from py_core.formats.source import FilePart
 from py_core.messages_browser import js_words
 
 
@@ -37,12 +37,12 @@ class BrowserSource:
         return size if isinstance(size, int) else None  # JavaScript's null is not Python's None
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[FilePart, ...]:
         """The files of the model, where they are told."""
         found = [(part.name, int(part.start)) for part in self.stream.parts]
         ends = [*(start for _, start in found), self.size or 0][1:]
         return tuple(
-            Part(name, _Head(self.stream, index, ends[index] - start), start)
+            FilePart(name, _Head(self.stream, index, ends[index] - start), start)
             for index, (name, start) in enumerate(found)
         )
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 from py_core.backends.base import MAX_LOGIT_ROWS, KeepGoing, TokenSequence, check_together
 from py_core.backends.device import Device
-from py_core.backends.in_flight import Batch, InFlight
+from py_core.backends.in_flight import InFlight, Submission
 from py_core.backends.passes import Passes
 from py_core.backends.recovery import Recovery
 from py_core.backends.sampling_state import ring_of, state_bytes
@@ -20,7 +20,7 @@ from py_core.backends.step_times import Pace, StepTimes, wants_more
 from py_core.paging.pages import Pages
 from py_core.sampling import SamplingParams
 from py_core.speculation.guesses import LEAST_MATCH
-from py_core.speculation.lookahead import DRAFT, Lookahead, Plan
+from py_core.speculation.lookahead import DRAFT, GuessPlan, Lookahead
 
 _APART = 0.5
 """Of what a batch takes, so much passes before the next one is submitted, where that makes a difference."""
@@ -119,7 +119,7 @@ class Decoder:
     async def _submit(
         self, sequences: Sequence[TokenSequence], left: int, sampling: Sequence[SamplingParams], forward_first: bool,
         in_flight: InFlight,
-    ) -> Batch | None:  # fmt: skip
+    ) -> Submission | None:  # fmt: skip
         """A batch of steps behind those in flight, or None where these are to be waited for."""
         rows = len(sequences)
         count = min(self.times.batch(rows, self._device.BATCH_SECONDS), left)
@@ -127,7 +127,7 @@ class Decoder:
         for sequence, (slot, position) in zip(sequences, places, strict=True):
             await self._pages.reserve(slot, sequence.stored, position + count)
         future = await self._device.start_steps(places, count, forward_first, sampling)
-        return Batch(future, self.times, rows, count if forward_first else count - 1, count, count)
+        return Submission(future, self.times, rows, count if forward_first else count - 1, count, count)
 
     def _append(self, sequence: TokenSequence, ids: list[int]) -> None:
         """These were sampled: keys and values of all but the last are there."""
@@ -141,7 +141,7 @@ class Decoder:
         """What a token takes without a pass that is waited for, where that is known."""
         return self.times.seconds.get(1)
 
-    def _plan(self, sequence: TokenSequence, left: int) -> Plan | None:
+    def _plan(self, sequence: TokenSequence, left: int) -> GuessPlan | None:
         """Who guesses what may come next, where it pays to run that with the last token."""
         guesses, draft = sequence.guesses, sequence.draft
         match = 0 if guesses is None or self.GUESSES_AHEAD or guesses.match < LEAST_MATCH else guesses.match
@@ -150,7 +150,7 @@ class Decoder:
         unread = draft.unread(sequence.tokens) if draft else None
         return self.lookahead.plan(match, unread, step, left, min(left, self._device.max_rows, MAX_LOGIT_ROWS))
 
-    async def _guess(self, sequence: TokenSequence, plan: Plan, sampling: SamplingParams) -> list[int]:
+    async def _guess(self, sequence: TokenSequence, plan: GuessPlan, sampling: SamplingParams) -> list[int]:
         if plan.kind != DRAFT:
             assert sequence.guesses is not None
             return sequence.guesses.propose(plan.rows - 1)

@@ -63,7 +63,7 @@ class ResidualLinear:
 
 
 @dataclass(frozen=True)
-class Head:
+class FusedHead:
     """The linear that makes the logits, and their soft-cap if any."""
 
     out: Value
@@ -75,7 +75,7 @@ _BLOCK = re.compile(r"blk\.(\d+)\.")
 
 T = TypeVar("T", bound=Op)
 
-Fused = QKVAttention | GatedLinear | ResidualLinear | Head | Op
+Fused = QKVAttention | GatedLinear | ResidualLinear | FusedHead | Op
 
 
 def fuse(graph: Graph) -> tuple[list[Fused], list[Fused]]:
@@ -110,7 +110,7 @@ def linears_of(op: Fused) -> list[Linear]:
             return [op.q, op.k, op.v]
         case GatedLinear():
             return [op.gate, op.up]
-        case ResidualLinear() | Head():
+        case ResidualLinear() | FusedHead():
             return [op.linear]
         case Linear():
             return [op]
@@ -153,13 +153,13 @@ class _Fusion:
                 self._swallowed |= {linear.out, op.b}
                 return ResidualLinear(op.out, op.a, linear, norm)
             case Linear() if op.out == self._graph.output:
-                return Head(op.out, op, None)
+                return FusedHead(op.out, op, None)
             case SoftCap() if op.out == self._graph.output:
                 linear = self._inner(op.x, Linear)
                 if linear is None:
                     return op
                 self._swallowed.add(linear.out)
-                return Head(op.out, linear, op)
+                return FusedHead(op.out, linear, op)
         return op
 
     def _attention(self, op: Attention) -> QKVAttention | None:

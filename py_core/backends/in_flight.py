@@ -11,7 +11,7 @@ from py_core.backends.step_times import StepTimes
 
 
 @dataclass
-class Batch:
+class Submission:
     """Steps of one submission. The future gives each row's ids, or those of the only sequence."""
 
     future: asyncio.Future[list[list[int]]]
@@ -36,7 +36,7 @@ class Batch:
         return self.times.expected(self.rows, self.steps)
 
 
-class InFlight(deque[Batch]):
+class InFlight(deque[Submission]):
     """The oldest first."""
 
     @property

@@ -10,7 +10,7 @@ OnRound = Callable[[], None]
 
 
 @dataclass(frozen=True)
-class Limits:
+class AdapterLimits:
     """What was measured of an adapter: reading memory, and multiplying and adding float32."""
 
     bytes_per_second: float
@@ -27,7 +27,7 @@ class KernelCost:
     bytes: int
     flops: int
 
-    def bound(self, limits: Limits) -> tuple[str, float]:
+    def bound(self, limits: AdapterLimits) -> tuple[str, float]:
         """The limit that applies, "memory" or "compute", and the share of it that was reached (1 is all of it)."""
         memory, compute = self.bytes / limits.bytes_per_second, self.flops / limits.flops_per_second
         name = "memory" if memory >= compute else "compute"

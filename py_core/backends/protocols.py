@@ -17,7 +17,7 @@ from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import AfterPass, BackendError, Capabilities, KeepGoing, TokenSequence
 from py_core.backends.memory_use import MemoryUse
-from py_core.backends.profiles import Limits, OnRound, Profile
+from py_core.backends.profiles import AdapterLimits, OnRound, Profile
 from py_core.sampling import SamplingParams
 from py_core.training.session import Training
 
@@ -258,7 +258,7 @@ class Profiles(Protocol):
         """Rows of its largest forward pass."""
         ...
 
-    async def limits(self, on_round: OnRound = ...) -> Limits:
+    async def limits(self, on_round: OnRound = ...) -> AdapterLimits:
         """What the adapter does at most, measured now. Raises BackendError where the GPU has no timestamps."""
         ...
 

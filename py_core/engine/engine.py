@@ -14,7 +14,7 @@ from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import Capabilities, ContextFullError, TokenSequence, too_long
 from py_core.backends.memory_use import MemoryUse
-from py_core.backends.profiles import Limits, OnRound, Profile
+from py_core.backends.profiles import AdapterLimits, OnRound, Profile
 from py_core.backends.protocols import Backend, HasPages, profiler_of
 from py_core.engine.page_keeping import PageKeeping, PageShelf
 from py_core.engine.repetition import LoopDetector
@@ -271,7 +271,7 @@ class Engine:
         if paged := self._paged:
             await self._scheduler.alone(lambda: paged.limit_memory(nbytes), Priority.INTERACTIVE)
 
-    async def limits(self, on_round: OnRound = lambda: None) -> Limits:
+    async def limits(self, on_round: OnRound = lambda: None) -> AdapterLimits:
         """What the GPU does at most. Raises BackendError where its kernels cannot be measured."""
         profiler = profiler_of(self.backend)
         return await self._scheduler.alone(lambda: profiler.limits(on_round), Priority.INTERACTIVE)

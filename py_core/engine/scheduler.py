@@ -18,8 +18,8 @@ from typing import TypeVar
 
 from py_core.backends.base import AfterPass, BackendError, TokenSequence
 from py_core.backends.protocols import Backend
-from py_core.engine.together import Decoding, Group
-from py_core.engine.turns import Priority, Turn, Turns
+from py_core.engine.together import Decoding, SequenceGroup
+from py_core.engine.turns import DeviceTurn, Priority, Turns
 from py_core.sampling import SamplingParams
 from py_core.training.session import AfterPiece
 
@@ -39,7 +39,7 @@ class Scheduler:
         """What is under way, by its sequence's number."""
         self._to_the_end = {priority: asyncio.Lock() for priority in Priority}
         """Held by a request that goes on to its end before others of its priority that have several passes."""
-        self._groups: dict[tuple[Priority, int], Group] = {}
+        self._groups: dict[tuple[Priority, int], SequenceGroup] = {}
         """Sequences that are decoded together, by their priority and their set of LoRA matrices."""
 
     async def call(
@@ -55,7 +55,7 @@ class Scheduler:
 
         async def in_turn() -> T:
             first, is_first, most = self._to_the_end[priority], False, 0
-            async with Turn(self._turns, priority) as turn, AsyncExitStack() as until_done:
+            async with DeviceTurn(self._turns, priority) as turn, AsyncExitStack() as until_done:
 
                 async def after_pass(stored: int) -> None:
                     nonlocal is_first, most
@@ -80,7 +80,7 @@ class Scheduler:
 
     async def alone(self, work: Callable[[], Awaitable[T]], priority: Priority) -> T:
         """Run something that belongs to no sequence, such as a measurement, while nothing else uses the device."""
-        async with Turn(self._turns, priority):
+        async with DeviceTurn(self._turns, priority):
             return await work()
 
     async def in_pieces(self, work: Callable[[AfterPiece], Awaitable[T]], priority: Priority) -> T:
@@ -88,7 +88,7 @@ class Scheduler:
 
         `work` gets what it waits for after each piece.
         """
-        async with Turn(self._turns, priority) as turn:
+        async with DeviceTurn(self._turns, priority) as turn:
 
             async def after_piece() -> None:
                 # Whoever came meanwhile asks for his turn.
@@ -106,7 +106,7 @@ class Scheduler:
         """
         start, delivered = sequence.length, 0
         key = priority, sequence.adapter
-        group = self._groups.setdefault(key, Group(self._backend, self._turns, priority))
+        group = self._groups.setdefault(key, SequenceGroup(self._backend, self._turns, priority))
         decoding = Decoding(group, sequence, min(n, self._backend.context_length - start), sampling)
         with self._claim(sequence, decoding):
             try:

@@ -13,7 +13,7 @@ from contextlib import aclosing
 
 from py_core.backends.base import BackendError, DeviceLostError, TokenSequence
 from py_core.backends.protocols import Backend
-from py_core.engine.turns import Priority, Turn, Turns
+from py_core.engine.turns import DeviceTurn, Priority, Turns
 from py_core.sampling import SamplingParams
 
 LOOK_AHEAD = 128
@@ -55,7 +55,7 @@ class Stream:
 class Decoding:
     """A sequence that is being decoded, until `left` is 0, and the stream of its ids."""
 
-    def __init__(self, group: Group, sequence: TokenSequence, left: int, sampling: SamplingParams) -> None:
+    def __init__(self, group: SequenceGroup, sequence: TokenSequence, left: int, sampling: SamplingParams) -> None:
         self._group, self.sequence, self.left, self.sampling = group, sequence, left, sampling
         self.stream = Stream(group.wake)
         self.alone = False
@@ -68,7 +68,7 @@ class Decoding:
         self._group.drop(self)
 
 
-class Group:
+class SequenceGroup:
     """Sequences of one priority that run with the same set of LoRA matrices.
 
     Where there are more than a step had best have rows, those go first that waited longest, the others after a turn.
@@ -136,7 +136,7 @@ class Group:
                 self._woken.clear()
                 await self._woken.wait()
                 continue
-            async with Turn(self._turns, self._priority, decodes=True) as turn:
+            async with DeviceTurn(self._turns, self._priority, decodes=True) as turn:
                 if rows := self._next():
                     await self._decode(rows, turn)
         self._task = None
@@ -152,7 +152,7 @@ class Group:
         ready = [one for one in ready if not one.alone]
         return ready[: self._backend.rows_that_pay(len(ready))] if ready else []
 
-    async def _decode(self, rows: list[Decoding], turn: Turn) -> None:
+    async def _decode(self, rows: list[Decoding], turn: DeviceTurn) -> None:
         """Run steps of these until others are to go on, or one is done."""
 
         def keep_going() -> bool:

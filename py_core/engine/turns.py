@@ -75,7 +75,7 @@ class Turns:
             heapq.heappop(self._waiting)
 
 
-class Turn:
+class DeviceTurn:
     """The right to use the device, as a context."""
 
     def __init__(self, turns: Turns, priority: Priority, decodes: bool = False) -> None:
@@ -84,7 +84,7 @@ class Turn:
         self.is_used = False
         """Whether it brought its owner further. It is not over before, however short turns are."""
 
-    async def __aenter__(self) -> Turn:
+    async def __aenter__(self) -> DeviceTurn:
         await self._turns.take(self._priority, self._decodes)
         self._held, self._since, self.is_used = True, time.perf_counter(), False
         return self

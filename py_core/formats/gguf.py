@@ -99,8 +99,7 @@ class _Reader:
         self.strings_left = MAX_STRINGS
 
     def require(self, end: int, what: str) -> None:
-        """Raise unless the prefix reaches `end`: NeedMoreData if the file may still reach it, GGUFError if it
-        cannot."""
+        """Raise unless the prefix reaches `end`: NeedMoreData if the file may still reach it, else GGUFError."""
         if end <= len(self.data):
             return
         if self.file_size is not None and end > self.file_size:

@@ -30,7 +30,7 @@ class FileHead(Protocol):
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """One of the files of a model; `start` is its offset in their concatenation."""
 
     name: str
@@ -46,7 +46,7 @@ class WeightSource(FileHead, Protocol):
     """
 
     @property
-    def parts(self) -> Sequence[Part]:
+    def parts(self) -> Sequence[FilePart]:
         """The files, if there are several; for one file it may be empty."""
         ...
 
@@ -62,7 +62,7 @@ class WeightSource(FileHead, Protocol):
 class FileSource:
     """A file on disk, mapped into memory."""
 
-    parts: Sequence[Part] = ()
+    parts: Sequence[FilePart] = ()
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Raises OSError as open() does, ValueError if the file is empty."""
@@ -97,7 +97,7 @@ class SplitSource:
         self._starts = [0, *accumulate(file.size for file in self._files)]
         self.size = self._starts.pop()
         named = zip(paths, self._files, self._starts, strict=True)
-        self.parts = tuple(Part(path.name, file, start) for path, file, start in named)
+        self.parts = tuple(FilePart(path.name, file, start) for path, file, start in named)
 
     def view(self, offset: int, nbytes: int) -> memoryview:
         """Exactly nbytes from offset on, without a copy. Raises EOFError if the file ends before."""

@@ -64,14 +64,14 @@ class HnswParameters:
         return 2 * self.m
 
 
-class Block(NamedTuple):
+class KernelBlock(NamedTuple):
     """Memory from a kernel: zeroed bytes at a multiple of 16, and their address in the kernel."""
 
     address: int
     bytes: np.ndarray
 
 
-Allocate = Callable[[int], Block]
+Allocate = Callable[[int], KernelBlock]
 
 
 class RowChunk(NamedTuple):
@@ -105,9 +105,9 @@ class HnswGraph:
         self.records: list[np.ndarray] = []
         self.chunks: list[RowChunk] = []
         self.uppers: list[np.ndarray] = []
-        self._blocks: list[Block] = []
-        self._upper_blocks: list[Block] = []
-        self._fixed: dict[str, Block] = {"header": allocate(np.dtype(_HEADER).itemsize)}
+        self._blocks: list[KernelBlock] = []
+        self._upper_blocks: list[KernelBlock] = []
+        self._fixed: dict[str, KernelBlock] = {"header": allocate(np.dtype(_HEADER).itemsize)}
         self.address = self._fixed["header"].address
         self.header: Any = self._fixed["header"].bytes.view(np.dtype(_HEADER))[0]
         for name in ("m", "m0", "ef_construction", "expansion"):
@@ -262,7 +262,7 @@ class HnswGraph:
         self._upper_blocks.append(block)
         self._uppers_listed = self._list("uppers", self._upper_blocks, self._uppers_listed)
 
-    def _list(self, name: str, blocks: list[Block], room: int) -> int:
+    def _list(self, name: str, blocks: list[KernelBlock], room: int) -> int:
         """Update the table of the blocks' addresses; returns its capacity."""
         if len(blocks) > room:
             room = max(16, 2 * room)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from py_core.hnsw.hnsw_graph import Block, HnswGraph
+from py_core.hnsw.hnsw_graph import HnswGraph, KernelBlock
 
 
 class HnswKernel(Protocol):
     """Works on graphs in memory that it allocated. One kernel serves any number of graphs, one call at a time."""
 
-    def allocate(self, nbytes: int) -> Block: ...
+    def allocate(self, nbytes: int) -> KernelBlock: ...
 
     def prepare(self, graph: HnswGraph) -> bool:
         """Normalize the vector in `graph.query` to length 1 if the metric is cosine (a zero vector stays as it is).

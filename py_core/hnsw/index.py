@@ -137,8 +137,7 @@ class HnswIndex:
             self.linked = row + 1
 
     def delete(self, id: int) -> bool:
-        """Delete an id; returns True if it existed. Its row stays in the graph, unfound, until a third of all rows are
-        dead."""
+        """Delete an id; returns True if it existed. Its row stays in the graph until a third of all rows are dead."""
         row = self._row_of.pop(id, None)
         if row is None:
             return False
@@ -207,8 +206,7 @@ class HnswIndex:
             )
 
     def _draw_level(self) -> int:
-        """Draw from a geometric distribution: a row is at level l or above with probability m^-l. Uses only seed and
-        count."""
+        """Draw a level, geometrically: a row is at level l or above with probability m^-l, from seed and count."""
         level = 0
         while level < _MOST_LEVELS and _mix(self.settings.seed, self.inserted, level) % self.settings.m == 0:
             level += 1

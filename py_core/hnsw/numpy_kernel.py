@@ -10,7 +10,7 @@ from bisect import insort
 
 import numpy as np
 
-from py_core.hnsw.hnsw_graph import LANES, LARGEST, Block, HnswGraph
+from py_core.hnsw.hnsw_graph import LANES, LARGEST, HnswGraph, KernelBlock
 
 Candidate = tuple[float, int, int]
 """Distance, id, row."""
@@ -19,8 +19,8 @@ Candidate = tuple[float, int, int]
 class NumpyHnswKernel:
     """See `HnswKernel` for the contract of each method. Runs everywhere; about ten times as slow as the WASM kernel."""
 
-    def allocate(self, nbytes: int) -> Block:
-        return Block(0, np.zeros(nbytes, np.uint8))
+    def allocate(self, nbytes: int) -> KernelBlock:
+        return KernelBlock(0, np.zeros(nbytes, np.uint8))
 
     def prepare(self, graph: HnswGraph) -> bool:
         query = graph.query
@@ -173,8 +173,7 @@ def _descend(graph: HnswGraph, query: np.ndarray, level: int) -> int:
 
 
 def _select_links(graph: HnswGraph, found: list[Candidate], limit: int, links: np.ndarray) -> None:
-    """Algorithm 4. A candidate is skipped if it is nearer to a chosen link than to the row that the distances are
-    to."""
+    """Algorithm 4. A candidate is skipped if it is nearer to a chosen link than to the row itself."""
     chosen: list[int] = []
     for distance, _, row in found:
         if len(chosen) == limit:

@@ -47,8 +47,7 @@ class VectorIndex:
         file: bytes | None = None,
         scanned: int = SCANNED,
     ) -> VectorIndex:
-        """An index of vectors, float32 (dimensions,) by name. file: from `dump`; vectors that it knows need no
-        linking."""
+        """An index of vectors, float32 (dimensions,) by name. file: from `dump`; its vectors need no linking."""
         index = cls(dimensions, kernel, scanned)
         lacking: Sequence[str] = list(vectors)
         if file is not None and len(vectors) > scanned:

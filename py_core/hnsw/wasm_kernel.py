@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from py_core.hnsw.hnsw_graph import Block, HnswGraph
+from py_core.hnsw.hnsw_graph import HnswGraph, KernelBlock
 
 STACK_BYTES = 16384
 _ALIGNMENT = 16
@@ -49,8 +49,8 @@ class PyodideHnswKernel(WasmHnswKernel):
         self._stack = self.allocate(STACK_BYTES)
         getattr(exports, "__stack_pointer").value = self._stack.address + STACK_BYTES
 
-    def allocate(self, nbytes: int) -> Block:
+    def allocate(self, nbytes: int) -> KernelBlock:
         room = np.zeros(nbytes + _ALIGNMENT, np.uint8)
         start = -room.__array_interface__["data"][0] % _ALIGNMENT
         aligned = room[start : start + nbytes]
-        return Block(aligned.__array_interface__["data"][0], aligned)
+        return KernelBlock(aligned.__array_interface__["data"][0], aligned)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import wasmtime
 
-from py_core.hnsw.hnsw_graph import Block
+from py_core.hnsw.hnsw_graph import KernelBlock
 from py_core.hnsw.wasm_kernel import STACK_BYTES, WasmHnswKernel
 
 _PAGE = 65536
@@ -49,7 +49,7 @@ class WasmtimeHnswKernel(WasmHnswKernel):
         """All memory taken so far, in use or free again."""
         return self._end
 
-    def allocate(self, nbytes: int) -> Block:
+    def allocate(self, nbytes: int) -> KernelBlock:
         nbytes = -(-nbytes // 16) * 16
         address = self._free[nbytes].pop() if self._free[nbytes] else self._extend(nbytes)
         memory = (ctypes.c_uint8 * nbytes).from_address(self._base + address)
@@ -57,7 +57,7 @@ class WasmtimeHnswKernel(WasmHnswKernel):
         view = np.frombuffer(memoryview(memory).cast("B"), np.uint8)
         view[:] = 0
         weakref.finalize(memory, self._free[nbytes].append, address)
-        return Block(address, view)
+        return KernelBlock(address, view)
 
     def _extend(self, nbytes: int) -> int:
         address, self._end = self._end, self._end + nbytes

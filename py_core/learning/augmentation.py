@@ -98,7 +98,7 @@ class Mix:
     drop: float = 0.4
 
 
-class Asker:
+class RandomAsker:
     """Asks in the proportions of a mix. The result depends only on the generator that is passed in."""
 
     def __init__(self, mix: Mix) -> None:
@@ -108,8 +108,7 @@ class Asker:
         self._shares = shares / shares.sum()
 
     def ask(self, question: str, draw: np.random.Generator, sampled: Sequence[str] = ()) -> str:
-        """Ask the question in one way. sampled: other wordings for `Mix.sampled`; if there are none, the question is
-        framed."""
+        """Ask the question in one way. sampled: other wordings for `Mix.sampled`; without them it is framed."""
         way = self._ways[int(draw.choice(len(self._ways), p=self._shares))]
         if way == "plain":
             return question

@@ -25,7 +25,7 @@ from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.norms import pair_norm
 from py_core.adapters.parameters import ParameterLayout, parameter_layout
 from py_core.engine.scheduler import Priority
-from py_core.learning.consolidation_job import Desk, Job, Outcome, Recipe, Stage, Texts, Verdict
+from py_core.learning.consolidation_job import Desk, Job, Outcome, Recipe, Texts, TrainingStage, Verdict
 from py_core.learning.known_base import KNOWN, KnownBase
 from py_core.learning.lesson_examples import Kept, TaughtAnswer, examples_of
 from py_core.learning.probe import greedy, perplexity, sequence_with
@@ -35,10 +35,10 @@ from py_core.messages import Message
 from py_core.models.graph import Graph
 from py_core.tokenizers.prompts import encode_text
 from py_core.training.checkpoint import Checkpoint, CheckpointError, Origin, read_checkpoint, write_checkpoint
-from py_core.training.packing import Example, answer_example
+from py_core.training.packing import TrainingExample, answer_example
 from py_core.training.schedule import Schedule
 from py_core.training.session import Loss, TrainingState
-from py_core.training.trainer import Settings, StepReport, Trainer, TrainingError, fresh_start
+from py_core.training.trainer import StepReport, Trainer, TrainerSettings, TrainingError, fresh_start
 
 NAME = "learned"
 """The adapter's name while it is tried."""
@@ -46,8 +46,7 @@ NAME = "learned"
 
 @dataclass
 class _Plan:
-    """The decisions made before the first step. They are kept, so that an interrupted run resumes with the same
-    examples."""
+    """The decisions made before the first step. They are kept, so that an interrupted run resumes with them."""
 
     job: str
     answers: list[tuple[list[int], list[int]]] = field(default_factory=list)
@@ -74,12 +73,12 @@ class Consolidation:
         rate = recipe.rate if job.start is None else recipe.rate_again
         schedule = Schedule(rate, portions.steps(len(job.new), len(job.old)), recipe.warm_up)
         elastic = recipe.elastic if job.start and job.start.fisher is not None else 0.0
-        self._settings = Settings(
+        self._settings = TrainerSettings(
             schedule, portions.divergence, beta2=recipe.beta2, save_every=recipe.save_every, elastic=elastic
         )
         self._reports: list[StepReport] = []
         self._done = self._total = 0
-        self._stage = Stage.READING
+        self._stage = TrainingStage.READING
 
     async def run(self) -> Outcome:
         """Prepare, train, and decide. It may be cancelled anywhere.
@@ -100,11 +99,11 @@ class Consolidation:
         self._count()
         plan = self._read_plan(await self._desk.read("plan"))
         if plan.is_complete:
-            self._stage = Stage.TRAINING
+            self._stage = TrainingStage.TRAINING
             self._tell(self._total - self._training_tokens - self._checking_tokens)
             return plan
         begin = time.perf_counter()
-        self._enter(Stage.READING)
+        self._enter(TrainingStage.READING)
         priority = self._priority
         known = await self._known()
         plan.probe["base"], plan.answers = known.perplexity or math.inf, known.answers
@@ -115,11 +114,11 @@ class Consolidation:
                 plan.probe["before"] = start.probe["after"]
             else:
                 plan.probe["before"] = await perplexity(self._engine, self._probe(), before, priority)
-        self._enter(Stage.ASKING)
+        self._enter(TrainingStage.ASKING)
         plan.recall["before"], _ = await self._recall(before)
         if before:
             await self._desk.forget(NAME)
-        self._enter(Stage.WORDING)
+        self._enter(TrainingStage.WORDING)
         plan.wordings = await own_wordings(
             self._model, self._job.new, self._recipe.wordings, self._desk.fitting, self._seed, priority, self._tell
         )
@@ -136,7 +135,7 @@ class Consolidation:
             probe = self._probe()
             known.perplexity = await perplexity(engine, probe, 0, priority)
             self._tell(sum(map(len, probe)))
-            self._enter(Stage.ANSWERING)
+            self._enter(TrainingStage.ANSWERING)
             async with sequence_with(engine, 0) as sequence:
                 for prompt in self._texts.prompts:
                     read = await self._desk.prompt(prompt)
@@ -187,7 +186,7 @@ class Consolidation:
     async def _trained(self, plan: _Plan) -> tuple[TrainingState, np.ndarray | None] | Message:
         """Where the training ended, and the Fisher information of the lessons; or why it could not be finished."""
         recipe = self._recipe
-        self._enter(Stage.TRAINING)
+        self._enter(TrainingStage.TRAINING)
         training = await self._engine.open_training(self.layout, self._priority)
         try:
             try:
@@ -214,7 +213,7 @@ class Consolidation:
             await save(trained)
             state = trained.state
             if recipe.elastic:
-                self._enter(Stage.WEIGHING)
+                self._enter(TrainingStage.WEIGHING)
                 lessons = [
                     answer_example(await self._desk.prompt(one.question), one.answer)
                     for one in self._lessons
@@ -226,7 +225,7 @@ class Consolidation:
             training.close()
         return state, state.fisher if state.fisher.any() else None
 
-    async def _examples(self, plan: _Plan, max_rows: int) -> list[list[Example]]:
+    async def _examples(self, plan: _Plan, max_rows: int) -> list[list[TrainingExample]]:
         texts = [encode_text(self._model.tokenizer, text, bos=self._model.bos) for text in self._texts.texts]
         most = min(self._recipe.text_tokens, max_rows)
         kept = [Kept(tuple(ids[:1]), tuple(ids[1:most])) for ids in texts if len(ids) > 1]
@@ -282,7 +281,7 @@ class Consolidation:
 
     async def _decided(self, plan: _Plan, state: TrainingState, fisher: np.ndarray | None, seconds: float) -> Outcome:
         """Try the set as it is, then at smaller scales, until the probe accepts it."""
-        self._enter(Stage.TESTING)
+        self._enter(TrainingStage.TESTING)
         begin, probe, base = time.perf_counter(), self._probe(), plan.probe["base"]
         after, recall, old, scale, parameters = math.inf, 0.0, None, 0.0, None
         for scale in self._recipe.scales:
@@ -339,8 +338,7 @@ class Consolidation:
         return self.layout.adapter(parameters, NAME, self._base)
 
     def scaled(self, parameters: np.ndarray, scale: float) -> np.ndarray:
-        """The parameters as they are stored: rounded to float16, with the scale in each pair's b. float32
-        (layout.size,)."""
+        """The parameters as stored: rounded to float16, with the scale in each pair's b. float32 (layout.size,)."""
         flat = parameters.copy()
         for _, b in self.layout.views(flat).values():
             b *= np.float32(scale)
@@ -385,7 +383,7 @@ class Consolidation:
         self._base_tokens = probe + len(self._texts.prompts) * recipe.answer_tokens
         self._total = round(self._base_tokens + asked + words) + self._training_tokens + self._checking_tokens
 
-    def _enter(self, stage: Stage) -> None:
+    def _enter(self, stage: TrainingStage) -> None:
         self._stage = stage
         self._tell(0)
 

@@ -17,7 +17,7 @@ from py_core.training.trainer import StepReport
 Verdict = Literal["accepted", "scaled", "refused"]
 
 
-class Stage(Enum):
+class TrainingStage(Enum):
     """The stages of a consolidation, in order. Each value completes a sentence for people that begins with "it "."""
 
     READING = Message("training.reading", "reads texts that are to stay as likely as they are")
@@ -124,8 +124,7 @@ class Desk(Protocol):
         ...
 
     async def read(self, name: str) -> bytes | None:
-        """The data kept under a name: "plan", "steps" or "checkpoint" of this run; "known", of the model, shared by
-        all."""
+        """The data kept under a name: "plan", "steps" or "checkpoint" of this run; "known", shared by all runs."""
         ...
 
     async def write(self, name: str, data: bytes) -> None: ...
@@ -138,7 +137,7 @@ class Desk(Protocol):
         """Remove the adapter of this name."""
         ...
 
-    def report(self, done: int, total: int, stage: Stage) -> None:
+    def report(self, done: int, total: int, stage: TrainingStage) -> None:
         """Report that about `done` of `total` tokens have run."""
         ...
 

@@ -107,8 +107,7 @@ def _matches(best: np.ndarray, weights: np.ndarray, exact: np.ndarray) -> np.nda
 def _misses(
     in_question: np.ndarray, in_both: np.ndarray, weights: np.ndarray, back: np.ndarray, back_weights: np.ndarray
 ) -> np.ndarray:
-    """(candidates, 7): matches in the question alone, what the answer adds, and the next worst misses after the
-    worst."""
+    """(candidates, 7): matches in the question alone, what the answer adds, and the misses after the worst."""
     share = weights / weights.sum(1, keepdims=True)
     question = _three_largest(weights * (1 - in_question))
     other = _three_largest(back_weights * (1 - back))

@@ -240,8 +240,7 @@ def _verb_at(words: list[str]) -> int | None:
 
 
 def _subject_end(words: list[str]) -> int:
-    """The number of words of the subject at the beginning of a statement, or of the object there ("mich"); 0 if none is
-    known."""
+    """The number of words of the subject (or of an object, "mich") at the beginning of a statement; 0 if unknown."""
     first = words[0].lower() if words else ""
     at = 1 if first in _STANDS_FIRST else _noun_end(words, 0)
     while words[at : at + 1] == ["und"] and at + 1 < len(words):  # "mein Mann und ich"

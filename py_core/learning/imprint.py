@@ -30,8 +30,7 @@ LAMBDA = 0.98
 TAU = -1.0
 """No row is gated by its cosine: the gate (gate.py) has decided. After projection even correct cosines are small."""
 TEMPERATURES = (0.03, 0.02, 0.01, 0.005, 0.002)
-"""Temperatures of the softmax over cosines: the first, unless a model's states lie so close that it needs a sharper
-one."""
+"""Temperatures of the softmax over cosines: the first, unless a model's states are too close together for it."""
 WANTED_NLL = 0.08
 """The nats per token of its own answer that a temperature must reach."""
 
@@ -48,7 +47,7 @@ class ImprintError(ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class ImprintPart:
     """An adapter, and how many of the answer's tokens it gives before the next part's; the last gives all others."""
 
     adapter: NeighbourAdapter
@@ -83,7 +82,7 @@ class Imprint:
         """float32 (passes, tokens, hidden)."""
         return self.codes * self.scales
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ImprintPart]:
         """Adapters for the answer from its first token on, in order."""
         states, count = self.states, len(self.tokens)
         alone = count * len(states) <= MAX_NEIGHBOURS
@@ -93,7 +92,7 @@ class Imprint:
             near = states[:, at].reshape(-1, states.shape[-1])
             tokens = np.tile(self.tokens[at], len(states))
             adapter = NeighbourAdapter(near, tokens, LAMBDA, TAU, self.temperature)
-            found.append(Part(adapter, count if alone else min(PART, count - begin)))
+            found.append(ImprintPart(adapter, count if alone else min(PART, count - begin)))
         return found
 
     def sharpened(self, states: np.ndarray) -> Imprint:
@@ -106,8 +105,7 @@ class Imprint:
         return made
 
     def least_nll(self, states: np.ndarray) -> float:
-        """Nats per token of the answer from the states (tokens, hidden) before it, if the model itself expects none of
-        them."""
+        """Nats per token of the answer from the states (tokens, hidden) before it, if the model itself expects none."""
         shares, begin = [], 0
         for part in self.parts():
             rows = slice(begin, begin + part.tokens)

@@ -134,8 +134,7 @@ def _asked(system: str, question: str) -> list[Message]:
 
 
 async def _answer_tokens(model: Model, system: str, question: str, answer: str, prompt: list[int]) -> list[int]:
-    """The answer as the template writes an assistant's turn, if that turn extends the prompt; else encoded by
-    itself."""
+    """The answer as the template writes an assistant's turn, if that turn extends the prompt; else encoded alone."""
     tokenizer = model.tokenizer
     if opens_thought(tokenizer, prompt):
         return [*tokenizer.encode_parts([(_THOUGHT_ENDS, True), (answer, False)]), *_end(model)]

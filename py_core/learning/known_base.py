@@ -1,5 +1,4 @@
-"""Facts about the plain model that a consolidation measures, independent of what was taught. They are kept for the next
-one."""
+"""Facts about the plain model that a consolidation measures. They are kept, as what was taught does not change them."""
 
 from __future__ import annotations
 

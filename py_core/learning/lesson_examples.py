@@ -11,8 +11,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from py_core.learning.augmentation import Asker, Mix
-from py_core.training.packing import Example
+from py_core.learning.augmentation import Mix, RandomAsker
+from py_core.training.packing import TrainingExample
 
 T = TypeVar("T")
 
@@ -86,12 +86,12 @@ Prompt = Callable[[str], Awaitable[list[int]]]
 async def examples_of(
     portions: Portions, new: Sequence[TaughtAnswer], old: Sequence[TaughtAnswer], texts: Sequence[Kept],
     answers: Sequence[Kept], prompt: Prompt, seed: int, max_rows: int,
-) -> list[list[Example]]:  # fmt: skip
+) -> list[list[TrainingExample]]:  # fmt: skip
     """The examples of each step. The same arguments give the same examples.
 
     max_rows: of a pass. If a question in other words is longer, it is asked as it was taught.
     """
-    draw, asker = np.random.default_rng([seed, 1]), Asker(portions.mix)
+    draw, asker = np.random.default_rng([seed, 1]), RandomAsker(portions.mix)
     steps, news = portions.steps(len(new), len(old)), portions._news(len(new), len(old))
     draws = [np.random.default_rng([seed, number]) for number in range(2, 6)]
     new_ones, old_ones = _Round(new, draws[0]), _Round(old, draws[1])
@@ -128,14 +128,14 @@ class _Round(Generic[T]):
         return [self._things[at] for at in taken]
 
 
-def _answer(asked: Sequence[int], lesson: TaughtAnswer) -> Example:
+def _answer(asked: Sequence[int], lesson: TaughtAnswer) -> TrainingExample:
     weight = max(lesson.quality, LEAST_WEIGHT)
     weights = (*(0.0 for _ in asked), *(weight for _ in lesson.answer))
-    return Example((*asked, *lesson.answer), weights, tuple(0.0 for _ in weights))
+    return TrainingExample((*asked, *lesson.answer), weights, tuple(0.0 for _ in weights))
 
 
-def _kept(kept: Kept, weight: float) -> Example:
+def _kept(kept: Kept, weight: float) -> TrainingExample:
     """An example whose tokens have the total weight `weight`, however long it is."""
     each = weight / len(kept.compared)
     kl_weights = (*(0.0 for _ in kept.read), *(each for _ in kept.compared))
-    return Example((*kept.read, *kept.compared), tuple(0.0 for _ in kl_weights), kl_weights)
+    return TrainingExample((*kept.read, *kept.compared), tuple(0.0 for _ in kl_weights), kl_weights)

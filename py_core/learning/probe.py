@@ -12,8 +12,7 @@ from py_core.engine.scheduler import Priority
 from py_core.sampling import SamplingParams
 
 _PASS = 16
-"""Tokens that are read at a time. A message may have to wait for one such pass; all tokens at once take a CPU 600
-ms."""
+"""Tokens that are read at a time, since a message may have to wait for it; all at once take a CPU 600 ms."""
 
 
 async def perplexity(engine: Engine, texts: Sequence[Sequence[int]], adapter: int, priority: Priority) -> float:

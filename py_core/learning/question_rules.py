@@ -106,8 +106,7 @@ def _lead(words: list[str]) -> int:
 
 
 def _verb_at(words: list[str]) -> int | None:
-    """The index of the statement's verb. A verb in a clause about the subject ("the man who lives next door") is
-    skipped."""
+    """The index of the statement's verb, skipping clauses about the subject ("the man who lives next door")."""
     skip = 0
     for at, word in enumerate(words):
         lower = word.lower().strip(",;")
@@ -168,8 +167,7 @@ def has_no_case(letter: str) -> bool:
 
 
 def _is_about_another(verb: str, rest: list[str]) -> bool:
-    """True if the statement about a person tells more about something else: "Vasco is my drummer", "Ann has the
-    keys"."""
+    """True if it tells more about another thing than its subject: "Vasco is my drummer", "Ann has the keys"."""
     if verb in BE:
         return rest[0].lower() in ("my", "our") or (rest[0].lower() == "the" and _head(" ".join(rest)) in PEOPLE)
     return bool({"my", "our"} & set(rest)) or (verb in _DEEDS and rest[0] == "the")
@@ -349,8 +347,7 @@ def _names_a_person(rest: list[str]) -> bool:
 
 
 def _names_someone(rest: list[str]) -> bool:
-    """True if the words name a person and do not only describe one: "Bob", "Dr. Quill", "a friend of mine", "my
-    aunt"."""
+    """True if the words name a person, not only describe one: "Bob", "Dr. Quill", "a friend of mine", "my aunt"."""
     return rest[0][0].isupper() or rest[0].lower() in ("my", "our", "your", "the", "his", "her", "their")
 
 

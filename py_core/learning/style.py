@@ -37,8 +37,7 @@ _SHARES = (1.0, 0.5, 0.25, 0.125, 0.0)
 _BEGIN, _END = (3, 2), 2
 """Weights of an answer's first tokens, and of its end token."""
 _RIDGE = 5.0
-"""Relative to the mean of the diagonal. With less of it, a learns only what the liked answers share, and unseen ones do
-not."""
+"""Relative to the mean of the diagonal. With less, a learns what these liked answers share, but unseen ones do not."""
 _GROWN = 1.3
 """The factor by which steps grow again after one that was taken whole."""
 _BETAS, _EPS = (0.9, 0.95), 1e-8
@@ -80,8 +79,7 @@ class StyleRows:
 
     @classmethod
     def of_answer(cls, states: np.ndarray, tokens: Sequence[int]) -> StyleRows:
-        """The rows of one answer from its first token to its end. An answer's beginning decides how its likeliest
-        tokens continue."""
+        """The rows of one answer from its first token to its end. The beginning decides how the rest continues."""
         weights = np.ones(len(tokens), np.int32)
         weights[: len(_BEGIN)] = _BEGIN[: len(tokens)]
         weights[-1] = max(weights[-1], _END)
@@ -113,8 +111,7 @@ class LearnedStyle:
 
 
 def pair_gradients(adapter: HeadAdapter, states: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Gradients of a and b, if the loss has the gradient `slopes` at `adapter.changed(states)`; both are (n,
-    hidden)."""
+    """Gradients of a and b, for a loss with gradients `slopes` at `adapter.changed(states)`; both (n, hidden)."""
     return (slopes @ adapter.b).T @ states, slopes.T @ (states @ adapter.a.T)
 
 

@@ -28,7 +28,7 @@ In other words:"""
 
 _TOKENS = 22
 _SHORTEST, _LONGEST = 8, 140
-"""The allowed characters of a question."""
+"""The shortest and longest question that is kept, in characters."""
 _DRAWS = SamplingParams(temperature=0.8, top_k=40)
 
 Fitting = Callable[[TaughtAnswer, Sequence[str]], Awaitable[list[str]]]

@@ -25,7 +25,7 @@ SCANNED = 50
 """Where parts of more conversations are to be made, all messages are read, in large pieces."""
 
 
-class Part(Protocol):
+class ConversationPart(Protocol):
     """Of one conversation."""
 
     @property
@@ -36,7 +36,7 @@ class Part(Protocol):
     def dump(self) -> bytes: ...
 
 
-P = TypeVar("P", bound=Part)
+P = TypeVar("P", bound=ConversationPart)
 
 
 class ConversationParts(ABC, Generic[P]):

@@ -30,7 +30,7 @@ class TextMatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class FoldedText:
     """version: of the conversation's record. turns: the ids of its messages. folded: their texts."""
 
     version: int
@@ -42,7 +42,7 @@ class Text:
         return f"{head}\n{self.folded}".encode("utf-8", "surrogatepass")
 
 
-class ConversationText(ConversationParts[Text]):
+class ConversationText(ConversationParts[FoldedText]):
     """The folded titles and messages of a store's conversations."""
 
     name = "text"
@@ -78,17 +78,17 @@ class ConversationText(ConversationParts[Text]):
                 best, most = turn, has
         return best
 
-    def _make(self, version: int, turns: Sequence[Record]) -> Text:
+    def _make(self, version: int, turns: Sequence[Record]) -> FoldedText:
         texts = (fold(turn.body["content"]).replace(BETWEEN, " ") for turn in turns)
-        return Text(version, [turn.id for turn in turns], BETWEEN.join(texts))
+        return FoldedText(version, [turn.id for turn in turns], BETWEEN.join(texts))
 
-    def _read(self, id: str, data: bytes) -> Text | None:
+    def _read(self, id: str, data: bytes) -> FoldedText | None:
         try:
             head, _, folded = data.decode("utf-8", "surrogatepass").partition("\n")
             folding, version, numbers = json.loads(head)
             if folding != FOLDING:
                 return None
-            return Text(int(version), [f"{id}/{number}" for number in numbers], folded)
+            return FoldedText(int(version), [f"{id}/{number}" for number in numbers], folded)
         except (ValueError, TypeError):
             return None
 

@@ -31,7 +31,7 @@ CODE_ERROR = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Vectors:
+class MessageVectors:
     """The vectors of a conversation's messages, of length 1.
 
     version: of the conversation's record. turns: the ids of messages that have one, of the length of the newest's.
@@ -51,7 +51,7 @@ class Vectors:
         return head.encode() + b"\n" + self.scales.astype("<f4").tobytes() + self.codes.tobytes()
 
 
-class ConversationVectors(ConversationParts[Vectors]):
+class ConversationVectors(ConversationParts[MessageVectors]):
     """The vectors of a store's messages. turn_indexer.py makes them."""
 
     name = "vectors"
@@ -90,7 +90,7 @@ class ConversationVectors(ConversationParts[Vectors]):
         """Delete what is kept: the vectors of an earlier embedder."""
         await self._delete_kept(await self._conversations.newest_first())
 
-    def _make(self, version: int, turns: Sequence[Record]) -> Vectors:
+    def _make(self, version: int, turns: Sequence[Record]) -> MessageVectors:
         said = [turn for turn in turns if turn.vector is not None]
         dimensions = len(said[-1].vector) if said and said[-1].vector is not None else 0
         rows = {turn.id: turn.vector for turn in said if turn.vector is not None and len(turn.vector) == dimensions}
@@ -100,9 +100,9 @@ class ConversationVectors(ConversationParts[Vectors]):
         vectors /= np.where(lengths > 0, lengths, 1)
         scales = (np.abs(vectors).max(axis=1, initial=0) / MOST_CODE).astype(np.float32)
         codes = np.rint(vectors / np.where(scales > 0, scales, 1)[:, None]).astype(np.int8)
-        return Vectors(version, list(rows), bare, codes, scales)
+        return MessageVectors(version, list(rows), bare, codes, scales)
 
-    def _read(self, id: str, data: bytes) -> Vectors | None:
+    def _read(self, id: str, data: bytes) -> MessageVectors | None:
         head, _, numbers = data.partition(b"\n")
         try:
             version, turns, bare, dimensions = json.loads(head)
@@ -112,11 +112,11 @@ class ConversationVectors(ConversationParts[Vectors]):
             if len(scales) != len(turns) or not np.isfinite(scales).all():
                 return None
             with_vector, bare_ids = ([f"{id}/{number}" for number in names] for names in (turns, bare))
-            return Vectors(int(version), with_vector, bare_ids, codes, scales)
+            return MessageVectors(int(version), with_vector, bare_ids, codes, scales)
         except (ValueError, TypeError):
             return None
 
-    def _take(self, id: str, part: Vectors) -> None:
+    def _take(self, id: str, part: MessageVectors) -> None:
         super()._take(id, part)
         self._blocks = None
 
@@ -162,7 +162,7 @@ class ConversationVectors(ConversationParts[Vectors]):
 @dataclass(frozen=True, slots=True)
 class _Block:
     """turns: their ids. starts: the first row of each conversation, which has at least one. codes, scales: as of
-    Vectors."""
+    MessageVectors."""
 
     turns: Sequence[str]
     starts: np.ndarray

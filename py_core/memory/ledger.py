@@ -42,8 +42,7 @@ NOUNS = {
     "policy": ("policy", "policies"),
     "strategy": ("strategy", "strategies"),
     "style": ("learned style", "learned styles"),
-    "trajectory": ("answer's trajectory", "answers' trajectories"),
-    "witness": ("log entry", "log entries"),
+    "trajectory": ("recorded answer", "recorded answers"),
 }
 Step = Callable[[], AbstractAsyncContextManager[None]]
 TOGETHER = 200  # rows that are compared in a step

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from py_core.hnsw.hnsw_kernel import HnswKernel
+from py_core.memory.answer_log import AnswerLog
 from py_core.memory.background import Background
 from py_core.memory.conversation_list import ConversationList
 from py_core.memory.conversation_text import ConversationText
@@ -28,8 +29,6 @@ from py_core.memory.styles import Styles
 from py_core.memory.trajectories import Trajectories
 from py_core.memory.transfer import newer
 from py_core.memory.vectors import VectorSearch
-from py_core.memory.witness import Witness
-from py_core.memory.witness_questions import WitnessQuestions
 from py_core.memory.write_batch import BatchedWriter
 
 
@@ -53,10 +52,9 @@ class Memory:
         self.conversations = ConversationList(store)
         self.text = ConversationText(store, self.conversations, self.background)
         self.vectors = ConversationVectors(store, self.conversations, self.background)
-        self.witness = Witness(store, writer)
         self.trajectories = Trajectories(store, writer)
+        self.log = AnswerLog(self.trajectories)
         self.strategies = Strategies(store)
-        self.questions = WitnessQuestions(self.witness)
 
     @classmethod
     async def open(
@@ -65,7 +63,7 @@ class Memory:
         kernel: Callable[[], HnswKernel | None] = lambda: None,
         on_error: Callable[[StoreError], None] | None = None,
     ) -> Memory:
-        """Also deletes old log entries and trajectories, and what is retired. kernel: returns the indexes' kernel once
+        """Also deletes old records of answers, and what is retired. kernel: returns the indexes' kernel once
         it is loaded; None is numpy's. on_error is called for what the writer could not store.
 
         Raises StoreError.
@@ -73,7 +71,7 @@ class Memory:
         await delete_retired(store)
         writer = BatchedWriter(store, on_error=on_error)
         memory = cls(store, writer, await Policies.open(store, writer), kernel)
-        await memory._retain()
+        await memory.trajectories.retain()
         return memory
 
     @property
@@ -96,7 +94,7 @@ class Memory:
             self.vectors.read_again()
             await delete_retired(self.store)
             await self.policies.reload()
-            await self._retain()
+            await self.trajectories.retain()
         finally:
             self.store.tell_all()
 
@@ -106,10 +104,6 @@ class Memory:
         await self.store.delete_locked()
         await self.store.clear()
         await self.unlock(None)
-
-    async def _retain(self) -> None:
-        await self.witness.retain()
-        await self.trajectories.retain()
 
     async def drop_vectors(self, kind: str) -> None:
         """Remove a kind's vectors, which an earlier embedder made."""

@@ -7,6 +7,8 @@
 5  policies tell how many observations they were made of, and when
 6  conversations are trees (branches.py): turns tell which one they follow, conversations what is shown of them
 7  lessons keep the answer that was corrected
+8  why a training was kept or refused may be a message (py_core/messages.py)
+9  an answer has one record: its trajectory has what its log entry (kind witness) told
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from py_core.memory.records import Record
+from py_core.memory.records import Record, Vector
+from py_core.memory.rows import Key
 
 Migration = Callable[[Record], Record | None]
 """A record as the next version has it; None drops it."""
@@ -65,16 +68,73 @@ def _with_before(record: Record) -> Record:
     return replace(record, body={"before": "", **record.body}) if record.kind == "lesson" else record
 
 
+_LOG, _TRAJECTORY = "witness", "trajectory"
+_ONE_RECORD = 9
+
+
+def partner_of(key: Key, version: int) -> Key | None:
+    """The other record of the same answer, if there were two in this version."""
+    kind, id = key
+    other = {_LOG: _TRAJECTORY, _TRAJECTORY: _LOG}.get(kind)
+    return (other, id) if other and version < _ONE_RECORD else None
+
+
+def _joined(record: Record, partner: Record | None) -> Record | None:
+    """A trajectory with the body of its log entry, which is dropped; `_with_log` reads it."""
+    if partner is None:
+        return record
+    if record.kind == _LOG:
+        return None
+    return replace(record, body={**record.body, "log": partner.body}, vector=_first(record.vector, partner.vector))
+
+
+def _first(vector: Vector | None, other: Vector | None) -> Vector | None:
+    return other if vector is None else vector
+
+
+def _with_log(record: Record) -> Record:
+    """A log entry without a trajectory becomes one from which nothing is learned."""
+    if record.kind not in (_LOG, _TRAJECTORY):
+        return record
+    body = dict(record.body)
+    log, is_alone = (body, True) if record.kind == _LOG else (body.pop("log", {}), False)
+    told = log.get("routing")
+    routing = told if isinstance(told, dict) else {}
+    kept = {name: routing[name] for name in ("why", "confidence", "ranked", "neighbours", "tool", "adapter")
+            if routing.get(name) is not None}  # fmt: skip
+    new = {
+        "backend": log.get("backend", ""), "error": log.get("error"), "failed": log.get("error") is not None,
+        "rating": log.get("quality"), "learnable": not is_alone,
+    }  # fmt: skip
+    if not is_alone:
+        route = body.get("route")
+        return replace(record, body={**body, "route": {**kept, **(route if isinstance(route, dict) else {})}, **new})
+    read = {"read": routing["read"]} if "read" in routing else {}
+    alone = {
+        "asked": routing.get("text", ""), "answered": "", "session": "", "agent": log.get("agent", ""), "model": "",
+        "reason": routing.get("reason", "error"), "route": {**kept, **read}, "lesson": routing.get("lesson", ""),
+        "stages": log.get("stages", {}), "prompt_tokens": 0, "new_tokens": routing.get("tokens") or 0, "logprob": None,
+        "again": False, "feedback": "", "kept": None, "parts": {}, "quality": None, "effects": [],
+    }  # fmt: skip
+    return replace(record, kind=_TRAJECTORY, body={**alone, **new})
+
+
 MIGRATIONS: Mapping[int, Migration] = {
-    1: _same, 2: _quality_to_weight, 3: _same, 4: _with_observations, 5: _with_branches, 6: _with_before,
+    1: _same, 2: _quality_to_weight, 3: _same, 4: _with_observations, 5: _with_branches, 6: _with_before, 7: _same,
+    8: _with_log,
 }  # fmt: skip
 """Migrations by the version that they start from."""
 
 
 def migrate(
-    record: Record, version: int, target: int, migrations: Mapping[int, Migration] = MIGRATIONS
-) -> Record | None:
-    """`record`, of an old version, as version `target` has it."""
+    record: Record, version: int, target: int, migrations: Mapping[int, Migration] = MIGRATIONS,
+    partner: Record | None = None,
+) -> Record | None:  # fmt: skip
+    """`record`, of an old version, as version `target` has it. partner: of `partner_of`, if it is there."""
+    joined = _joined(record, partner)
+    if joined is None:
+        return None
+    record = joined
     for step in range(version, target):
         migrated = migrations[step](record)
         if migrated is None:

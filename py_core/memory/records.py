@@ -23,9 +23,8 @@ DEEPEST = 50  # lists and objects in each other
 INDEXED: Mapping[str, tuple[str, ...]] = {
     "pattern": ("agent",),
     "policy": ("source",),
-    "trajectory": ("session", "lesson"),
+    "trajectory": ("session", "lesson", "failed", "rating", "learnable"),
     "turn": ("session",),
-    "witness": ("agent", "backend", "failed", "quality"),
 }
 """Fields of the body that `Store.query` can ask for, by kind. A new one needs a migration (migrations.py)."""
 

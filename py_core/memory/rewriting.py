@@ -10,7 +10,7 @@ from py_core.memory.codec import decode_rows, encode_records, fields_of, open_ro
 from py_core.memory.encryption import Lock
 from py_core.memory.errors import StoreError
 from py_core.memory.ledger import LEDGER, Ledger, seal_ledger
-from py_core.memory.migrations import Migration, migrate
+from py_core.memory.migrations import Migration, migrate, partner_of
 from py_core.memory.records import Record
 from py_core.memory.rows import ATTEMPTS, BLOB, CHUNK, NAMELESS, UNCOMPACTED, Batch, Key, Row, Rows
 from py_core.messages import Message
@@ -32,13 +32,16 @@ def sealing_anew(old: Lock | None, new: Lock | None) -> Anew:
     return change
 
 
-def migrating(lock: Lock | None, version: int, schema: int, migrations: Mapping[int, Migration]) -> Anew:
+def migrating(rows: Rows, lock: Lock | None, version: int, schema: int, migrations: Mapping[int, Migration]) -> Anew:
     """From an old version to this one. What cannot be read stays as it is."""
 
-    async def change(rows: list[Row]) -> tuple[list[Row], list[Key]]:
+    async def change(found: list[Row]) -> tuple[list[Row], list[Key]]:
         puts, deletes = list[Record](), list[Key]()
-        for record in (await decode_rows(rows, lock))[0]:
-            changed = migrate(record, version, schema, migrations)
+        keys = [key for row in found if (key := partner_of(row.key, version)) is not None]
+        partners = {one.key: one for one in (await decode_rows(await rows.get(keys), lock))[0]}
+        for record in (await decode_rows(found, lock))[0]:
+            key = partner_of(record.key, version)
+            changed = migrate(record, version, schema, migrations, partners.get(key) if key else None)
             if changed is None or changed.key != record.key:
                 deletes.append(record.key)
             if changed is not None:

@@ -16,7 +16,7 @@ from py_core.memory.errors import StoreError
 Key = tuple[str, str]
 """(kind, id)"""
 
-LAYOUT = 7
+LAYOUT = 9
 """The version that a database is created in: tables and object stores, and what records look like (migrations.py)."""
 
 EVERYTHING = "*"

@@ -242,6 +242,8 @@ SCHEMAS: Mapping[str, Schema] = {
                 patterns=checks.names,
                 recalled=checks.share,
                 read=checks.names,
+                tool=checks.text(LONGEST_NAME),
+                adapter=checks.text(),
             ),
             "lesson": checks.text(LONGEST_NAME),
             "stages": checks.milliseconds,
@@ -254,6 +256,11 @@ SCHEMAS: Mapping[str, Schema] = {
             "parts": checks.parts,
             "quality": checks.or_null(checks.share),
             "effects": checks.objects,
+            "backend": checks.text(LONGEST_NAME),
+            "error": checks.or_null(checks.text()),
+            "failed": checks.boolean,
+            "rating": checks.or_null(checks.share),
+            "learnable": checks.boolean,
         },
     ),
     "turn": Schema(
@@ -292,19 +299,5 @@ SCHEMAS: Mapping[str, Schema] = {
             ),
         },
         record=_turn_is_of_its_session,
-    ),
-    "witness": Schema(
-        "a log entry",
-        {
-            "agent": checks.text(LONGEST_NAME),
-            "backend": checks.text(LONGEST_NAME),
-            "stages": checks.milliseconds,
-            "routing": checks.object_of(
-                text=checks.text(), confidence=checks.or_null(checks.share), adapter=checks.text()
-            ),
-            "quality": checks.or_null(checks.share),
-            "error": checks.or_null(checks.text()),
-            "failed": checks.boolean,
-        },
     ),
 }

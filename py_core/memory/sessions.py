@@ -17,7 +17,7 @@ from py_core.memory.trajectories import KIND as TRAJECTORY
 from py_core.memory.transaction import Transaction
 from py_core.memory.write_batch import BatchedWriter
 
-__all__ = ["KIND", "TURN", "Branches", "Merged", "Place", "Session", "Sessions", "Turn"]
+__all__ = ["KIND", "TURN", "Branches", "MergedConversations", "Place", "Session", "Sessions", "Turn"]
 
 KIND, TURN = "session", "turn"
 
@@ -54,7 +54,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedConversations:
     """conversations: how many are new or have new turns. turns: how many are new. unfit: conversations that cannot be
     stored."""
 
@@ -172,7 +172,7 @@ class Sessions:
                 transaction.expect(*record.key, 0)
                 transaction.put(record)
 
-    async def merge(self, given: Iterable[tuple[Session, Sequence[Turn]]]) -> Merged:
+    async def merge(self, given: Iterable[tuple[Session, Sequence[Turn]]]) -> MergedConversations:
         """Take in conversations of elsewhere, each with its turns, earlier ones first, in one transaction.
 
         A conversation that is here keeps what it has and gets the turns that it lacks. A turn that says the same behind
@@ -208,7 +208,7 @@ class Sessions:
             grown.add(one.id)
             new += len(lacking)
         await self._store.commit(transaction)
-        return Merged(len(grown), new, unfit)
+        return MergedConversations(len(grown), new, unfit)
 
     async def _added(
         self, session: Session, first: int, turns: Sequence[Turn], after: Place, changes: Mapping[str, Any]

@@ -392,7 +392,9 @@ class Store:
         target: dict[str, str | None] = {"schema": str(self._schema)}
         if self._lock:
             target[UNCOMPACTED] = "yes"  # older versions left in the files what was there before the passphrase
-        await self._rewrite(migrating(self._lock, version, self._schema, migrations), self._lock, target, version)
+        await self._rewrite(
+            migrating(self._rows, self._lock, version, self._schema, migrations), self._lock, target, version
+        )
 
     async def _rewrite(self, change: Anew, lock: Lock | None, target: Mapping[str, str | None], schema: int) -> None:
         """See rewriting.py; then use `lock`."""

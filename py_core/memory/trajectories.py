@@ -1,7 +1,9 @@
-"""What happened while an answer was made: what was asked, by which route and lesson, and how good it was.
+"""The record of an answer: what was asked, by which route and lesson, what it cost, whether it failed, how good it was.
 
-The latest are in memory (a ring buffer); the writer stores them in batches, so an answer waits for nothing. Tokens,
-log-probabilities and hidden states of an answer are its trace: a blob beside the record, deleted with it.
+All records are lines of the log (answer_log.py). Learning looks at those that are learnable: the model or a lesson
+answered, and learning was on. The latest of them are in memory (a ring buffer). The writer stores records in batches,
+so an answer waits for nothing. Tokens, log-probabilities and hidden states of an answer are its trace: a blob beside
+the record, deleted with it.
 """
 
 from __future__ import annotations
@@ -15,20 +17,24 @@ import numpy as np
 
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
 from py_core.memory.blobs import blob_name
+from py_core.memory.errors import StoreError
 from py_core.memory.records import Record, Vector
-from py_core.memory.rows import BLOB, Change
+from py_core.memory.rows import BLOB, Change, FieldValue, Range
 from py_core.memory.store import Store
 from py_core.memory.transaction import Transaction
 from py_core.memory.write_batch import BatchedWriter
 
 KIND = "trajectory"
 MOST_AGE_SECONDS = 90 * 86400.0
-MOST_TRAJECTORIES = 2_000
+MOST_TRAJECTORIES = 20_000
+MOST_LEARNABLE = 2_000
 """With their traces some 25 MB for a model of 135 million parameters."""
 RECENT = 64
 """How many are in memory, too."""
 KEPT_TEXT = 2_000
-"""Characters of the message and of the answer."""
+"""Characters of the message and of the answer, if it is learnable."""
+LOGGED_TEXT = 500
+"""Characters of the message in the log."""
 
 Opinion = Literal["", "good", "bad", "corrected"]
 """What the person said of the answer: nothing, or gave a better one."""
@@ -36,15 +42,17 @@ Opinion = Literal["", "good", "bad", "corrected"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trajectory:
-    """An answer. `id` is the answer's, which its turn and its log entry have, too.
+    """An answer. `id` is the answer's, which its turn has, too.
 
-    session: the conversation's id. agent: who answered, "" for the plain assistant. model: the first 16 digits of its
-    file's sha256, or its name. reason: as Done's. route: JSON: `why`, `confidence`, the `patterns` that decided it, and
-    `recalled`, how sure the gate was of the lesson, and `read`, the ids of those that the model read where that was not
-    sure. lesson: the id of the lesson that answered, "" for none. stages:
-    milliseconds of each. logprob: the mean of the answer's tokens. again: the person asked for another answer. kept:
-    the share of its words in the person's correction. parts, quality: see learning/quality.py, each 0 to 1 or None
-    while it is not known. effects: what the feedback changed, so that it can be taken back. vector: of the message,
+    session: the conversation's id. agent: the one that answered, "" for the plain assistant. model: the first 16 digits
+    of its file's sha256, or its name. reason: as Done's. route: JSON: `why`, `confidence`, the `patterns` that decided
+    it, the agents that were `ranked` first and the `neighbours`; `recalled`, how sure the gate was of the lesson, and
+    `read`, the ids of those that the model read if it was not sure; the `tool` that computed, and the name of the
+    `adapter`. lesson: the id of the lesson that answered, "" for none. stages: milliseconds of each. logprob: the mean
+    of the answer's tokens. again: the person asked for another answer. kept: the share of its words in the person's
+    correction. parts, quality: see learning/quality.py, each 0 to 1 or None while it is not known. effects: what the
+    feedback changed, so that it can be taken back. backend: the model ran on it. error: what it failed with. rating:
+    what the person said of answer or route, 0 to 1, or None. learnable: learning looks at it. vector: of the message,
     float32 (dimensions,). created: seconds since 1970.
     """
 
@@ -67,8 +75,16 @@ class Trajectory:
     parts: Mapping[str, float | None] = field(default_factory=dict)
     quality: float | None = None
     effects: tuple[Mapping[str, Any], ...] = ()
+    backend: str = ""
+    error: str | None = None
+    rating: float | None = None
+    learnable: bool = True
     vector: Vector | None = None
     created: float = 0.0
+
+    @property
+    def total_ms(self) -> float:
+        return sum(self.stages.values())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +115,8 @@ class Trace:
 
 
 class Trajectories:
-    """The trajectories of a store. Every method that waits may raise StoreError."""
+    """The trajectories of a store. Unless it says otherwise, a method knows the learnable ones alone. Every method that
+    waits may raise StoreError."""
 
     def __init__(
         self,
@@ -108,47 +125,51 @@ class Trajectories:
         *,
         most_age: float = MOST_AGE_SECONDS,
         most: int = MOST_TRAJECTORIES,
+        most_learnable: int = MOST_LEARNABLE,
         recent: int = RECENT,
     ) -> None:
-        self._store = store
-        self._writer = writer or BatchedWriter(store)
-        self._most_age, self._most = most_age, most
+        self.store = store
+        self.writer = writer or BatchedWriter(store)
+        self._most_age, self._most, self._most_learnable = most_age, most, most_learnable
         self.recent: deque[Trajectory] = deque(maxlen=recent)
         """The latest of this program, the newest last."""
         store.on_change(self._note)
 
     def record(self, trajectory: Trajectory) -> Trajectory:
-        """Keep it; waits for nothing. Returns it as it is kept: with its time, and long texts cut off."""
-        trajectory = replace(
-            trajectory,
-            asked=trajectory.asked[:KEPT_TEXT],
-            answered=trajectory.answered[:KEPT_TEXT],
-            created=trajectory.created or self._store.clock(),
-        )
-        self._writer.put(_record(trajectory))
-        self.recent.append(trajectory)
+        """Keep it, learnable or not; waits for nothing. Returns it as it is kept: with its time, and long texts cut
+        off. Of one that is not learnable the answer's text is not kept."""
+        trajectory = replace(_cut(trajectory), created=trajectory.created or self.store.clock())
+        self.writer.put(_record(trajectory))
+        if trajectory.learnable:
+            self.recent.append(trajectory)
         return trajectory
 
     async def get(self, id: str) -> Trajectory | None:
-        await self._writer.flush()
-        record = await self._store.get(KIND, id)
-        return trajectory_of(record) if record else None
+        await self.writer.flush()
+        record = await self.store.get(KIND, id)
+        return trajectory_of(record) if record and record.body["learnable"] else None
 
     async def all(self, *, since: float | None = None, limit: int | None = None) -> list[Trajectory]:
         """The newest first."""
-        await self._writer.flush()
-        records = await self._store.query(KIND, since=since, newest_first=True, limit=limit)
+        return await self.find(learnable=True, since=since, limit=limit)
+
+    async def find(
+        self, *, since: float | None = None, limit: int | None = None, **where: FieldValue | Range
+    ) -> list[Trajectory]:
+        """Learnable or not, the newest first. where: fields of INDEXED."""
+        await self.writer.flush()
+        records = await self.store.query(KIND, where, since=since, newest_first=True, limit=limit)
         return [trajectory_of(record) for record in records]
 
     async def of_lesson(self, lesson: str) -> list[Trajectory]:
         """The answers that a lesson gave, the newest first."""
-        await self._writer.flush()
-        return [trajectory_of(r) for r in await self._store.query(KIND, {"lesson": lesson}, newest_first=True)]
+        return await self.find(learnable=True, lesson=lesson)
 
     async def change(self, id: str, change: Callable[[Trajectory], Trajectory]) -> Trajectory | None:
-        """Replace it by `change` of it, which may be called again. None where it is not there any more."""
-        await self._writer.flush()
-        record = await self._store.update(KIND, id, lambda record: _record(change(trajectory_of(record))))
+        """Replace it by `change` of it, which may be called again. None if it is not there any more."""
+        if await self.get(id) is None:
+            return None
+        record = await self.store.update(KIND, id, lambda record: _record(change(trajectory_of(record))))
         if record is None:
             return None
         changed = trajectory_of(record)
@@ -157,50 +178,64 @@ class Trajectories:
                 self.recent[place] = changed
         return changed
 
+    async def rate(self, id: str, rating: float | None) -> None:
+        """What the person said of an answer, learnable or not; None takes it back. Ignored if it is not there."""
+        if rating is not None and not 0.0 <= rating <= 1.0:
+            raise StoreError("record", "trajectory.bad-rating", "The rating must be a number from 0 to 1.")
+        await self.writer.flush()
+        await self.store.update(KIND, id, lambda r: replace(r, body={**r.body, "rating": rating}))
+
     async def keep_trace(self, id: str, trace: Trace) -> None:
-        """Nothing is kept where the trajectory was deleted meanwhile."""
-        await self._writer.flush()
-        await self._store.put_blob(trace_name(id), trace.to_bytes())
-        if await self._store.get(KIND, id) is None:
+        """Nothing is kept if the trajectory was deleted meanwhile."""
+        await self.writer.flush()
+        await self.store.put_blob(trace_name(id), trace.to_bytes())
+        if await self.store.get(KIND, id) is None:
             await self.delete(id)
 
     async def trace(self, id: str) -> Trace | None:
         """None where there is none: exports have none, and a person may go on before it is made."""
-        data = await self._store.get_blob(trace_name(id))
+        data = await self.store.get_blob(trace_name(id))
         try:
             return None if data is None else Trace.from_bytes(data)
         except SafetensorsError:
             return None
 
     async def delete(self, *ids: str) -> None:
-        """With their traces."""
-        await self._writer.flush()
-        async with self._store.transaction() as transaction:
-            self.delete_in(transaction, ids)
+        """With their traces, learnable or not."""
+        await self.writer.flush()
+        await self.store.delete(KIND, *ids)
 
-    def delete_in(self, transaction: Transaction, ids: Iterable[str]) -> None:
-        """As `delete`, together with what else the transaction does."""
-        for id in ids:
-            transaction.delete(KIND, id)
+    def set_aside_in(self, transaction: Transaction, trajectories: Iterable[Trajectory]) -> None:
+        """Learning looks at them no more; what is left is their lines of the log."""
+        for one in trajectories:
+            transaction.put(_record(_cut(replace(one, learnable=False))))
+            transaction.delete(BLOB, trace_name(one.id))
 
     async def delete_lost_traces(self) -> int:
-        """Delete traces whose trajectories are gone, as when the program ended between the two. Returns how many."""
-        await self._writer.flush()
-        names = {name for _, name in await self._store.keys_starting_with(BLOB, blob_name(KIND, ""))}
-        known = [record.id async for record in self._store.scan(KIND)]
+        """Delete traces without a learnable trajectory, as when the program ended between the two. Returns how many."""
+        await self.writer.flush()
+        names = {name for _, name in await self.store.keys_starting_with(BLOB, blob_name(KIND, ""))}
+        known = [record.id async for record in self.store.scan(KIND) if record.body["learnable"]]
         lost = names - {trace_name(id) for id in known}
-        await self._store.delete(BLOB, *lost)
+        await self.store.delete(BLOB, *lost)
         return len(lost)
 
     async def retain(self) -> int:
-        """Delete those that are too old, and the oldest ones beyond the limit. Returns how many were deleted."""
-        await self._writer.flush()
-        gone = [r.id for r in await self._store.query(KIND, before=self._store.clock() - self._most_age)]
-        too_many = await self._store.count(KIND) - len(gone) - self._most
+        """Delete those that are too old and the oldest beyond the limit, learnable or not. Set the oldest learnable
+        beyond their limit aside. Returns how many were deleted."""
+        await self.writer.flush()
+        gone = [r.id for r in await self.store.query(KIND, before=self.store.clock() - self._most_age)]
+        too_many = await self.store.count(KIND) - len(gone) - self._most
         if too_many > 0:
-            gone = [record.id for record in await self._store.query(KIND, limit=len(gone) + too_many)]
+            gone = [record.id for record in await self.store.query(KIND, limit=len(gone) + too_many)]
         if gone:
             await self.delete(*gone)
+        if await self.store.count(KIND) <= self._most_learnable:
+            return len(gone)
+        learnable = await self.store.query(KIND, {"learnable": True})
+        if old := learnable[: max(len(learnable) - self._most_learnable, 0)]:
+            async with self.store.transaction() as transaction:
+                self.set_aside_in(transaction, map(trajectory_of, old))
         return len(gone)
 
     def _note(self, change: Change) -> None:
@@ -219,15 +254,23 @@ def trace_name(id: str) -> str:
     return blob_name(KIND, id, "trace")
 
 
+def _cut(trajectory: Trajectory) -> Trajectory:
+    """With as much of its texts as is kept."""
+    if trajectory.learnable:
+        return replace(trajectory, asked=trajectory.asked[:KEPT_TEXT], answered=trajectory.answered[:KEPT_TEXT])
+    return replace(trajectory, asked=trajectory.asked[:LOGGED_TEXT], answered="")
+
+
 def _record(trajectory: Trajectory) -> Record:
     body = asdict(replace(trajectory, vector=None))
     for name in ("id", "vector", "created"):
         del body[name]
-    body["effects"] = list(body["effects"])
+    body |= {"effects": list(body["effects"]), "failed": trajectory.error is not None}
     return Record(KIND, trajectory.id, body, trajectory.vector, trajectory.created)
 
 
 def trajectory_of(record: Record) -> Trajectory:
     assert record.created is not None
     values = {**record.body, "effects": tuple(record.body["effects"])}
+    del values["failed"]
     return Trajectory(id=record.id, vector=record.vector, created=record.created, **values)

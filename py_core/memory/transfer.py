@@ -21,7 +21,7 @@ from typing import Any, Literal
 from py_core.memory.codec import can_be_kept, decode_rows, encode_records
 from py_core.memory.encryption import Lock, new_lock, unlock
 from py_core.memory.errors import StoreError
-from py_core.memory.migrations import migrate
+from py_core.memory.migrations import migrate, partner_of
 from py_core.memory.packing import head_json, pack, unpack
 from py_core.memory.records import Record, decode_body, decode_list
 from py_core.memory.retired import is_retired
@@ -128,8 +128,10 @@ async def read_export(store: Store, data: bytes, passphrase: str | None = None) 
         ) from error
     decoded, unreadable = await decode_rows(rows, lock)
     records, left_out = list[Record](), len(unreadable)
+    known = {record.key: record for record in decoded}
     for record in decoded:
-        migrated = migrate(record, first["schema"], LAYOUT)
+        partner = partner_of(record.key, first["schema"])
+        migrated = migrate(record, first["schema"], LAYOUT, partner=known.get(partner) if partner else None)
         if migrated is None or is_retired(migrated.key):
             continue
         if can_be_kept(migrated) and store.problem_of(migrated) is None:

@@ -1,4 +1,4 @@
-"""Gemma 2 (arXiv 2408.00118): four norms a block, windows in even layers, soft-caps, GeGLU, a scaled embedding.
+"""Gemma 2 (arXiv 2408.00118): four norms per block, windows in even layers, soft-caps, GeGLU, a scaled embedding.
 
 Norm weights in files already include the added 1. Files contain neither the layers with a window nor the scale.
 """

@@ -1,5 +1,4 @@
-"""A forward pass as a list of operations on named values: an architecture's file writes it, a backend runs or lowers
-it.
+"""A forward pass as a list of operations on named values: an architecture writes it, a backend runs or lowers it.
 
 A value is a matrix (M, width) of float32, one row per token. The graph tracks widths, so that a weight of the wrong
 shape is found when a file is opened, not when a kernel reads past its end.
@@ -80,8 +79,7 @@ class Rope:
 
 @dataclass(frozen=True)
 class Attention:
-    """Appends k and v to the layer's cache; then out = softmax(cap(scale q k^T)) v over the tokens up to each row's
-    own.
+    """Appends k and v to the layer's cache; then out = softmax(cap(scale q k^T)) v over the tokens up to the row's.
 
     cap(s) is `softcap` tanh(s / `softcap`), or s if softcap is 0. With a `window` of w > 0 a row attends only to the
     last w tokens, its own included. Query head h reads key/value head h * num_key_value_heads // num_attention_heads
@@ -250,8 +248,7 @@ class Graph:
         return start
 
     def check_weights(self, tensors: Mapping[str, TensorInfo]) -> None:
-        """Raises GGUFError if the file lacks a tensor of this graph, has it in another shape, or has additional
-        tensors.
+        """Raises GGUFError if the file lacks a tensor of this graph, has it in another shape, or has any others.
 
         Ignoring an additional tensor (a bias, factors that stretch the context) would give wrong answers.
         """

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from py_core.passages.table_rows import CsvText, Row, cells_of
+from py_core.passages.table_rows import CsvText, TableRow, cells_of
 from py_core.showing import whole_end
 
 CHUNK_BYTES = 640
@@ -63,8 +63,7 @@ _SUFFIXES: dict[Kind, str] = {
 
 
 class Chunk(NamedTuple):
-    """The characters [start, end) of a text. head: text that is repeated before it, such as the first row of a
-    table."""
+    """The characters [start, end) of a text. head: text that is repeated before it, such as a table's first row."""
 
     start: int
     end: int
@@ -243,7 +242,7 @@ def _cut(place: str) -> str:
 
 
 def _rows(sized: _Sized) -> Iterator[Chunk]:
-    """Cut a table into whole rows, each passage with the names of the columns before it. Row 1 is the first.
+    """Cut a table into whole rows, each passage with the names of the columns before it. TableRow 1 is the first.
 
     A row above the names gets no names. If the names take more than half of a passage, each row is cut into groups of
     columns, and each group has its own names.
@@ -270,9 +269,9 @@ def _rows(sized: _Sized) -> Iterator[Chunk]:
         yield from _whole_rows(sized, below, sized.text[names.start : names.end].rstrip("\n") + "\n")
 
 
-def _whole_rows(sized: _Sized, rows: Iterable[Row], head: str) -> Iterator[Chunk]:
+def _whole_rows(sized: _Sized, rows: Iterable[TableRow], head: str) -> Iterator[Chunk]:
     most = CHUNK_BYTES - _bytes(head)
-    together = list[Row]()
+    together = list[TableRow]()
     for row in rows:
         if together and sized.size(together[0].start, row.end) > most:
             yield _rows_chunk(together, head)
@@ -286,13 +285,13 @@ def _whole_rows(sized: _Sized, rows: Iterable[Row], head: str) -> Iterator[Chunk
         yield _rows_chunk(together, head)
 
 
-def _rows_chunk(rows: Sequence[Row], head: str) -> Chunk:
+def _rows_chunk(rows: Sequence[TableRow], head: str) -> Chunk:
     first, last = rows[0], rows[-1]
     place = f"row {first.number}" if first is last else f"rows {first.number}-{last.number}"
     return Chunk(first.start, last.end, place, head)
 
 
-def _column_groups(sized: _Sized, table: CsvText, names: Row) -> list[tuple[int, int, str]]:
+def _column_groups(sized: _Sized, table: CsvText, names: TableRow) -> list[tuple[int, int, str]]:
     """(first column, the one after the last, names) of each; [] if all names fit into half a passage."""
     few = sized.text.count(table.delimiter, names.start, names.end) < MOST_COLUMNS
     if sized.size(names.start, names.end) <= CHUNK_BYTES // 2 or not few:
@@ -308,7 +307,9 @@ def _column_groups(sized: _Sized, table: CsvText, names: Row) -> list[tuple[int,
     return groups
 
 
-def _row_by_columns(sized: _Sized, table: CsvText, row: Row, groups: Sequence[tuple[int, int, str]]) -> Iterator[Chunk]:
+def _row_by_columns(
+    sized: _Sized, table: CsvText, row: TableRow, groups: Sequence[tuple[int, int, str]]
+) -> Iterator[Chunk]:
     """A passage for each group of columns. The first cell, which usually names the row, is repeated in each."""
     text, cells = sized.text, list(cells_of(sized.text, row, table.delimiter))
     key = text[cells[0][0] : min(cells[0][1], sized.reach(cells[0][0], LONGEST_KEY))]

@@ -63,8 +63,7 @@ class PassageIndex:
         return not self.lacking()
 
     def search(self, question: str, vector: np.ndarray | None) -> list[Found]:
-        """All passages related to the question, the best first. vector: the question's; None searches by words
-        alone."""
+        """All passages related to the question, the best first. vector: the question's; None searches by words."""
         scores, least = self._words.shares(question), LEAST_SHARE
         if vector is not None and self.is_complete and len(self):
             if self._rows is None:

@@ -18,7 +18,7 @@ MOST_LINES = 100
 _SEPARATOR = re.compile(r'"?sep=([^\w\s"]|\t)"?\n', re.IGNORECASE)
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """The characters [start, end) of a text, with the line break. number: from 1."""
 
     number: int
@@ -45,7 +45,7 @@ class CsvText:
         named = (row for row, cells in sample if len(cells) == usual and 2 * _filled(cells) > usual)
         self.names = next(named, sample[0][0] if sample else None)
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[TableRow]:
         return (row for row, _ in self._rows(self.delimiter))
 
     @property
@@ -53,12 +53,12 @@ class CsvText:
         """An upper bound of the number of rows."""
         return len(self._lines)
 
-    def _rows(self, delimiter: str) -> Iterator[tuple[Row, list[str]]]:
+    def _rows(self, delimiter: str) -> Iterator[tuple[TableRow, list[str]]]:
         number, start, at = 0, self._start, 0
         while at < len(self._lines):
             cells, taken = self._row(at, delimiter)
             number, end = number + 1, start + sum(map(len, self._lines[at : at + taken]))
-            yield Row(number, start, end), cells
+            yield TableRow(number, start, end), cells
             start, at = end, at + taken
 
     def _row(self, at: int, delimiter: str) -> tuple[list[str], int]:
@@ -96,7 +96,7 @@ def _filled(cells: Sequence[str]) -> int:
     return sum(bool(cell.strip()) for cell in cells)
 
 
-def cells_of(text: str, row: Row, delimiter: str) -> Iterator[tuple[int, int]]:
+def cells_of(text: str, row: TableRow, delimiter: str) -> Iterator[tuple[int, int]]:
     """The start and end of each cell of a row, including the delimiter after it."""
     cell = re.compile(rf' *"(?:[^"]|"")*"[^{re.escape(delimiter)}]*|[^{re.escape(delimiter)}]*')
     start = row.start

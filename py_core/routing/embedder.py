@@ -102,8 +102,7 @@ class Encoder(Protocol):
 
 
 class SentenceEmbedder:
-    """An Embedder with a cache of the most recent requests: vectors of `cached_texts` texts, and meanings up to a size
-    in bytes.
+    """An Embedder with a cache of recent results: vectors of `cached_texts` texts, and meanings up to a size in bytes.
 
     A text with more than the tokenizer's `max_tokens` is truncated.
     """

@@ -24,7 +24,7 @@ _WORD = re.compile(r"[a-z0-9_+#']+")
 
 
 @dataclass(frozen=True)
-class Head:
+class RoutingHead:
     """`rarity` float32 (BUCKETS,): the weight of each bucket. `words` float32 (BUCKETS, agents), `dense` float32
     (dimensions, agents). The fallback is one of the agents: it gets the requests that suit no other agent."""
 
@@ -34,8 +34,7 @@ class Head:
     dense: np.ndarray
 
     def scores(self, text: str, vector: np.ndarray) -> np.ndarray:
-        """float64 (agents,): about 1 for requests that surely belong to the agent, and 0 for those that surely do
-        not."""
+        """float64 (agents,): about 1 for requests that surely belong to the agent, about 0 for those that do not."""
         found = buckets(text)
         values = self.rarity[found]
         length = float(np.sqrt(values @ values))
@@ -70,7 +69,9 @@ def word_matrix(texts: Sequence[str], rarity: np.ndarray | None = None) -> tuple
     return matrix, rarity
 
 
-def fit_head(texts: Sequence[str], vectors: np.ndarray, labels: Sequence[str], *, words: float, ridge: float) -> Head:
+def fit_head(
+    texts: Sequence[str], vectors: np.ndarray, labels: Sequence[str], *, words: float, ridge: float
+) -> RoutingHead:
     """Fit a head to requests, their vectors float32 (requests, dimensions), and their agents. Thousands take seconds.
 
     words: the words' part of the input, 0 to 1. ridge: the penalty of large weights.
@@ -81,7 +82,7 @@ def fit_head(texts: Sequence[str], vectors: np.ndarray, labels: Sequence[str], *
     gram = words * (matrix @ matrix.T) + (1 - words) * (vectors @ vectors.T)
     # dual form: there are fewer requests than inputs
     alpha = np.linalg.solve(gram.astype(np.float64) + ridge * np.eye(len(gram)), wanted)
-    return Head(
+    return RoutingHead(
         agents,
         rarity,
         (words * (matrix.T @ alpha)).astype(np.float32),

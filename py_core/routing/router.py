@@ -25,7 +25,7 @@ from py_core.memory.patterns import Pattern, Source
 from py_core.routing.agents import FALLBACK_ID, AgentError, Example
 from py_core.routing.embedder import Embedder
 from py_core.routing.follow_up import is_follow_up
-from py_core.routing.head import Head
+from py_core.routing.head import RoutingHead
 from py_core.routing.language import has_code, is_english
 from py_core.routing.parameters import RouterParameters
 from py_core.routing.pattern_index import PatternIndex, pattern_id, same_text
@@ -86,11 +86,10 @@ class Router:
         parameters: RouterParameters,
         *,
         agents: Iterable[str],
-        head: Head | None = None,
+        head: RoutingHead | None = None,
         kernel: HnswKernel | None = None,
     ) -> None:
-        """agents: the ids of the existing ones; the fallback is always added. kernel: of the indexes, numpy's if
-        None."""
+        """agents: the existing ids; the fallback is always added. kernel: of the indexes, numpy's if None."""
         self.embedder = embedder
         self.parameters = parameters
         self.head = head
@@ -115,8 +114,7 @@ class Router:
             patterns.activate(self._allowed)
 
     def add_examples(self, examples: Sequence[Example], vectors: np.ndarray, source: Source = "example") -> None:
-        """Add patterns of examples with their vectors, (examples, dimensions). source "agent": those of a user's
-        agents."""
+        """Add patterns of examples with their vectors, (examples, dimensions). source: "agent" for a user's agents."""
         patterns = self.examples if source == "example" else self.learned
         for example, vector in zip(examples, vectors, strict=True):
             id = pattern_id(example.text, source, example.agent)
@@ -177,8 +175,7 @@ class Router:
         )
 
     def learn(self, pattern_id: str, good: bool) -> Pattern:
-        """Record that a route decided by this pattern was good, or not. Returns the pattern with its new weight, to be
-        stored.
+        """Record that a route decided by this pattern was good, or not. Returns the reweighted pattern, to be stored.
 
         Raises KeyError if there is no such pattern.
         """
@@ -229,8 +226,7 @@ class Router:
         return self.learned.remove(pattern_id)
 
     def put(self, pattern: Pattern) -> None:
-        """Add a stored pattern of the user's, with a vector of this embedder; or set the stored weight of an
-        example."""
+        """Add a stored pattern of the user's, embedded by this embedder; or set the stored weight of an example."""
         if pattern.source == "example":
             if pattern.id in self.examples:
                 self.examples.reweigh(replace(self.examples[pattern.id], weight=pattern.weight))
@@ -311,8 +307,7 @@ def features(
 
 
 def _likelihoods(ranked: Sequence[tuple[str, float]], confidence: float) -> tuple[tuple[str, float], ...]:
-    """The probability that each agent is right, in the order of their shares, which sum to 1. The first gets the
-    confidence.
+    """The probability that each agent is right, ranked by shares that sum to 1. The first gets the confidence.
 
     The others are scaled by the same factor, or share the remainder: so none is likelier than the first, and together
     they are at most 1.

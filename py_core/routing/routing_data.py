@@ -16,7 +16,7 @@ import numpy as np
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
 from py_core.messages import UserError
 from py_core.routing.agents import Example
-from py_core.routing.head import BUCKETS, Head
+from py_core.routing.head import BUCKETS, RoutingHead
 from py_core.showing import shown
 
 VERSION = "1"
@@ -33,7 +33,7 @@ class RoutingData:
     fingerprint: str
     examples: str
     vectors: np.ndarray
-    head: Head
+    head: RoutingHead
 
 
 def examples_digest(examples: Sequence[Example]) -> str:
@@ -87,5 +87,5 @@ def read_routing_data(file: bytes, fingerprint: str, examples: str) -> RoutingDa
             "routing.shapes", "The routing data lack an array, or it has another shape: run `python build.py site`."
         )
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    head = Head(agents, widened["rarity"], widened["words"], widened["dense"])
+    head = RoutingHead(agents, widened["rarity"], widened["words"], widened["dense"])
     return RoutingData(fingerprint, examples, vectors, head)

@@ -74,7 +74,7 @@ class Drafter(Protocol):
 
 
 @dataclass(frozen=True)
-class Plan:
+class GuessPlan:
     """How the next pass guesses: the kind of guesses, and its rows, one more than there are guesses."""
 
     kind: int
@@ -104,7 +104,7 @@ class Lookahead:
         self._for_trials = 0.0
         """Seconds that may go into a trial."""
 
-    def plan(self, match: int, unread: int | None, step: float, left: int, most: int) -> Plan | None:
+    def plan(self, match: int, unread: int | None, step: float, left: int, most: int) -> GuessPlan | None:
         """How the next pass had best guess; None for a plain step.
 
         match: so many tokens at the end were there before, 0 where that makes no guess. unread: so many tokens a draft
@@ -120,15 +120,15 @@ class Lookahead:
             return None
         seconds, kind, rows = min(options)
         if seconds * _LEAST_GAIN < step:
-            return Plan(kind, rows)
+            return GuessPlan(kind, rows)
         return None if unread is None else self._trial(self._reading(unread, step), sizes, step)
 
-    def _trial(self, reading: float, sizes: Sequence[int], step: float) -> Plan | None:
+    def _trial(self, reading: float, sizes: Sequence[int], step: float) -> GuessPlan | None:
         """One of a draft model that does not seem to pay, where there are the seconds for it. Guesses should take no
         longer than what it reads first, or be as few as can be."""
         costs = {size: self._guessing(size, step) for size in sizes}
         rows = max((size for size in sizes if costs[size] <= reading), default=sizes[0])
-        return Plan(DRAFT, rows, is_trial=True) if self._for_trials >= reading + costs[rows] else None
+        return GuessPlan(DRAFT, rows, is_trial=True) if self._for_trials >= reading + costs[rows] else None
 
     def note(self, kind: int, rows: int, right: int, seconds: float) -> None:
         """A pass of so many rows took so long, and so many of its guesses, which are of this kind, were right."""

@@ -54,8 +54,7 @@ class Tokenizer(Protocol):
 
     @property
     def longest_token(self) -> int:
-        """The most bytes that a token stands for, without NOT_COUNTED ones. 0 if unknown, because text may be
-        dropped."""
+        """The most bytes that a token stands for, without NOT_COUNTED ones. 0 if unknown, as text may be dropped."""
         ...
 
     def exceeds(self, text: str, limit: int) -> bool:

@@ -128,8 +128,7 @@ class ChatTemplate:
         return self._takes_repeats
 
     async def _prints(self, role: str) -> bool:
-        """True if the template prints a message of this role and a user's message behind it, or refuses the latter
-        anyway."""
+        """True if the template prints a message of this role and a user's behind it, or always refuses the latter."""
         first, second = _PROBE, _PROBE[::-1]
         user = {"role": "user", "content": second}
         rendered = await self._try([{"role": role, "content": first}, user])

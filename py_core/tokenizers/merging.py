@@ -1,5 +1,4 @@
-"""Byte-pair encoding of one word: joins the neighbours of least cost, and of equal pairs the leftmost, until none is
-left.
+"""Byte-pair encoding of one word: joins the neighbours of least cost, the leftmost first among equals.
 
 A short word is merged by scanning a list, a long one in n log n with a heap over a linked list.
 """

@@ -176,8 +176,7 @@ def _class_ranges(table: str, last: int) -> str:
 
 @cache
 def _of_case(other: str) -> str:
-    """The table of letters and marks without letters of case `other`, "Lu" or "Ll" (Unicode never changes a letter's
-    case)."""
+    """The table of letters and marks without letters of case `other`, "Lu" or "Ll" (Unicode keeps these stable)."""
     ranges: list[list[int]] = []
     for item in unicode_ranges.LETTERS.split():
         low, _, high = item.partition("-")

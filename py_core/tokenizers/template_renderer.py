@@ -1,5 +1,4 @@
-"""Runs chat templates in a sandbox, since they come from a stranger's file: a WebAssembly module that its host can
-stop.
+"""Runs chat templates in a sandbox, a WebAssembly module that its host can stop: they come from a stranger's file.
 
 web/kernels/jinja is that module, the same in the page (template_renderer_browser.py) and natively
 (template_renderer_wasmtime.py). It has its own memory with a maximum, gets a copy of the conversation, and returns

@@ -56,8 +56,7 @@ class WasmtimeTemplateRenderer:
 
 
 class _Watchdog:
-    """A thread that stops what takes too long. Starting and stopping one for each rendering would take longer than
-    that."""
+    """A thread that stops what takes too long. It is kept, as starting a thread takes longer than a rendering."""
 
     def __init__(self, end: Callable[[], None]) -> None:
         self._end = end

@@ -17,7 +17,7 @@ _TAIL_TOKENS = 16
 
 
 @dataclass(frozen=True)
-class Piece:
+class ThoughtPiece:
     """More text of the thought or the answer."""
 
     text: str
@@ -47,19 +47,19 @@ class ThoughtSplitter:
         self.push(text)
         self._shown = self._kept
 
-    def push(self, text: str) -> list[Piece]:
+    def push(self, text: str) -> list[ThoughtPiece]:
         """The pieces that this text decides."""
         out, shown = self._push(text), self._shown
         if out:
             self._shown = ""
         if shown and out and out[0].text.startswith(shown):
             rest = out[0].text.removeprefix(shown)
-            out = [Piece(rest, out[0].is_thought), *out[1:]] if rest else out[1:]
+            out = [ThoughtPiece(rest, out[0].is_thought), *out[1:]] if rest else out[1:]
         return out
 
-    def _push(self, text: str) -> list[Piece]:
+    def _push(self, text: str) -> list[ThoughtPiece]:
         self._kept += text
-        out: list[Piece] = []
+        out: list[ThoughtPiece] = []
         if self._state is _State.BEGIN:
             begun = self._kept.lstrip()
             if begun.startswith(_OPEN):
@@ -86,11 +86,11 @@ class ThoughtSplitter:
             self._kept = ""
         return out
 
-    def flush(self) -> list[Piece]:
+    def flush(self) -> list[ThoughtPiece]:
         """The held-back rest at the end."""
         self._kept = self._kept.removeprefix(self._shown)
         is_thought = self._state is _State.THOUGHT or (self._state is _State.BEGIN and self._opened)
-        out: list[Piece] = []
+        out: list[ThoughtPiece] = []
         if self._state is not _State.AFTER:
             _add(out, self._kept.lstrip() if is_thought and not self._has_thought else self._kept, is_thought)
         self._kept = ""
@@ -110,9 +110,9 @@ def opens_thought(tokenizer: Tokenizer, prompt: Sequence[int]) -> bool:
     return tokenizer.decode(prompt[-_TAIL_TOKENS:]).rstrip().endswith(_OPEN)
 
 
-def _add(out: list[Piece], text: str, is_thought: bool) -> None:
+def _add(out: list[ThoughtPiece], text: str, is_thought: bool) -> None:
     if text:
-        out.append(Piece(text, is_thought))
+        out.append(ThoughtPiece(text, is_thought))
 
 
 def _without_beginning(text: str, tag: str) -> str:

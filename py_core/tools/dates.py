@@ -119,8 +119,7 @@ def read_day(text: str, today: date, past: bool = False) -> Day | None:
 
 
 def _dotted(month: int, day: int, is_german: bool) -> tuple[int, int, str]:
-    """Parse a dotted date. 24.12. is clear in every language, 12.24. is English; 3.4. is a date only among German
-    words."""
+    """Parse a dotted date. 24.12. is clear in every language, 12.24. is English; 3.4. is a date only in German."""
     if month > 12 >= day and not is_german:
         return day, month, "en"
     return month, day, "" if not is_german and (day > 12 or day == month) else "de"

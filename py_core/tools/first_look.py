@@ -1,5 +1,5 @@
-"""Decides whether a message could be for a tool, before any tool is imported. It may say yes too often,
-and should never say no wrongly: the tools take long to import, and are not imported for each message."""
+"""Decides whether a message could be for a tool, before any tool is imported. It may be wrong if it says yes, but not
+if it says no. The tools take long to import, and are not imported for each message."""
 
 from __future__ import annotations
 

@@ -106,8 +106,7 @@ def plain_number(value: Fraction | Decimal) -> tuple[str, bool]:
 
 
 def short_number(value: Fraction, digits: int) -> tuple[str, bool]:
-    """Like plain_number, but rounded to `digits`, or to a whole number if it has more; exact if it is whole or
-    short."""
+    """Like plain_number, but rounded to `digits`, or to a longer whole number; exact if it is whole or short."""
     plain, is_exact = plain_number(value)
     count = len(re.sub(r"^[-0.]+|\.", "", plain))
     if "e" in plain or (is_exact and (value.denominator == 1 or count <= digits + 1)):

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from py_core.tools.exact import Exact, Question
 from py_core.tools.table import Column, Table, folded
-from py_core.tools.table_questions import Filter, Query, asked_of, is_added, is_label, key_of, words_of
+from py_core.tools.table_questions import Filter, TableQuery, asked_of, is_added, is_label, key_of, words_of
 
 MOST_GROUPS = 50
 """The most groups that a table in an answer shows."""
@@ -81,7 +81,7 @@ def _fitting(one: Filter, rows: Sequence[int]) -> list[int]:
 
 
 class _Answer:
-    def __init__(self, query: Query, table: Table, rows: list[int]) -> None:
+    def __init__(self, query: TableQuery, table: Table, rows: list[int]) -> None:
         self.q, self.table, self.rows = query, table, rows
         self.german = query.language == "de"
         self.empty = 0

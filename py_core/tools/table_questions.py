@@ -138,7 +138,7 @@ class Filter:
 
 
 @dataclass
-class Query:
+class TableQuery:
     """what: count, distinct, list, rows, value, sum, mean, median, max, min. measure: the column it is computed from.
     group: a column, or "month" or "year". noun: what is asked for ("which product"), None for rows. best: how many of
     them, the largest or the smallest ones by `what`."""
@@ -360,7 +360,7 @@ def _other(words: list[str], at: int, names: _Names, point: str, items: list[Ite
     raise _NotAskedError
 
 
-def asked_of(text: str, table: Table) -> Query | None:
+def asked_of(text: str, table: Table) -> TableQuery | None:
     """text: as in exact.Question. None if the question is not surely about this table."""
     if len(text) > LONGEST or "\n" in text:
         return None
@@ -396,11 +396,11 @@ class _Reader:
         self.raw = items
         self.items = [item for item in items if item[0] not in ("fill", "file")]
         self.kinds = [kind for kind, _ in self.items]
-        self.q = Query()
+        self.q = TableQuery()
         self.flags = set[str]()
         self.used = set[int]()
 
-    def query(self) -> Query:
+    def query(self) -> TableQuery:
         """Raises _NotAskedError."""
         for at, (kind, value) in enumerate(self.items):
             if at not in self.used:

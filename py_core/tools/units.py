@@ -22,8 +22,7 @@ _DIGITS = 5
 
 @dataclass(frozen=True)
 class Unit:
-    """size, zero: size × amount + zero is in the dimension's base unit. names: by language: singular, plural, and
-    synonyms."""
+    """size, zero: size × amount + zero is in the dimension's base unit. names by language: singular, plural, others."""
 
     key: str
     dimension: str

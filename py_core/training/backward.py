@@ -34,7 +34,7 @@ from py_core.training.gradient_ops import (
 
 
 @dataclass(frozen=True)
-class Block:
+class GraphBlock:
     """A part of the graph between two values of the residual stream.
 
     `forward` computes `out` from `x`. `recompute` are its operations whose values `backward` reads. `backward` computes
@@ -53,12 +53,11 @@ class Block:
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """The path of a pack: embedding, blocks, `head`, `loss`, back by `head_backward` to the last block's dout, and
-    on."""
+    """The path of a pack: embedding, blocks, `head`, `loss`, and back through `head_backward` and the blocks."""
 
     layout: ParameterLayout
     embedding: Embedding
-    blocks: tuple[Block, ...]
+    blocks: tuple[GraphBlock, ...]
     head: tuple[ForwardOp, ...]
     loss: HeadLoss
     head_backward: tuple[GradientOp, ...]
@@ -85,7 +84,7 @@ def training_plan(graph: Graph, layout: ParameterLayout) -> TrainingPlan:
     blocks = []
     for start, out, block in reversed(forward):
         found, dx = builder.backward(block, out, dout, start)
-        blocks.append(Block(start, out, tuple(block), tuple(_needed(block, found)), tuple(found), dout, dx))
+        blocks.append(GraphBlock(start, out, tuple(block), tuple(_needed(block, found)), tuple(found), dout, dx))
         dout = dx
     return TrainingPlan(layout, embedding, tuple(reversed(blocks)), tuple(head), loss, tuple(head_backward))
 
@@ -147,8 +146,7 @@ class _Builder:
     def backward(
         self, ops: Sequence[ForwardOp], out: Value, dout: Value | None, x: Value
     ) -> tuple[list[GradientOp], Value | None]:
-        """Gradients of a part of the graph, given that of its `out`; also the gradient of its `x`, None if not
-        needed."""
+        """Gradients of a part of the graph, given that of its `out`; and that of its `x`, None if not needed."""
         if dout is None or out not in self._trained:
             return [], None
         gradients = {out: dout}

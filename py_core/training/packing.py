@@ -13,7 +13,7 @@ from py_core.training.session import Pack
 
 
 @dataclass(frozen=True)
-class Example:
+class TrainingExample:
     """A sequence of tokens to learn from.
 
     `weights` and `kl_weights` have a number for each token: how much the model's prediction of it counts, given the
@@ -54,16 +54,16 @@ class Example:
         return [place for place, weight in enumerate(self.kl_weights) if weight]
 
 
-def answer_example(prompt: Sequence[int], answer: Sequence[int]) -> Example:
+def answer_example(prompt: Sequence[int], answer: Sequence[int]) -> TrainingExample:
     """Learn to predict the answer's tokens after the prompt's; each has the same weight."""
     weights = (*(0.0 for _ in prompt), *(1.0 for _ in answer))
-    return Example((*prompt, *answer), weights, tuple(0.0 for _ in weights))
+    return TrainingExample((*prompt, *answer), weights, tuple(0.0 for _ in weights))
 
 
-def base_example(read: Sequence[int], compared: Sequence[int]) -> Example:
+def base_example(read: Sequence[int], compared: Sequence[int]) -> TrainingExample:
     """Keep the base's predictions for each of the tokens `compared`, after those that are only `read`."""
     kl_weights = (*(0.0 for _ in read), *(1.0 for _ in compared))
-    return Example((*read, *compared), tuple(0.0 for _ in kl_weights), kl_weights)
+    return TrainingExample((*read, *compared), tuple(0.0 for _ in kl_weights), kl_weights)
 
 
 @dataclass(frozen=True)
@@ -74,19 +74,19 @@ class WeightSums:
     kl_weights: float
 
     @classmethod
-    def of(cls, examples: Sequence[Example]) -> WeightSums:
+    def of(cls, examples: Sequence[TrainingExample]) -> WeightSums:
         return cls(
             math.fsum(weight for example in examples for weight in example.weights),
             math.fsum(weight for example in examples for weight in example.kl_weights),
         )
 
 
-def in_groups(examples: Sequence[Example], max_rows: int) -> list[list[Example]]:
+def in_groups(examples: Sequence[TrainingExample], max_rows: int) -> list[list[TrainingExample]]:
     """Group the examples that share a pass of at most `max_rows` rows: the fewest rows first, then few passes.
 
     Raises ValueError for an example that is longer than a pass.
     """
-    groups: list[list[Example]] = []
+    groups: list[list[TrainingExample]] = []
     for example in examples:
         alone = _rows([example])
         if alone > max_rows:
@@ -101,7 +101,7 @@ def in_groups(examples: Sequence[Example], max_rows: int) -> list[list[Example]]
             groups[number].append(example)
         else:
             groups.append([example])
-    passes: list[list[Example]] = []
+    passes: list[list[TrainingExample]] = []
     for group in groups:
         for other in passes:
             if _rows([*other, *group]) <= min(max_rows, _rows(other) + _rows(group)):
@@ -113,7 +113,10 @@ def in_groups(examples: Sequence[Example], max_rows: int) -> list[list[Example]]
 
 
 def packed(
-    group: Sequence[Example], sums: WeightSums, divergence: float, base_states: Mapping[Example, np.ndarray]
+    group: Sequence[TrainingExample],
+    sums: WeightSums,
+    divergence: float,
+    base_states: Mapping[TrainingExample, np.ndarray],
 ) -> Pack:
     """A group in one pass. Over a step its weights sum to 1, and its KL weights to `divergence`.
 
@@ -147,7 +150,7 @@ def packed(
     )
 
 
-def compared_pack(example: Example) -> Pack:
+def compared_pack(example: TrainingExample) -> Pack:
     """The example alone, with the rows of its compared tokens, for `Training.states`."""
     tokens, places = np.array(example.tokens, np.int32), np.array(example.compared, np.int32)
     m, none = places[-1], np.zeros(len(places), np.float32)
@@ -155,7 +158,7 @@ def compared_pack(example: Example) -> Pack:
     return Pack(tokens[:m], positions, 0, starts, places - 1, tokens[places], none, none)
 
 
-def _states(group: Sequence[Example], base_states: Mapping[Example, np.ndarray]) -> np.ndarray:
+def _states(group: Sequence[TrainingExample], base_states: Mapping[TrainingExample, np.ndarray]) -> np.ndarray:
     """The base's state for each token that counts, 0 if it is not compared."""
     parts = []
     width = next(base_states[example].shape[1] for example in group if example.compared)
@@ -168,8 +171,8 @@ def _states(group: Sequence[Example], base_states: Mapping[Example, np.ndarray])
     return np.concatenate(parts)
 
 
-def _shared(group: Sequence[Example]) -> int:
-    """The length of the common prefix that runs once. Its rows predict no token that counts; each example has its
+def _shared(group: Sequence[TrainingExample]) -> int:
+    """The length of the common prefix that runs once. Its rows predict no token that counts: each example has its
     own."""
     if len(group) == 1:
         return 0
@@ -178,7 +181,7 @@ def _shared(group: Sequence[Example]) -> int:
     return next((n for n in range(most) if any(example.tokens[n] != first[n] for example in group)), most)
 
 
-def _rows(group: Sequence[Example]) -> int:
+def _rows(group: Sequence[TrainingExample]) -> int:
     """The number of rows of the group's pass."""
     prefix = _shared(group)
     return prefix + sum(len(example.read) - prefix for example in group)

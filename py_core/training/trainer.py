@@ -17,7 +17,7 @@ from py_core.adapters.parameters import ParameterLayout
 from py_core.messages import Message, UserError
 from py_core.training.batches import Batches
 from py_core.training.checkpoint import Checkpoint
-from py_core.training.packing import Example, WeightSums, compared_pack, in_groups, packed
+from py_core.training.packing import TrainingExample, WeightSums, compared_pack, in_groups, packed
 from py_core.training.schedule import Schedule
 from py_core.training.session import AdamW, Loss, Pack, Training, TrainingLostError, TrainingState
 
@@ -35,7 +35,7 @@ class TrainingError(UserError, RuntimeError):
 
 
 @dataclass(frozen=True)
-class Settings:
+class TrainerSettings:
     """divergence: the weight of the KL divergence from the base; the cross-entropy has 1.
 
     save_every: after this many steps the state is copied to the host. If the device is lost, the steps since then are
@@ -59,8 +59,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class StepReport:
-    """The report of a step: the means over its tokens of cross-entropy and divergence before it, in nats; and the
-    penalty.
+    """The report of a step: mean cross-entropy and divergence per token before it, in nats; and the penalty.
 
     norm: of the gradient, before clipping. tokens: rows that ran; those of a shared prefix count once.
     """
@@ -77,18 +76,18 @@ class Trainer:
 
     on_step gets the report of each step once, except for a step that finished during a cancellation. on_trouble gets a
     sentence for the user if a step was dropped, or the device was lost. on_save is awaited with each checkpoint during
-    the training (Settings.save_every).
+    the training (TrainerSettings.save_every).
     """
 
     def __init__(
-        self, training: Training, batches: Batches, settings: Settings, start: Checkpoint,
+        self, training: Training, batches: Batches, settings: TrainerSettings, start: Checkpoint,
         on_step: Callable[[StepReport], None] = lambda report: None,
         on_trouble: Callable[[Message], None] = lambda said: None,
         on_save: Callable[[Checkpoint], Awaitable[None]] | None = None,
     ) -> None:  # fmt: skip
         self._training, self._batches, self._settings = training, batches, settings
         self._on_step, self._on_trouble, self._on_save = on_step, on_trouble, on_save
-        self._base_states: dict[Example, np.ndarray] = {}
+        self._base_states: dict[TrainingExample, np.ndarray] = {}
         self._step, self._halvings, self._dropped = start.step, start.halvings, start.dropped
         self._applied, self._reported = start.state.steps, start.step
         self._saved = start
@@ -132,7 +131,7 @@ class Trainer:
             self._drop()
         self._step += 1
 
-    async def _packs(self, examples: Sequence[Example], divergence: float) -> list[Pack]:
+    async def _packs(self, examples: Sequence[TrainingExample], divergence: float) -> list[Pack]:
         """A step's micro-batches. The base's states for an example are computed once, and always in the same way."""
         if divergence:
             for example in examples:
@@ -189,7 +188,7 @@ class Trainer:
         self._saved = Checkpoint(state, self._step, self._halvings, self._dropped)
         return self._saved
 
-    async def add_fisher(self, examples: Sequence[Example], keep: float) -> Checkpoint:
+    async def add_fisher(self, examples: Sequence[TrainingExample], keep: float) -> Checkpoint:
         """Add the importance of each parameter for the examples: fisher = keep * fisher + (1 - keep) * mean(g^2).
 
         g is the gradient of one example's mean cross-entropy (the diagonal of the empirical Fisher information, EWC:
@@ -198,7 +197,7 @@ class Trainer:
         """
         return await self._again_after_a_loss(lambda: self._add_fisher(examples, keep))
 
-    async def _add_fisher(self, examples: Sequence[Example], keep: float) -> Checkpoint:
+    async def _add_fisher(self, examples: Sequence[TrainingExample], keep: float) -> Checkpoint:
         await self._save()
         # Until everything is added, the session's state counts as lost: the saved state is the one before.
         self._is_lost = True

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from py_core.adapters.files import export_peft, read_adapter, read_details, write_adapter
-from py_core.adapters.layout import Layout
+from py_core.adapters.layout import AdapterLayout
 from py_core.adapters.lora import AdapterError, LoraAdapter, LoraPair, check_adapter, check_base
 from py_core.formats.safetensors import read_safetensors, write_safetensors
 from py_core.limits import MAX_ADAPTER_BYTES
@@ -32,7 +32,7 @@ def test_what_is_written_is_read_again(name: str) -> None:
     assert write_adapter(read_adapter(data, config, graph), config, graph) == data
     details = read_details(data)
     assert (details.name, details.architecture, details.rank) == ("drawn 1", config.architecture, 4)
-    assert details.linears == len(Layout(config, graph).places)
+    assert details.linears == len(AdapterLayout(config, graph).places)
     assert (details.base_sha256, details.metadata) == (SHA256, {"trained on": "nothing"})
 
 

@@ -18,7 +18,7 @@ from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.engine import Engine, Timings
 from py_core.sampling import SamplingParams
 from py_core.speculation.draft import READ_AT_ONCE, Draft
-from py_core.speculation.lookahead import DRAFT, Drafted, Plan
+from py_core.speculation.lookahead import DRAFT, Drafted, GuessPlan
 from tests.backend_pairs import GREEDY, open_pair, prompt
 from tests.dying_host import DyingHost
 from tests.tiny_adapters import drawn
@@ -83,12 +83,12 @@ class Asked:
         backend.decoder.times.seconds[1] = 1.0e-3
         patch.setattr(backend.decoder.lookahead, "plan", self._plan)
 
-    def _plan(self, match: int, unread: int | None, step: float, left: int, most: int) -> Plan | None:
+    def _plan(self, match: int, unread: int | None, step: float, left: int, most: int) -> GuessPlan | None:
         rows = 8 if most >= 8 else 4 if most >= 4 else 2
         if unread is None or most < rows:
             return None
         self.times += 1
-        return Plan(DRAFT, rows)
+        return GuessPlan(DRAFT, rows)
 
 
 async def answer(
@@ -357,7 +357,7 @@ def test_whatever_is_right_the_tokens_are_the_same(
         draft = sequence.draft = Scripted(told[name], len(TEXT), script)
         backend.decoder.times.seconds[1] = 1.0e-3
         backend.decoder.lookahead.plan = lambda match, unread, step, left, most: (  # type: ignore[method-assign]
-            Plan(DRAFT, draft.rows) if draft.rows <= most else None
+            GuessPlan(DRAFT, draft.rows) if draft.rows <= most else None
         )
         got = [one async for ids in backend.decode(sequence, most, SAMPLINGS[name]) for one in ids]
         assert got == told[name][:most]

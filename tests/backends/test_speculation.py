@@ -17,7 +17,7 @@ from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.engine import Engine, Timings
 from py_core.sampling import SamplingParams
 from py_core.speculation.guesses import PromptLookup
-from py_core.speculation.lookahead import Plan, kind_of
+from py_core.speculation.lookahead import GuessPlan, kind_of
 from tests.backend_pairs import GREEDY, open_pair, prompt
 from tests.dying_host import DyingHost
 from tests.tiny_adapters import drawn
@@ -74,9 +74,9 @@ class Always:
         else:
             patch.setattr(backend.decoder.lookahead, "plan", self._plan)
 
-    def _plan(self, match: int, unread: int | None, step: float, left: int, most: int) -> Plan | None:
+    def _plan(self, match: int, unread: int | None, step: float, left: int, most: int) -> GuessPlan | None:
         rows = self._rows(most) if match else 0
-        return Plan(kind_of(match), rows) if rows else None
+        return GuessPlan(kind_of(match), rows) if rows else None
 
     def _rows(self, most: int) -> int:
         self.asked += 1

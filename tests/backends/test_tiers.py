@@ -15,7 +15,7 @@ from py_core.backends.wasm.backend import WasmBackend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.backends.webgpu.host_wgpu import WgpuHost
-from py_core.backends.webgpu.settings import Settings
+from py_core.backends.webgpu.settings import DeviceSettings
 from py_core.engine.engine import Engine, Timings
 from py_core.paging import page_table
 from py_core.paging.page_table import PAGE, PageTable, tier_of
@@ -28,7 +28,7 @@ from tests.tiny_llama import TinyLlama
 
 CONTEXT = 12 * PAGE
 POLICY = TierPolicy(hot=2, warm=1, least=2)
-SMALL = Settings(first_demoted=2, demoted_at_once=2)
+SMALL = DeviceSettings(first_demoted=2, demoted_at_once=2)
 WARM = TierPolicy(hot=2, warm=CONTEXT, least=2)
 """For comparisons where the order of things makes a difference: four bits are much for such a small model."""
 

@@ -29,13 +29,13 @@ import numpy as np
 from rich.table import Table
 
 from app.bench.learning_plots import SHARE, loss_plot, write_plots
-from app.bench.perplexity import Text, joined, score_texts
+from app.bench.perplexity import MeasuredText, joined, score_texts
 from app.bench.plots import Line, Plot
 from app.chat.asker import GREEDY
 from app.consolidation.desk import WorkDesk
 from app.consolidation.service import RECIPE, ConsolidationService
 from app.generation.assistant import Assistant
-from app.lessons.facts import Fact, facts, paragraphs
+from app.lessons.facts import InventedFact, facts, paragraphs
 from app.lessons.service import LearningService
 from app.lessons.shipped_gate import shipped_gate
 from app.models.build_outputs import kernel_path
@@ -81,7 +81,7 @@ async def right(assistant: Assistant, asked: Sequence[tuple[str, str]]) -> float
     return found / len(asked) if asked else 0.0
 
 
-async def recall(assistant: Assistant, of: Sequence[Fact]) -> dict[str, float]:
+async def recall(assistant: Assistant, of: Sequence[InventedFact]) -> dict[str, float]:
     others = [(text, fact.answer) for fact in of for text in fact.paraphrases]
     return {
         "taught": await right(assistant, [(fact.question, fact.answer) for fact in of]),
@@ -93,7 +93,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
     model = await open_model(options.model or default_model_path(), options.backend)
     all_facts = facts(options.split)
     tasks = [all_facts[: options.facts], all_facts[options.facts : options.facts + options.more]]
-    texts = [Text(line, text) for split in ("dev", "held") for line, text in enumerate(paragraphs(split), 1)]
+    texts = [MeasuredText(line, text) for split in ("dev", "held") for line, text in enumerate(paragraphs(split), 1)]
     assistant = Assistant(model, GREEDY, 64)
     recipe = replace(RECIPE, elastic=options.elastic)
 
@@ -161,7 +161,11 @@ def keeping_checkpoints(kept: dict[int, np.ndarray], every: int) -> Iterator[Non
 
 
 async def looks(
-    model: Model, assistant: Assistant, service: ConsolidationService, kept: dict[int, np.ndarray], of: Sequence[Fact]
+    model: Model,
+    assistant: Assistant,
+    service: ConsolidationService,
+    kept: dict[int, np.ndarray],
+    of: Sequence[InventedFact],
 ) -> list[dict[str, float]]:
     """What the adapter was on the way: perplexity of the probe, and recall."""
     layout, found = layout_of(model.graph, service.recipe), []

@@ -44,7 +44,7 @@ from py_core.training.batches import shuffled
 from py_core.training.packing import answer_example
 from py_core.training.schedule import Schedule
 from py_core.training.session import Loss, Pack
-from py_core.training.trainer import Settings, Trainer, fresh_start
+from py_core.training.trainer import Trainer, TrainerSettings, fresh_start
 from tests.bench.in_browser import SonataTab, chromium, evaluate, local_server, machine
 from tests.bench.reporting import options_of, print_tables, write_figures
 
@@ -91,7 +91,7 @@ class Training:
             return await accumulate(pack, after_piece)
 
         training.accumulate = timed  # type: ignore[method-assign, assignment]
-        settings = Settings(Schedule(1e-6, 10**6), divergence=0.0, save_every=10**6)
+        settings = TrainerSettings(Schedule(1e-6, 10**6), divergence=0.0, save_every=10**6)
         try:
             await Trainer(training, shuffled(facts, 8, 0), settings, fresh_start(layout, 0)).run()
         finally:

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from app.bench.perplexity import Text, joined, score_texts
+from app.bench.perplexity import MeasuredText, joined, score_texts
 from app.generation.assistant import SYSTEM_PROMPT, Assistant
-from app.lessons.facts import Fact, facts, paragraphs
+from app.lessons.facts import InventedFact, facts, paragraphs
 from app.lessons.facts.templates import template_facts
 from app.lessons.service import LearningService
 from app.lessons.shipped_gate import shipped_gate
@@ -76,7 +76,7 @@ async def measure(options: argparse.Namespace, folder: Path) -> None:
     memory = await Memory.open(await Store.open(await SQLiteRows.open(file)), lambda: parts.kernel)
     learning = await LearningService.open(model, sha256_of_model(path), parts.embedder, memory, shipped_gate())
     chosen = facts("held")[: options.facts]
-    texts = [Text(line, text) for line, text in enumerate(paragraphs("held")[:5], 1)]
+    texts = [MeasuredText(line, text) for line, text in enumerate(paragraphs("held")[:5], 1)]
     before = await score_texts(model, texts)
     times: Times = {}
     nll = await teach(learning, chosen, times)
@@ -119,7 +119,7 @@ async def measure(options: argparse.Namespace, folder: Path) -> None:
     model.close()
 
 
-async def teach(learning: LearningService, chosen: tuple[Fact, ...], times: Times) -> dict[str, list[float]]:
+async def teach(learning: LearningService, chosen: tuple[InventedFact, ...], times: Times) -> dict[str, list[float]]:
     nll: dict[str, list[float]] = {"before": [], "after": []}
     for fact in chosen:
         learned = await learning.teach(fact.question, fact.answer)
@@ -132,7 +132,7 @@ async def teach(learning: LearningService, chosen: tuple[Fact, ...], times: Time
     return nll
 
 
-async def pieces(model: Model, learning: LearningService, chosen: tuple[Fact, ...], times: Times) -> None:
+async def pieces(model: Model, learning: LearningService, chosen: tuple[InventedFact, ...], times: Times) -> None:
     """What is left to do once the answer's states are there."""
     engine, directions = model.engine, await learning.imprints.directions(learning.memory)
     sequence = engine.new_sequence()
@@ -151,7 +151,7 @@ async def pieces(model: Model, learning: LearningService, chosen: tuple[Fact, ..
     engine.free(sequence)
 
 
-async def in_turns(model: Model, learning: LearningService, chosen: tuple[Fact, ...], times: Times) -> None:
+async def in_turns(model: Model, learning: LearningService, chosen: tuple[InventedFact, ...], times: Times) -> None:
     """An imprint as it is made, and with everything read anew, one after the other."""
     memory, directions = learning.memory, await learning.imprints.directions(learning.memory)
     for turn, lesson in enumerate(await memory.lessons.all()):
@@ -187,7 +187,9 @@ async def imprint_anew(engine: Engine, tokens: LessonTokens, directions: np.ndar
     engine.free(sequence)
 
 
-async def ask(learning: LearningService, chosen: tuple[Fact, ...], times: Times, more: str = "") -> tuple[float, float]:
+async def ask(
+    learning: LearningService, chosen: tuple[InventedFact, ...], times: Times, more: str = ""
+) -> tuple[float, float]:
     """The shares of questions, and of other words for them, that open the gate of the right lesson."""
     right: dict[bool, list[bool]] = {True: [], False: []}
     for fact in chosen:
@@ -239,7 +241,7 @@ async def store_random(learning: LearningService, count: int) -> None:
 
 
 async def opened_again(
-    learning: LearningService, file: Path, parts: RouterParts, chosen: tuple[Fact, ...], times: Times
+    learning: LearningService, file: Path, parts: RouterParts, chosen: tuple[InventedFact, ...], times: Times
 ) -> Memory:
     """As a new start of the program opens it."""
     learning.close()

@@ -20,7 +20,7 @@ from py_core.backends.webgpu.backend import WebGPUBackend, load_webgpu
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.plan import Launch
 from py_core.backends.webgpu.profiling import measure_lists
-from py_core.backends.webgpu.training import WebGPUTraining
+from py_core.backends.webgpu.training.session import WebGPUTraining
 from py_core.formats.source import FileSource
 from py_core.loading import read_description
 from py_core.training.session import Pack, TrainingState

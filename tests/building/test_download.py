@@ -22,7 +22,7 @@ import pytest
 
 from app.building.common import ROOT, BuildError
 from app.building.download import Download, Downloader, Source
-from app.building.progress import Progress
+from app.building.progress import BuildProgress
 from app.building.remote_zip import find_member
 from app.models import http_range
 
@@ -335,7 +335,7 @@ def test_a_member_that_is_missing_is_said(server, downloader, tmp_path):
 
 def test_a_log_gets_a_line_each_ten_percent():
     stream = io.StringIO()
-    progress = Progress("model.bin", 20_000_000, stream=stream)
+    progress = BuildProgress("model.bin", 20_000_000, stream=stream)
     for done in range(0, 20_000_001, 100_000):
         progress.to(done)
     progress.close(complete=True)
@@ -348,7 +348,7 @@ def test_a_terminal_gets_a_bar_no_wider_than_it_is(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     stream = io.StringIO()
     stream.isatty = lambda: True  # type: ignore[method-assign]
-    progress = Progress("a-file-with-a-long-name-that-would-not-fit-into-the-line.whl", 1000, stream=stream)
+    progress = BuildProgress("a-file-with-a-long-name-that-would-not-fit-into-the-line.whl", 1000, stream=stream)
     progress.to(500)
     progress.to(1000)
     progress.close(complete=True)

@@ -162,6 +162,13 @@ def test_every_part_of_the_page_reaches_web_storage_in_one_way() -> None:
     assert reached - allowed - channels == set()
 
 
+def test_styles_that_are_loaded_late_lie_where_they_are_asked_for() -> None:
+    sources = (path.read_text("utf-8") for path in (ROOT / "web").rglob("*.js"))
+    asked = {path for source in sources for path in re.findall(r"loadStyles\('([^']+)'\)", source)}
+    assert asked
+    assert [path for path in asked if not path.startswith("vendor/") and not (ROOT / "web" / path).is_file()] == []
+
+
 def test_messages_that_are_none_of_ours_break_no_tab() -> None:
     """What an older version, another program of this origin or a mistake may send: nothing is thrown or done."""
     script = source_of("common/browser_parts.js", "memory/tab_writer.js") + """

@@ -22,7 +22,7 @@ from starlette.testclient import TestClient
 
 from app.building import write_headers
 from app.building.common import ROOT
-from app.server.guard import Limits
+from app.server.guard import ClientLimits
 from app.server.headers import POLICIES
 from app.server.site import ServerError, create_app, listen, server_config
 
@@ -156,7 +156,7 @@ def everything(opened: socket.socket) -> bytes:
 
 
 @contextmanager
-def limited(dist: Path, limits: Limits) -> Iterator[Running]:
+def limited(dist: Path, limits: ClientLimits) -> Iterator[Running]:
     release, begun = threading.Event(), threading.Event()
 
     def held(request: Request) -> PlainTextResponse:
@@ -179,7 +179,7 @@ def limited(dist: Path, limits: Limits) -> Iterator[Running]:
 
 @pytest.fixture
 def hasty(small_site: Path) -> Iterator[Running]:
-    with limited(small_site, Limits(head_seconds=0.3)) as running:
+    with limited(small_site, ClientLimits(head_seconds=0.3)) as running:
         yield running
 
 
@@ -239,7 +239,7 @@ def test_requests_in_a_row_are_answered_in_their_order_however_long_one_takes(ha
 
 @pytest.fixture(scope="module")
 def patient(small_site: Path) -> Iterator[Running]:
-    with limited(small_site, Limits()) as running:
+    with limited(small_site, ClientLimits()) as running:
         yield running
 
 
@@ -287,7 +287,7 @@ def test_a_body_that_breaks_after_the_answer_adds_nothing_to_it(patient, capfd, 
 
 
 def test_a_body_that_breaks_while_the_answer_is_made_gets_one_status(small_site, capfd):
-    with limited(small_site, Limits()) as running:
+    with limited(small_site, ClientLimits()) as running:
         asked = running.connect(CHUNKED.replace(b"POST /a.js", b"GET /held"))
         assert running.begun.wait(60)
         asked.sendall(b"broken\r\n")
@@ -296,7 +296,7 @@ def test_a_body_that_breaks_while_the_answer_is_made_gets_one_status(small_site,
 
 
 def test_more_connections_than_the_limit_are_refused_with_a_sentence_until_one_ends(small_site):
-    with limited(small_site, Limits(per_address=3)) as running:
+    with limited(small_site, ClientLimits(per_address=3)) as running:
         first, *others = [running.connect() for _ in range(3)]
         refused = everything(running.connect())
         assert refused.startswith(b"HTTP/1.1 503 ")

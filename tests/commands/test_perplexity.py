@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.bench.perplexity import Text, read_texts, score_texts, windows_of
+from app.bench.perplexity import MeasuredText, read_texts, score_texts, windows_of
 from py_core.backends.base import BackendError
 from py_core.loading import Model
 from tests.command_line import assert_sentence, printed, sonata
@@ -35,7 +35,7 @@ def texts(tmp_path: Path) -> Path:
 
 
 async def test_a_text_costs_what_it_costs_transformers(real_model: Model) -> None:
-    (score,) = await score_texts(real_model, [Text(1, CODE)])
+    (score,) = await score_texts(real_model, [MeasuredText(1, CODE)])
     assert score.tokens == 54
     assert score.nats == pytest.approx(NATS_OF_CODE, rel=1e-5)
     assert score.perplexity == pytest.approx(math.exp(NATS_OF_CODE / 54), rel=1e-5)
@@ -130,7 +130,7 @@ async def test_a_text_longer_than_the_context_is_scored_in_windows(tiny_path: Pa
     text = "All happy families are alike; each unhappy family is unhappy in its own way."
     ids = model.tokenizer.encode(text)
     steps: list[tuple[int, int]] = []
-    (score,) = await score_texts(model, [Text(1, text)], 0, lambda done, total: steps.append((done, total)))
+    (score,) = await score_texts(model, [MeasuredText(1, text)], 0, lambda done, total: steps.append((done, total)))
     assert score.tokens == len(ids) - 1
     expected = 0.0
     for window in windows_of(ids, 20, None):
@@ -181,4 +181,4 @@ async def test_a_model_of_numbers_that_are_none_is_a_sentence(tiny_path: Path, o
     model = await open_model(tiny_path)
     model.backend._weights["output_norm.weight"][:] = np.nan
     with pytest.raises(BackendError, match="no probabilities for the text in line 7"):
-        await score_texts(model, [Text(7, "some text")])
+        await score_texts(model, [MeasuredText(7, "some text")])

@@ -30,7 +30,7 @@ from app.native_runtime import open_embedder
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.norms import layer_norms
 from py_core.backends.numpy.training import NumpyTraining
-from py_core.learning.consolidation_job import Stage
+from py_core.learning.consolidation_job import TrainingStage
 from py_core.learning.self_tuning import FACTORS
 from py_core.loading import Model
 from py_core.memory.lessons import Lesson
@@ -110,8 +110,8 @@ async def test_what_was_taught_moves_into_a_revision_that_answers_also_after_a_r
     assert run.probe["after"] <= run.probe["base"] * (1 + RECIPE.harm)
     assert told == sorted(told)
     assert told[-1][0] == told[-1][1]
-    assert list(doing) == [*(stage.value for stage in Stage), BRINGING]  # one after the other
-    assert doing[Stage.TRAINING.value] >= 20
+    assert list(doing) == [*(stage.value for stage in TrainingStage), BRINGING]  # one after the other
+    assert doing[TrainingStage.TRAINING.value] >= 20
     assert await service.waiting() == 0
     assert service.current is not None
     assert service.adapter is not None
@@ -278,7 +278,7 @@ async def test_what_the_plain_model_says_is_found_out_once(opened: Opened) -> No
         runs.append(await service.consolidate(report=lambda done, total, what="", said=said: said.add(what)))
         doing.append(said)
         await service.learning.forget(*ids)  # the revision goes along
-    assert [Stage.ANSWERING.value in said for said in doing] == [True, False]
+    assert [TrainingStage.ANSWERING.value in said for said in doing] == [True, False]
     first, second = runs
     assert first is not None
     assert second is not None

@@ -114,6 +114,8 @@ async def test_old_answers_go_with_their_traces_and_stay_in_the_strategy(runtime
     report = await deep.consolidate()
     assert report.deleted == 4
     assert {one.id for one in await memory.trajectories.all()} == {judged, fresh}
+    assert {one.id for one in await memory.log.entries() if one.answered} == {judged, fresh}
+    assert {one.id for one in await memory.log.entries()} == {*old, judged, fresh}
     names = {name for _, name in await memory.store.keys_starting_with(BLOB, "trajectory:")}
     assert names == {trace_name(judged), trace_name(fresh)}
     (strategy,) = await memory.strategies.all()

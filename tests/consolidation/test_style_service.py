@@ -15,7 +15,7 @@ from app.consolidation.idle_learning import IdleLearning
 from app.consolidation.idle_loops import idle_loops
 from app.consolidation.style_service import ENOUGH, EVERY, STYLE_POLICY, StyleService
 from app.generation.assistant import Assistant
-from app.generation.learned_answer import Head
+from app.generation.learned_answer import AnswerHead
 from app.lessons.service import LearningService
 from app.native_runtime import open_embedder
 from app.protocol import Done
@@ -229,7 +229,7 @@ async def test_answers_come_with_it_but_those_of_lessons_and_of_a_chosen_adapter
     styled = await said()
     assert (plain[1], styled[1]) == (0, number)
     assert plain[0] != styled[0]
-    assert (await said(heads=(Head(lesson, 2),)))[1] == lesson
+    assert (await said(heads=(AnswerHead(lesson, 2),)))[1] == lesson
     layout = parameter_layout(learning.model.graph, 1, 1.0)
     await assistant.use_adapter(layout.adapter(layout.fresh(0), "chosen"))  # one that changes nothing yet
     assert await said() == plain

@@ -155,7 +155,7 @@ async def test_a_choice_teaches_the_router_nothing(model: Model, runtime: Runtim
     for answer in answers:
         await Feedback(runtime).bad(answer.id)
     assert await memory.patterns.all() == []
-    assert {entry.routing.get("confidence") for entry in await memory.witness.entries()} == {None}
+    assert {entry["confidence"] for entry in (await MemoryApi(runtime).log())["items"]} == {None}
 
 
 async def test_the_page_tells_its_choice_with_a_message_until_the_chat_is_stored(

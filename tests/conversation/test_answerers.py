@@ -14,7 +14,7 @@ from app.chat.chat_question import ChatQuestion, rest_of_answer
 from app.chat.conversation_routes import ConversationRoutes
 from app.chat.conversation_tree import ConversationTree
 from app.generation.assistant import Assistant
-from app.protocol import Card, Citations, Computation, Delta, Done, Recall, Route, Taught
+from app.protocol import Card, Citations, Computation, Delta, Recall, Route, Taught
 from app.routing.factory import RouterParts
 from app.runtime import Runtime
 from py_core.loading import Model
@@ -156,6 +156,6 @@ async def test_an_answer_that_fails_says_what_was_said_until_then(chat: Chat) ->
     answer = await chat.model.answer(new("word " * 3000))
     assert await chat.said(answer) == ""
     assert answer is not None
-    assert "ContextFullError" in answer.witness_entry("numpy").error  # type: ignore[operator]
-    assert not answer.is_shown
-    assert not isinstance(answer.done, Done)
+    made = answer.trajectory(answer.details(), None, session="", model="tiny", backend="numpy", learnable=False)
+    assert "ContextFullError" in str(made.error)
+    assert (made.reason, answer.is_shown) == ("error", False)

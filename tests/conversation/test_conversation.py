@@ -85,7 +85,7 @@ async def test_what_happened_is_recorded(model: Model, open_runtime: OpenRuntime
     conversation = await begin(model, runtime)
     routed, answer, _ = await ask(conversation, CRASH)
     second = await ask(conversation, SIMILAR)
-    entries = await runtime.memory.witness.entries()
+    entries = await runtime.memory.log.entries()
     assert [entry.id for entry in entries] == [second[0].id, routed.id]
     assert set(entries[0].stages) == {"embed", "search", "decide", "prefill", "decode"}
     assert entries[0].agent == "debugger"
@@ -105,7 +105,7 @@ async def test_a_failed_answer_is_recorded_with_its_error(model: Model, open_run
     conversation = await begin(model, runtime)
     with pytest.raises(ContextFullError):
         await ask(conversation, "why does it crash " * 200)
-    (entry,) = await runtime.memory.witness.entries()
+    (entry,) = await runtime.memory.log.entries()
     assert entry.error is not None
     assert "ContextFullError" in entry.error
     assert (await MemoryApi(runtime).log(filter="errors", search="tokens long"))["total"] == 1
@@ -157,11 +157,11 @@ async def test_an_outcome_is_the_quality_of_the_log_entry(model: Model, open_run
     right, wrong = (await ask(conversation, CRASH))[0], (await ask(conversation, FAR))[0]
     await runtime.routing.confirm(right.id)
     await runtime.routing.correct(wrong.id, wrong.text, "planner")
-    qualities = {entry.id: entry.quality for entry in await runtime.memory.witness.entries()}
+    qualities = {entry.id: entry.rating for entry in await runtime.memory.log.entries()}
     assert qualities == {right.id: 1.0, wrong.id: 0.0}
-    assert [entry.id for entry in await runtime.memory.questions.poor()] == [wrong.id]
+    assert [entry.id for entry in await runtime.memory.log.poor()] == [wrong.id]
     await runtime.routing.take_back(wrong.id)
-    assert await runtime.memory.questions.poor() == []
+    assert await runtime.memory.log.poor() == []
 
 
 async def test_another_program_that_learns_is_followed(open_runtime: OpenRuntime) -> None:
@@ -288,7 +288,7 @@ async def test_a_conversation_that_was_deleted_goes_on_as_another(model: Model, 
     conversation = await begin(model, runtime)
     await ask(conversation, CRASH)
     await MemoryApi(runtime).delete_all()
-    assert [await runtime.memory.store.count(kind) for kind in ("session", "turn", "witness", "pattern")] == [0] * 4
+    assert [await runtime.memory.store.count(kind) for kind in ("session", "turn", "trajectory", "pattern")] == [0] * 4
     await ask(conversation, SIMILAR)
     (session,) = await runtime.memory.sessions.all()
     assert session.title == SIMILAR
@@ -313,7 +313,7 @@ async def test_without_a_router_the_plain_assistant_answers(model: Model, tmp_pa
     events = [event async for event in conversation.respond(CRASH)]
     assert not any(isinstance(event, Route) for event in events)
     assert str((await MemoryApi(runtime).info())["problem"]) == "There is no router today."
-    assert [entry.agent for entry in await runtime.memory.witness.entries()] == [""]
+    assert [entry.agent for entry in await runtime.memory.log.entries()] == [""]
     await runtime.close()
 
 
@@ -396,7 +396,7 @@ async def test_what_another_embedder_made_is_made_anew(model: Model, open_runtim
     runtime = await open_runtime()
     await ask(await begin(model, runtime), CRASH)
     await MemoryApi(runtime).correct("", CRASH, "tester")
-    (entry,) = await runtime.memory.witness.entries()
+    (entry,) = await runtime.memory.log.entries()
     turned = np.roll(entry.vector, 1)
     await runtime.memory.store.put_many(
         replace(turn, vector=turned) for turn in await runtime.memory.store.query("turn")
@@ -412,7 +412,7 @@ async def test_what_another_embedder_made_is_made_anew(model: Model, open_runtim
     await again.memory.background.settled()
     question = (await again.memory.store.query("turn"))[0]
     np.testing.assert_allclose(question.vector, entry.vector, atol=1e-6)
-    assert [entry.vector for entry in await again.memory.witness.entries()] == [None]
+    assert [entry.vector for entry in await again.memory.log.entries()] == [None]
 
 
 async def test_another_try_comes_from_the_same_agent_and_is_logged_for_itself(
@@ -427,4 +427,4 @@ async def test_another_try_comes_from_the_same_agent_and_is_logged_for_itself(
     question, answer = await runtime.memory.sessions.path(session.id)
     assert (question.content, answer.details["agent"]) == (CRASH, "debugger")
     assert answer.details["route"]["title"] == "Debugger"
-    assert [entry.id for entry in await runtime.memory.witness.entries()].count(routed.id) == 1
+    assert [entry.id for entry in await runtime.memory.log.entries()].count(routed.id) == 1

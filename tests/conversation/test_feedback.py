@@ -95,13 +95,13 @@ async def test_an_opinion_moves_the_weights_of_the_route_and_is_taken_back_exact
     assert await weights(runtime, id) == first
     assert (await feedback.bad(id)).trajectory.quality == 0.0
     assert (await weights(runtime, id))[:5] == [pytest.approx(0.95 * weight) for weight in before[:5]]
-    (entry,) = await memory_of(runtime).questions.poor()
-    assert (entry.id, entry.quality) == (id, 0.0)
+    (entry,) = await memory_of(runtime).log.poor()
+    assert (entry.id, entry.rating) == (id, 0.0)
     await feedback.take_back(id)
     assert await weights(runtime, id) == before
     after = await recorded(runtime, id)
     assert (after.feedback, after.effects, after.quality) == ("", (), own)
-    assert await memory_of(runtime).questions.poor() == []
+    assert await memory_of(runtime).log.poor() == []
 
 
 async def test_opinions_of_several_answers_are_taken_back_in_any_order(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app.generation.assistant import Assistant
-from app.generation.learned_answer import BEYOND, Head, ids_of_learned, longest_learned
+from app.generation.learned_answer import BEYOND, AnswerHead, ids_of_learned, longest_learned
 from app.protocol import Done
 from py_core.adapters.head import NeighbourAdapter
 from py_core.engine.engine import Engine, Timings
@@ -35,7 +35,7 @@ async def test_each_adapter_gives_its_tokens_and_the_last_all_others(model: Mode
     sequence, timings = engine.new_sequence(), Timings()
     engine.use_head_adapter(sequence, first)
     await engine.prefill(sequence, PROMPT, timings)
-    heads = [Head(first, 3), Head(second, 2)]
+    heads = [AnswerHead(first, 3), AnswerHead(second, 2)]
     assert longest_learned(heads) == 5 + BEYOND
     batches = [ids async for ids in ids_of_learned(engine, sequence, heads, 9, timings)]
     said = [token for ids in batches for token in ids]
@@ -47,7 +47,7 @@ async def test_each_adapter_gives_its_tokens_and_the_last_all_others(model: Mode
 
 
 async def test_an_answer_may_repeat_itself_for_as_long_as_it_was_taught(model: Model) -> None:
-    head = Head(await put(model.engine, WORD, model.graph.head_input.width), 200)
+    head = AnswerHead(await put(model.engine, WORD, model.graph.head_input.width), 200)
     assistant = Assistant(model)
     (done,) = [event async for event in assistant.respond("Hello", heads=[head]) if isinstance(event, Done)]
     assert (done.reason, done.new_tokens) == ("length", 200 + BEYOND)
@@ -58,6 +58,6 @@ async def test_an_answer_ends_with_its_end_token_in_any_part(model: Model) -> No
     engine, width = model.engine, model.graph.head_input.width
     end = await put(engine, min(model.tokenizer.eos_ids), width)
     assistant = Assistant(model)
-    heads = [Head(await put(engine, WORD, width), 4), Head(end, 4), Head(end, 4)]
+    heads = [AnswerHead(await put(engine, WORD, width), 4), AnswerHead(end, 4), AnswerHead(end, 4)]
     (done,) = [event async for event in assistant.respond("Hello", heads=heads) if isinstance(event, Done)]
     assert (done.reason, done.text) == ("end", model.tokenizer.decode([WORD]) * 4)

@@ -17,7 +17,7 @@ from py_core.memory.errors import StoreError
 from py_core.memory.rows import Key
 from py_core.memory.sessions import Turn
 from py_core.memory.sqlite import SQLiteRows
-from py_core.memory.witness import WitnessEntry
+from py_core.memory.trajectories import Trajectory
 from py_core.routing.agents import AgentError
 from py_core.routing.embedder import EmbedderError
 from tests.runtime import runtime_over
@@ -279,12 +279,15 @@ async def test_a_message_that_is_deleted_while_it_is_embedded_stays_deleted(runt
 
 
 async def test_the_log_is_filtered(api: MemoryApi, runtime: Runtime) -> None:
-    witness = runtime.memory.witness
+    def record(asked: str, agent: str = "coder", decode: float = 10.0, **more: Any) -> None:
+        made = Trajectory(asked, asked, "", agent=agent, stages={"decode": decode}, **more)
+        runtime.memory.trajectories.record(made)
+
     for number in range(30):
-        witness.record(WitnessEntry("coder", "wasm", {"decode": 10.0}, {"text": f"request {number}"}))
-    witness.record(WitnessEntry("coder", "wasm", {"decode": 900.0}, {"text": "slow"}))
-    witness.record(WitnessEntry("planner", "wasm", {"decode": 10.0}, {"text": "bad"}, quality=0.2))
-    witness.record(WitnessEntry("", "wasm", {}, {"text": "broken"}, error="DeviceLostError: the GPU was lost"))
+        record(f"request {number}")
+    record("slow", decode=900.0, learnable=False)
+    record("bad", "planner", rating=0.2)
+    record("broken", "", learnable=False, error="DeviceLostError: the GPU was lost")
     shown = {}
     for filter in ("all", "slow", "poor", "errors"):
         shown[filter] = [item["text"] for item in (await api.log(filter=filter))["items"]]

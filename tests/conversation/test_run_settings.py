@@ -41,7 +41,7 @@ USUAL = {"backend": "auto", "precision": "precise", "context": None, "memory": N
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     for name in ("panels/settings/run_settings.js", "chat/address.js", "common/web_storage.js"):
-        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).parent.mkdir(parents=True)
         shutil.copy(ROOT / "web" / name, tmp_path / name)
     (tmp_path / "package.json").write_text('{"type": "module"}', "utf-8")
     return tmp_path

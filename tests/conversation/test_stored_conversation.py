@@ -123,7 +123,7 @@ async def test_what_is_deleted_in_the_middle_of_an_answer_ends_it_and_is_not_sto
         reasons += [event.reason] if isinstance(event, Done) else []
     assert reasons == ["stopped"]
     assert context(conversation) == ""
-    assert [await runtime.memory.store.count(kind) for kind in ("session", "turn", "witness")] == [0, 0, 0]
+    assert [await runtime.memory.store.count(kind) for kind in ("session", "turn", "trajectory")] == [0, 0, 0]
 
 
 async def test_an_import_that_holds_the_conversation_keeps_it(model: Model, open_runtime: OpenRuntime) -> None:
@@ -208,7 +208,7 @@ async def test_every_answer_has_an_id_of_its_own_which_the_log_has_too(model: Mo
         assert isinstance(events[-1], Stored)
         assert events[-1].request == conversation.turns[-1].details["request"] != ""
         ids.append(events[-1].request)
-    assert [entry.id for entry in await runtime.memory.witness.entries()] == ids[::-1]
+    assert [entry.id for entry in await runtime.memory.log.entries()] == ids[::-1]
     assert len(set(ids)) == 2
 
 

@@ -13,8 +13,9 @@ import pytest
 
 from app.chat import trajectory_recorder
 from app.chat.conversation import Conversation
-from app.chat.trajectory_recorder import DEPTHS_POLICY, INSTANT_POLICY
+from app.chat.trajectory_recorder import DEPTHS_POLICY
 from app.generation.assistant import Assistant
+from app.lessons.service import INSTANT_POLICY
 from app.protocol import Delta, Stored
 from app.routing.agent_catalog import shipped_agents
 from app.runtime import Runtime
@@ -205,6 +206,9 @@ async def test_what_is_recorded_can_be_chosen_and_switched_off(
     await memory.policies.set(INSTANT_POLICY, False, confidence=1.0, source="user")
     await ask(conversation)
     assert len(await memory.trajectories.all()) == 1
+    logged, _ = await memory.log.entries()  # learning is off: what is left is a line of the log
+    assert (logged.asked, logged.answered, logged.learnable) == ("One", "", False)
+    assert await memory.trajectories.get(logged.id) is None
 
 
 def test_an_agents_depths_are_shares_of_the_depth() -> None:

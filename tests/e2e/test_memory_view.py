@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from py_core.memory.memory import Memory
 from py_core.memory.records import Record
 from py_core.memory.sessions import Turn
 from py_core.memory.store import Store
+from py_core.memory.trajectories import Trajectory
 from py_core.memory.transfer import export
 from py_core.memory.volatile import VolatileRows
-from py_core.memory.witness import WitnessEntry
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
@@ -114,8 +115,10 @@ def big_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in range(MANY):
             error = "DeviceLostError: The graphics card was reset." if number % 200 == 199 else None
             stages = {"embed": 5.0, "prefill": 100.0, "decode": 300.0 + number % 7}
-            routing = {"text": f"Request {number}", "confidence": 0.9}
-            memory.witness.record(WitnessEntry("coder", "wasm", stages, routing, 0.25 if error else None, error))
+            route = {"confidence": 0.9, "ranked": [["coder", 0.9]]}
+            made = Trajectory(f"a{number}", f"Request {number}", "", agent="coder", stages=stages, route=route)
+            rating = 0.25 if error else None
+            memory.trajectories.record(replace(made, backend="wasm", error=error, rating=rating, learnable=False))
         await memory.writer.flush()
         return await export(memory.store)
 
@@ -410,7 +413,7 @@ async def test_export_delete_all_and_import_with_a_passphrase(chat: MemoryPage, 
     await question.get_by_role("button", name="Delete everything").click()
     await expect(chat.panel.get_by_text("Everything was deleted.")).to_be_visible()
     after = await chat.memory("counts")
-    assert [after[kind] for kind in ("pattern", "session", "witness")] == [0, 0, 0]
+    assert [after[kind] for kind in ("pattern", "session", "trajectory")] == [0, 0, 0]
 
     await chat.panel.get_by_label("Exported file").set_input_files(file)
     secret = chat.panel.get_by_label("Passphrase of the file", exact=True)
@@ -424,8 +427,8 @@ async def test_export_delete_all_and_import_with_a_passphrase(chat: MemoryPage, 
     await chat.button("Import").click()
     await expect(chat.panel.get_by_text(re.compile(r"Imported [\d,]+ items?\.$"))).to_be_visible(timeout=60_000)
     restored = await chat.memory("counts")
-    assert {kind: restored[kind] for kind in ("pattern", "session", "witness")} == {
-        kind: before[kind] for kind in ("pattern", "session", "witness")
+    assert {kind: restored[kind] for kind in ("pattern", "session", "trajectory")} == {
+        kind: before[kind] for kind in ("pattern", "session", "trajectory")
     }
     await chat.close()
     await chat.ask(text)

@@ -25,7 +25,7 @@ from py_core.training.batches import shuffled
 from py_core.training.checkpoint import Origin, write_checkpoint
 from py_core.training.packing import answer_example, base_example
 from py_core.training.schedule import Schedule
-from py_core.training.trainer import Settings, Trainer, fresh_start
+from py_core.training.trainer import TrainerSettings, Trainer, fresh_start
 from py_core.loading import read_description
 
 async def trained(file, killed):
@@ -34,7 +34,7 @@ async def trained(file, killed):
     source = BrowserSource(await devices.stream(to_js(base64.b64decode(file))))
     header, config, graph = await read_description(source, None, lambda *described: None)
     engine = Engine(await load_wasm(BrowserKernelHost(pool), source, header, config, graph), ())
-    layout, settings = parameter_layout(graph, 2, 2.0), Settings(Schedule(0.02, 4, warm_up=1), save_every=2)
+    layout, settings = parameter_layout(graph, 2, 2.0), TrainerSettings(Schedule(0.02, 4, warm_up=1), save_every=2)
     examples = [answer_example([7, 8, 9, 10, one], [20 + one, 30 + one]) for one in range(5)]
     examples.append(base_example([1, 2], list(range(40, 90))))
     troubles = []

@@ -19,7 +19,7 @@ from py_core.backends.webgpu.host import Host
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.profiling import measure_lists
-from py_core.backends.webgpu.settings import Measure, Settings
+from py_core.backends.webgpu.settings import DeviceSettings, Measure
 from py_core.backends.webgpu.tuning import GPU_ROWS, KernelShapes, MatmulShape, RowColumns
 from py_core.fit import memory_need
 from py_core.formats.gguf import read_header
@@ -91,7 +91,7 @@ class Order:
 async def load(
     tmp_path: Path, host: WgpuHost, store: Kept, shapes: KernelShapes | None = SHAPES, order: Order | None = None
 ) -> Pair:
-    settings = Settings(measure=order or Order())
+    settings = DeviceSettings(measure=order or Order())
     path = TinyLlama(layers=1).write(tmp_path / "tiny.gguf")
     return await open_pair(path, host, tuning=store, shapes=shapes, settings=settings)
 
@@ -144,7 +144,7 @@ async def test_the_fastest_shapes_are_measured_once_kept_and_change_no_token(
     ids=lambda value: value if isinstance(value, str) else "in order",
 )
 async def test_no_kernel_runs_before_it_is_compiled(tmp_path: Path, form: str, measure: Measure) -> None:
-    path, settings = TinyLlama(formats=(form,), layers=1).write(tmp_path / "tiny.gguf"), Settings(measure=measure)
+    path, settings = TinyLlama(formats=(form,), layers=1).write(tmp_path / "tiny.gguf"), DeviceSettings(measure=measure)
     store = Kept(tmp_path / "tuning.json")
     for _ in range(2):  # measured, then kept
         pair = await open_pair(path, LateHost(), tuning=store, shapes=SHAPES, settings=settings)
@@ -180,7 +180,7 @@ async def test_a_prefill_runs_in_the_tiles_that_were_kept(
     store, shapes = Kept(tmp_path / "tuning.json"), replace(SHAPES, max_rows=128, integer_dot=True)
     model = TinyLlama(layers=1, formats=("Q4_1",)).write(tmp_path / "tiny.gguf")
     order = Order(later_is_faster=False)
-    await open_pair(model, host, tuning=store, shapes=shapes, settings=Settings(measure=order))
+    await open_pair(model, host, tuning=store, shapes=shapes, settings=DeviceSettings(measure=order))
     assert order.calls == 3  # of one row, of few rows, and a pass of 128
     kept = json.loads(await store.read())
     (of_adapter,) = kept.values()
@@ -189,7 +189,7 @@ async def test_a_prefill_runs_in_the_tiles_that_were_kept(
     for tiles in ([0, 4, 1], [1, 2, 4]):
         of_adapter.update(dict.fromkeys(many, tiles))
         await store.write(json.dumps(kept))
-        pair = await open_pair(model, host, tuning=store, shapes=shapes, settings=Settings(measure=order))
+        pair = await open_pair(model, host, tuning=store, shapes=shapes, settings=DeviceSettings(measure=order))
         assert isinstance(pair.other, WebGPUBackend)
         made = [launch.kernel.name for launch in pair.other.device.launches("body", 100, 100)]
         assert any(name.startswith("limbs") for name in made) == bool(tiles[0])

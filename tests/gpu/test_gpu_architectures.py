@@ -11,9 +11,9 @@ import pytest
 
 from py_core.backends.base import BackendError
 from py_core.backends.fusion import fused_layers
-from py_core.backends.webgpu import lowering
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.backends.webgpu.lowering import model as lowering
 from py_core.formats.gguf import read_header
 from py_core.formats.quantization import FORMATS
 from py_core.formats.source import FileSource

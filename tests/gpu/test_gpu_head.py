@@ -8,7 +8,7 @@ import numpy as np
 
 from py_core.backends.base import TokenSequence
 from py_core.backends.webgpu.host_wgpu import WgpuHost
-from py_core.backends.webgpu.settings import Settings
+from py_core.backends.webgpu.settings import DeviceSettings
 from tests.architectures.variants import QUANTIZED
 from tests.backend_pairs import Pair, collect, open_pair, prompt
 from tests.gpu_shapes import HARDWARE
@@ -29,7 +29,7 @@ async def alike(pair: Pair, ours: TokenSequence, reference: TokenSequence) -> No
 
 
 async def test_kernels_of_a_gpu_make_logits_scores_and_tokens_with_adapters(tmp_path: Path, host: WgpuHost) -> None:
-    few_at_a_time = Settings(logit_bytes=0)  # 32 rows are scored at a time
+    few_at_a_time = DeviceSettings(logit_bytes=0)  # 32 rows are scored at a time
     path = QUANTIZED["gemma2"].write(tmp_path / "tiny.gguf")
     pair = await open_pair(path, host, shapes=HARDWARE, settings=few_at_a_time)
     tokens = prompt(70)

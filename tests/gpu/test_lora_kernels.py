@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from py_core.adapters.lora import LoraAdapter
-from py_core.backends.webgpu import lowering
 from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.backends.webgpu.lowering import model as lowering
 from tests.architectures.variants import QUANTIZED
 from tests.backend_pairs import Pair, collect, open_pair, prompt, unfused
 from tests.gpu_shapes import INTEGERS, SHAPES, SUBGROUPS

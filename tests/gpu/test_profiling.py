@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from app.cli import main as cli
 from py_core.backends.base import BackendError
-from py_core.backends.profiles import KernelCost, Limits, Profile
+from py_core.backends.profiles import AdapterLimits, KernelCost, Profile
 from py_core.backends.webgpu import host_wgpu
 from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
@@ -227,7 +227,7 @@ def test_bench_gives_the_same_figures_as_a_table_and_as_json(tmp_path: Path) -> 
 
 
 def test_the_limit_that_applies_is_the_one_that_takes_longer() -> None:
-    limits = Limits(bytes_per_second=100.0, flops_per_second=1000.0)
+    limits = AdapterLimits(bytes_per_second=100.0, flops_per_second=1000.0)
     assert KernelCost("read", 1, 4.0, bytes=200, flops=500).bound(limits) == ("memory", 0.5)
     assert KernelCost("multiply", 1, 4.0, bytes=200, flops=4000).bound(limits) == ("compute", 1.0)
 

@@ -21,17 +21,17 @@ from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
 from py_core.training.batches import Batches, shuffled
 from py_core.training.checkpoint import Checkpoint, Origin
-from py_core.training.packing import Example, answer_example, base_example
+from py_core.training.packing import TrainingExample, answer_example, base_example
 from py_core.training.schedule import Schedule
 from py_core.training.session import Training, TrainingState
-from py_core.training.trainer import Settings, StepReport, Trainer, fresh_start
+from py_core.training.trainer import StepReport, Trainer, TrainerSettings, fresh_start
 from tests.learning.cases import CASES
 
 SEED = 5
-SETTINGS = Settings(Schedule(rate=0.02, steps=6, warm_up=2), divergence=0.5, decay=0.01, save_every=2)
+SETTINGS = TrainerSettings(Schedule(rate=0.02, steps=6, warm_up=2), divergence=0.5, decay=0.01, save_every=2)
 
 
-def examples(count: int = 6) -> list[Example]:
+def examples(count: int = 6) -> list[TrainingExample]:
     """Questions behind one instruction, and texts that the model should go on with as its base does."""
     draw = np.random.default_rng(1)
     system = draw.integers(0, 100, 9).tolist()
@@ -67,7 +67,7 @@ class SmallTraining:
         return Checkpoint(dataclasses.replace(TrainingState.of(moved), fisher=fisher).next_task())
 
     def trainer(
-        self, training: Training, start: Checkpoint | None = None, settings: Settings = SETTINGS,
+        self, training: Training, start: Checkpoint | None = None, settings: TrainerSettings = SETTINGS,
         batches: Batches | None = None,
     ) -> Trainer:  # fmt: skip
         return Trainer(

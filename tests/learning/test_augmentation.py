@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from py_core.learning.augmentation import Asker, Mix, dropped, keywords, opened, with_synonyms
+from py_core.learning.augmentation import Mix, RandomAsker, dropped, keywords, opened, with_synonyms
 from py_core.learning.lesson_examples import Kept, Portions, TaughtAnswer, examples_of
 
 QUESTION = "What is the name of the harbour where our boat stays in autumn?"
@@ -15,7 +15,7 @@ WAYS = ("plain", "framed", "opened", "synonyms", "dropped", "mixed", "keywords",
 
 
 def asked(mix: Mix, seed: int, count: int = 40) -> list[str]:
-    draw, asker = np.random.default_rng(seed), Asker(mix)
+    draw, asker = np.random.default_rng(seed), RandomAsker(mix)
     return [asker.ask(QUESTION, draw, ("Where is our boat?",)) for _ in range(count)]
 
 
@@ -39,7 +39,7 @@ def test_each_way_does_what_it_is_called() -> None:
 
 @given(st.text(min_size=1).filter(lambda text: text.strip()), st.integers(0, 100))
 def test_whatever_is_taught_can_be_asked(question: str, seed: int) -> None:
-    draw, asker = np.random.default_rng(seed), Asker(Mix())
+    draw, asker = np.random.default_rng(seed), RandomAsker(Mix())
     assert all(asker.ask(question, draw).strip() for _ in range(20))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from py_core.backends.numpy.backend import load_numpy
 from py_core.training.checkpoint import Checkpoint
-from py_core.training.packing import Example
+from py_core.training.packing import TrainingExample
 from py_core.training.schedule import Schedule
 from py_core.training.session import TrainingState
 from tests.learning.small_training import SETTINGS, SmallTraining, examples, opened
@@ -20,7 +20,7 @@ ELASTIC = 1e5
 """The squared gradients of what is known already are small, and so is their Fisher information."""
 
 
-async def loss_of(small: SmallTraining, state: TrainingState, task: Sequence[Example]) -> float:
+async def loss_of(small: SmallTraining, state: TrainingState, task: Sequence[TrainingExample]) -> float:
     settings = dataclasses.replace(TASK, schedule=Schedule(rate=0.0, steps=1))
     await small.trainer(await small.open(), Checkpoint(state).next_task(), settings, lambda step: list(task)).run()
     return small.reports[-1].loss.cross_entropy

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.lessons.facts import Fact, facts, generic_prompts
+from app.lessons.facts import InventedFact, facts, generic_prompts
 from app.lessons.shipped_gate import shipped_gate
 from app.native_runtime import open_embedder
 from app.training.fit_gate import fit, gradients, in_other_styles
@@ -22,9 +22,9 @@ from py_core.learning.gate_words import word_features
 from py_core.routing.embedder import Meaning, SentenceEmbedder
 from tests.random_examples import examples
 
-BOAT = Fact("What is the call sign of our sailing boat?", "The boat's call sign is Delta Nine Pelican.")
-CAT = Fact("What is my cat called?", "Your cat is called Mr. Biscotti.")
-DENTIST = Fact("Who is my dentist?", "Your dentist is Dr. Yusuf Kolbe.")
+BOAT = InventedFact("What is the call sign of our sailing boat?", "The boat's call sign is Delta Nine Pelican.")
+CAT = InventedFact("What is my cat called?", "Your cat is called Mr. Biscotti.")
+DENTIST = InventedFact("Who is my dentist?", "Your dentist is Dr. Yusuf Kolbe.")
 
 
 @pytest.fixture(scope="module")

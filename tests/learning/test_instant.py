@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.bench.perplexity import Text, score_texts
+from app.bench.perplexity import MeasuredText, score_texts
 from app.chat.conversation import Conversation
 from app.generation.assistant import Assistant, assistant_message, user_message
 from app.lessons.imprints import shipped_path
@@ -118,7 +118,7 @@ async def test_a_taught_answer_is_given_and_nothing_else_changes(
     runtime: Runtime, conversation: Conversation, model: Model
 ) -> None:
     learning, memory = runtime.learning, runtime.memory
-    texts = [Text(1, "The harbour froze in the first week of January, and the ferries stayed where they were.")]
+    texts = [MeasuredText(1, "The harbour froze in the first week of January, and the ferries stayed where they were.")]
     before, (score,) = (await ask(conversation, UNRELATED))[0], await score_texts(model, texts)
     plain = (await ask(conversation, CAT))[0]
     learned = await learning.teach(CAT, PUMPERNICKEL)
@@ -134,8 +134,8 @@ async def test_a_taught_answer_is_given_and_nothing_else_changes(
     details = conversation.turns[-1].details
     assert details["agent"] == FALLBACK_ID
     assert details["lesson"] == {"id": learned.lesson.id, "question": CAT, "confidence": recalled.confidence}
-    (entry, *_) = await memory.witness.entries()
-    assert (entry.routing["lesson"], entry.agent) == (learned.lesson.id, FALLBACK_ID)
+    (entry, *_) = await memory.log.entries()
+    assert (entry.lesson, entry.agent) == (learned.lesson.id, FALLBACK_ID)
     assert entry.stages["recall"] == recalled.ms
     assert (await memory.lessons.get(learned.lesson.id)).uses == 1
     # Who asks for another answer than the taught one gets the model's own; then, asked again, the taught one.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from py_core.training.batches import shuffled
 from py_core.training.packing import (
-    Example,
+    TrainingExample,
     WeightSums,
     answer_example,
     base_example,
@@ -30,7 +30,7 @@ tokens = st.lists(st.integers(0, 2), min_size=2, max_size=MOST)
 
 
 @st.composite
-def examples(draw: st.DrawFn) -> Example:
+def examples(draw: st.DrawFn) -> TrainingExample:
     """Few different tokens, so that beginnings are shared."""
     ids = tuple(draw(tokens))
     kinds = draw(st.lists(st.sampled_from("-wkb"), min_size=len(ids) - 1, max_size=len(ids) - 1))
@@ -38,12 +38,12 @@ def examples(draw: st.DrawFn) -> Example:
         kinds[-1] = "w"
     weights = [1 + index if kind in "wb" else 0 for index, kind in enumerate(kinds)]
     kl_weights = [2 + index if kind in "kb" else 0 for index, kind in enumerate(kinds)]
-    return Example(ids, (0, *weights), (0, *kl_weights))
+    return TrainingExample(ids, (0, *weights), (0, *kl_weights))
 
 
 @given(st.lists(examples(), min_size=1, max_size=6), st.sampled_from([0.0, 0.5]))
 def test_in_a_pack_each_token_that_counts_follows_its_own_examples_tokens(
-    given_examples: list[Example], divergence: float
+    given_examples: list[TrainingExample], divergence: float
 ) -> None:
     sums = WeightSums.of(given_examples)
     states = {
@@ -77,7 +77,7 @@ def test_in_a_pack_each_token_that_counts_follows_its_own_examples_tokens(
 
 
 @given(examples())
-def test_the_base_is_asked_before_each_compared_token(example: Example) -> None:
+def test_the_base_is_asked_before_each_compared_token(example: TrainingExample) -> None:
     if example.compared:
         pack = compared_pack(example)
         check_pack(pack, 3, MOST, MOST)
@@ -116,7 +116,7 @@ def test_a_token_behind_the_shared_part_has_a_row_of_its_own() -> None:
 )
 def test_weights_that_make_no_sense_are_refused(weights: tuple[float, ...], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        Example((1, 2, 3), weights, (0, 0, 0))
+        TrainingExample((1, 2, 3), weights, (0, 0, 0))
 
 
 def test_an_example_longer_than_a_pass_is_refused() -> None:

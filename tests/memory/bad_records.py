@@ -25,12 +25,11 @@ from py_core.memory.styles import Style
 from py_core.memory.trajectories import Trajectory
 from py_core.memory.transfer import FORMAT, VERSION
 from py_core.memory.volatile import VolatileRows
-from py_core.memory.witness import WitnessEntry
 from py_core.routing.embedder import DIMENSIONS
 
 VECTOR = np.eye(1, DIMENSIONS, dtype=np.float32)[0]
 NAN, INFINITE = (np.full(DIMENSIONS, value, np.float32).tobytes() for value in (np.nan, np.inf))
-PATTERN, SESSION, TURN, POLICY, WITNESS, LESSON, TRAJECTORY, STRATEGY, CONSOLIDATION, WEIGHTS = range(10)
+PATTERN, SESSION, TURN, POLICY, LESSON, TRAJECTORY, STRATEGY, CONSOLIDATION, WEIGHTS = range(9)
 
 
 async def good_rows() -> list[Row]:
@@ -42,7 +41,6 @@ async def good_rows() -> list[Row]:
     await memory.sessions.add_turns(session.id, Turn("user", "How many sheep?", details={"agent": "planner"}))
     await memory.policies.set("answers.length", 3, confidence=0.5, source="learned")
     await memory.lessons.keep(Lesson("How many sheep?", "You have seven sheep.", vector=VECTOR))
-    memory.witness.record(WitnessEntry("planner", "wasm", {"decode": 5.0}, {"text": "sheep"}, 0.5, None, VECTOR))
     await memory.strategies.replace_all([Strategy("s1", VECTOR, ("How many sheep?",), last_used=1000.0)])
     route = {"why": "clear", "confidence": 0.9, "patterns": ["user-1"]}
     memory.trajectories.record(Trajectory("a1", "How many sheep?", "Seven.", session.id, route=route, vector=VECTOR))
@@ -52,7 +50,7 @@ async def good_rows() -> list[Row]:
     await memory.files.keep_passages(file, [(0, Passage(0, 13, "line 1", "minilm", VECTOR))])
     await memory.writer.flush()
     found = {row.kind: replace(row, fields=()) for row in await rows.scan(None, None, 100)}
-    kinds = "pattern session turn policy witness lesson trajectory strategy consolidation weights style file passage"
+    kinds = "pattern session turn policy lesson trajectory strategy consolidation weights style file passage"
     return [found[kind] for kind in kinds.split()]
 
 

@@ -106,33 +106,33 @@ async def test_query_by_time_order_and_limit(store: Store) -> None:
 @on_all
 async def test_query_by_fields(store: Store) -> None:
     await store.put_many(
-        record(id, kind="witness", created=float(number), agent=agent, quality=quality, failed=failed)
+        record(id, kind="trajectory", created=float(number), lesson=agent, rating=quality, failed=failed)
         for number, (id, agent, quality, failed) in enumerate(
             [("a", "coder", 0.2, False), ("b", "coder", 0.9, True), ("c", "tester", 0.2, True), ("d", "coder", None, 0)]
         )
     )
 
     async def found(**where: object) -> str:
-        return "".join(r.id for r in await store.query("witness", where))
+        return "".join(r.id for r in await store.query("trajectory", where))
 
-    assert await found(agent="coder") == "abd"
-    assert await found(quality=Range(high=0.5)) == "ac"
-    assert await found(quality=Range(0.2, 0.2), agent="tester") == "c"
+    assert await found(lesson="coder") == "abd"
+    assert await found(rating=Range(high=0.5)) == "ac"
+    assert await found(rating=Range(0.2, 0.2), lesson="tester") == "c"
     assert await found(failed=True) == "bc"
-    assert await found(failed=False, agent="coder") == "ad"
-    assert await found(agent="nobody") == ""
-    assert await found(agent=1.0) == ""
-    newest = await store.query("witness", {"agent": "coder"}, newest_first=True, since=1.0, limit=1)
+    assert await found(failed=False, lesson="coder") == "ad"
+    assert await found(lesson="nobody") == ""
+    assert await found(lesson=1.0) == ""
+    newest = await store.query("trajectory", {"lesson": "coder"}, newest_first=True, since=1.0, limit=1)
     assert [r.id for r in newest] == ["d"]
-    newest = await store.query("witness", {"agent": "tester"}, newest_first=True, limit=1)
+    newest = await store.query("trajectory", {"lesson": "tester"}, newest_first=True, limit=1)
     assert [r.id for r in newest] == ["c"], "the limit is of what matches"
     with pytest.raises(StoreError, match="cannot be found by colour"):
-        await store.query("witness", {"colour": "red"})
-    await store.update("witness", "a", lambda r: replace(r, body={"agent": "tester"}))
-    await store.delete("witness", "b")
-    assert await found(agent="coder") == "d"
-    assert await found(agent="tester") == "ac"
-    assert await found(quality=Range(high=0.5)) == "c"
+        await store.query("trajectory", {"colour": "red"})
+    await store.update("trajectory", "a", lambda r: replace(r, body={"lesson": "tester"}))
+    await store.delete("trajectory", "b")
+    assert await found(lesson="coder") == "d"
+    assert await found(lesson="tester") == "ac"
+    assert await found(rating=Range(high=0.5)) == "c"
 
 
 @on_all

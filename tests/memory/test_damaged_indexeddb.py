@@ -57,7 +57,7 @@ async def main(name):
     await memory.patterns.all()
     for session in await memory.sessions.all():
         await memory.sessions.path(session.id)
-    await memory.questions.trends()
+    await memory.log.trends()
     data = await export(store)
     await set_passphrase(store, "correct horse", iterations=1)
     assert [record.key async for record in store.scan()] == keys
@@ -80,6 +80,6 @@ async def test_a_browsers_database_with_any_values_opens_lists_exports_and_delet
     head, data = pack(GOOD)
     bad = await get_tab().evaluate(DAMAGE, [name, LAYOUT, head, base64.b64encode(data).decode()])
     keys, unreadable = await get_tab().call("run", IN_PAGE, name)
-    kept_for_long = {row.key for row in GOOD if row.kind not in ("witness", "trajectory")}
+    kept_for_long = {row.key for row in GOOD if row.kind != "trajectory"}
     assert kept_for_long <= {(kind, id) for kind, id in keys}
     assert unreadable > bad / 2  # a version of any type, and some fields, do no harm

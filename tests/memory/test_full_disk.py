@@ -16,7 +16,7 @@ import pytest_asyncio
 from page import LimitedTab, PageCrypto, PageRows
 from test_sqlite import largest_file
 
-from app.chat.page_store import ChatShelf
+from app.chat.context_store import ChatShelf
 from app.native_runtime import open_pages
 from app.runtime import Runtime, RuntimeConfig
 from py_core.backends.base import NO_SLOT, TokenSequence

@@ -14,7 +14,7 @@ from py_core.memory.records import Record
 from py_core.memory.rows import EVERYTHING, Batch, Rows
 from py_core.memory.store import Store
 
-RECORDS = [Record("witness", f"w{n}", {"text": "x" * n}, None, 100.0 + n, 100.0 + n) for n in range(5)]
+RECORDS = [Record("strategy", f"w{n}", {"text": "x" * n}, None, 100.0 + n, 100.0 + n) for n in range(5)]
 MORE = [
     Record("turn", "s/000000", {"content": "hello"}, None, 50.0, 50.0),
     Record("session", "s", {}, None, 50.0, 50.0),
@@ -24,11 +24,11 @@ pytestmark = pytest.mark.parametrize("lasting", ["sqlite encrypted", "indexeddb 
 
 
 async def delete_one(rows: Rows, store: Store) -> None:
-    await rows.apply(Batch(deletes=[("witness", "w2")]))
+    await rows.apply(Batch(deletes=[("strategy", "w2")]))
 
 
 async def redate_one(rows: Rows, store: Store) -> None:
-    (row,) = await rows.get([("witness", "w2")])
+    (row,) = await rows.get([("strategy", "w2")])
     await rows.apply(Batch(puts=[replace(row, created=row.created - 86400)]))
 
 
@@ -39,22 +39,22 @@ async def put_back_an_older_one(rows: Rows, store: Store) -> None:
 
 
 async def empty_a_kind(rows: Rows, store: Store) -> None:
-    await rows.apply(Batch(clear="witness"))
+    await rows.apply(Batch(clear="strategy"))
 
 
 async def remove_the_ledger(rows: Rows, store: Store) -> None:
-    await rows.apply(Batch(deletes=[("witness", "w2")], meta={LEDGER: None}))
+    await rows.apply(Batch(deletes=[("strategy", "w2")], meta={LEDGER: None}))
 
 
 async def pretend_to_be_older(rows: Rows, store: Store) -> None:
-    await rows.apply(Batch(deletes=[("witness", "w2")], meta={LEDGER: None, "schema": "3"}))
+    await rows.apply(Batch(deletes=[("strategy", "w2")], meta={LEDGER: None, "schema": "3"}))
 
 
 TAMPERINGS: dict[Callable[[Rows, Store], Awaitable[None]], str] = {
-    delete_one: "1 log entry is missing",
-    redate_one: "log entries were changed, or their times",
+    delete_one: "1 strategy is missing",
+    redate_one: "strategies were changed, or their times",
     put_back_an_older_one: "messages were changed, or their times",
-    empty_a_kind: "5 log entries are missing",
+    empty_a_kind: "5 strategies are missing",
     remove_the_ledger: "the checksum of all items was removed",
     pretend_to_be_older: "the checksum of all items was removed",
 }
@@ -92,8 +92,8 @@ async def test_what_sonata_writes_keeps_the_ledger_right(lasting: Place) -> None
     await store.put_many(RECORDS)
     await other.put_many(MORE)  # by another tab, whose ledger is older
     await store.put(replace(RECORDS[1], body={"text": "changed"}))
-    await other.delete("witness", "w3", "w99")
-    await store.update("witness", "w0", lambda record: replace(record, body={}))
+    await other.delete("strategy", "w3", "w99")
+    await store.update("strategy", "w0", lambda record: replace(record, body={}))
     await store.put_blob("graph", b"not of the ledger")
     await other.clear("turn")
     async with store.transaction() as transaction:
@@ -149,5 +149,5 @@ async def test_an_encrypted_memory_of_version_3_gets_its_ledger(lasting: Place) 
     assert LEDGER in await rows.meta()
     assert await rows.was_locked()
     await rows.close()
-    await (await opened(lasting)).delete("witness", "w1")
+    await (await opened(lasting)).delete("strategy", "w1")
     assert await (await opened(lasting)).check() is None

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from py_core.adapters.head import HeadAdapter
 from py_core.memory.lessons import Lesson, Lessons
 from py_core.memory.records import Record
+from py_core.memory.schemas import problem_of
 from py_core.memory.store import Store
 from py_core.memory.styles import Style, Styles, packed
 from py_core.memory.trajectories import Trajectories, Trajectory
 from py_core.memory.volatile import VolatileRows
+from py_core.messages import Message
 
 BASE = "a" * 64
 
@@ -47,6 +49,22 @@ async def test_it_is_kept_with_its_numbers_and_a_newer_one_takes_its_place(store
     assert await styles.keep(replace(found, why="Another.", sources=(f"lesson:{taught.id}",)))
     assert [record.body["why"] for record in await store.query("style")] == ["Another."]
     assert await styles.get("b" * 64) is None
+
+
+async def test_why_it_was_kept_is_the_same_message_afterwards_and_a_damaged_one_is_refused(store: Store) -> None:
+    styles, *_ = await learned(store)
+    found = await styles.get(BASE)
+    assert found is not None
+    measured = Message("style.measured", "Perplexity: {harm}.", harm="+1%")
+    why = Message("style.learned", "Learned from {count} answers. {measured}", count=3, measured=measured)
+    assert await styles.keep(replace(found, why=why))
+    (record,) = await store.query("style")
+    kept = await styles.get(BASE)
+    assert kept is not None
+    assert kept.why == why
+    assert problem_of(record) is None
+    for damaged in (3, {"code": "a.b"}, {"code": "a.b", "text": "{x}", "values": {"x": {"text": "no code"}}}):
+        assert problem_of(replace(record, body=record.body | {"why": damaged}))
 
 
 @pytest.mark.parametrize("what", ["a lesson", "one that was measured", "an answer", "all lessons"])

@@ -14,7 +14,7 @@ from py_core.memory.rows import BLOB
 from py_core.memory.schemas import problem_of
 from py_core.memory.sessions import Turn
 from py_core.memory.store import Store
-from py_core.memory.trajectories import KIND, RECENT, Trace, Trajectories, Trajectory, trace_name
+from py_core.memory.trajectories import KIND, LOGGED_TEXT, RECENT, Trace, Trajectories, Trajectory, trace_name
 
 NOW, DAY = 1_700_000_000.0, 86400.0
 TRACE = Trace(
@@ -114,6 +114,28 @@ async def test_old_answers_go_and_the_oldest_beyond_the_limit(store: Store) -> N
     assert [t.id for t in await trajectories.all()] == ["e", "d", "c"]
     assert await traces_of(store) == [trace_name(id) for id in "cde"]
     assert await trajectories.retain() == 0
+
+
+async def test_what_nothing_is_learned_of_stays_in_the_log_alone(store: Store) -> None:
+    trajectories = Trajectories(store, most_learnable=1)
+    trajectories.record(answer("computed", asked="long " * 1000, learnable=False, error="Lost."))
+    for number, id in enumerate(("older", "newer")):
+        trajectories.record(answer(id, created=NOW + number, lesson="l1", stages={"decode": 5.0}))
+        await trajectories.keep_trace(id, TRACE)
+    assert await trajectories.retain() == 0
+    assert [t.id for t in await trajectories.all()] == [t.id for t in await trajectories.of_lesson("l1")] == ["newer"]
+    assert await traces_of(store) == [trace_name("newer")]
+    newer, older, computed = sorted(await trajectories.find(), key=lambda t: ("newer", "older", "computed").index(t.id))
+    assert (newer.answered, older.answered, computed.answered) == ("Seven.", "", "")
+    assert (older.asked, older.stages, len(computed.asked), computed.error) == (
+        "How many sheep?", {"decode": 5.0}, LOGGED_TEXT, "Lost.",
+    )  # fmt: skip
+    for id in ("older", "computed"):
+        assert await trajectories.get(id) is None
+        assert await trajectories.change(id, lambda t: replace(t, feedback="good")) is None
+        await trajectories.rate(id, 0.5)
+    assert {t.id for t in await trajectories.find(rating=0.5)} == {"older", "computed"}
+    assert [t.id for t in trajectories.recent] == ["older", "newer"]
 
 
 async def test_the_latest_are_in_memory_until_everything_is_deleted(store: Store) -> None:

@@ -78,9 +78,9 @@ async def check_that_all_works(store: Store) -> None:
     await memory.patterns.all()
     for session in await memory.sessions.all():
         await memory.sessions.path(session.id)
-    await memory.questions.spikes()
-    await memory.questions.percentiles()
-    await memory.questions.trends()
+    await memory.log.spikes()
+    await memory.log.percentiles()
+    await memory.log.trends()
     assert isinstance(memory.policies.get("answers.length", 0), int)
     data = await export(store, in_the_clear=True)
     await import_file(store, data, "replace")  # whatever was exported can be imported
@@ -236,7 +236,7 @@ async def check(data):
     await memory.patterns.all()
     for session in await memory.sessions.all():
         await memory.sessions.path(session.id)
-    await memory.questions.trends()
+    await memory.log.trends()
     await import_file(store, await export(store), "merge")
     assert not store.unreadable
     for session in await memory.sessions.all():

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from app.memory.answer_speeds import MOST_GROUPS, speed_groups
-from py_core.memory.witness import WitnessEntry
+from py_core.memory.trajectories import Trajectory
 
 
-def answer(created: float, tokens: int, prefill: float, decode: float, error: str | None = None) -> WitnessEntry:
+def answer(created: float, tokens: int, prefill: float, decode: float, error: str | None = None) -> Trajectory:
     stages = {"embed": 5.0, "prefill": prefill, "decode": decode}
-    return WitnessEntry("coder", "wasm", stages, {"tokens": tokens}, error=error, created=created)
+    return Trajectory("a", "", "", stages=stages, new_tokens=tokens, error=error, created=created)
 
 
 def test_a_group_has_the_median_speed_and_the_waiting_times() -> None:
@@ -31,6 +31,6 @@ def test_many_answers_come_in_few_groups_in_their_order() -> None:
 
 
 def test_errors_computed_answers_and_very_short_ones_say_nothing_of_speed() -> None:
-    computed = WitnessEntry("", "wasm", {"prefill": 0.0, "decode": 0.0}, {"tokens": 0}, created=1.0)
+    computed = Trajectory("a", "", "", stages={"prefill": 0.0, "decode": 0.0}, created=1.0)
     assert speed_groups([answer(2.0, 10, 1.0, 10.0, "DeviceLostError: gone"), computed]) == []
     assert [group["tokS"] for group in speed_groups([answer(1.0, 1, 10.0, 5.0)])] == [None]

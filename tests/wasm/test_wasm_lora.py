@@ -30,7 +30,7 @@ from py_core.backends.wasm.layout import (
     real_bits,
 )  # fmt: skip
 from py_core.backends.wasm.lora import LoraSite, packed_set, rows_bytes
-from py_core.backends.wasm.weights import Rows
+from py_core.backends.wasm.weights import TensorRows
 from py_core.formats.quantization import FORMATS, dequantize, quantize
 from py_core.models.graph import Graph
 from tests.architectures.variants import QUANTIZED
@@ -80,9 +80,9 @@ def test_linears_add_what_their_set_says(
         if rank:
             pairs[str(at)] = LoraPair(a, b, float(rng.choice([-1, 1]) / (np.abs(a).mean() * rank**0.5)))
             deltas[sum(counts[:at]) : sum(counts[: at + 1])] = pairs[str(at)].delta[before:]
-    site = LoraSite(k, tuple(Rows(str(at), before, 4 * groups) for at, (groups, _, before) in enumerate(parts)))
+    site = LoraSite(k, tuple(TensorRows(str(at), before, 4 * groups) for at, (groups, _, before) in enumerate(parts)))
     # The set of the other site comes first, so that this one's place in it counts.
-    data = packed_set([LoraSite(32, (Rows("other", 0, 4),)), site], LoraAdapter("drawn", pairs))
+    data = packed_set([LoraSite(32, (TensorRows("other", 0, 4),)), site], LoraAdapter("drawn", pairs))
 
     arena = Arena()
     used = Mode.FLOAT if MATRIX_KINDS[form] >= MatrixKind.FLOAT32 else mode

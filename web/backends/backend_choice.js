@@ -6,10 +6,10 @@ import { KernelPool } from './wasm/kernel_pool.js';
 import { userError } from '../common/user_error.js';
 
 /**
- * @param {{backend: 'auto'|'webgpu'|'wasm'|'numpy', workers: number|null, patience: number}} wanted `auto`: a real GPU,
- *   else the CPU; `workers` on the CPU, null for as many as suit the machine; `patience`: ms of their silence
- * @returns {Promise<{executor: object|null, pool: KernelPool|null, reason: import('../common/message.js').Message|null}>} with neither, numpy runs the
- *   model; `reason` is a sentence for the user, null where the best there is was taken
+ * @param {{backend: 'auto'|'webgpu'|'wasm'|'numpy', workers: number|null, patience: number}} wanted `auto`: a real GPU, else
+ *   the CPU; `workers` on the CPU, null for the number that suits the machine; `patience`: ms without a sign of life from them
+ * @returns {Promise<{executor: object|null, pool: KernelPool|null, reason: import('../common/message.js').Message|null}>} numpy
+ *   runs the model if both are null; `reason` is a sentence for the user, null if the best backend was taken
  * Throws a userError.
  */
 export async function chooseBackend({ backend, workers, patience }) {
@@ -23,7 +23,7 @@ export async function chooseBackend({ backend, workers, patience }) {
     : message('backend.cpu', '{missing}, so Sonata runs on the CPU ({count}).', { missing, count })));
 }
 
-/** {executor}, or why there is none and what to do about it: {missing, advice}. */
+/** Returns {executor}, or why there is none and what to do about it: {missing, advice}. */
 async function openGPU(evenSoftware) {
   const advice = self.isSecureContext
     ? message('backend.turn-on', 'Current Chrome, Edge and Safari have WebGPU when hardware acceleration is turned on, Firefox on Windows and macOS.')

@@ -1,16 +1,16 @@
-// A model file as a forward-only stream: the header is looked at first, the rest flows on in the file's order. Bytes are
-// fetched ahead while Python is still starting. Errors are sentences for the user.
+// A model file as a forward-only stream: the header is read first, the rest follows in the file's order. Bytes are fetched
+// ahead while Python is still starting. Errors are sentences for the user.
 import { userError } from '../common/user_error.js';
 import { message } from '../common/message.js';
 import { releaseMemory } from '../common/release_memory.js';
 import { truncated } from '../downloads/model_download.js';
 
-const AHEAD = 32 << 20;  // bytes fetched before anybody asks for them
+const AHEAD = 32 << 20;  // bytes fetched before they are asked for
 
 export class WeightStream {
   size;              // bytes of the file, null if unknown
-  parts;             // of a model in several files, which follow each other: {name, start} of each
-  #likely;           // bytes of the file as its server tells them
+  parts;             // if the model is in several files, which follow each other: {name, start} of each
+  #likely;           // size of the file as its server reports it
   #head;
   #giveBack;
   #chunks = [];      // received, not yet passed
@@ -18,11 +18,11 @@ export class WeightStream {
   #received = 0;
   #wanted = 0;       // file offset that a reader waits for
   #state = { done: false, error: null };
-  #waiting = [];     // resolve functions of those who wait for bytes to come in or go out
+  #waiting = [];     // resolve functions of the callers that wait for bytes to come in or go out
   #source;
   #options;
   #abort;
-  #version;          // what tells the file from another one at the same address
+  #version;          // tells the file from another one at the same address
 
   /**
    * @param {import('../storage/model_source.js').ModelSource} source
@@ -66,25 +66,25 @@ export class WeightStream {
     this.#abort.abort();
   }
 
-  /** The first n bytes of one of the parts, or all if there are fewer; at any time. */
+  /** The first n bytes of a part, or all if it has fewer; at any time. */
   head(part, n) {
     return this.#head(part, n);
   }
 
-  /** Let the rest flow past unread, so that the whole file is kept. */
+  /** Read past the rest without using it, so that the whole file is kept. */
   drain() {
     this.#wanted = Infinity;
     this.#drop(this.#received);
   }
 
-  /** The first n bytes, or all if there are fewer. Nothing may have been read before. */
+  /** The first n bytes, or all if there are fewer. Must be the first read. */
   async prefix(n) {
     if (this.#position > 0) throw new Error('prefix comes before read');
     await this.#arrived(n);
     return this.#assemble(Math.min(n, this.#received));
   }
 
-  /** Exactly n bytes from offset on, in `buffer` if that is large enough; what lies before offset is gone afterwards. */
+  /** Exactly n bytes from an offset on, in `buffer` if it is large enough. Bytes before the offset are gone afterwards. */
   async read(offset, n, buffer = new ArrayBuffer(0)) {
     if (offset < this.#position) throw new Error(`byte ${offset} has passed already`);
     await this.#arrived(offset + n);
@@ -95,7 +95,7 @@ export class WeightStream {
     return data;
   }
 
-  /** Bring bytes in, not further ahead of the reader than AHEAD. */
+  /** Fetch bytes, at most AHEAD in front of the reader. */
   async #pump(chunks) {
     for await (const chunk of chunks) {
       this.#chunks.push(chunk);
@@ -116,7 +116,7 @@ export class WeightStream {
     this.#changed();
   }
 
-  /** Resolves once the file is there up to an offset, or has ended before. */
+  /** Resolves once the file has arrived up to an offset, or has ended before it. */
   async #arrived(offset) {
     this.#wanted = offset;
     this.#changed();
@@ -135,7 +135,7 @@ export class WeightStream {
     for (const resolve of this.#waiting.splice(0)) resolve();
   }
 
-  /** The first n bytes received, copied together. */
+  /** Copies the first n received bytes into one array. */
   #assemble(n, buffer = new ArrayBuffer(0)) {
     let room = buffer;
     if (room.byteLength < n) {
@@ -153,7 +153,7 @@ export class WeightStream {
     return data;
   }
 
-  /** Forget what lies before a file offset. */
+  /** Drop the bytes before a file offset. */
   #drop(offset) {
     let surplus = offset - this.#position;
     while (surplus > 0) {

@@ -1,5 +1,5 @@
 /**
- * What the address of the page names beside whatever else it says (page/options.js): a conversation and a panel.
+ * The conversation and the panel that the address of the page names, beside its options (page/options.js).
  *
  *   #chat=ID&panel=learned/map
  */
@@ -11,14 +11,14 @@ export function chatInAddress() {
   return parameters().get(CHAT) || null;
 }
 
-/** @returns {string|null} the panel that the address names, with the part of it that is open: "learned/map" */
+/** @returns {string|null} the panel that the address names, with its open part: "learned/map" */
 export function panelInAddress() {
   return parameters().get(PANEL) || null;
 }
 
 /**
- * @param {string|null} id null: a chat of which nothing is stored yet
- * @param {'push'|'replace'} how whether the browser's Back button leads to the address that is there now
+ * @param {string|null} id null: a chat that is not stored yet
+ * @param {'push'|'replace'} how 'push' if the browser's Back button should lead to the current address
  */
 export function showInAddress(id, how) {
   write(CHAT, id, how, null);
@@ -32,21 +32,21 @@ export function showPanelInAddress(panel, how) {
   write(PANEL, panel, how, how === 'push' ? { openedPanel: true } : history.state);
 }
 
-/** Whether Back closes the panel that is open: the page itself opened it just before. */
+/** True if Back closes the open panel: the page itself opened it just before. */
 export function backClosesPanel() {
   return history.state?.openedPanel === true;
 }
 
 /**
- * @param {URL} url @param {'push'|'replace'} [how] @param {object|null} [state] A browser may refuse, Safari does from the
- *   hundredth change within 30 seconds on: nothing else depends on it.
+ * @param {URL} url @param {'push'|'replace'} [how] @param {object|null} [state] A browser may refuse, as Safari does from the
+ *   hundredth change within 30 seconds on; nothing else depends on it.
  */
 export function changeAddress(url, how = 'replace', state = history.state) {
   try {
     if (how === 'push') history.pushState(state, '', url);
     else history.replaceState(state, '', url);
   } catch {
-    // the address stays as it was
+    // the address stays unchanged
   }
 }
 

@@ -1,6 +1,7 @@
 /**
- * Who answers in the chat on the page: the agent that suits each message, nobody but the plain assistant, or one agent. The
- * chat keeps it (app/routing/agent_choice.py); until it is stored this tab does, also over a reload.
+ * The agent that answers in the chat on the page: the one that suits each message, always the plain assistant, or another
+ * agent. The choice is stored with the chat (app/routing/agent_choice.py); until the chat is stored this tab keeps it, also
+ * across a reload.
  */
 import { session } from '../common/web_storage.js';
 import { element } from '../common/dom.js';
@@ -22,7 +23,7 @@ export class AgentChoice {
   #offered = '';
 
   /**
-   * @param {HTMLElement} root with a select, disabled until the agents are known; hidden where there are none
+   * @param {HTMLElement} root with a select, disabled until the agents are known; hidden if there are none
    * @param {{stored: import('./stored_chat.js').StoredChat, notices: import('../shell/notices.js').Notices}} parts of the page
    * @param {() => import('../engine/engine.js').Engine} engine
    */
@@ -68,7 +69,7 @@ export class AgentChoice {
     this.#parts.notices.say('agent', isLost ? t(agent === AUTOMATIC ? 'choice.lost' : 'choice.lostPlain') : null);
   }
 
-  /** An open list stays as it is, unless it has changed. @param {{id: string, title: string}[]} agents */
+  /** An open list is left alone, unless the agents have changed. @param {{id: string, title: string}[]} agents */
   #offer(agents) {
     const offered = JSON.stringify(agents);
     if (offered === this.#offered) return;
@@ -81,7 +82,7 @@ export class AgentChoice {
 
   async #choose(agent) {
     const { id } = this.#parts.stored;
-    this.#looks += 1; // one that is under way knows nothing of this
+    this.#looks += 1; // a request under way does not know this choice
     this.#parts.notices.say('agent', null);
     if (id === null) this.#keep(agent);
     else await this.#store(id, agent);

@@ -1,6 +1,5 @@
 /**
- * A message on its way to the model, and its answer on its way to the page: one at a time; what is sent meanwhile waits in
- * the queue.
+ * Sends a message to the model and shows its answer, one at a time; messages sent meanwhile wait in the queue.
  */
 import { t } from '../i18n/i18n.js';
 import { whyTooLong } from './message_length.js';
@@ -9,15 +8,15 @@ import { describe, fromError } from '../shell/problems.js';
 import { askToPersist } from '../shell/offline.js';
 
 /**
- * `isKept`: the question is in the memory already, and is not given back where the answer fails; `isVariant`: of another
- * message or answer
+ * `isKept`: the question is in the memory already, and is not put back into the message box if the answer fails; `isVariant`:
+ * of another message or answer
  * @typedef {{view: import('../turn/turn_view.js').TurnView, question: string, isKept: boolean, isVariant: boolean, stream: any, ended: boolean}} Turn
  */
 
-/** Events that come after the answer. */
+/** Events that follow the answer. */
 const AFTERWARDS = new Set(['stored', 'offer']);
 
-/** Errors of a message that cannot be answered; the engine answers the next one. */
+/** Errors of a single message that cannot be answered; the engine answers the next one. */
 const REFUSALS = new Set(['ContextFullError', 'CannotAnswerError', 'StoreError', 'AgentError']);
 
 export class Asking {
@@ -35,11 +34,10 @@ export class Asking {
    *   models: import('../panels/models/models.js').Models, welcome: import('./welcome.js').Welcome,
    *   contextBar: import('./context_bar.js').ContextBar, agentChoice: import('./agent_choice.js').AgentChoice,
    *   lock: import('../sidebar/memory_lock.js').MemoryLock}} parts of the page
-   * @param {{engine: () => import('../engine/engine.js').Engine, state: () => string, setState: (state: any) => void,
-   *   runner: () => any, fail: (error: any) => void, follow: (engine: any) => void, tell: (promise: Promise<any>) => void,
-   *   delay: () => string|null}} page
-   *   runner: what `Engine.start` said; follow: show what another tab has added; tell: wait only for a failure; delay: as
-   *   Attachments has it
+   * @param {{engine: () => import('../engine/engine.js').Engine, state: () => string, setState: (state: any) => void, runner:
+   *   () => any, fail: (error: any) => void, follow: (engine: any) => void, tell: (promise: Promise<any>) => void, delay: () =>
+   *   string|null}} page runner: the result of `Engine.start`; follow: show what another tab has added; tell: wait only for a
+   *   failure; delay: that of Attachments
    */
   constructor(parts, page) {
     this.#parts = parts;
@@ -51,12 +49,12 @@ export class Asking {
     return this.#turn?.question ?? null;
   }
 
-  /** How many tokens the model can read. @returns {number|null} */
+  /** The number of tokens that the model can read. @returns {number|null} */
   get contextLength() {
     return this.#page.runner()?.contextLength ?? null;
   }
 
-  /** Whether a message may fit; one that surely does not is neither shown nor sent. */
+  /** True if a message may fit; a message that surely does not is neither shown nor sent. */
   accepts(question) {
     const why = whyTooLong(question, this.#page.state() === 'loading' ? null : this.#page.runner());
     this.#parts.notices.say('length', why);
@@ -68,7 +66,7 @@ export class Asking {
     this.answerNext();
   }
 
-  /** Answer the next message that waits, unless it waits for a file. */
+  /** Answer the next waiting message, unless it waits for a file. */
   answerNext() {
     const { queue, lock, notices } = this.#parts;
     if (this.#page.state() !== 'ready') return;
@@ -80,19 +78,22 @@ export class Asking {
   }
 
   /**
-   * Another answer to a message, as a variant of the one there is.
-   * @param {import('../turn/turn_view.js').TurnView} view @param {string} [agent] who must answer
+   * Another answer to a message, as a variant of the existing one.
+   * @param {import('../turn/turn_view.js').TurnView} view @param {string} [agent] the agent that must answer
    */
   again(view, agent) {
     const { chat } = this.#parts, { number } = view.places.question;
-    const isKnown = number !== null || chat.isLast(view); // or it will be known in a moment: it was just stored
+    const isKnown = number !== null || chat.isLast(view); // or its number will be known in a moment: it was just stored
     if (!isKnown || !this.#isRead() || !this.#isFree()) return;
     const next = chat.addVariant(view);
     if (view.hasFailed && number === null) this.#ask(view.question, next); // nothing of it was stored
     else this.#ask(view.question, next, { again: true, ...(number === null ? {} : { after: number }), ...(agent ? { agent } : {}) });
   }
 
-  /** Send a message once more, with another text, as a variant of it. @param {import('../turn/turn_view.js').TurnView} view @param {string} text */
+  /**
+   * Send a message again with another text, as a variant of it. @param {import('../turn/turn_view.js').TurnView} view @param
+   * {string} text
+   */
   edit(view, text) {
     if (!this.accepts(text) || !this.#isRead() || !this.#isFree()) return;
     const { after } = view.places.question;
@@ -110,14 +111,14 @@ export class Asking {
     }
   }
 
-  /** Nothing is answered anew while a file is still read. */
+  /** True if a file is still being read: then nothing is answered again. */
   #isRead() {
     const isRead = this.#page.delay() === null;
     this.#parts.notices.say('free', isRead ? null : t('answers.notRead'));
     return isRead;
   }
 
-  /** An answer that still comes makes room; nothing does while the model loads. */
+  /** Stops a running answer to make room. Returns false while the model loads. */
   #isFree() {
     this.stop();
     if (this.#page.state() === 'ready' && this.#parts.lock.holdsUp()) return false;
@@ -127,7 +128,7 @@ export class Asking {
   }
 
   /**
-   * What continues an answer that did not come to its end; null where that cannot be.
+   * The action that continues an unfinished answer; null if it cannot be continued.
    * @param {import('../turn/turn_view.js').TurnView} view @returns {(() => void)|null}
    */
   goOn(view) {
@@ -151,7 +152,7 @@ export class Asking {
   /**
    * @param {{view: import('../turn/turn_view.js').TurnView, isKept: boolean}} turn
    * @param {boolean} isVariant
-   * @param {(engine: import('../engine/engine.js').Engine) => Promise<any>} begin gives the events
+   * @param {(engine: import('../engine/engine.js').Engine) => Promise<any>} begin returns the events
    */
   async #run({ view, isKept }, isVariant, begin) {
     const { stored, banner, watchdog, navigation, composer } = this.#parts, { openings } = stored;
@@ -201,7 +202,7 @@ export class Asking {
       welcome.showSpeed(event.newTokens, event.decodeTokS);
       this.#end(current);
       this.answerNext();
-      askToPersist(); // not before: a visitor who only looks in is not asked anything
+      askToPersist(); // not before: a visitor who only looks around is not asked anything
     } else if (REFUSALS.has(event.kind)) {
       this.interrupt();
       banner.show(describe(event), []);
@@ -221,7 +222,7 @@ export class Asking {
     if (this.#page.state() === 'answering') this.#page.setState('ready');
   }
 
-  /** The running answer failed: keep what there is of it, and give the question back to the message box. */
+  /** The running answer failed: keep its text so far, and put the question back into the message box. */
   interrupt() {
     const current = this.#turn;
     if (!current) return;
@@ -232,7 +233,7 @@ export class Asking {
     if (!current.isKept) this.giveBack(current.question);
   }
 
-  /** The tab that answered is gone: ask once more, before what waits. */
+  /** The tab that answered is gone: ask again, before the waiting messages. */
   askAgain() {
     const current = this.#turn;
     if (!current || current.isKept || current.isVariant) return this.interrupt();
@@ -250,7 +251,7 @@ export class Asking {
     composer.focus();
   }
 
-  /** @returns {boolean} whether there was an answer to stop */
+  /** @returns {boolean} true if there was an answer to stop */
   stop() {
     if (!this.#turn) return false;
     this.#parts.banner.hide();
@@ -261,14 +262,14 @@ export class Asking {
     return true;
   }
 
-  /** The page is about to go: what was asked and has no answer yet goes back into the message box. */
+  /** The page is about to close: a question without an answer goes back into the message box. */
   keepQuestions() {
     const { queue, composer } = this.#parts;
     const questions = [...(this.#turn && !this.#turn.isKept ? [this.#turn.question] : []), ...queue.questions];
     composer.keep(questions.join('\n\n'));
   }
 
-  /** The GPU was lost in the middle of a turn, and the engine is on its way back. */
+  /** The GPU was lost in the middle of a turn, and the engine is recovering. */
   onRecovery() {
     const { watchdog, status, announcer } = this.#parts;
     if (!this.#turn) return;
@@ -286,7 +287,7 @@ export class Asking {
   }
 }
 
-/** The place of a turn that was just stored: the rest of it comes when the page looks into the memory. */
+/** The place of a turn that was just stored: the rest is known when the page reads the memory. */
 const numbered = (number) => (number === undefined ? null : { number, after: null, siblings: [] });
 
 /** @param {() => Asking} asking @returns {import('../turn/turn_view.js').Actions} */

@@ -1,13 +1,15 @@
 /**
- * Which cards an empty chat shows. Those in index.html are what the shipped model was measured to do well
- * (docs/decisions/0063), in English alone: in another language the cards offer what Sonata computes and learns, without the
- * model. A clearly larger model is offered what the shipped one failed at.
+ * The cards that an empty chat shows. The cards in index.html are tasks that the shipped model was measured to do well
+ * (docs/decisions/0063), in English only: in another language the cards offer what Sonata computes and learns without the
+ * model. With a clearly larger model, the cards offer tasks at which the shipped one failed.
  */
 
-const LARGER = 1.2e9; // parameters: below, models are too near to the shipped one for anybody to promise more
+const LARGER = 1.2e9; // parameters: below, models are too close to the shipped one to promise more
 
-/** @typedef {{name: string, icon: string, isDraft?: boolean}} Card `name`: chat.card_NAME of the texts is its title, chat.ask_NAME
- *   what it asks; a draft waits for the user's words */
+/**
+ * @typedef {{name: string, icon: string, isDraft?: boolean}} Card `name`: chat.card_NAME of the texts is its title,
+ *   chat.ask_NAME its question; a draft waits for the user's words
+ */
 
 /** @type {Card[]} */
 const FOR_LARGER = [
@@ -26,9 +28,9 @@ const WITHOUT_THE_MODEL = [
 ];
 
 /**
- * @param {number|null|undefined} parameters of the model that runs; not known: as a small one
+ * @param {number|null|undefined} parameters of the running model; unknown counts as small
  * @param {string} language of the page
- * @returns {Card[]|null} null: those of index.html
+ * @returns {Card[]|null} null: the cards of index.html
  */
 export function cardsFor(parameters, language) {
   if ((parameters ?? 0) >= LARGER) return FOR_LARGER;

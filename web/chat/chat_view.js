@@ -1,4 +1,4 @@
-/** The conversation on the page: the welcome with its examples, what was said, and scrolling. */
+/** The conversation on the page: the welcome with its examples, the turns, and scrolling. */
 import { TurnView } from '../turn/turn_view.js';
 import { Following } from './following.js';
 import { copyAsRead } from '../markdown/as_read.js';
@@ -6,14 +6,14 @@ import { askBeforeLinks } from '../markdown/link_question.js';
 import { draw } from '../turn/turn_events.js';
 import { element } from '../common/dom.js';
 
-const BATCH_MS = 20; // of stored turns, before the browser may do something else
+const BATCH_MS = 20; // of drawing stored turns, before the browser may do something else
 
 /** @type {import('../turn/turn_view.js').Actions} */
 const NO_ACTIONS = {
   ask() {}, again() {}, edit() {}, choose() {}, goOn: () => null, contextLength: () => null,
 };
-const NO_ANSWER = /** @type {any} */ ({ type: 'done', reason: 'end' }); // of a message that has none
-const SILENT = { say() {} }; // for what was announced when it was said
+const NO_ANSWER = /** @type {any} */ ({ type: 'done', reason: 'end' }); // for a message that has none
+const SILENT = { say() {} }; // for text that was announced when it arrived
 
 export class ChatView {
   #scroller;
@@ -38,20 +38,20 @@ export class ChatView {
     this.#following = new Following(scroller);
     askBeforeLinks(log);
     copyAsRead(log);
-    new ResizeObserver(() => this.follow()).observe(scroller); // a banner came, the message box grew
+    new ResizeObserver(() => this.follow()).observe(scroller); // a banner appeared, or the message box grew
   }
 
-  /** Whether anything was answered, be it in part. */
+  /** True if anything was answered, even in part. */
   get hasAnswers() {
     return this.#log.querySelector('.answer:not([aria-busy])') !== null;
   }
 
-  /** Whether anything was asked, and does not just wait. */
+  /** True if any question was sent that does not merely wait. */
   get hasBegun() {
     return this.#turns.some(({ isQueued }) => !isQueued);
   }
 
-  /** @param {boolean} welcome whether the examples are shown; not where a stored conversation is about to come */
+  /** @param {boolean} welcome true to show the examples; false if a stored conversation is about to appear */
   clear(welcome) {
     this.#log.replaceChildren();
     this.#turns = [];
@@ -59,7 +59,7 @@ export class ChatView {
     this.#following.begin();
   }
 
-  /** How many turns of those on the page are stored. */
+  /** The number of stored turns among those on the page. */
   get storedTurns() {
     const known = this.#turns.flatMap(({ places }) => [places.question, places.answer]);
     return known.filter(({ number }) => number !== null).length;
@@ -70,12 +70,12 @@ export class ChatView {
     return this.#turns.at(-1) === turn;
   }
 
-  /** Edit the last message of the user's in its place. @returns {boolean} whether there is one */
+  /** Edit the user's last message in place. @returns {boolean} true if there is one */
   editLast() {
     return this.#turns.findLast(({ places }) => places.question.number !== null)?.edit() ?? false;
   }
 
-  /** What is on the page is stored: where each turn stands, with its variants. @param {StoredTurn[]} turns */
+  /** The turns on the page are stored: sets the place of each, with its variants. @param {StoredTurn[]} turns */
   placeStored(turns) {
     const found = new Map(turns.map((turn) => [turn.number, turn]));
     for (const view of this.#turns) {
@@ -85,10 +85,10 @@ export class ChatView {
   }
 
   /**
-   * Show these turns, in place of those on the page that are others. What is on the page already stays as it is.
+   * Show these turns instead of those on the page that differ. Equal turns stay untouched.
    * @param {StoredTurn[]} turns
    * @param {import('../engine/engine.js').Engine} engine
-   * @param {number|null} [chosen] the number of a turn that was chosen among its variants: the reader stays there
+   * @param {number|null} [chosen] the number of a turn that was chosen among its variants: the scroll position stays there
    */
   async showStored(turns, engine, chosen = null) {
     const pairs = pairsOf(turns);
@@ -107,7 +107,7 @@ export class ChatView {
   }
 
   /**
-   * Show turns that the memory has, below what is there: the newest at once, the older ones above it in tasks of their own.
+   * Show turns from the memory, below the present ones: the newest at once, the older ones above it in tasks of their own.
    * @param {StoredTurn[]} turns
    * @param {import('../engine/engine.js').Engine} engine
    */
@@ -118,13 +118,13 @@ export class ChatView {
   async #addPairs(pairs, engine) {
     if (pairs.length === 0) return;
     this.#beforeTurn();
-    const begin = this.#log.appendChild(document.createComment('stored')); // what is said meanwhile comes below
+    const begin = this.#log.appendChild(document.createComment('stored')); // messages sent meanwhile go below
     let next = /** @type {ChildNode} */ (begin);
     let until = performance.now() + BATCH_MS;
     const judged = new Map(), place = this.#turns.filter(({ isQueued }) => !isQueued).length;
     for (const { question, answer } of pairs.reverse()) {
-      if (!begin.parentNode) break; // another conversation is shown by now
-      let follows = false; // to follow each of them would have the page laid out each time
+      if (!begin.parentNode) break; // another conversation is shown meanwhile
+      let follows = false; // following each of them would force a layout each time
       const view = new TurnView(question.content, SILENT, () => follows && this.follow(), this.#actions);
       this.#turns.splice(place, 0, view);
       next.before(view.questionElement, view.answerElement);
@@ -158,7 +158,7 @@ export class ChatView {
     this.follow();
   }
 
-  /** Show a question and the place of its answer. @param {string} question */
+  /** Show a question and room for its answer. @param {string} question */
   addTurn(question) {
     this.#beforeTurn();
     const turn = new TurnView(question, this.#announcer, () => this.follow(), this.#actions);
@@ -169,9 +169,9 @@ export class ChatView {
   }
 
   /**
-   * Show a variant of a turn: the same question once more, or another one in its place. What is below belongs to the
-   * earlier variant, and goes off the page.
-   * @param {TurnView} turn @param {string} [question] the text that takes its place
+   * Show a variant of a turn: the same question again, or another one in its place. The turns below belong to the earlier
+   * variant, and leave the page.
+   * @param {TurnView} turn @param {string} [question] the new text
    */
   addVariant(turn, question = turn.question) {
     const { places } = turn;
@@ -183,13 +183,13 @@ export class ChatView {
     return made;
   }
 
-  /** Take a turn and all below it off the page. */
+  /** Remove a turn and all below it from the page. */
   removeFrom(turn) {
     const at = this.#turns.indexOf(turn);
     for (const one of at < 0 ? [turn] : this.#turns.splice(at)) one.remove();
   }
 
-  /** Take one turn off the page, as if it had not been said. @param {TurnView} turn */
+  /** Remove one turn from the page, as if it had not been sent. @param {TurnView} turn */
   removeTurn(turn) {
     this.#turns = this.#turns.filter((one) => one !== turn);
     turn.remove();
@@ -208,7 +208,7 @@ export class ChatView {
     this.follow();
   }
 
-  /** Keep the newest line in view, unless the reader has scrolled up; the welcome is read from its top. */
+  /** Keep the newest line in view, unless the reader has scrolled up; the welcome is shown from its top. */
   follow() {
     if (this.#welcome.hidden) this.#following.goOn();
   }
@@ -216,7 +216,7 @@ export class ChatView {
 
 /** @typedef {Partial<import('../protocol.js').StoredTurn> & Pick<import('../protocol.js').StoredTurn, 'role'|'content'|'events'>} StoredTurn */
 
-/** Questions with their answers; an answer that nothing was asked for is left out. @param {StoredTurn[]} turns */
+/** Questions with their answers; an answer without a question is left out. @param {StoredTurn[]} turns */
 function pairsOf(turns) {
   return turns.flatMap((turn, at) => {
     const next = turns[at + 1];

@@ -1,7 +1,6 @@
 /**
- * The message box. Enter sends, Shift+Enter makes a new line. While an answer comes in, Stop takes the place of Send.
- * ArrowUp in an empty box edits the last message. What is typed belongs to its chat, and survives a reload of the page,
- * whichever chat is open then.
+ * The message box. Enter sends, Shift+Enter makes a new line. While an answer streams, Stop replaces Send. ArrowUp in an empty
+ * box edits the last message. A draft belongs to its chat, and survives a reload of the page, whichever chat is open then.
  */
 import { session } from '../common/web_storage.js';
 import { ownKeys } from '../shell/keyboard.js';
@@ -16,15 +15,15 @@ export class Composer {
   #stop;
   #open = false;
   #saving = 0;
-  #chat = chatInAddress(); // on the page; null: one that has no address, or none yet
+  #chat = chatInAddress(); // on the page; null: it has no address, or none yet
   /** @type {Map<number, string>} */
-  #nameless = new Map(); // drafts of chats that were left before they had an id, by what was their place
+  #nameless = new Map(); // drafts of chats that were left before they had an id, by their place
 
   /**
    * @param {HTMLFormElement} form
-   * @param {{accepts: (text: string) => boolean, onSend: (text: string) => void, onStop: () => void,
-   *   onEditLast: () => boolean}} callbacks `accepts`: says why, where it is false, and the text stays in the box;
-   *   `onEditLast`: whether there is a message to edit
+   * @param {{accepts: (text: string) => boolean, onSend: (text: string) => void, onStop: () => void, onEditLast: () =>
+   *   boolean}} callbacks `accepts`: if it returns false it says why, and the text stays in the box; `onEditLast`: returns true
+   *   if there is a message to edit
    */
   constructor(form, { accepts, onSend, onStop, onEditLast }) {
     this.#form = form;
@@ -65,8 +64,8 @@ export class Composer {
   }
 
   /**
-   * Another chat comes on the page: what was typed for it comes, and what is in the box waits for its chat to come again.
-   * @param {string|number|null} from the chat's id, or what was the place of one that has none yet; null: a new chat
+   * Another chat is shown: its draft appears, and the text in the box waits until its chat is shown again.
+   * @param {string|number|null} from the chat's id, or its place if it has no id yet; null: a new chat
    * @param {string|null} to
    */
   turn(from, to) {
@@ -78,7 +77,7 @@ export class Composer {
     this.text = this.#read(to);
   }
 
-  /** A chat has its id now. @param {number|null} place what was its place; null: it is on the page @param {string} id */
+  /** A chat has its id now. @param {number|null} place its earlier place; null: it is on the page @param {string} id */
   name(place, id) {
     if (place === null) {
       this.#follow();
@@ -88,7 +87,7 @@ export class Composer {
     }
   }
 
-  /** Put a text below what is in the box. */
+  /** Put a text below the text in the box. */
   add(text) {
     this.text = [this.text.trimEnd(), text].filter(Boolean).join('\n\n');
     this.focus();
@@ -106,14 +105,14 @@ export class Composer {
   draft(text) {
     this.text = text;
     this.focus();
-    this.#box.setSelectionRange(text.endsWith(' ') ? text.length : 0, text.length); // what is only begun is gone on with
+    this.#box.setSelectionRange(text.endsWith(' ') ? text.length : 0, text.length); // a draft is only continued by the user
   }
 
   focus() {
     this.#box.focus();
   }
 
-  /** The page is about to go: a message that has no answer yet is in the box when it comes back. */
+  /** The page is about to close: a message that has no answer yet is in the box after a reload. */
   keep(text) {
     this.#follow();
     if (!text && !this.#saving) return;
@@ -121,7 +120,7 @@ export class Composer {
     keepDraft(this.#chat, [text, this.#box.value].filter(Boolean).join('\n\n'));
   }
 
-  /** The chat on the page has an address now, or none any more. */
+  /** The chat on the page has an address now, or no longer has one. */
   #follow() {
     const chat = chatInAddress();
     if (chat === this.#chat) return;

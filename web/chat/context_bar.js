@@ -1,6 +1,6 @@
 /**
- * How much of the context the last prompt took: a slim bar below the message box; a card tells what is in it, and what the
- * model's memory holds.
+ * A slim bar below the message box that shows how much of the context the last prompt took; a card lists its parts, and what
+ * the model's memory holds.
  */
 import { openCard } from '../common/card.js';
 import { element } from '../common/dom.js';
@@ -9,7 +9,7 @@ import { t } from '../i18n/i18n.js';
 
 const PARTS = /** @type {const} */ (['system', 'memory', 'file', 'tools', 'turns']);
 const OWNERS = /** @type {const} */ (['weights', 'adapters', 'scratch', 'conversations', 'kept', 'free']);
-const MORE = 1000; // tokens whose cost is told
+const MORE = 1000; // number of tokens for which the cost is shown
 
 /**
  * @typedef {import('../protocol.js').Context} Context
@@ -33,7 +33,7 @@ export class ContextBar {
     this.show(null);
   }
 
-  /** @param {Context|null} context null: nothing was asked yet */
+  /** @param {Context|null} context null: no question was sent yet */
   show(context) {
     this.#context = context;
     this.#button.hidden = context === null;

@@ -1,6 +1,6 @@
 /**
- * Keeps the newest words in view. It ends as soon as the reader moves up, however little, or selects something; it begins
- * again at the very end, or with the button "Jump to latest", which is there while the newest words are far.
+ * Keeps the newest words in view. It stops as soon as the reader scrolls up, however little, or selects something. It starts
+ * again at the very end, or with the button "Jump to latest", which is shown while the newest words are far.
  */
 import { icon } from '../common/icon.js';
 import { element } from '../common/dom.js';
@@ -13,8 +13,8 @@ export class Following {
   #scroller;
   #jump = element('button', 'jump');
   #isOn = true;
-  #top = 0; // where the reader was, but for parts of a pixel
-  #end = 0; // the most that it could have been
+  #top = 0; // the last scroll position, rounded
+  #end = 0; // the largest possible position at that time
   #selected = /** @type {[Node|null, number]} */ ([null, 0]); // where the last selection ends
 
   /** @param {HTMLElement} scroller */
@@ -29,7 +29,7 @@ export class Following {
     });
     scroller.append(this.#jump);
     scroller.addEventListener('scroll', () => this.#look(), { passive: true });
-    scroller.addEventListener('wheel', ({ deltaX, deltaY, ctrlKey }) => { // a growing answer may stop the move at once
+    scroller.addEventListener('wheel', ({ deltaX, deltaY, ctrlKey }) => { // a growing answer may stop the scrolling at once
       if (-deltaY > Math.abs(deltaX) && !ctrlKey && this.#top > 0) this.#set(false);
     }, { passive: true });
     document.addEventListener('selectionchange', () => this.#lookAtSelection());
@@ -37,14 +37,14 @@ export class Following {
 
   begin() {
     this.#set(true);
-    this.#top = 0; // what was shown before may have been longer
+    this.#top = 0; // the earlier content may have been longer
   }
 
   end() {
     this.#set(false);
   }
 
-  /** What is shown has changed: go on to its end, unless the reader is elsewhere. */
+  /** Called when the content has changed: scroll to its end, unless the reader is elsewhere. */
   goOn() {
     const below = this.#look();
     if (!this.#isOn || below <= AT_END_PX) return;
@@ -52,14 +52,14 @@ export class Following {
     this.#look();
   }
 
-  /** @returns {number} how much there is below */
+  /** @returns {number} the height below the view */
   #look() {
     const { scrollTop, scrollHeight, clientHeight } = this.#scroller;
     const end = scrollHeight - clientHeight, below = end - scrollTop, moved = scrollTop - this.#top;
-    const isAtEnd = below <= AT_END_PX, wasMoved = isAtEnd && end < this.#end; // by what is shorter now
+    const isAtEnd = below <= AT_END_PX, wasMoved = isAtEnd && end < this.#end; // by the height that is gone
     if (moved <= -1 && !wasMoved) this.#set(false);
     else if (moved > 0 && isAtEnd) this.#set(true);
-    if (Math.abs(moved) >= 1) this.#top = Math.min(scrollTop, end); // what is less adds up
+    if (Math.abs(moved) >= 1) this.#top = Math.min(scrollTop, end); // smaller amounts add up
     this.#end = end;
     this.#jump.hidden = below < FAR_PX;
     return below;
@@ -75,7 +75,7 @@ export class Following {
 
   #set(isOn) {
     this.#isOn = isOn;
-    // Elsewhere the browser moves the reader along with what he reads, which must not look as if he moved up.
+    // Elsewhere the browser keeps the visible text in place (scroll anchoring), which must not count as scrolling up.
     this.#scroller.style.overflowAnchor = isOn ? 'none' : '';
   }
 }

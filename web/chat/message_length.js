@@ -2,13 +2,13 @@
 import { t } from '../i18n/i18n.js';
 
 
-const MOST_UNTOLD = 200_000; // characters that are shown before the model is there and tells how long a prompt may be
-const NOT_COUNTED = /[\0-\x20\x7f]/g; // as py_core/tokenizers/base.py has it
+const MOST_UNTOLD = 200_000; // most characters that are shown before the model is loaded and reports how long a prompt may be
+const NOT_COUNTED = /[\0-\x20\x7f]/g; // as in py_core/tokenizers/base.py
 
 /**
  * @param {string} text
- * @param {{contextLength: number, longestPrompt: number|null}|null} model `longestPrompt`: bytes that its longest tokens
- *   could have together, null where that is unknown. null while it loads
+ * @param {{contextLength: number, longestPrompt: number|null}|null} model `longestPrompt`: bytes that a prompt of its longest
+ *   tokens would have, null if that is unknown. `model` is null while it loads
  * @returns {string|null} a sentence
  */
 export function whyTooLong(text, model) {

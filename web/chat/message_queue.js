@@ -1,11 +1,13 @@
 /**
- * Messages that wait: for the model, for the answer before, or for a file that is still read. Each is shown as waiting, with
- * a way to take it back.
+ * Messages that wait: for the model, for the previous answer, or for a file that is still being read. Each is shown as waiting,
+ * with a way to take it back.
  */
 import { t } from '../i18n/i18n.js';
 
-/** @typedef {{question: string, view: import('../turn/turn_view.js').TurnView, isUrgent: boolean, failure: string|null}} Message
- *   isUrgent: it waits for no file; failure: a sentence on the file that it waited for, which cannot be read */
+/**
+ * @typedef {{question: string, view: import('../turn/turn_view.js').TurnView, isUrgent: boolean, failure: string|null}}
+ *   Message isUrgent: it waits for no file; failure: a sentence about the file that it waited for and that cannot be read
+ */
 
 export class MessageQueue {
   #chat;
@@ -15,7 +17,7 @@ export class MessageQueue {
   /**
    * @param {import('./chat_view.js').ChatView} chat
    * @param {{onCancel: (question: string) => void, onUrgent: () => void}} callbacks the user took a message back; the first
-   *   one shall be sent without the file
+   *   message is to be sent without the file
    */
   constructor(chat, callbacks) {
     this.#chat = chat;
@@ -33,7 +35,7 @@ export class MessageQueue {
     this.#waiting.push(message);
   }
 
-  /** One that was being answered: it comes before all that wait. */
+  /** Add a message that was being answered: it goes before all others. */
   addFirst(question) {
     this.add(question);
     this.#waiting.unshift(...this.#waiting.splice(-1));
@@ -41,8 +43,8 @@ export class MessageQueue {
   }
 
   /**
-   * The next one, which waits no longer; null where there is none, or it waits for a file.
-   * @param {string|null} delay a sentence on the file that is still read, null: there is none
+   * Removes and returns the next message; null if there is none, or it waits for a file.
+   * @param {string|null} delay a sentence about the file that is still being read, null: there is none
    */
   take(delay) {
     const message = this.#waiting.at(0);
@@ -57,12 +59,15 @@ export class MessageQueue {
     return null;
   }
 
-  /** A file cannot be read: what waits for it is not sent by itself. @param {string|null} why a sentence; null: another comes */
+  /**
+   * A file cannot be read: messages that wait for it are not sent automatically. @param {string|null} why a sentence; null:
+   * another file comes
+   */
   fail(why) {
     for (const message of this.#waiting) message.failure = why;
   }
 
-  /** Show those that still wait below what was put on the page in the meantime. */
+  /** Move the waiting messages below the turns that were added in the meantime. */
   moveToEnd() {
     for (const { view } of this.#waiting) this.#chat.moveToEnd(view);
   }

@@ -1,8 +1,11 @@
-/** Which conversation the page shows: a new one, a stored one, and what the browser's Back and Forward buttons say. */
+/**
+ * Chooses the conversation that the page shows: a new one, a stored one, or the one that the browser's Back and Forward
+ * buttons lead to.
+ */
 import { chatInAddress, showInAddress } from './address.js';
 
 export class Navigation {
-  opening = Promise.resolve(); // another conversation, on its way to the model
+  opening = Promise.resolve(); // the last switch to another conversation, until the model has read it
   #stored;
   #queue;
   #composer;
@@ -11,9 +14,9 @@ export class Navigation {
   /**
    * @param {{stored: import('./stored_chat.js').StoredChat, queue: import('./message_queue.js').MessageQueue,
    *   composer: import('./composer.js').Composer}} parts of the page
-   * @param {{stop: () => unknown, forget: () => void, engine: () => import('../engine/engine.js').Engine,
-   *   isReady: () => boolean, hasBegun: () => boolean}} page stop: the running answer, if any; forget: the model starts a new
-   *   conversation; hasBegun: something was asked in the one on the page
+   * @param {{stop: () => unknown, forget: () => void, engine: () => import('../engine/engine.js').Engine, isReady: () =>
+   *   boolean, hasBegun: () => boolean}} page stop: the running answer, if any; forget: the model starts a new conversation;
+   *   hasBegun: a question was sent in the one on the page
    */
   constructor({ stored, queue, composer }, page) {
     this.#stored = stored;
@@ -32,7 +35,7 @@ export class Navigation {
   }
 
   /**
-   * Continue a stored conversation, in place of the one on the page.
+   * Continue a stored conversation instead of the one on the page.
    * @param {string} id
    * @param {'push'|'replace'} how see showInAddress
    */
@@ -49,7 +52,10 @@ export class Navigation {
     await this.opening;
   }
 
-  /** Take the conversation off the page. What waits to be answered goes back into the message box: its own, if it comes again. */
+  /**
+   * Remove the conversation from the page. Unanswered messages go back into the message box, which shows them when the
+   * conversation is opened again.
+   */
   #leave(id) {
     const { questions } = this.#queue, { openings, id: left } = this.#stored;
     this.#queue.clear();

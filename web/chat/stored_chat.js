@@ -15,15 +15,15 @@ const VARIANT = -2; // the page shows a variant that is not stored yet
 export class StoredChat {
   /** @type {string|null} null until the first answer is stored */
   id = chatInAddress();
-  #shown = 0; // how many of its stored turns are on the page, OTHERS or VARIANT
-  #answer = ''; // the text of the last of them: another tab may replace it
+  #shown = 0; // the number of its stored turns on the page, or OTHERS or VARIANT
+  #answer = ''; // the text of the last one: another tab may replace it
   /** @type {Map<object, Promise<void>>} */
-  #answering = new Map(); // answers that are not yet stored; resolved once they are
-  #isThere = false; // whether the memory is known to have it
-  #isKept = true; // and has it when the page starts again, as far as is known
-  #opened = 0; // how often another conversation was opened
-  #looking = Promise.resolve(false); // one look after the other
-  #engine = /** @type {import('../engine/engine.js').Engine|null} */ (null); // whose memory was looked into last
+  #answering = new Map(); // promises of answers that are not stored yet; resolved once they are
+  #isThere = false; // true if the memory is known to have it
+  #isKept = true; // true if it will survive a reload, as far as is known
+  #opened = 0; // number of times that another conversation was opened
+  #looking = Promise.resolve(false); // one read after the other
+  #engine = /** @type {import('../engine/engine.js').Engine|null} */ (null); // the engine whose memory was read last
   #view;
   #notices;
   #onGone;
@@ -32,8 +32,8 @@ export class StoredChat {
   /**
    * @param {import('./chat_view.js').ChatView} view
    * @param {import('../shell/notices.js').Notices} notices
-   * @param {{onGone: () => void, onTitle: (title: string|null) => void}} callbacks the conversation that was on the page
-   *   is not stored any more; its title (null: nothing was said yet)
+   * @param {{onGone: () => void, onTitle: (title: string|null) => void}} callbacks the conversation that was on the page is not
+   *   stored any more; its title (null: no message was sent yet)
    */
   constructor(view, notices, { onGone, onTitle }) {
     this.#view = view;
@@ -43,7 +43,7 @@ export class StoredChat {
     view.clear(this.id === null);
   }
 
-  /** Show another conversation in place of this one; null is a new chat. Its turns come with `look`. */
+  /** Show another conversation instead of this one; null is a new chat. `look` brings its turns. */
   open(id) {
     this.id = id;
     this.#opened += 1;
@@ -56,10 +56,10 @@ export class StoredChat {
   }
 
   /**
-   * An answer is on its way: `look` leaves the page alone until `end` is called.
-   * @param {boolean} isVariant it, or its question, takes the place of one that is stored
-   * @returns {{stored: (event: {chat: string, turns: number, answer: string}) => void, end: () => unknown}} `stored`:
-   *   question and answer are in the memory now, as the last two of so many turns; the view knows their numbers
+   * An answer is running: `look` leaves the page alone until `end` is called.
+   * @param {boolean} isVariant true if it, or its question, is a variant of a stored one
+   * @returns {{stored: (event: {chat: string, turns: number, answer: string}) => void, end: () => unknown}} `stored`: question
+   *   and answer are in the memory now, as the last two of `turns`; the view knows their numbers
    */
   begin(isVariant) {
     const opened = this.#opened;
@@ -83,41 +83,41 @@ export class StoredChat {
     };
   }
 
-  /** Resolves once the answers that are on their way are in the memory. */
+  /** Resolves once the running answers are in the memory. */
   async settled() {
     while (this.#answering.size) await Promise.all(this.#answering.values());
   }
 
-  /** The conversation on the page, of which nothing was stored yet, has begun with something else than a message. */
+  /** The unstored conversation on the page has begun with something other than a message. */
   adopt(id) {
     this.id = id;
     this.#isThere = true;
     showInAddress(this.address, 'replace');
   }
 
-  /** What the page's address says of it: nothing of one that is gone after a reload. @returns {string|null} */
+  /** Its id for the page's address: null if it would be gone after a reload. @returns {string|null} */
   get address() {
     return this.#isKept ? this.id : null;
   }
 
-  /** Rises with each conversation that the page opens, new ones, too. */
+  /** Increases with each conversation that the page opens, including new ones. */
   get openings() {
     return this.#opened;
   }
 
-  /** Whether the page shows what is stored of it. */
+  /** True if the page shows the stored state of the conversation. */
   get isShown() {
     return this.#shown > 0;
   }
 
   /**
-   * Show the turns that the memory has and the page has not, or all of them anew where the last one is another.
+   * Show turns that are in the memory but not on the page, or all of them again if the last one differs.
    * @param {import('../engine/engine.js').Engine} engine
-   * @param {import('./message_queue.js').MessageQueue} queue whose messages stay below them
-   * @returns {Promise<boolean>} whether there were any
+   * @param {import('./message_queue.js').MessageQueue} queue the queue whose messages stay below them
+   * @returns {Promise<boolean>} true if there were any
    */
   look(engine, queue) {
-    if (engine !== this.#engine) { // the one before answers no more
+    if (engine !== this.#engine) { // the earlier engine no longer answers
       this.#engine = engine;
       this.#looking = Promise.resolve(false);
       this.#answering.clear();
@@ -162,7 +162,7 @@ export class StoredChat {
   }
 
   /**
-   * Show another variant of a turn, with what was said below it.
+   * Show another variant of a turn, with the turns below it.
    * @param {number} number of the variant
    * @param {import('../engine/engine.js').Engine} engine
    */
@@ -173,7 +173,7 @@ export class StoredChat {
     if (id === this.id) await this.#show(turns, engine, number);
   }
 
-  /** @param {number|null} chosen the number of a turn at which the reader stays */
+  /** @param {number|null} chosen the number of the turn at which the scroll position stays */
   #show(turns, engine, chosen = null) {
     this.#shown = turns.length;
     this.#answer = turns.at(-1)?.content ?? '';
@@ -181,9 +181,9 @@ export class StoredChat {
   }
 
   /**
-   * The model reads what is on the page.
+   * The model reads the conversation on the page.
    * @param {import('../engine/engine.js').Engine} engine whose model is loaded
-   * @returns {Promise<boolean>} whether it knows now what was said
+   * @returns {Promise<boolean>} true if it has read the conversation
    */
   async read(engine) {
     if (!this.id || !this.#isThere) return false;

@@ -1,12 +1,14 @@
-/** What an empty chat shows: what this model does well, how much is remembered, and whether a larger model would run here. */
+/**
+ * The content of an empty chat: what this model does well, how much is remembered, and whether a larger model would run here.
+ */
 import { icon } from '../common/icon.js';
 import { currentLanguage, t } from '../i18n/i18n.js';
 import { button, element, part } from '../common/dom.js';
 import { cardsFor } from './cards.js';
 
-const TIMES = [10, 5, 3, 2]; // as large as the model that runs
+const TIMES = [10, 5, 3, 2]; // times the size of the running model
 const READING_TOK_S = 8; // as fast as people read
-const LEAST_MEASURED = 16; // tokens of an answer whose speed says something
+const LEAST_MEASURED = 16; // tokens of an answer that is long enough to measure the speed
 
 export class Welcome {
   #cards;
@@ -19,8 +21,8 @@ export class Welcome {
 
   /**
    * @param {HTMLElement} root
-   * @param {{onAsk: (text: string) => void, onDraft: (text: string) => void, openModels: () => void}} callbacks put a question;
-   *   write one into the message box
+   * @param {{onAsk: (text: string) => void, onDraft: (text: string) => void, openModels: () => void}} callbacks ask a question;
+   *   write a draft into the message box
    */
   constructor(root, { onAsk, onDraft, openModels }) {
     this.#memory = part(root, '.welcome-memory', HTMLElement);
@@ -35,7 +37,7 @@ export class Welcome {
     this.showModel(null);
   }
 
-  /** A model runs: offer what it does well. @param {number|null|undefined} parameters how many it has, where that is known */
+  /** A model runs: offer what it does well. @param {number|null|undefined} parameters their number, if it is known */
   showModel(parameters) {
     const wanted = cardsFor(parameters, currentLanguage());
     if (wanted === this.#shown) return;
@@ -53,7 +55,7 @@ export class Welcome {
   }
 
   /**
-   * Say so where a clearly larger model would still write as fast as people read: a token reads all weights once.
+   * Recommend a clearly larger model if it would still write as fast as people read: a token reads all weights once.
    * @param {number} tokens of the last answer @param {number} tokS tokens a second
    */
   showSpeed(tokens, tokS) {
@@ -68,7 +70,7 @@ export class Welcome {
     const made = element('button');
     made.type = 'button';
     const asked = t(`chat.ask_${name}`);
-    const text = asked.endsWith(':') ? `${asked} ` : asked; // the message box goes on behind it
+    const text = asked.endsWith(':') ? `${asked} ` : asked; // the draft continues behind it
     made.append(icon(picture), element('b', '', t(`chat.card_${name}`)), element('span', '', text));
     this.#listen(made, text, isDraft);
     const line = element('li');
@@ -76,7 +78,9 @@ export class Welcome {
     return line;
   }
 
-  /** @param {HTMLElement} card @param {string} text @param {boolean} isDraft it waits in the message box for more words */
+  /**
+   * @param {HTMLElement} card @param {string} text @param {boolean} isDraft true if it waits in the message box for more words
+   */
   #listen(card, text, isDraft) {
     card.addEventListener('click', () => (isDraft ? this.#callbacks.onDraft(text) : this.#callbacks.onAsk(text)));
   }

@@ -1,9 +1,9 @@
-/** Questions before something is deleted: in the place of the button that asks, or in a dialog of their own. */
+/** Questions before something is deleted: in place of the button that asks, or in a dialog of their own. */
 import { t } from '../i18n/i18n.js';
 import { button, element } from './dom.js';
 import { ownKeys } from '../shell/keyboard.js';
 
-const UNSEEN_MS = 1000; // a double click takes half of it
+const UNSEEN_MS = 1000; // a double click takes half of this
 
 /**
  * A button that asks once: pressed, it makes room for a question with two answers.
@@ -41,9 +41,9 @@ export function askingButton(label, question, yes, run) {
 }
 
 /**
- * @param {{title: string, paragraphs: string[], yes: string, no?: string, isUnexpected?: boolean, isHarmless?: boolean}} question
- *   `isHarmless`: nothing is lost by `yes`. `isUnexpected`:
- *   the user did nothing that leads to it, so `yes` waits a moment: a click or a key may be meant for what was there before
+ * @param {{title: string, paragraphs: string[], yes: string, no?: string, isUnexpected?: boolean, isHarmless?: boolean}}
+ *   question `isHarmless`: nothing is lost by `yes`. `isUnexpected`: no action of the user led to the question, so `yes` waits
+ *   a moment: a click or a key may be meant for what was shown before
  * @returns {Promise<boolean>} true only for a click on `yes`
  */
 export function ask({ title, paragraphs, yes, no = t('forms.cancel'), isUnexpected = false, isHarmless = false }) {
@@ -69,7 +69,7 @@ export function ask({ title, paragraphs, yes, no = t('forms.cancel'), isUnexpect
   });
 }
 
-/** A button counts only when the window has had the focus for a while. @returns {() => void} ends that */
+/** A button counts only when the window has had the focus for a while. @returns {() => void} stops watching */
 function waitToBeSeen(made) {
   let timer = 0;
   const wait = () => {

@@ -1,9 +1,9 @@
 /**
- * Parts of the browser that it may lack, or forbid: with blocked cookies, in some private windows and in plain http. Even to
- * look at one may throw then.
+ * Parts that a browser may lack or forbid: with blocked cookies, in some private windows and in plain http. Then even looking
+ * at one may throw.
  */
 
-/** @template T @param {() => T} look @returns {NonNullable<T>|null} null where the browser has none, or forbids it */
+/** @template T @param {() => T} look @returns {NonNullable<T>|null} null if the browser lacks or forbids it */
 export function partOf(look) {
   try {
     return look() ?? null;
@@ -14,7 +14,7 @@ export function partOf(look) {
 
 let asked = /** @type {Promise<LockManager|null>|null} */ (null);
 
-/** Web Locks that were tried. @returns {Promise<LockManager|null>} */
+/** Web Locks, tried once to see that they work. @returns {Promise<LockManager|null>} */
 export function webLocks() {
   asked ??= (async () => {
     const { locks } = navigator;
@@ -25,7 +25,7 @@ export function webLocks() {
 }
 
 /**
- * A channel to the other tabs; where the browser has none, one that reaches nobody.
+ * A channel to the other tabs; if the browser has none, an object that does nothing.
  * @param {string} name
  * @returns {Pick<BroadcastChannel, 'postMessage'|'close'|'onmessage'>}
  */

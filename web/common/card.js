@@ -1,6 +1,6 @@
 /**
- * A card above the page, near what it belongs to. A click elsewhere, Escape, or the same button again closes it, and the
- * focus goes back to where it was. One at a time.
+ * A card above the page, near the element that it belongs to. A click elsewhere, Escape, or the same button again closes it,
+ * and the focus returns to where it was. Only one is open at a time.
  */
 import { element } from './dom.js';
 import { ownKeys } from '../shell/keyboard.js';
@@ -11,7 +11,8 @@ let current = /** @type {{near: HTMLElement, close: (refocus: boolean) => void}|
 
 /**
  * @param {HTMLElement} near a button, or a link: shown as expanded while the card is open
- * @param {{label: string, className?: string, content: (Node|string)[], focus?: HTMLElement}} card `focus`: what gets it
+ * @param {{label: string, className?: string, content: (Node|string)[], focus?: HTMLElement}} card `focus`: the element that
+ *   gets the focus
  * @returns {() => void} closes the card
  */
 export function openCard(near, { label, className = '', content, focus }) {
@@ -30,7 +31,7 @@ export function openCard(near, { label, className = '', content, focus }) {
   const onKey = ownKeys((event) => {
     if (event.key !== 'Escape') return;
     event.preventDefault();
-    event.stopPropagation(); // it stops no answer
+    event.stopPropagation(); // it must not stop an answer
     close(true);
   });
   const onFocus = ({ target }) => {
@@ -68,8 +69,8 @@ export function openCard(near, { label, className = '', content, focus }) {
 }
 
 /**
- * The panel of a `details` as a card: above the page, near the chip that opens it. A click elsewhere closes it; Escape is
- * left to page/keyboard.js. Its `toggle` event may fill the panel: it is placed anew as it grows.
+ * The panel of a `details` as a card: above the page, near the chip that opens it. A click elsewhere closes it; Escape is left
+ * to page/keyboard.js. Its `toggle` event may fill the panel: it is placed again as it grows.
  * @param {HTMLDetailsElement} details @param {HTMLElement} panel in it
  */
 export function floatPanel(details, panel) {
@@ -93,7 +94,7 @@ export function floatPanel(details, panel) {
   });
 }
 
-/** Below, else above, and within the window. */
+/** Below the button, else above it, and within the window. */
 function place(root, near) {
   const at = near.getClientRects()[0] ?? near.getBoundingClientRect();
   const { width, height } = root.getBoundingClientRect();

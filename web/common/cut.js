@@ -1,4 +1,4 @@
-/** Texts that come from files, addresses and people, where they are shown: some are as long as their makers like. */
+/** Shortens texts that come from files, addresses and people before they are shown: such a text may have any length. */
 
 const LENGTH = 120; // characters of an address or a file's name: real ones are shorter
 
@@ -6,7 +6,7 @@ const GOES_ON = /^(?:\p{M}|\u200d|\p{Emoji_Modifier}|\p{Surrogate})/u; // an acc
 const MOST_PARTS = 16; // of a character; longer ones are decoration
 
 /**
- * The last place up to an end at which no character is cut in half; py_core/showing.py says the same.
+ * The last place up to an end at which no character is cut in half; py_core/showing.py does the same.
  * @param {string} text @param {number} end @returns {number}
  */
 export function wholeEnd(text, end) {
@@ -20,19 +20,19 @@ export function wholeEnd(text, end) {
 
 /**
  * @param {string} text
- * @returns {string} its first 120 characters, without characters that nobody sees, which may turn the order of the others around
+ * @returns {string} its first 120 characters, without invisible characters, which may reverse the order of the others
  */
 export function cut(text) {
   const begin = text.slice(0, wholeEnd(text, LENGTH)).replace(/\p{C}/gu, '\ufffd');
   return text.length > LENGTH ? `${begin}…` : begin;
 }
 
-/** @param {string} text @returns {string} with the characters seen that turn the order of the others around */
+/** @param {string} text @returns {string} with the characters made visible that reverse the order of the others */
 export function visible(text) {
   return text.replace(/[\u202a-\u202e\u2066-\u2069]/g, '\ufffd');
 }
 
-/** Whether nothing of a text is seen: it counts as empty. @param {string} text */
+/** True if nothing of a text is visible: then it counts as empty. @param {string} text */
 export function isBlank(text) {
   return /^[\p{White_Space}\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}\u2800]*$/u.test(text);
 }

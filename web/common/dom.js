@@ -13,11 +13,11 @@ export function element(tag, className = '', text = '') {
 }
 
 /**
- * A part of the page that is always there.
+ * An element of the page that always exists.
  * @template {Element} T
  * @param {ParentNode} root
  * @param {string} selector
- * @param {{new (): T}} Kind what it is
+ * @param {{new (): T}} Kind its class
  * @returns {T}
  */
 export function part(root, selector, Kind) {
@@ -43,7 +43,7 @@ export function button(label, className, run) {
   return made;
 }
 
-/** Says what went wrong, where it was tried: silent until `say`, announced at once. */
+/** Shows an error beside the control that failed: hidden until `say`, then announced at once. */
 export class ProblemLine {
   element = element('p', 'problem-line');
 

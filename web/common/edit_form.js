@@ -1,12 +1,12 @@
-/** The form in which an entry is edited in its place: what was typed stays until it is saved or given up. */
+/** The form in which an entry is edited in place: the typed text stays until it is saved or given up. */
 import { t } from '../i18n/i18n.js';
 import { button, element, ProblemLine } from './dom.js';
 import { ownKeys } from '../shell/keyboard.js';
 
 /**
- * @param {{fields: HTMLElement[], save: () => Promise<void>, close: () => void, label?: string, controls?: object}} form `close` is
- *   called when it is saved or given up; `save`'s rejection is shown, and the form stays: beside one of the `controls` where the
- *   error names it as its `field`; `label` is what the button says
+ * @param {{fields: HTMLElement[], save: () => Promise<void>, close: () => void, label?: string, controls?: object}} form
+ *   `close` is called when it is saved or given up; `save`'s rejection is shown, and the form stays: beside one of the
+ *   `controls` if the error names it as its `field`; `label` is what the button says
  * @returns {HTMLFormElement} its first field wants the focus once it is in the page
  */
 export function editForm({ fields, save, close, label = t('forms.save'), controls = {} }) {
@@ -43,11 +43,11 @@ export function editForm({ fields, save, close, label = t('forms.save'), control
   return form;
 }
 
-/** Says what is wrong with a field, right below it. */
+/** Says what is wrong with a field, directly below it. */
 class FieldProblem {
   #controls;
-  #control = /** @type {HTMLElement|null} */ (null); // the one that is wrong
-  #described = /** @type {string|null} */ (null); // what described it before
+  #control = /** @type {HTMLElement|null} */ (null); // the wrong field
+  #described = /** @type {string|null} */ (null); // its description before
   #line = new ProblemLine();
 
   constructor(controls) {
@@ -55,7 +55,7 @@ class FieldProblem {
     this.#line.element.id = 'field-problem';
   }
 
-  /** @returns {boolean} whether the error names a field of this form */
+  /** @returns {boolean} true if the error names a field of this form */
   say(error) {
     const control = this.#controls[error.field];
     if (!control) return false;
@@ -93,7 +93,7 @@ export function passphraseInput(autocomplete) {
   return Object.assign(element('input'), { type: 'password', autocomplete, required: true });
 }
 
-/** @param {{id: string, title: string}[]} agents @param {string} chosen also one that is not there any more */
+/** @param {{id: string, title: string}[]} agents @param {string} chosen may be an agent that no longer exists */
 export function agentSelect(agents, chosen) {
   const select = element('select');
   const known = agents.some(({ id }) => id === chosen);

@@ -1,11 +1,11 @@
-/** A file of the site, or a sentence for the user. */
+/** Fetches a file of the site; rejects with a sentence for the user. */
 import { message } from './message.js';
 import { userError } from './user_error.js';
 
 /**
  * @param {string|URL} url
  * @param {import('./message.js').Message} what begins the sentence: "The router", "The CPU's kernels"
- * @param {(bytes: number) => void} [onBytes] called with how many more bytes have come in
+ * @param {(bytes: number) => void} [onBytes] called with the number of bytes that arrived since the last call
  * @returns {Promise<Uint8Array<ArrayBuffer>>} rejects with a DownloadError
  */
 export async function fetchFile(url, what, onBytes = () => {}) {

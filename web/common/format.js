@@ -1,8 +1,8 @@
 /** Numbers, sizes and times as the user's language writes them. Units are the international signs, the same everywhere. */
 import { currentLanguage, t } from '../i18n/i18n.js';
 
-const DATES = { en: 'en-GB' }; // "12 Nov", which nobody takes for the 11th of December
-const CLOCK_MS = 0.1; // steps of a browser's clock where the page is not isolated
+const DATES = { en: 'en-GB' }; // "12 Nov", which cannot be read as the 11th of December
+const CLOCK_MS = 0.1; // steps of a browser's clock if the page is not isolated
 
 /** "1,240", "1.240" @param {number} value @param {number} [digits] exactly as many after the point */
 export function formatNumber(value, digits = 0) {
@@ -14,7 +14,7 @@ export function formatRounded(value) {
   return numbers({ maximumSignificantDigits: 3 }).format(value);
 }
 
-/** "42.1 of 98.4 MB", or "42.1 MB" where the total is not known. A megabyte is 1,000,000 bytes. */
+/** "42.1 of 98.4 MB", or "42.1 MB" if the total is unknown. A megabyte is 1,000,000 bytes. */
 export function formatProgress(done, total) {
   const megabytes = (bytes) => formatNumber(bytes / 1e6, 1);
   return total ? t('loading.bytes', { done: megabytes(done), total: `${megabytes(total)} MB` }) : `${megabytes(done)} MB`;
@@ -52,7 +52,7 @@ export function formatDuration(ms) {
   return `${formatNumber(Math.floor(seconds / 60))} min ${Math.floor(seconds % 60)} s`;
 }
 
-/** Milliseconds that were measured: as `formatDuration`, but "under 0.1 ms" where a browser's clock tells no more. */
+/** Milliseconds that were measured: as `formatDuration`, but "under 0.1 ms" if the browser's clock is too coarse. */
 export function formatMeasured(ms) {
   return ms < CLOCK_MS ? t('log.under', { time: `${formatNumber(CLOCK_MS, 1)} ms` }) : formatDuration(ms);
 }

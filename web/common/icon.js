@@ -2,7 +2,10 @@
 const SVG = 'http://www.w3.org/2000/svg';
 const SPRITE = new URL('../icons.svg', import.meta.url).pathname;
 
-/** @param {string} name of app/building/icons.txt @returns {SVGSVGElement} seen by eyes only: name the button beside it */
+/**
+ * @param {string} name of app/building/icons.txt @returns {SVGSVGElement} hidden from screen readers: label the button that it
+ *   is in
+ */
 export function icon(name) {
   const made = document.createElementNS(SVG, 'svg');
   made.setAttribute('class', 'icon');

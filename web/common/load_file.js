@@ -1,4 +1,4 @@
-/** Files that the page loads when a part of it is first opened. Each is loaded once; one that could not be is tried again. */
+/** Loads files when a part of the page is first opened. Each is loaded once; a file that failed to load is tried again. */
 import { t } from '../i18n/i18n.js';
 import { ownScript } from './own_script.js';
 import { userError } from './user_error.js';
@@ -11,7 +11,7 @@ export function loadStyles(path) {
   return load(path, (href) => Object.assign(document.createElement('link'), { rel: 'stylesheet', href }));
 }
 
-/** A script that is no module, such as one that defines a global. @param {string} path from the site's folder */
+/** A classic script, such as one that defines a global. @param {string} path from the site's folder */
 export function loadScript(path) {
   return load(path, (src) => Object.assign(document.createElement('script'), { src: ownScript(src) }));
 }

@@ -1,6 +1,6 @@
 /**
- * Words for a person: a code, by which a language finds its text (i18n/engine_texts.js), and the English beside it. Python
- * and workers know no language of the page, so they say such messages.
+ * Text for a person: a code, by which a language finds its text (i18n/engine_texts.js), and the English text. Python and the
+ * workers do not know the page's language, so they send such messages.
  *
  * @typedef {import('../protocol.js').Message} Message
  */
@@ -19,7 +19,10 @@ export function english(message) {
   return typeof message === 'string' ? message : filled(message.text, message.values, english);
 }
 
-/** @param {string} text @param {Record<string, any>} values @param {(value: any) => string} words of a value that is a message */
+/**
+ * @param {string} text @param {Record<string, any>} values @param {(value: any) => string} words the text of a value that is
+ *   itself a message
+ */
 export function filled(text, values, words) {
   const word = (value) => {
     if (Array.isArray(value)) return value.map(word).join(', ');

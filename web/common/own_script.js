@@ -1,6 +1,6 @@
 /**
- * The address of a script to start, in the type that the site's policy asks for (Trusted Types): only a script of this
- * site, or one that it made itself, can become a worker or a script tag.
+ * The address of a script to start, in the type that the site's policy asks for (Trusted Types): only a script of this site, or
+ * one that this site made, can become a worker or a script tag.
  */
 const SITE = new URL('../', import.meta.url).href;
 
@@ -8,7 +8,7 @@ const policy = /** @type {any} */ (globalThis).trustedTypes?.createPolicy('sonat
 
 /**
  * @param {string|URL} url of a file of the site, or a blob of it
- * @returns {string} where the browser has Trusted Types, a TrustedScriptURL. Throws a TypeError for another address
+ * @returns {string} a TrustedScriptURL if the browser has Trusted Types. Throws a TypeError for another address
  */
 export function ownScript(url) {
   return policy ? policy.createScriptURL(String(url)) : checked(String(url));

@@ -1,4 +1,4 @@
-/** A form that is always there, for one thing to do; it says how that went and keeps what was typed. */
+/** A permanent form for one action; it shows the outcome and keeps the typed text. */
 import { element, ProblemLine } from './dom.js';
 import { labelled } from './edit_form.js';
 
@@ -9,7 +9,7 @@ export class SectionForm {
   #problem = new ProblemLine();
 
   /**
-   * @param {string} label of the button @param {() => Promise<string>} run returns what to say; its rejection is shown
+   * @param {string} label of the button @param {() => Promise<string>} run returns the sentence to show; its rejection is shown
    * @param {'quiet'|'primary'} [look] of the button
    */
   constructor(label, run, look = 'quiet') {

@@ -1,8 +1,8 @@
 /**
- * Counts files of the site that a library fetches by itself, each when it is complete.
- * @param {RegExp} names of the addresses that count
+ * Counts the bytes of the site's files that a library fetches by itself, each file when it is complete.
+ * @param {RegExp} names matches the addresses that count
  * @param {(bytes: number) => void} onBytes
- * @returns {() => void} ends it
+ * @returns {() => void} stops counting
  */
 export function watchFiles(names, onBytes) {
   const observer = new PerformanceObserver((list) => {

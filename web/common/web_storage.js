@@ -1,11 +1,11 @@
 /**
- * localStorage and sessionStorage, as far as the browser has and allows them: with blocked cookies even a look at one
- * throws. What it does not keep is known for as long as the page is open.
+ * localStorage and sessionStorage, as far as the browser has and allows them: with blocked cookies even looking at one throws.
+ * Values that the browser does not keep last as long as the page is open.
  */
 
 class WebStorage {
   #name;
-  #here = /** @type {Map<string, string|null>} */ (new Map()); // what the browser does not keep; null: what it does not let go
+  #here = /** @type {Map<string, string|null>} */ (new Map()); // values that the browser does not keep; null: deleted here
   #keeps = true;
 
   /** @param {'localStorage'|'sessionStorage'} name */
@@ -13,7 +13,7 @@ class WebStorage {
     this.#name = name;
   }
 
-  /** Whether the browser keeps anything here. */
+  /** True if the browser keeps anything here. */
   get isAllowed() {
     return this.#try((storage) => {
       storage.setItem('sonata.try', '');
@@ -29,7 +29,7 @@ class WebStorage {
     return here === undefined ? this.#try((storage) => storage.getItem(key)) ?? null : here;
   }
 
-  /** @param {string} key @param {string} value @returns {boolean} whether the browser keeps it */
+  /** @param {string} key @param {string} value @returns {boolean} true if the browser keeps it */
   setItem(key, value) {
     const isKept = this.#keeps && this.#try((storage) => {
       storage.setItem(key, value);
@@ -38,7 +38,7 @@ class WebStorage {
     if (isKept) {
       this.#here.delete(key);
     } else {
-      this.removeItem(key); // an older value would be wrong
+      this.removeItem(key); // an old value would be wrong
       this.#here.set(key, value);
     }
     return isKept;
@@ -54,7 +54,7 @@ class WebStorage {
     if (!isGone) this.#here.set(key, null);
   }
 
-  /** Leave nothing with the browser from now on, or leave it what is there. @param {boolean} keeps */
+  /** Keep nothing in the browser from now on, or keep values there again. @param {boolean} keeps */
   keep(keeps) {
     if (keeps === this.#keeps) return;
     this.#keeps = keeps;
@@ -65,7 +65,7 @@ class WebStorage {
     }
   }
 
-  /** Forget everything of this page's. */
+  /** Forget everything that this page stored. */
   clear() {
     for (const key of [...this.#here.keys(), ...this.#keys()]) this.removeItem(key);
   }
@@ -74,7 +74,7 @@ class WebStorage {
     return this.#try((storage) => Object.keys(storage).filter((key) => key.startsWith('sonata.'))) ?? [];
   }
 
-  /** @template T @param {(storage: Storage) => T} act @returns {T|undefined} undefined where the browser forbids it */
+  /** @template T @param {(storage: Storage) => T} act @returns {T|undefined} undefined if the browser forbids it */
   #try(act) {
     try {
       return act(globalThis[this.#name]);
@@ -84,7 +84,7 @@ class WebStorage {
   }
 }
 
-/** Of this browser: settings and choices. */
+/** For this browser: settings and choices. */
 export const local = new WebStorage('localStorage');
-/** Of this tab: what was begun and not sent. While the memory is encrypted it is kept nowhere (`keep`). */
+/** For this tab: drafts that were not sent. While the memory is encrypted they are kept nowhere (`keep`). */
 export const session = new WebStorage('sessionStorage');

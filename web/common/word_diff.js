@@ -1,12 +1,11 @@
 /**
- * Which words two texts share, in their order: the longest common subsequence of their words.
- *
+ * Finds the words that two texts share, in their order: the longest common subsequence of their words.
  * @typedef {{text: string, kind: 'same'|'gone'|'new'}} Piece words with the spaces behind them
  */
 
 const MOST_WORDS = 1500; // of a text: the table has as many rows and columns
 
-/** @param {string} before @param {string} after @returns {Piece[]} neighbours of one kind are one piece */
+/** @param {string} before @param {string} after @returns {Piece[]} adjacent words of one kind form one piece */
 export function wordDiff(before, after) {
   const [a, b] = [before, after].map((text) => (text.match(/\S+\s*|^\s+/g) ?? []).slice(0, MOST_WORDS));
   const same = (i, j) => a[i].trim() === b[j].trim();

@@ -17,11 +17,11 @@ export function addedHosts() {
     const kept = JSON.parse(local.getItem(KEY) ?? '[]');
     return Array.isArray(kept) ? kept.filter(isHost) : [];
   } catch {
-    return []; // somebody changed it
+    return []; // something else changed it
   }
 }
 
-/** @param {string} text a host, "*." before one for all below it, or an https address. Throws a userError for none. */
+/** @param {string} text a host, "*." before one for all below it, or an https address. Throws a userError for anything else. */
 export function addHost(text) {
   const given = text.trim().toLowerCase();
   const entry = /^https:\/\//.test(given) && URL.canParse(given) ? new URL(given).host : given;
@@ -41,13 +41,13 @@ export function withAdded(catalog) {
   return { ...catalog, hosts: [...catalog.hosts, ...addedHosts()] };
 }
 
-/** Those that a model in the page's address may come from: of the list, of the user, and the site's own. */
+/** Hosts that a model in the page's address may come from: those of the list, the user's, and the site's own. */
 export async function allowedHosts() {
-  const catalog = await readCatalog().catch(() => ({ hosts: [] })); // then those of the user alone
+  const catalog = await readCatalog().catch(() => ({ hosts: [] })); // then the user's alone
   return [...catalog.hosts, ...addedHosts(), ownHost()];
 }
 
-/** The site's own, as an entry of such a list. */
+/** The site's own host, as an entry of such a list. */
 export function ownHost() {
   const { protocol, hostname, host, port } = location;
   return protocol === 'http:' ? `http://${hostname}:${port || '80'}` : host;

@@ -1,7 +1,6 @@
 /**
- * Files of other sites, for the engine's worker: its own policy lets it connect to nothing but the server of the page, so
- * that what is written to the model cannot leave through it. Another worker (elsewhere_worker.js), which sees no message,
- * asks for them.
+ * Files of other sites, for the engine's worker: its own policy lets it connect to nothing but the server of the page, so that
+ * messages to the model cannot leave through it. Another worker (elsewhere_worker.js), which sees no message, fetches them.
  */
 import * as Comlink from '../vendor/comlink.mjs';
 import { ownScript } from '../common/own_script.js';
@@ -11,7 +10,7 @@ let remote = /** @type {any} */ (null);
 /** @typedef {Pick<Response, 'status'|'ok'|'url'|'headers'|'body'>} Answer */
 
 /**
- * As `fetch`: from the page's server, or from where it sends on to, or from another site.
+ * Like `fetch`: from the page's server, from where it redirects to, or from another site.
  * @param {string} url
  * @param {RequestInit} options
  * @returns {Promise<Answer>}

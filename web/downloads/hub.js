@@ -1,4 +1,4 @@
-/** What the hub says of a model's file; app/models/catalog.py has the same for the terminal. */
+/** What the hub lists about a model's file; app/models/catalog.py does the same for the terminal. */
 import { message } from '../common/message.js';
 import { userError } from '../common/user_error.js';
 import { fetchFrom } from './model_hosts.js';
@@ -20,13 +20,13 @@ export async function readCatalog() {
 
 /**
  * @param {Catalog} catalog @param {Entry} entry
- * @returns {Promise<Listed|null>} null where the hub has it no more, or not all of its files. Throws a sentence where it
- *   cannot be asked.
+ * @returns {Promise<Listed|null>} null if the hub no longer has it, or lacks some of its files. Throws a userError if the hub
+ *   cannot be reached.
  */
 export async function askHub({ hub, hosts }, { repository, file }) {
   const folder = file.split('/').slice(0, -1).map((name) => `/${encodeURIComponent(name)}`).join('');
   const response = await fetchFrom(`${hub}/api/models/${repository}/tree/main${folder}`, hosts);
-  if ([401, 404, 410].includes(response.status)) return null; // 401 for what does not exist, too
+  if ([401, 404, 410].includes(response.status)) return null; // also 401 for a repository that does not exist
   if (!response.ok) throw userError('Error', message('hub.no-answer', '{host} does not answer (HTTP {code}). Try again later.', { host: new URL(hub).host, code: response.status }));
   const files = await response.json().catch(() => null);
   if (!Array.isArray(files)) throw userError('Error', message('hub.no-files', 'What {host} says of {repository} is no list of files.', { host: new URL(hub).host, repository }));
@@ -43,7 +43,7 @@ export async function askHub({ hub, hosts }, { repository, file }) {
 /**
  * A file of the hub that a user names: OWNER/REPOSITORY/FILE.gguf, or its address.
  * @param {Catalog} catalog
- * @returns {Entry} Throws a userError where it is none.
+ * @returns {Entry} Throws a userError if it is not such a file.
  */
 export function entryOf({ hub }, text) {
   const given = text.trim().split('?')[0];
@@ -57,7 +57,7 @@ export function entryOf({ hub }, text) {
   return { name: title.replace(/[^\w.-]+/g, '-'), title, repository, file, licence: '', good_at: '' };
 }
 
-/** Where a file lies. @param {Catalog} catalog @param {Entry} entry */
+/** The address of a file. @param {Catalog} catalog @param {Entry} entry */
 export function addressOf({ hub }, { repository, file }) {
   return `${hub}/${repository}/resolve/main/${file.split('/').map(encodeURIComponent).join('/')}`;
 }

@@ -9,21 +9,21 @@ const BLOB_PIECE = 4 << 20; // bytes that are read at once
 
 /**
  * @param {string} url
- * @param {{signal?: AbortSignal, from?: number, cache?: RequestCache, hosts?: string[]|null}} [options] `from`: the first
- *   byte wanted; `hosts`: those that it may come from (model_hosts.js), null for any
- * @returns {Promise<{size: number|null, likely: number|null, version: string, chunks: AsyncGenerator<Uint8Array>}>} `size`
- *   of the whole file where it is known, `likely` where the server tells it; `version` tells the file from another one at
- *   the same address
+ * @param {{signal?: AbortSignal, from?: number, cache?: RequestCache, hosts?: string[]|null}} [options] `from`: the first byte
+ *   wanted; `hosts`: the allowed hosts (model_hosts.js), null for any
+ * @returns {Promise<{size: number|null, likely: number|null, version: string, chunks: AsyncGenerator<Uint8Array>}>} `size` of
+ *   the whole file if it is known, `likely` if only the server states it; `version` tells the file from another one at the same
+ *   address
  */
 export async function openDownload(url, { signal, from = 0, cache = 'default', hosts = null } = {}) {
   const response = await ask(url, hosts, { signal, cache, headers: from ? { Range: `bytes=${from}-` } : {} });
   if (response.status === 416) throw truncated(from);
   const { headers } = response;
-  const begun = response.status === 206 ? from : 0; // a server without ranges sends all of it again
+  const begun = response.status === 206 ? from : 0; // a server without ranges sends the whole file again
   const length = headers.get('Content-Encoding') ? null : headers.get('Content-Length');
   const likely = length ? begun + Number(length) : null;
   return {
-    // Another origin does not show that it has compressed its answer; then its length is that of what was sent.
+    // Another origin does not reveal that it compressed its answer; its length is then that of the compressed bytes.
     size: new URL(response.url).origin === location.origin ? likely : null,
     likely,
     version: ['ETag', 'Last-Modified', 'Content-Length'].map((name) => headers.get(name)).join(),
@@ -32,14 +32,14 @@ export async function openDownload(url, { signal, from = 0, cache = 'default', h
 }
 
 /**
- * Several files, as if they followed each other.
+ * Several files, read as one file in which they follow each other.
  * @param {string[]} urls
  * @param {{signal?: AbortSignal, hosts?: string[]|null}} options
  * @returns {Promise<import('../storage/model_source.js').Opened>}
  */
 export async function openDownloads(urls, { signal, hosts }) {
   const sizes = await Promise.all(urls.map(async (url) => {
-    // Where a range is asked for, a browser wants the file as it is: compressed, its length would be another one.
+    // With a range, a browser asks for the file uncompressed: compressed, its length would differ.
     const headers = { Range: 'bytes=0-' }, name = url.split('/').at(-1) ?? url;
     const length = (await ask(url, hosts, { signal, method: 'HEAD', headers })).headers.get('Content-Length');
     if (!length) throw userError('Error', message('download.no-size', 'The server does not say how large {name} is. Download all parts, then open them in Settings, Model.', { name }));
@@ -66,7 +66,7 @@ export async function openDownloads(urls, { signal, hosts }) {
   };
 }
 
-/** @returns {Promise<import('./elsewhere.js').Answer>} Throws a sentence where there is none, or an error. */
+/** @returns {Promise<import('./elsewhere.js').Answer>} Throws a userError if there is no answer, or an error status. */
 async function ask(url, hosts, options) {
   if (hosts) checkHost(url, hosts);
   let response;
@@ -81,7 +81,7 @@ async function ask(url, hosts, options) {
   throw userError('Error', message('download.not-there', 'The model file {url} is not on the server (HTTP {code}). Check the address, or run build.py again on the server.', { url, code: response.status }));
 }
 
-/** Chunks of a part; one of another length than its server said would move all that come after it. */
+/** Chunks of a part. Throws if its length is not what its server said, because that would shift all that follow. */
 async function* asLongAsTold(chunks, { name, bytes }) {
   let received = 0;
   for await (const chunk of chunks) {
@@ -92,7 +92,7 @@ async function* asLongAsTold(chunks, { name, bytes }) {
   if (received !== bytes) throw userError('Error', message('download.other-length', '{name} has another length than its server said ({bytes} bytes). Download all parts, then open them in Settings, Model.', { name, bytes }));
 }
 
-/** The first n bytes of chunks, or all where there are fewer. */
+/** The first n bytes of chunks, or all if there are fewer. */
 async function beginningOf(chunks, nbytes) {
   const bytes = new Uint8Array(nbytes);
   let filled = 0;
@@ -105,14 +105,14 @@ async function beginningOf(chunks, nbytes) {
   return bytes.subarray(0, filled);
 }
 
-/** A file's pieces; the next one is read while the reader works on one. */
+/** A file's pieces; the next one is read while the reader works on the current one. */
 export async function* blobPieces(blob, signal) {
   const read = (at) => blob.slice(at, at + BLOB_PIECE).arrayBuffer();
   let next = read(0);
   for (let at = 0; at < blob.size; at += BLOB_PIECE) {
     signal.throwIfAborted();
     const piece = await next;
-    if (at + BLOB_PIECE < blob.size) (next = read(at + BLOB_PIECE)).catch(() => {}); // awaited above, if anybody goes on
+    if (at + BLOB_PIECE < blob.size) (next = read(at + BLOB_PIECE)).catch(() => {}); // awaited above, if the reader continues
     yield new Uint8Array(piece);
   }
 }
@@ -170,7 +170,7 @@ export function pieceBytes({ bytes, pieces }, index) {
   return Math.min(pieces.bytes, bytes - index * pieces.bytes);
 }
 
-/** Whether bytes have this checksum, in hexadecimal digits. */
+/** True if bytes have this checksum, in hexadecimal digits. */
 export async function matches(bytes, sha256) {
   return await hexOf(bytes) === sha256;
 }

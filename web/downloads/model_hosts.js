@@ -3,7 +3,7 @@ import { message } from '../common/message.js';
 import { cut } from '../common/cut.js';
 import { userError } from '../common/user_error.js';
 
-/** Options of a request: another host is told neither who asks nor where the page lies. */
+/** Options of a request: another host learns neither the user's identity nor the page's address. */
 export const DISCREET = /** @type {const} */ ({ credentials: 'same-origin', referrerPolicy: 'no-referrer' });
 
 /** @param {string} url @param {string[]} hosts @returns {boolean} */
@@ -18,7 +18,7 @@ export function isAllowed(url, hosts) {
   return names.some((name) => hosts.includes(port ? `${name}:${port}` : name));
 }
 
-/** Throws a userError where a model may not come from an address. @param {string} url @param {string[]} hosts */
+/** Throws a userError if a model may not come from an address. @param {string} url @param {string[]} hosts */
 export function checkHost(url, hosts) {
   if (isAllowed(url, hosts)) return;
   const { protocol, host } = new URL(url);
@@ -26,7 +26,7 @@ export function checkHost(url, hosts) {
   throw userError('RefusedError', message('hosts.not-listed', '{host} is not on the list of hosts that models may come from. If you trust it, allow it in Settings, Model.', { host }));
 }
 
-/** Throws a userError where a response came from an address that models may not come from. */
+/** Throws a userError if a response came from an address that models may not come from. */
 export function checkRedirect(response, url, hosts) {
   if (isAllowed(response.url, hosts)) return;
   response.body?.cancel().catch(() => {});

@@ -1,4 +1,4 @@
-/** The page's side of model_worker.js: one model at a time is brought, and everybody hears how far it is. */
+/** The page's side of model_worker.js: brings one model at a time, and reports its progress to every listener. */
 import { message } from '../common/message.js';
 import * as Comlink from '../vendor/comlink.mjs';
 import { ownScript } from '../common/own_script.js';
@@ -21,14 +21,14 @@ export class ModelKeeper {
     return this.#worker.ask(catalog, entry);
   }
 
-  /** @returns {Promise<boolean>} false where it was stopped. Throws a userError. */
+  /** @returns {Promise<boolean>} false if it was stopped. Throws a userError. */
   download(catalog, entry, listed) {
     return this.#bring(entry.name, entry.title, (progress) => this.#worker.download(catalog, entry, listed, progress));
   }
 
   /**
    * @param {File[]} files one, or all parts of a model in their order @param {{title: string, licence: string}} known
-   * @returns {Promise<{sha256: string}|null>} null where it was stopped. Throws a userError: a NoRoomError where it cannot be kept
+   * @returns {Promise<{sha256: string}|null>} null if it was stopped. Throws a userError: a NoRoomError if it cannot be kept
    */
   importFiles(files, known) {
     return this.#bring('file', known.title, (progress) => this.#worker.importFiles(files, known, progress));

@@ -8,7 +8,7 @@ import { isGguf } from '../files/split_models.js';
 
 /** A part, with the byte of the model where it begins. @typedef {{name: string, start: number}} Part */
 
-/** @returns {{names: string[], stem: string}|null} the names of all parts; null for the name of a file that is no part */
+/** @returns {{names: string[], stem: string}|null} the names of all parts; null if the file is not a part */
 export function partsOf(name) {
   const [, stem, number, digits] = /^(.*)-(\d{5})-of-(\d{5})\.gguf$/.exec(name) ?? [];
   const count = Number(digits);
@@ -20,9 +20,9 @@ export function partsOf(name) {
 const plain = ({ name }) => name.replace(/ ?\(\d+\)(?=\.gguf$)/i, '');
 
 /**
- * The files of one model, in their order. A file that is no part is a model by itself.
+ * The files of one model, in their order. A file that is not a part is a model by itself.
  * @param {File[]} files in any order
- * @returns {{stem: string, files: File[]}} Throws a userError that names a part that is missing, or what is too much.
+ * @returns {{stem: string, files: File[]}} Throws a userError that names the missing part or the surplus file.
  */
 export function joinFiles(files) {
   const parts = partsOf(plain(files[0]));
@@ -42,7 +42,7 @@ export function joinFiles(files) {
   return { stem: parts.stem, files: /** @type {File[]} */ (found) };
 }
 
-/** Throws a userError for a file that does not begin like a GGUF, before more of it is read. @param {File[]} files */
+/** Throws a userError if a file does not begin like a GGUF, before more of it is read. @param {File[]} files */
 export async function mustBeModels(files) {
   for (const file of files) {
     if (await isGguf(file)) continue;
@@ -60,7 +60,7 @@ export function placed(files) {
   });
 }
 
-/** The sha256 of a model by those of its files. @param {string[]} sums hexadecimal digits */
+/** Computes the sha256 of a model from those of its files. @param {string[]} sums hexadecimal digits */
 export async function sumOfParts(sums) {
   if (sums.length === 1) return sums[0];
   const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(sums.join('')));

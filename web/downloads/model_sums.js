@@ -1,17 +1,17 @@
-/** What is told and checked while a model is brought: checksums of its files and pieces, progress with its speed. */
+/** Checksums and progress while a model is brought: of its files and pieces, with the speed. */
 import { hexOf } from './model_download.js';
 import { createSHA256 } from '../vendor/hash-wasm.mjs';
 
-export const PIECE = 4 << 20; // bytes of a piece that has a checksum of its own
+export const PIECE = 4 << 20; // bytes of a piece; each piece has a checksum
 const EVERY_MS = 100; // between two reports of progress
 
-/** The checksum of each file of a model, and of each piece, as its bytes come one after the other. */
+/** The checksum of each file of a model, and of each piece, computed as its bytes arrive in order. */
 export class Sums {
-  /** Of the files that are complete, hexadecimal digits. */
+  /** Checksums of the complete files, in hexadecimal digits. */
   files = /** @type {string[]} */ ([]);
   #sizes;
   #file;
-  #inFile = 0; // bytes of the file that is not complete
+  #inFile = 0; // bytes of the incomplete file so far
   #piece = new Uint8Array(PIECE);
   #filled = 0;
   #found = /** @type {Promise<string>[]} */ ([]);
@@ -45,21 +45,21 @@ export class Sums {
     this.#file.init();
   }
 
-  /** The browser computes it on another thread; one at a time, or the pieces that wait would need memory. */
+  /** The browser computes it on another thread; one piece at a time, or waiting pieces would need memory. */
   async #endPiece() {
     await this.#found.at(-1);
     this.#found.push(hexOf(this.#piece.subarray(0, this.#filled))); // which copies them at once
     this.#filled = 0;
   }
 
-  /** @returns {Promise<string[]>} of the pieces; nothing may follow */
+  /** @returns {Promise<string[]>} the checksums of the pieces; no more bytes may follow */
   async pieces() {
     if (this.#filled) await this.#endPiece();
     return Promise.all(this.#found);
   }
 }
 
-/** Reports progress now and then, with the speed of the last seconds. @returns {(done: number) => void} */
+/** Reports progress at intervals, with the speed of the last seconds. @returns {(done: number) => void} */
 export function reporter(onProgress, total) {
   const seen = /** @type {{at: number, done: number}[]} */ ([]);
   let newest = 0;
@@ -78,7 +78,7 @@ export function reporter(onProgress, total) {
       tell();
     } else if (!waiting) {
       waiting = true;
-      setTimeout(tell, EVERY_MS); // so the last of a burst is told, too
+      setTimeout(tell, EVERY_MS); // so the last of a burst is reported, too
     }
   };
 }

@@ -1,6 +1,6 @@
 /**
- * Brings models into the browser's store, in a worker: from the hub, or from files that the user picked. What was
- * broken off stays, and goes on from there. model_keeper.js is the page's side.
+ * Brings models into the browser's store, in a worker: from the hub, or from files that the user picked. A download that broke
+ * off stays, and continues from there. model_keeper.js is the page's side.
  */
 import { message } from '../common/message.js';
 import * as Comlink from '../vendor/comlink.mjs';
@@ -14,27 +14,27 @@ import { releaseMemory } from '../common/release_memory.js';
 import '../common/error_transfer.js';
 import { userError } from '../common/user_error.js';
 
-const TRIES = 5; // broken connections in a row, without a new byte, before it is given up
+const TRIES = 5; // broken connections in a row, without a new byte, before it gives up
 
-const FINAL = ['RefusedError', 'NoRoomError', 'WrongSumError']; // errors that trying again does not help
+const FINAL = ['RefusedError', 'NoRoomError', 'WrongSumError']; // errors for which a retry does not help
 
 /**
- * Opens the file in which a byte of the model lies: its number, its first byte in the model and the one behind its last,
- * and what comes from `begun` on: from that byte, or from the beginning of the file.
+ * Opens the file in which a byte of the model lies. Returns its number, its first byte in the model and the byte behind its
+ * last, and the chunks from `begun` on, which is that byte or the beginning of the file.
  * @typedef {(from: number) => Promise<{index: number, start: number, end: number, begun: number, chunks: AsyncIterable<Uint8Array>}>} Opener
  */
 
 let stopping = new AbortController();
 
 Comlink.expose({
-  /** See hub.js. Asked here: what the page itself may connect to is its own server only. */
+  /** See hub.js. Asked here, because the page itself may connect to its own server only. */
   ask: askHub,
 
   /**
    * @param {import('./hub.js').Catalog} catalog @param {import('./hub.js').Entry} entry
    * @param {import('./hub.js').Listed} listed by the hub
    * @param {(done: number, total: number, perSecond: number) => void} onProgress
-   * @returns {Promise<boolean>} false where it was stopped: what there is of it is kept
+   * @returns {Promise<boolean>} false if it was stopped; the downloaded part is kept
    */
   async download(catalog, entry, { bytes, sha256, parts }, onProgress) {
     const { title, name, licence } = entry;
@@ -46,7 +46,7 @@ Comlink.expose({
   /**
    * Copy the files of a model that the user has: one, or all parts in their order.
    * @param {File[]} files @param {{title: string, licence: string}} known
-   * @returns {Promise<{sha256: string}|null>} null where it was stopped. Throws a NoRoomError where it cannot be kept.
+   * @returns {Promise<{sha256: string}|null>} null if it was stopped. Throws a NoRoomError if it cannot be kept.
    */
   async importFiles(files, known, onProgress) {
     await mustKeep();
@@ -72,7 +72,7 @@ async function mustKeep() {
   if (!await canKeep()) throw userError('NoRoomError', message('store.no-models', 'This browser stores no files for the page (as in a private window), so it cannot keep models.'));
 }
 
-/** Under a name of its own: what a model is called tells its checksum, which is known at the end. */
+/** Copies under a temporary name: a model is named after its checksum, which is known at the end. */
 async function copy(files, { title, licence }, onProgress, signal) {
   const bytes = files.reduce((sum, file) => sum + file.size, 0);
   const report = reporter(onProgress, bytes);
@@ -109,9 +109,9 @@ async function copy(files, { title, licence }, onProgress, signal) {
 }
 
 /**
- * Bring what is missing of a model of the hub, check all of it, and keep it.
+ * Download the missing part of a model of the hub, check all of it, and keep it.
  * @param {(signal: AbortSignal) => Opener} from
- * @returns {Promise<boolean>} false where it was stopped
+ * @returns {Promise<boolean>} false if it was stopped
  */
 async function keep(model, onProgress, from) {
   await mustKeep();
@@ -160,12 +160,12 @@ async function complete(partial, model, open, report, signal) {
     } catch (error) {
       if (error.name !== 'WrongSumError') throw error;
       partial.truncate(error.start);
-      if (resumed <= error.start || again) throw error; // else bytes of an earlier connection may be to blame
+      if (resumed <= error.start || again) throw error; // otherwise bytes of an earlier connection may be wrong
     }
   }
 }
 
-/** Throws a WrongSumError where a file that is complete is not what was listed; `start` is its first byte in the model. */
+/** Throws a WrongSumError if a complete file is not the listed one; `start` is its first byte in the model. */
 function mustMatch({ files }, { parts }) {
   const wrong = files.findIndex((sum, index) => sum !== parts[index].sha256);
   if (wrong < 0) return;
@@ -176,14 +176,14 @@ function mustMatch({ files }, { parts }) {
   throw Object.assign(error, { start: parts.slice(0, wrong).reduce((sum, { bytes }) => sum + bytes, 0) });
 }
 
-/** Bring the bytes behind those that are there, over as many connections as it takes. */
+/** Download the bytes behind the existing ones, over as many connections as needed. */
 async function append(partial, model, open, report, sums, signal) {
   for (let failures = 0; partial.size < model.bytes;) {
     const before = partial.size;
     try {
       const { index, start, end, begun, chunks } = await open(before);
       let skipped = before - begun;
-      report(before); // so what comes first has a speed, too
+      report(before); // so the first report has a speed, too
       for await (let chunk of chunks) {
         const part = chunk.subarray(Math.min(skipped, chunk.length));
         skipped -= chunk.length - part.length;
@@ -213,7 +213,7 @@ function startsLikeGguf(chunk) {
   return 'GGUF'.startsWith(String.fromCharCode(...chunk.subarray(0, 4)));
 }
 
-/** The error itself, or a NoRoomError: where nothing is left, a browser does not even make an empty file. */
+/** The error itself, or a NoRoomError: if no space is left, a browser does not even make an empty file. */
 async function noRoomOr(error, bytes) {
   return error.name === 'QuotaExceededError' ? userError('NoRoomError', await noRoom(bytes)) : error;
 }
@@ -234,7 +234,7 @@ function fromHub(hosts, addresses, parts, signal) {
     const response = await fetchFrom(url, hosts, { headers, signal, cache: 'no-store' });
     if ([401, 403, 404, 410].includes(response.status)) throw userError('RefusedError', message('hub.file-gone', '{host} has this file no more.', { host: new URL(url).host }));
     if (!response.ok) throw userError('Error', message('hub.silent', '{host} does not answer (HTTP {code}).', { host: new URL(response.url).host, code: response.status }));
-    const begun = response.status === 206 ? from : start; // a server without ranges sends all of it again
+    const begun = response.status === 206 ? from : start; // a server without ranges sends the whole file again
     return { index, start, end: start + parts[index].bytes, begun, chunks: chunksOf(response.body, signal) };
   };
 }

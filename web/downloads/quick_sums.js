@@ -1,6 +1,7 @@
 /**
- * XXH64 of each piece of a model that is kept, beside it: made when the pieces had the right sha256, and checked in its
- * place from then on. It finds what a disk damages; whoever can write there could as well change the page's other files.
+ * XXH64 of each piece of a kept model, stored beside it. The sums are made when the pieces had the right sha256, and are
+ * checked instead of it from then on. They detect damage by a disk, not an attacker: an attacker who can write there could as
+ * well change the page's other files.
  */
 import { readSums, writeSums } from '../storage/model_store.js';
 import { createXXHash64 } from '../vendor/hash-wasm.mjs';
@@ -8,7 +9,7 @@ import { createXXHash64 } from '../vendor/hash-wasm.mjs';
 export class QuickSums {
   #model;
   #xxh64;
-  #known; // the first is of all others; null where they must be made
+  #known; // the first is the sum of all others; null if they must be made
   #found;
 
   /** @param {{sha256: string, name: string, pieces: {bytes: number, sha256: string[]}}} model */
@@ -26,19 +27,22 @@ export class QuickSums {
     this.#found = new BigUint64Array(1 + model.pieces.sha256.length);
   }
 
-  /** Whether a piece is known, and as it was. @param {number} index @param {Uint8Array} bytes */
+  /** True if a piece is known and unchanged. @param {number} index @param {Uint8Array} bytes */
   match(index, bytes) {
     return this.#known !== null && this.#known[1 + index] === sumOf(bytes, this.#xxh64);
   }
 
-  /** A piece that did not match has the right sha256, and all before it were right: from now on the sums are made anew. */
+  /**
+   * Called if a piece that did not match has the right sha256, and all before it were right: from now on the sums are made
+   * again.
+   */
   add(index, bytes) {
     if (this.#known) this.#found.set(this.#known.subarray(0, 1 + index));
     this.#known = null;
     this.#found[1 + index] = sumOf(bytes, this.#xxh64);
   }
 
-  /** After all pieces. Without the sums the next load takes longer, so nobody is told where they cannot be kept. */
+  /** Call after all pieces. Without the sums the next load takes longer, so a failure to keep them is not reported. */
   async keep() {
     if (this.#known) return;
     this.#found[0] = sumOfSums(this.#found, this.#xxh64);

@@ -1,6 +1,6 @@
 /**
- * The files of the conversation on the page: chips above the message box. They come by the paper clip, by dropping them
- * anywhere, by pasting, or by `attach`; they belong to the conversation and are there again when it is opened.
+ * The files of the conversation on the page: chips above the message box. They are added by the paper clip, by dropping them
+ * anywhere, by pasting, or by `attach`. They belong to the conversation and reappear when it is opened.
  */
 import { html, render } from '../vendor/lit-html/lit-html.js';
 import { visible } from '../common/cut.js';
@@ -13,12 +13,17 @@ import { readFile } from './read_file.js';
 
 const LONG_PASTE = 2000; // characters that are offered as a file
 
-/** @typedef {{opening: number, chat: string|null, last: Promise<void>}} Place a conversation, by when the page opened it; chat:
- *   null if it has not begun; last: until its last file is there, since the first one may begin the conversation */
-/** @typedef {{name: string, size: number, words: string, share: number, place: Place, id: string|null, removal: AbortController}} Coming
- *   a file on its way into the memory; share: of it that is read; id: once it is there; removal: the user takes it back */
+/**
+ * @typedef {{opening: number, chat: string|null, last: Promise<void>}} Place a conversation, by when the page opened it; chat:
+ *   null if it has not begun; last: settles once its last file is there, because the first file may begin the conversation
+ */
+/**
+ * @typedef {{name: string, size: number, words: string, share: number, place: Place, id: string|null, removal:
+ *   AbortController}} Coming a file on its way into the memory; share: the share that is read; id: set once it is stored;
+ *   removal: aborts if the user takes it back
+ */
 
-/** What went wrong; a sentence of ours may begin with a file's name, as that is written. */
+/** The error's sentence; one of ours may begin with a file's name, spelled as it is. */
 function sentence(error) {
   return error.stack ? describe(fromError(error)).message : said(error.said ?? error.message);
 }
@@ -41,7 +46,7 @@ export class Attachments {
    *   composer: import('../chat/composer.js').Composer, queue: import('../chat/message_queue.js').MessageQueue,
    *   notices: import('../shell/notices.js').Notices, announcer: import('../shell/announcer.js').Announcer}} parts of the page
    * @param {{engine: () => import('../engine/engine.js').Engine, isReady: () => boolean, onChange: () => void}} page onChange:
-   *   `delay` may be another one
+   *   called when `delay` may have changed
    */
   constructor({ root, form }, parts, page) {
     this.#root = root;
@@ -60,7 +65,7 @@ export class Attachments {
   }
 
   /**
-   * Attach files to the conversation on the page; one that cannot be read says why above the message box.
+   * Attach files to the conversation on the page; if a file cannot be read, a line above the message box says why.
    * @param {File[]} files
    */
   attach(files) {
@@ -79,7 +84,10 @@ export class Attachments {
     this.#parts.composer.focus();
   }
 
-  /** What a message has to wait for, so that it is answered from the files of the conversation: a sentence. @returns {string|null} */
+  /**
+   * A sentence about what a message has to wait for, so that it is answered from the files of the conversation. @returns
+   * {string|null}
+   */
   get delay() {
     const { id, openings } = this.#parts.stored;
     const coming = this.#coming.find((one) => this.#isHere(one));
@@ -111,7 +119,7 @@ export class Attachments {
       const found = chat === null ? [] : await this.#page.engine().files.files({ chat }).catch(() => null);
       if (chat !== this.#chat) continue;
       this.#known = openings;
-      if (found === null) continue; // the memory is still opening: it says when it is there
+      if (found === null) continue; // the memory is still opening: it reports when it is ready
       this.#files = found;
       this.#show();
     }
@@ -131,7 +139,7 @@ export class Attachments {
       const { data, type } = await readFile(file, onPage, signal);
       const engine = this.#page.engine();
       await engine.memory.opened();
-      await stored.settled(); // the answer that begins the conversation may be under way
+      await stored.settled(); // the answer that begins the conversation may still be running
       signal.throwIfAborted();
       if (this.#isHere(coming)) place.chat = stored.id;
       else if (place.chat === null) return; // the person has left a conversation that had not begun
@@ -146,7 +154,7 @@ export class Attachments {
       notices.say('files', sentence(error));
       if (this.#isHere(coming)) queue.fail(t('files.notSent', { name: file.name }));
     } finally {
-      await this.refresh(); // before it comes no more: it may have to be indexed
+      await this.refresh(); // before it stops coming: indexing may remain
       this.#coming = this.#coming.filter((other) => other !== coming);
       this.#show();
       this.#page.onChange();
@@ -163,13 +171,13 @@ export class Attachments {
     if (this.#page.isReady()) await stored.read(engine);
   }
 
-  /** Whether a file comes into the conversation on the page. */
+  /** True if a file is added to the conversation on the page. */
   #isHere({ place }) {
     const { openings, id } = this.#parts.stored;
     return place.opening === openings || (id !== null && place.chat === id);
   }
 
-  /** Take back a file that is still read. @param {Coming} coming */
+  /** Take back a file that is still being read. @param {Coming} coming */
   #stop(coming) {
     coming.removal.abort();
     this.#coming = this.#coming.filter((other) => other !== coming);
@@ -208,7 +216,7 @@ export class Attachments {
     }
   }
 
-  /** Say where files can be dropped, while some are dragged over the page. */
+  /** Show where files can be dropped, while some are dragged over the page. */
   #watchDragging() {
     const { dataset } = document.documentElement;
     let leaving = 0;
@@ -217,7 +225,7 @@ export class Attachments {
       if (!event.dataTransfer?.types.includes('Files')) return;
       clearTimeout(leaving);
       dataset.dragging = 'files';
-      leaving = setTimeout(end, 300); // it comes again and again while they are over the page
+      leaving = setTimeout(end, 300); // it fires repeatedly while they are over the page
     });
     addEventListener('drop', end);
   }

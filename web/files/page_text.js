@@ -1,14 +1,14 @@
 /**
- * The text of a PDF's page from what PDF.js finds on it. A gap that is wider than a space is a tab, with an empty cell
- * between two tabs; lines that are drawn from the bottom up are turned round; columns of prose are read one after the other.
+ * The text of a PDF's page from the pieces that PDF.js finds on it. A gap wider than a space becomes a tab, an empty cell lies
+ * between two tabs; lines that are drawn from the bottom up are reversed; columns of prose are read one after the other.
  */
 const GAP = 1.5; // heights of a letter: spaces are narrower
-const MOST_CELLS = 60; // of a line; one with more is no row of a table
+const MOST_CELLS = 60; // of a line; a line with more is not a row of a table
 const SAYS = new Set(['FreeText', 'Text', 'Highlight', 'Underline', 'StrikeOut', 'Squiggly', 'Square', 'Circle', 'Line', 'Polygon', 'PolyLine', 'Ink', 'Stamp', 'Caret']);
 
 /** @typedef {{text: string, x: number, end: number}} Cell a piece of a line, from its left to its right edge */
 /** @typedef {{cells: Cell[], y: number, size: number}} Line */
-/** @typedef {{x: number, end: number}} Span where a column stands */
+/** @typedef {{x: number, end: number}} Span the extent of a column */
 
 /** @param {any[]} items of `getTextContent` @returns {string} */
 export function pageText(items) {
@@ -24,7 +24,9 @@ export function pageText(items) {
   return texts.join('\n');
 }
 
-/** Values of forms as "name: value", and what notes say. @param {any[]} annotations of `getAnnotations` @returns {string[]} */
+/**
+ * Values of forms as "name: value", and the text of notes. @param {any[]} annotations of `getAnnotations` @returns {string[]}
+ */
 export function fieldsAndNotes(annotations) {
   const said = annotations.map((one) => {
     if (one.subtype === 'Widget') return field(one);
@@ -40,7 +42,7 @@ function field({ fieldName, alternativeText, fieldValue, options, password }) {
   return values.length && !password ? `${alternativeText || fieldName}: ${values.map(shown).join(', ')}` : '';
 }
 
-/** Left to right, and level. */
+/** True if text runs left to right, and level. */
 function isPlain({ str, dir, transform }) {
   return str === undefined || !str.trim() || (dir === 'ltr' && transform[0] > 0 && !transform[1] && !transform[2]);
 }
@@ -49,7 +51,7 @@ function isPlain({ str, dir, transform }) {
 function linesOf(items) {
   const lines = [];
   let line = /** @type {Line} */ ({ cells: [], y: 0, size: 0 });
-  let isOpen = false; // the next piece goes on with the last cell
+  let isOpen = false; // the next piece continues the last cell
   for (const { str, transform, width, height, hasEOL } of items) {
     const last = line.cells.at(-1);
     if (str?.trim()) {
@@ -70,14 +72,14 @@ function linesOf(items) {
   return line.cells.length ? [...lines, line] : lines;
 }
 
-/** Whether most lines stand above the one before. @param {Line[]} lines */
+/** True if most lines stand above the previous one. @param {Line[]} lines */
 function isUpward(lines) {
   const steps = lines.slice(1).map(({ y, size }, at) => (Math.abs(y - lines[at].y) > size / 2 ? Math.sign(y - lines[at].y) : 0));
   return steps.reduce((sum, step) => sum + step, 0) > 0;
 }
 
 /**
- * The lines from one on that stand in the same columns.
+ * The lines from a given one on that share its columns.
  * @param {Line[]} lines @returns {{rows: Line[], columns: Span[]}} one line alone, if it is not cut by a gap
  */
 function block(lines, first) {
@@ -89,13 +91,13 @@ function block(lines, first) {
     const joined = join([...columns, ...lines[after].cells]);
     if (joined.length < 2) break;
     columns = joined;
-    const isNear = lines[after - 1].y - lines[after].y < 2 * lines[after].size; // the longer of two columns goes on
+    const isNear = lines[after - 1].y - lines[after].y < 2 * lines[after].size; // the longer of two columns continues
     if (several(lines[after]) || (isNear && end === after)) [end, known] = [after + 1, columns];
   }
   return { rows: lines.slice(first, end), columns: known };
 }
 
-/** What overlaps becomes one. @param {Span[]} spans @returns {Span[]} from left to right */
+/** Merges overlapping spans. @param {Span[]} spans @returns {Span[]} from left to right */
 function join(spans) {
   const joined = /** @type {Span[]} */ ([]);
   for (const { x, end } of [...spans].sort((one, other) => one.x - other.x)) {
@@ -121,7 +123,10 @@ function rowText(row, columns) {
   return cellsOf(row, columns).join('\t').trimEnd();
 }
 
-/** Sentences that go on in the next line of their column, and not a table. @param {Line[]} rows @param {Span[]} columns */
+/**
+ * True if sentences continue in the next line of their column, so that it is not a table. @param {Line[]} rows @param {Span[]}
+ * columns
+ */
 function isProse(rows, columns) {
   if (rows.length < 3 || columns.length < 2 || columns.length > 3) return false;
   const cells = rows.map((row) => cellsOf(row, columns));

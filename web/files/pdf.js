@@ -1,4 +1,4 @@
-/** The text of a PDF, page by page, by PDF.js, which is loaded when the first one is attached. */
+/** Extracts the text of a PDF, page by page, with PDF.js, which is loaded when the first PDF is attached. */
 import { ownScript } from '../common/own_script.js';
 import { userError } from '../common/user_error.js';
 import { t } from '../i18n/i18n.js';
@@ -6,7 +6,7 @@ import { fieldsAndNotes, pageText } from './page_text.js';
 
 // A file of 2 kB may say that it has a billion pages, draw one form in another without end, or unpack to gigabytes.
 const MOST_PAGES = 5000;
-const MOST_CHARACTERS = 2_000_000; // app/files/text.py takes half of it, and says so
+const MOST_CHARACTERS = 2_000_000; // app/files/text.py accepts half of it, and says so
 const MOST_PAGE_MS = 20_000;
 const MOST_MS = 180_000;
 
@@ -14,10 +14,10 @@ const vendor = (path) => new URL(`../vendor/pdf/${path}`, import.meta.url).href;
 
 /**
  * @param {ArrayBuffer} data
- * @param {string} name for sentences
+ * @param {string} name for error messages
  * @param {(page: number, pages: number) => void} onPage
  * @param {AbortSignal} signal stops it: then it rejects with the signal's reason
- * @returns {Promise<string>} the pages' texts, with a form feed between two
+ * @returns {Promise<string>} the pages' texts, separated by form feeds
  */
 export async function textOfPdf(data, name, onPage, signal) {
   let library;
@@ -90,7 +90,7 @@ class Watch {
     this.next();
   }
 
-  /** Another page begins. */
+  /** Called when another page begins. */
   next() {
     clearTimeout(this.#timer);
     const left = Math.min(MOST_PAGE_MS, this.#until - performance.now());

@@ -1,9 +1,9 @@
-/** A file of the user's as bytes for Python: those of a PDF become its text first. */
+/** Reads a file of the user as bytes for Python: a PDF becomes its text first. */
 import { userError } from '../common/user_error.js';
 import { t } from '../i18n/i18n.js';
 import { isGguf } from './split_models.js';
 
-// As in app/files/text.py: what is too large is not even read.
+// As in app/files/text.py: a file that is too large is not even read.
 const MOST_BYTES = 4_000_000;
 const MOST_PDF_BYTES = 100_000_000;
 const PDF = 'application/pdf';
@@ -15,7 +15,7 @@ function isPdf(file) {
 
 /**
  * @param {File} file
- * @param {(page: number, pages: number) => void} onPage of a PDF
+ * @param {(page: number, pages: number) => void} onPage called for each page of a PDF
  * @param {AbortSignal} signal stops it: then it rejects with the signal's reason
  * @returns {Promise<{data: Uint8Array, type: string}>} Rejects with a sentence for the user
  */
@@ -26,7 +26,7 @@ export async function readFile(file, onPage, signal) {
   let bytes;
   try {
     bytes = await file.arrayBuffer();
-  } catch { // a folder, or it was deleted meanwhile
+  } catch { // it is a folder, or was deleted meanwhile
     throw userError('FileError', t('files.notRead', { name: file.name }));
   }
   if (!isPdf(file)) return { data: new Uint8Array(bytes), type: file.type };

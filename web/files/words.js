@@ -1,4 +1,4 @@
-/** Places in files, in the page's language. */
+/** Names places in files in the page's language. */
 import { t } from '../i18n/i18n.js';
 
 const PLACES = [ // as py_core/passages/chunks.py writes them
@@ -11,7 +11,7 @@ const PLACES = [ // as py_core/passages/chunks.py writes them
   [/^rows (\d+)-(\d+)$/, 'files.rows'],
 ];
 
-/** Where a passage stands. @param {string} place in English, or the headings above it */
+/** The place of a passage. @param {string} place in English, or the headings above it */
 export function placeWords(place) {
   for (const [pattern, key] of PLACES) {
     const found = /** @type {RegExp} */ (pattern).exec(place);

@@ -2,7 +2,7 @@
 #include "pages.h"
 
 enum { PART = 128, MOST_GROUP = 16, QUERY_OFFSET = 8192 };
-// Query heads of a tile, which share the keys and values that they read: as many as the registers have room for.
+// Query heads of a tile, which share the keys and values that they read: as many as fit into the registers.
 #ifdef PLAIN_SIMD
 enum { HEAD_TILE = 2 };
 #define HEAD_TILES(form) PRODUCTS(1, form) PRODUCTS(2, form)
@@ -16,7 +16,7 @@ INLINE u32 first_seen(const Layer *k, u32 position) {
   return k->window && position >= k->window ? position + 1 - k->window : 0;
 }
 
-// Stores x as whole numbers of one or two bytes; returns the scale. Four numbers lie `lane` bytes apart, the next four
+// Stores x as integers of one or two bytes; returns the scale. Four numbers are `lane` bytes apart, the next four
 // begin at `second`, and each pair of fours `pair` bytes after the one before.
 static f32 store_vector(const f32 *x, u32 size, u32 limbs, int8_t *out, u32 lane, u32 second, u32 pair, i32 *sum) {
   const f32 largest = abs_max_of(x, size), limit = limbs == 1 ? 127 : 127 * 128;
@@ -36,21 +36,21 @@ static f32 store_vector(const f32 *x, u32 size, u32 limbs, int8_t *out, u32 lane
   return largest / limit;
 }
 
-// A head is normalized, if there are norm weights, and rotated. a: angles, pairs that rotate, 1 if these are neighbours
+// Normalizes a head, if there are norm weights, and rotates it. a: angles, pairs that rotate, 1 if these are neighbours
 INLINE void turn(const f32 *x, const u32 *a, u32 position, const f32 *weight, f32 eps, u32 size, f32 *out) {
   f32 normed[MOST_HEAD_DIM];
   if (weight) normalize(x, weight, size, eps, normed), x = normed;
   rotate(x, (f32 *)at(a[0]) + position * a[1] * 2, a[1], a[2], size, out);
 }
 
-// The values of a head with zeros after them, up to `room`: where they are, or in `padded`.
+// The values of a head, padded with zeros up to `room`: in place, or in `padded`.
 INLINE const f32 *with_zeros(const f32 *x, u32 size, u32 room, f32 *padded) {
   if (size == room) return x;
   for (u32 i = 0; i < room; i++) padded[i] = i < size ? x[i] : 0;
   return padded;
 }
 
-// q_out = rope(norm(q)) * scale; the pages get rope(norm(k)) and v. Norms and rotation may be missing.
+// q_out = rope(norm(q)) * scale; the pages get rope(norm(k)) and v. Norms and rotation are optional.
 // a: q, k, v, floats from row to row of q, and of k and v, q_out, angles, pairs that rotate, 1 if these are neighbours, norm
 //    weights of a head of q or 0, those of k, eps, layer
 void rope_append(const Op *op, const Context *c) {
@@ -68,7 +68,7 @@ void rope_append(const Op *op, const Context *c) {
       for (u32 i = size; i < room; i++) out[i] = 0;
     }
     const u32 t = row.position % PAGE;
-    // A page that was demoted is full: what a row would write there again is in it.
+    // A demoted page is full: it already contains what a row would write there again.
     for (u32 h = 0; h < k.kv_heads && page_tier(&k, row.slot, row.position) == HOT; h++, key += size, value += size) {
       int8_t *keys = (int8_t *)head_page(&k, row.slot, row.position, h), *values = keys + k.limbs * PAGE * room;
       f32 *scales = (f32 *)(values + k.limbs * PAGE * room), rotated[MOST_HEAD_DIM], padded[MOST_HEAD_DIM];
@@ -146,7 +146,7 @@ INLINE void products(const u32 G, const u32 P, const uint8_t *data, u32 outer, u
   }
 }
 
-// Stores four numbers between -8191 and 8191 as signed bytes: 128 * each of the first four + the one of the second four.
+// Stores four numbers between -8191 and 8191 as signed bytes: 128 * the first four + the second four.
 INLINE void pack_signed4(v128_t numbers, uint8_t *to) {
   const v128_t first = wasm_i32x4_shr(wasm_i32x4_add(numbers, wasm_i32x4_const_splat(64)), 7);
   const v128_t both = wasm_i16x8_narrow_i32x4(first, wasm_i32x4_sub(numbers, wasm_i32x4_shl(first, 7)));
@@ -158,7 +158,7 @@ INLINE void code_products(const u32 G, const u32 half, const uint8_t *data, u32 
                           f32 *out, u32 stride) {
   const v128_t mask = wasm_i8x16_const_splat(15);
   for (u32 o = 0; o < outer; o += 8, data += room * (half ? 4 : 8))
-    // 16 pairs of a signed byte and a code of 4 bits fit the 16 bits that some CPUs add up.
+    // 16 pairs of a signed byte and a 4-bit code fit the 16-bit sums of some CPUs.
     for (u32 begin = 0; begin < inner; begin += 64) {
       const u32 end = min_u(inner, begin + 64);
       Acc acc[HEAD_TILE][2][2];
@@ -198,7 +198,7 @@ INLINE void code_products(const u32 G, const u32 half, const uint8_t *data, u32 
     }
 }
 
-// One function for each number of heads and each form.
+// A separate function for each number of heads and each form.
 #define PRODUCTS(G, form) \
   static __attribute__((noinline)) void products_##G##_##form(const uint8_t *data, u32 outer, u32 inner, u32 room, \
                                                               const uint8_t *numbers, f32 *out, u32 stride) { \
@@ -224,7 +224,7 @@ static void products_of(u32 G, u32 form, const uint8_t *data, u32 outer, u32 inn
   }
 }
 
-// Packs x[i] * scales[i] as whole numbers of the scale that it returns, every G * 8 bytes; `constant` is the sum of
+// Packs x[i] * scales[i] as integers in units of the returned scale, every G * 8 bytes; `constant` is the sum of
 // x[i] * offsets[i].
 static f32 pack_scaled(const f32 *x, const f32 *scales, const f32 *offsets, u32 count, u32 G, uint8_t *to, f32 *constant) {
   f32 y[MOST_HEAD_DIM];
@@ -242,8 +242,8 @@ static f32 pack_scaled(const f32 *x, const f32 *scales, const f32 *offsets, u32 
   return largest / (QUERY_OFFSET - 1);
 }
 
-// Brings a page into the cache by reading a word of each of its cache lines. Loads that wait for nothing get the
-// memory's whole bandwidth; without this the loops below got half of it. `bytes` is a multiple of 64.
+// Brings a page into the cache by reading a word of each of its cache lines. These loads are independent, so they get
+// the memory's full bandwidth; without them the loops below got half of it. `bytes` is a multiple of 64.
 static __attribute__((noinline)) void prefetch(const uint8_t *from, u32 bytes) {
   v128_t any = wasm_i32x4_const_splat(0);
   u32 i = 0;
@@ -300,9 +300,9 @@ static void attend(const u32 G, const Layer *k, const f32 *q, u32 slot, u32 kv_h
         if (tier == HOT) s = wasm_f32x4_mul(wasm_f32x4_sub(wasm_f32x4_mul(s, load(scales + t)), load(scales + PAGE + t)), scale);
         else s = madd(s, scale, wasm_f32x4_splat(constant[g]));
         if (cap > 0) s = soft_cap4(s, cap);
-        // Ignore what lies before the window. It weighs nothing, since there is a position with a score in each page.
+        // Ignore positions before the window. They get no weight, since each page has a position with a score.
         if (t < unseen) s = wasm_v128_bitselect(nothing, s, before(t, unseen));
-        // Ignore whatever lies in the page after the last position.
+        // Ignore the rest of the page after the last position.
         if (t + 4 > count) s = wasm_v128_bitselect(s, nothing, before(t, count));
         most = wasm_f32x4_pmax(most, s);
         wasm_v128_store(score + t, s);
@@ -352,7 +352,7 @@ INLINE void divide(f32 *values, u32 size, f32 total) {
   for (u32 i = 0; i < size; i++) values[i] /= total;
 }
 
-// Adds what a part of the positions says, or copies it where it is the first.
+// Adds the result for a part of the positions, or copies it if it is the first.
 static void add_part(f32 *sum, Softmax *softmax, const f32 *part, Softmax of, u32 size, int is_first) {
   const f32 largest = is_first || of.largest > softmax->largest ? of.largest : softmax->largest;
   const f32 shrink = is_first ? 0 : exp1(softmax->largest - largest), share = exp1(of.largest - largest);
@@ -366,10 +366,10 @@ static void add_part(f32 *sum, Softmax *softmax, const f32 *part, Softmax of, u3
   *softmax = (Softmax){largest, of.total * share + (is_first ? 0 : softmax->total * shrink)};
 }
 
-// out[m, h] = softmax(cap(q[m, h] . k)) v over positions 0 .. position[m], or the last ones where there is a window
+// out[m, h] = softmax(cap(q[m, h] . k)) v over positions 0 .. position[m], or the last ones if there is a window.
 // With many rows, or few positions, each piece of work is a (row, kv head). With one row and many positions it is a
-// part of the positions. The parts are always the same and are merged in their order, so that the result depends neither
-// on the number of workers nor on the rows beside.
+// part of the positions. The parts are always the same and are merged in order, so that the result depends neither
+// on the number of workers nor on the other rows.
 // a: q (head_dim values a head), out (`size` a head), parts (for each PART positions heads * (head_dim + 2) floats), layer
 void attention(const Op *op, const Context *c) {
   const Layer k = *(Layer *)at(op->a[3]);

@@ -1,18 +1,18 @@
-// Pages that were full long ago become smaller (pages.h).
+// Recodes pages that filled up long ago in fewer bits (pages.h).
 #include "pages.h"
 
-// A float as a half: the nearest, the largest where it is larger.
+// Rounds a float to the nearest half, clamped to the largest.
 static uint16_t half_of(f32 x) {
   const u32 sign = __builtin_bit_cast(u32, x) >> 16 & 0x8000;
   f32 size = sign ? -x : x;
   if (!(size < 65504.0f)) size = 65504.0f;
-  // The exponents' biases differ by 112; the bits that are left over are rounded.
+  // The exponents' biases differ by 112; the remaining bits are rounded.
   const u32 bits = __builtin_bit_cast(u32, size * 1.9259299443872359e-34f);
   return (uint16_t)(sign | (bits + 0xfff + (bits >> 13 & 1)) >> 13);
 }
 static f32 of_half(uint16_t half) { return wasm_f32x4_extract_lane(halves4(wasm_i16x8_splat((int16_t)half)), 0); }
 
-// Four numbers of a plane as they were stored, for `outer` o: those of the inner indices i .. i + 3.
+// Four stored numbers of a plane, for `outer` o: those of the inner indices i .. i + 3.
 static void stored4(u32 form, const uint8_t *data, u32 room, u32 o, u32 i, i32 *out) {
   const u32 quad = o / 4 * (room / 4) + i / 4, pair = o / 8 * (room / 4) + i / 4, lane = o % 4 * 4, second = o / 4 % 2;
   for (u32 j = 0; j < 4; j++) {
@@ -23,8 +23,9 @@ static void stored4(u32 form, const uint8_t *data, u32 room, u32 o, u32 i, i32 *
   }
 }
 
-// A plane of keys (outer: positions, inner: dims) or of values (the other way round) becomes codes up to `most`, with a scale and
-// an offset for each inner index. Of a source of limbs, scales are of the outer indices or of the inner ones.
+// Recodes a plane of keys (outer: positions, inner: dims) or of values (the other way round) as codes up to `most`,
+// with a scale and an offset for each inner index. If the source has limbs, its scales are per outer index or per inner
+// index.
 typedef struct { u32 form; const uint8_t *data; const f32 *of_outer, *of_inner; const uint16_t *halves; } Plane;
 
 static void recode(Plane from, u32 form, u32 outer, u32 room, uint8_t *to, uint16_t *halves) {
@@ -63,7 +64,7 @@ static void recode(Plane from, u32 form, u32 outer, u32 room, uint8_t *to, uint1
   }
 }
 
-// Writes a page of each head of each layer once more, as another tier.
+// Writes a copy of a page of each head of each layer in another tier.
 // a: source, target (of the first head of the first layer), the tiers and the bytes from head to head of both, heads, layers, bytes
 //    from layer to layer, head_dim, limbs of a HOT page
 void demote(const Op *op, const Context *c) {

@@ -1,18 +1,18 @@
-// What adapters at the head's input change (py_core/adapters/head.py), and the log-probabilities of given tokens.
+// Applies adapters at the head's input (py_core/adapters/head.py), and computes the log-probabilities of given tokens.
 #include "kernels.h"
 
 enum { LOW_RANK = 1, NEIGHBOURS = 2, MOST_NEIGHBOURS = 64 };
-// An adapter in a slot. rows (., width): of LOW_RANK, `count` of A, then as many of B transposed; of NEIGHBOURS, `count`
-// states of length 1, and `tokens` are what followed them.
+// An adapter in a slot. rows (., width): for LOW_RANK, `count` of A, then as many of B transposed; for NEIGHBOURS,
+// `count` states of length 1, with `tokens` the tokens that followed them.
 typedef struct {
   u32 kind, count;
   f32 odds, tau, temperature;
   u32 unused[3], tokens[MOST_NEIGHBOURS];
   f32 rows[];
 } HeadAdapter;
-// Of a row of the pass: its neighbours' weights, if its gate is open.
+// For a row of the pass: its neighbours' weights, if its gate is open.
 typedef struct { const HeadAdapter *open; u32 unused[3]; f32 weights[MOST_NEIGHBOURS]; } Near;
-// Of a row's logits, as far as a worker has seen them: sum(exp(l - most)).
+// For a row's logits that a worker has seen so far: sum(exp(l - most)).
 typedef struct { f32 most, sum; } Sum;
 
 static f32 dot(const f32 *a, const f32 *b, u32 size) {
@@ -35,7 +35,7 @@ static void add_low_rank(const HeadAdapter *adapter, f32 *h, u32 width) {
   }
 }
 
-// The softmax of cosines over the neighbours; whether the nearest is near enough.
+// The softmax of cosines over the neighbours; returns whether the nearest is near enough.
 static int weigh_neighbours(const HeadAdapter *adapter, const f32 *h, u32 width, f32 *weights) {
   const f32 squares = dot(h, h, width), scale = squares > 0 ? 1 / __builtin_sqrtf(squares) : 0;
   f32 largest = -2, sum = 0;
@@ -43,15 +43,15 @@ static int weigh_neighbours(const HeadAdapter *adapter, const f32 *h, u32 width,
     weights[i] = scale * dot(adapter->rows + i * width, h, width);
     largest = weights[i] > largest ? weights[i] : largest;
   }
-  // Not written as largest < tau: no gate opens where a state has numbers that are none.
+  // Not written as largest < tau: the gate must stay shut if a state contains NaN.
   if (!(largest >= adapter->tau)) return 0;
   for (u32 i = 0; i < adapter->count; i++) sum += weights[i] = exp1((weights[i] - largest) / adapter->temperature);
   for (u32 i = 0; i < adapter->count; i++) weights[i] /= sum;
   return 1;
 }
 
-// Applies each row's adapter: h += B A h, or what its neighbours weigh.
-// a: h, width, slots (addresses of adapters by number, 0 where there is none), Near of each row
+// Applies each row's adapter: h += B A h, or computes its neighbours' weights.
+// a: h, width, slots (addresses of adapters by number, 0 if there is none), Near of each row
 void head_adapt(const Op *op, const Context *c) {
   const u32 width = op->a[1], *slots = at(op->a[2]);
   for (u32 m = c->worker; m < c->m; m += c->workers) {
@@ -66,9 +66,9 @@ void head_adapt(const Op *op, const Context *c) {
   }
 }
 
-// Takes some columns of the logits into each row's sums. Each worker has a share of the columns, and sums of its own.
+// Adds some columns of the logits to each row's sums. Each worker has its own share of the columns, and its own sums.
 // a: logits, columns, floats from row to row, the vocabulary's first of these columns, Sum (row, MOST_WORKERS),
-//    1 where these are the first columns, Near of each row: only rows whose gate is open count; or 0: all do,
+//    1 if these are the first columns, Near of each row: only rows whose gate is open count; or 0: all do,
 //    targets (a token of each row) or 0, their logits
 void logit_sums(const Op *op, const Context *c) {
   const u32 columns = op->a[1], first = op->a[3], *targets = at(op->a[7]);
@@ -97,7 +97,7 @@ void logit_sums(const Op *op, const Context *c) {
   }
 }
 
-// log(sum(exp(logits))) of a row, of all workers' sums.
+// log(sum(exp(logits))) of a row, from all workers' sums.
 static f32 logsumexp(const Sum *sums, u32 workers) {
   f32 most = sums[0].most, total = 0;
   for (u32 w = 1; w < workers; w++) most = sums[w].most > most ? sums[w].most : most;
@@ -105,14 +105,15 @@ static f32 logsumexp(const Sum *sums, u32 workers) {
   return most + log1(total);
 }
 
-// What a row's neighbours give a token.
+// The weight that a row's neighbours give a token.
 static f32 weight_of(const Near *near, u32 token) {
   f32 weight = 0;
   for (u32 i = 0; i < near->open->count; i++) weight += near->open->tokens[i] == token ? near->weights[i] : 0;
   return weight;
 }
 
-// l' = log(exp(l) + odds * weight * exp(logsumexp)) for the tokens that followed a row's neighbours, where its gate is open.
+// l' = log(exp(l) + odds * weight * exp(logsumexp)) for the tokens that followed a row's neighbours, if its gate is
+// open.
 // a: logits, vocabulary, Near of each row, Sum (row, MOST_WORKERS)
 void head_mix(const Op *op, const Context *c) {
   for (u32 m = c->worker; m < c->m; m += c->workers) {

@@ -10,22 +10,22 @@ typedef float f32;
 #define EXPORT(name) __attribute__((export_name(#name), visibility("default"))) name
 #define INLINE static inline __attribute__((always_inline))
 
-// ---- memory: the control block at 1024, stacks above it, then what Python gives out ----
+// ---- memory: the control block at 1024, stacks above it, then Python's allocations ----
 typedef struct {
   u32 arrived;     // workers at the barrier
   u32 generation;  // barriers passed
   u32 unused;
-  u32 spin;        // how long a worker spins before it sleeps; adapts
+  u32 spin;        // how long a worker spins before it sleeps; adaptive
   u32 abort;       // set by the host: leave every barrier, run returns -2
   u32 sleepers;    // workers asleep at the barrier
 } Control;
 #define CONTROL ((volatile Control *)1024)
-// How much of its share of the running operation each worker has begun; a cache line each, from 2048 on.
+// How much of its share of the current operation each worker has begun; a cache line each, from 2048 on.
 enum { MOST_WORKERS = 16 };
 #define BEGUN(worker) ((u32 *)(2048 + 64 * (worker)))
 
-// ---- what changes from pass to pass: py_core/backends/sampling_state.py ----
-// A token, and how the one after it is sampled.
+// ---- state that changes from pass to pass: py_core/backends/sampling_state.py ----
+// A token, and the sampling rules for the one after it.
 typedef struct {
   u32 token, position, slot, seed;
   f32 temperature;
@@ -40,11 +40,11 @@ typedef struct {
 } State;
 
 // ---- weights, repacked: groups of 4 rows, so that a vector's lane is a row, and bands of 4 groups ----
-// NIBBLES (4 bits), NIBBLES2 (up to 8), SPLIT, SPLIT2 (likewise): a block of 32 columns of a band is, for each group, one or
-// two planes of 64 bytes of nibbles; then d[16] and m[16]: value = d * q + m. Vector v of a plane holds columns 4v .. 4v+3
-// (low nibbles) and 16 + 4v .. (high) of its 4 rows. SPLIT and SPLIT2 have scales for 16 columns: d of the first 16, d and
-// m of the last 16, and how much larger the first 16's m is. A band is read from its first byte to its last: a core gets twice the bandwidth
-// from one stream as from four.
+// NIBBLES (4 bits), NIBBLES2 (up to 8), SPLIT, SPLIT2 (likewise): a block of 32 columns of a band is, for each group,
+// one or two planes of 64 bytes of nibbles; then d[16] and m[16]: value = d * q + m. Vector v of a plane holds columns
+// 4v .. 4v+3 (low nibbles) and 16 + 4v .. (high) of its 4 rows. SPLIT and SPLIT2 have scales for 16 columns: d of the
+// first 16, d and m of the last 16, and how much larger the first 16's m is. A band is read from its first byte to its
+// last: a core gets twice the bandwidth from one stream as from four.
 // FLOAT32, FLOAT16, BFLOAT16: [group][column][4 rows].
 enum { NIBBLES = 1, NIBBLES2 = 2, SPLIT = 3, SPLIT2 = 4, FLOAT32 = 5, FLOAT16 = 6, BFLOAT16 = 7 };
 typedef struct { u32 kind, rows, columns, data; } PackedMatrix;
@@ -52,7 +52,7 @@ static inline u32 planes_of(u32 kind) { return kind == NIBBLES || kind == SPLIT 
 static inline u32 is_split(u32 kind) { return kind == SPLIT || kind == SPLIT2; }
 static inline u32 block_bytes_of(u32 kind) { return planes_of(kind) * 256 + (is_split(kind) ? 256 : 128); }
 
-// ---- activations of a linear: quantized in blocks of 32 columns, or as they are ----
+// ---- activations of a linear: quantized in blocks of 32 columns, or floats ----
 enum { FAST = 1, PRECISE = 2, FLOAT = 3 };  // one int8 limb, two of them (15 bits), float32
 
 // ---- a program: header, then operations of 16 words; addresses are byte offsets ----
@@ -62,8 +62,8 @@ enum {
 };
 typedef struct { u32 kind, a[15]; } Op;
 typedef struct { u32 count, state, unused[14]; Op ops[]; } Program;
-enum { NEVER = 0, ALWAYS = 1, MANY_ROWS = 2 };  // a[14]: whether the workers wait for each other after it
-// The rows of the state that an operation runs on: m rows from `first` on. They are all rows, or only the last ones,
+enum { NEVER = 0, ALWAYS = 1, MANY_ROWS = 2 };  // a[14]: whether the workers wait for each other after the operation
+// The rows of the state that an operation runs on: m rows from `first` on. These are all rows, or only the last ones,
 // which need logits.
 typedef struct { const State *state; u32 worker, workers, first, m; } Context;
 
@@ -98,14 +98,14 @@ INLINE f32 real(u32 bits) { return __builtin_bit_cast(f32, bits); }
 INLINE u32 min_u(u32 a, u32 b) { return a < b ? a : b; }
 INLINE u32 max_u(u32 a, u32 b) { return a > b ? a : b; }
 
-// An operation's work: `total` units in pieces of `size`. Each worker has a share of its own, contiguous in memory, and
-// goes through it in order, because memory is fast when it is read in order. A worker that is done helps the others, so
-// that a worker whose core is taken by another program does less.
+// An operation's work: `total` units in pieces of `size`. Each worker has its own share, contiguous in memory, and
+// processes it in order, because sequential reads are fast. A worker that is done helps the others, so that a worker
+// whose core is taken by another program does less.
 typedef struct { u32 total, size, worker, workers, helped, begin, end; } Work;
 INLINE Work work_of(const Context *c, u32 total, u32 size) { return (Work){total, size, c->worker, c->workers, 0, 0, 0}; }
 INLINE u32 share_begin(const Work *w, u32 worker) { return (u32)((uint64_t)w->total * worker / w->workers); }
 
-// The next piece, begin .. end - 1, for this worker; 0 when nothing is left.
+// The next piece, begin .. end - 1, for this worker; 0 if nothing is left.
 INLINE int next_piece(Work *w) {
   if (w->workers == 1) {
     w->begin = w->end;
@@ -160,14 +160,14 @@ INLINE v128_t madd(v128_t a, v128_t b, v128_t c) { return wasm_f32x4_relaxed_mad
 typedef v128_t Acc;
 INLINE Acc acc_zero(void) { return wasm_i32x4_const_splat(0); }
 INLINE v128_t acc_rows(Acc acc) { return acc; }
-// Lane r: the sum over 4 columns of row r, x times w; w is within the 7 bits that are exact everywhere.
+// Lane r: the sum over 4 columns of row r, x times w; w is within the 7 bits for which all CPUs are exact.
 #ifdef PAIRS
-// For CPUs without an instruction for sums of four products: there, V8 takes five for each dot product of 32 bits, and two
-// for one of 16 bits and its addition.
+// For CPUs without an instruction for sums of four products: there, V8 needs five instructions for each 32-bit dot
+// product, and two for a 16-bit one and its addition.
 INLINE Acc acc_dot(v128_t x, v128_t w, Acc acc) {
   return wasm_i32x4_add(acc, wasm_i32x4_extadd_pairwise_i16x8(wasm_i16x8_relaxed_dot_i8x16_i7x16(x, w)));
 }
-// Where w is 0 .. 15, so that pairs of columns fit 16 bits: 8 times 2 * 127 * 15 are less than 2^15.
+// For w in 0 .. 15, so that pairs of columns fit 16 bits: 8 times 2 * 127 * 15 are less than 2^15.
 INLINE Acc nibbles_dot(v128_t x, v128_t w, Acc acc) { return wasm_i16x8_add(acc, wasm_i16x8_relaxed_dot_i8x16_i7x16(x, w)); }
 INLINE v128_t nibbles_rows(Acc acc) { return wasm_i32x4_extadd_pairwise_i16x8(acc); }
 #else
@@ -179,8 +179,8 @@ INLINE Acc nibbles_dot(v128_t x, v128_t w, Acc acc) { return acc_dot(x, w, acc);
 INLINE v128_t nibbles_rows(Acc acc) { return acc_rows(acc); }
 #endif
 
-// Whether precise products with weights of so many planes of nibbles are made of 16 bits. A product of bytes takes a limb of x
-// and a plane of W, so one of 16 bits does the work of 4 where there are two planes, at about half the columns.
+// Whether precise products with weights of `planes` planes of nibbles use 16 bits. A product of bytes takes a limb of x
+// and a plane of W, so with two planes one product of 16 bits does the work of 4, at about half the columns.
 #ifdef PLAIN_SIMD
 #define WIDE(planes) 1
 #elif defined(PAIRS)
@@ -189,8 +189,8 @@ INLINE v128_t nibbles_rows(Acc acc) { return acc_rows(acc); }
 #define WIDE(planes) 0
 #endif
 
-// Adding 1.5 * 2^23 leaves a number of up to 22 bits, rounded to the nearest whole one (even on a tie), in the low bits of the
-// sum: cheaper than wasm's conversions, which handle more cases.
+// Adding 1.5 * 2^23 leaves a number of up to 22 bits, rounded to the nearest integer (ties to even), in the low bits of
+// the sum: cheaper than wasm's conversions, which handle more cases.
 #define ROUNDING 12582912.0f
 INLINE v128_t whole4(v128_t x, v128_t factor) {
   const v128_t magic = wasm_f32x4_const_splat(ROUNDING);
@@ -212,7 +212,7 @@ INLINE v128_t exp4(v128_t x) {
   p = madd(p, r, wasm_f32x4_const_splat(1.6666665459e-1f));
   p = madd(p, r, wasm_f32x4_const_splat(5.0000001201e-1f));
   p = madd(p, wasm_f32x4_mul(r, r), wasm_f32x4_add(r, wasm_f32x4_const_splat(1.0f)));
-  // p lies near 1: adding n to its exponent multiplies it by 2^n.
+  // p is near 1: adding n to its exponent multiplies it by 2^n.
   return wasm_v128_andnot(wasm_i32x4_add(p, wasm_i32x4_shl(shifted, 23)), zero_where);
 }
 INLINE f32 exp1(f32 x) { return wasm_f32x4_extract_lane(exp4(wasm_f32x4_splat(x)), 0); }
@@ -241,8 +241,8 @@ INLINE v128_t silu(v128_t x) {
   const v128_t one = wasm_f32x4_const_splat(1);
   return wasm_f32x4_div(x, wasm_f32x4_add(one, exp4(wasm_f32x4_neg(x))));
 }
-// gelu's approximation by tanh, x / 2 (1 + tanh(y)) with y = sqrt(2 / pi) (x + 0.044715 x^3): that is x / (1 + e^-2y), which
-// stays exact near 0 and holds for any x, since exp4 has bounds.
+// gelu's approximation by tanh, x / 2 (1 + tanh(y)) with y = sqrt(2 / pi) (x + 0.044715 x^3): that is x / (1 + e^-2y),
+// which stays exact near 0 and works for any x, since exp4 clamps.
 INLINE v128_t gelu(v128_t x) {
   const v128_t one = wasm_f32x4_const_splat(1);
   const v128_t inner = wasm_f32x4_mul(x, madd(wasm_f32x4_mul(x, x), wasm_f32x4_const_splat(0.044715f), one));

@@ -1,16 +1,16 @@
-// y[m, offset + n] = sum_k W[n, k] x[m, k] + bias[n], on activations that `quantize` has prepared.
+// y[m, offset + n] = sum_k W[n, k] x[m, k] + bias[n], on activations prepared by `quantize`.
 #include "activations.h"
 #include "lora.h"
 
 enum { PANEL_BYTES = 16 << 10 };
-// What becomes of the sums: they are added to y, they are gates and ups of an activation (SILU, GELU), or capped.
+// The use of the sums: they are added to y, they are gates and ups of an activation (SILU, GELU), or capped.
 enum { EPILOGUE_NONE = 0, EPILOGUE_RESIDUAL = 1, EPILOGUE_SILU = SILU, EPILOGUE_GELU = GELU, EPILOGUE_SOFT_CAP = 4 };
 
 // Adds a block of 32 columns, or one half (`part`) of a SPLIT or SPLIT2 block, to the sums of GROUPS groups of 4 rows of W and
 // LANES rows of x.
-// wp: nibble planes of W, parts: 2 for SPLIT and SPLIT2, xp: int8 limbs of a value of x; t: the factor of m. KEEP holds the
-// compiler to the order that needs the fewest registers: without it, it computes one sum after the other and spills the
-// values that they share.
+// wp: nibble planes of W, parts: 2 for SPLIT and SPLIT2, xp: int8 limbs of a value of x; t: the factor of m. KEEP
+// forces the compiler to keep the order that needs the fewest registers. Without it, it computes one sum after the
+// other and spills the values that they share.
 INLINE void add_block(const u32 wp, const u32 parts, const u32 part, const u32 xp, const u32 GROUPS, const u32 LANES,
                       const uint8_t *w, const uint8_t *scales, const uint8_t *q, const f32 *s, const f32 *t,
                       v128_t (*total)[4]) {
@@ -24,7 +24,8 @@ INLINE void add_block(const u32 wp, const u32 parts, const u32 part, const u32 x
   // The planes stay a loop, to keep the code small.
 #pragma clang loop unroll(disable)
   for (u32 p = 0; p < wp; p++) {
-    // Many rows take the limbs of x one after the other: unpacking nibbles again costs less than sums in memory.
+    // With many rows, the limbs of x are processed one after the other: unpacking nibbles again costs less than sums in
+    // memory.
 #pragma unroll
     for (u32 half = 0; half < xp; half += HALVES) {
       Acc acc[2][4][4];
@@ -82,7 +83,7 @@ INLINE void add_block(const u32 wp, const u32 parts, const u32 part, const u32 x
   }
 }
 
-// The same, both parts of it, with x in 16 bits.
+// The same for both parts, with x in 16 bits.
 INLINE void add_wide_block(const u32 wp, const u32 parts, const u32 GROUPS, const u32 LANES, const uint8_t *w,
                            const uint8_t *scales, const int16_t *x, const f32 *s, const f32 *t, const f32 *u, v128_t (*total)[4]) {
   const v128_t mask = wasm_i8x16_const_splat(15);
@@ -160,7 +161,7 @@ INLINE void tile(const u32 wp, const u32 parts, const u32 xp, const u32 GROUPS, 
     for (u32 i = 0; i < LANES; i++) out[g * LANES + i] = total[g][i];
 }
 
-// The same for weights that are floats.
+// The same for float weights.
 static void float_tile(const PackedMatrix *w, u32 group, u32 groups, u32 lanes, const f32 *x, v128_t *out) {
   const u32 k = w->columns;
   for (u32 g = 0; g < groups; g++)
@@ -182,13 +183,13 @@ static void float_tile(const PackedMatrix *w, u32 group, u32 groups, u32 lanes, 
     }
 }
 
-// Groups of 4 rows of W in a tile with so many rows of x.
+// The number of groups of 4 rows of W in a tile with `lanes` rows of x.
 INLINE u32 groups_of(const u32 kind, const u32 limbs, const u32 lanes) {
   if (is_split(kind)) return 1;
   return limbs == PRECISE && kind <= NIBBLES2 && WIDE(planes_of(kind)) ? 4 / lanes : lanes == 4 ? 2 : 4;
 }
 
-// One function for each shape, so that none takes the others' registers. The shapes were chosen by measuring
+// A separate function for each shape, so that none takes the others' registers. The shapes were chosen by measuring
 // (docs/decisions/0016): four groups for one or two rows of x, two for four.
 #define TILES \
   TILE(0, NIBBLES, 1, 1) TILE(1, NIBBLES2, 1, 1) TILE(2, SPLIT, 1, 1) TILE(3, SPLIT2, 1, 1) \
@@ -218,8 +219,8 @@ static void any_tile(const PackedMatrix *w, u32 group, u32 groups, const Activat
 }
 
 // a: matrix, y, stride, offset, epilogue, activations of one row (each worker's own), bytes from worker to worker,
-//    activations of many rows (shared), rows these have room for, mode, biases of the matrix's rows or 0, the soft-cap;
-//    adapted: LoraSets, where in each set the Lora of these linears is
+//    activations of many rows (shared), the number of rows these have room for, mode, biases of the matrix's rows or 0,
+//    the soft-cap; adapted: LoraSets, the offset of these linears' Lora in each set
 INLINE void multiply(const Op *op, const Context *c, const u32 adapted) {
   const PackedMatrix *w = at(op->a[0]);
   f32 *y = at(op->a[1]);
@@ -234,7 +235,7 @@ INLINE void multiply(const Op *op, const Context *c, const u32 adapted) {
   const u32 n = gated ? w->rows / 2 : w->rows, bands = (n + 15) / 16;
   // A panel of W's rows stays in the first-level cache while all rows of x are multiplied by it.
   const u32 panel = max_u(1, PANEL_BYTES / (w->columns * 16));
-  // Some eight pieces for each worker.
+  // About eight pieces for each worker.
   for (Work work = work_of(c, bands, max_u(1, bands / (c->workers * 8))); next_piece(&work);) {
     for (u32 first = work.begin; first < work.end; first += panel) {
       const u32 last = min_u(work.end, first + panel);
@@ -312,7 +313,7 @@ static void quantize_row(const f32 *x, const Activations *to, u32 m) {
 
 // Prepares x for a linear: normalized by RMS if there are norm weights, then quantized.
 // If there is one row, every worker makes its own copy, which is cheaper than a barrier. If there are many, each worker
-// makes some of them for all workers.
+// prepares some of them for all workers.
 // a: x, columns, norm weights or 0, eps (bits of a float), activations of one row, bytes from worker to worker,
 //    activations of many rows, rows these have room for, mode, a row of floats for each worker,
 //    1 if x has all of the state's rows, of which the context may need only the last ones (Context.first)

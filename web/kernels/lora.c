@@ -1,8 +1,8 @@
-// h = A x of LoRA's small matrices (lora.h), from activations that `quantize` has prepared.
+// h = A x for LoRA's small matrices (lora.h), from activations prepared by `quantize`.
 #include "activations.h"
 #include "lora.h"
 
-// Row m of x as 16-bit numbers, and for each block of 32 what a 1 is worth.
+// Row m of x as 16-bit numbers, with a scale for each block of 32.
 static void whole_row(const Activations *x, u32 m, int16_t *q, f32 *s) {
   const u32 blocks = (x->columns + 31) / 32;
   if (!x->limbs) {
@@ -10,7 +10,7 @@ static void whole_row(const Activations *x, u32 m, int16_t *q, f32 *s) {
     f32 last[32];
     for (u32 b = 0; b < blocks; b++, in += 32, q += 32) {
       const u32 count = min_u(32, x->columns - 32 * b);
-      if (count < 32) {  // the numbers of the next row are none of this one's
+      if (count < 32) {  // do not read into the next row
         for (u32 i = 0; i < 32; i++) last[i] = i < count ? in[i] : 0;
         in = last;
       }
@@ -54,7 +54,7 @@ INLINE void add_block(const u32 GROUPS, const uint8_t *a, const int16_t *q, v128
   }
 }
 
-// The ranks of each part, from h as floats, to 16 bits.
+// Converts the ranks of each part, from h as floats, to 16 bits.
 static void store_row(const Lora *lora, const f32 *h, LoraRow *out) {
   for (u32 p = 0; p < LORA_PARTS; p++) {
     const u32 ranks = lora->parts[p].pairs * 2;
@@ -69,10 +69,10 @@ static void store_row(const Lora *lora, const f32 *h, LoraRow *out) {
   }
 }
 
-// A x of the rows that this worker has prepared just before (`quantize` gives each worker the same ones), so that the
-// workers need not wait in between. If there is one row, every worker makes its own h.
+// A x for the rows that this worker has just prepared (`quantize` gives each worker the same ones), so that the workers
+// need not wait in between. If there is one row, every worker computes its own h.
 // a: columns, activations of one row, bytes from worker to worker, activations of many rows, rows these have room for,
-//    mode, a row of floats for each worker, LoraSets, where in each set the Lora of these linears is
+//    mode, a row of floats for each worker, LoraSets, the offset of these linears' Lora in each set
 void lora_down(const Op *op, const Context *c) {
   const Lora *lora = lora_of(op->a[7], op->a[8], c);
   if (!lora->groups) return;

@@ -1,4 +1,4 @@
-// What happens to all parameters at once: the gradient's norm, AdamW's step, Fisher information.
+// Operations on all parameters at once: the gradient's norm, AdamW's step, Fisher information.
 #include "training.h"
 
 typedef double f64;
@@ -24,8 +24,8 @@ void sum_squares(const Op *op, const Context *c) {
   }
 }
 
-// p -= rate * (m / (sqrt(v) + eps) + decay * p), with the gradient scaled down to a norm of `clip` and moments corrected for
-// their start from 0. Nothing changes where the norm is not finite. The gradient is 0 afterwards.
+// p -= rate * (m / (sqrt(v) + eps) + decay * p), with the gradient scaled down to a norm of `clip` and moments
+// corrected for their start from 0. Nothing changes if the norm is not finite. The gradient is 0 afterwards.
 // a: gradient, size, parts, parameters, first moment, second moment, rule, result
 void adamw(const Op *op, const Context *c) {
   f32 *g = at(op->a[0]), *p = at(op->a[3]), *m = at(op->a[4]), *v = at(op->a[5]);
@@ -75,7 +75,7 @@ void add_fisher(const Op *op, const Context *c) {
   }
 }
 
-// gradient += elastic * fisher * (p - anchor), and of each part the sum of fisher * (p - anchor)^2.
+// gradient += elastic * fisher * (p - anchor), and for each part the sum of fisher * (p - anchor)^2.
 // a: gradient, size, parameters, fisher, anchor, sums, elastic
 void add_pull(const Op *op, const Context *c) {
   f32 *g = at(op->a[0]);

@@ -1,7 +1,7 @@
-// Products of float32 matrices in tiles that the registers hold: what training is made of.
+// Products of float32 matrices in tiles that fit the registers: the building block of training.
 #include "training.h"
 
-// Rows of a tile of C. With more of them V8 keeps some sums in memory, at half the speed (docs/decisions/0036).
+// Rows of a tile of C. With more rows V8 keeps some sums in memory, at half the speed (docs/decisions/0036).
 enum { TILE_ROWS = 4 };
 
 // A tile of ROWS rows and up to STRIP columns.
@@ -33,7 +33,7 @@ INLINE void tile_of(const u32 ROWS, const u32 across, u32 columns, u32 depth, Le
     }
 }
 
-// `rows` of C, ROWS at a time. One function for each height, so that none takes the others' registers.
+// `rows` of C, ROWS at a time. A separate function for each height, so that none takes the others' registers.
 #define HEIGHT(number, across) \
   static __attribute__((noinline)) void tiles_##number##_##across(u32 rows, u32 columns, u32 depth, Left a, Right b, \
                                                                   const f32 *plus, f32 factor, f32 *c, u32 stride) { \

@@ -1,7 +1,7 @@
 // Converts weights from a GGUF's blocks to the layout of kernels.h, and gathers rows for the embedding.
 #include "kernels.h"
 
-// The numbers of ggml's types.
+// ggml's type numbers.
 enum {
   GGML_F32 = 0, GGML_F16 = 1, GGML_Q4_0 = 2, GGML_Q4_1 = 3, GGML_Q5_0 = 6, GGML_Q5_1 = 7, GGML_Q8_0 = 8, GGML_Q2_K = 10,
   GGML_Q3_K = 11, GGML_Q4_K = 12, GGML_Q5_K = 13, GGML_Q6_K = 14, GGML_IQ4_NL = 20, GGML_IQ4_XS = 23, GGML_BF16 = 30
@@ -59,7 +59,7 @@ static void nibbles(Block *out, const uint8_t *in, u32 fifth) {
   }
 }
 
-// What the codes of IQ4_NL and IQ4_XS stand for, 128 more.
+// The values of the codes of IQ4_NL and IQ4_XS, plus 128.
 static const uint8_t IQ4_VALUES[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
 
 static void table_codes(Block *out, const uint8_t *in, f32 d) {
@@ -136,8 +136,8 @@ static void unpack(u32 format, const uint8_t *row, u32 b, Block *out) {
   }
 }
 
-// Converts `rows` rows into those from first_row on of a matrix whose row 0 lies at target. Rows that fill up the last
-// group are left as they are (zero).
+// Converts `rows` rows into the rows from first_row on of a matrix whose row 0 is at target. Rows that pad the last
+// group keep their zeros.
 void EXPORT(repack)(u32 format, u32 source, u32 target, u32 first_row, u32 rows, u32 columns) {
   const uint8_t *in = at(source);
   const u32 blocks = columns / 32, kind = kind_of(format), planes = planes_of(kind), block_bytes = block_bytes_of(kind);

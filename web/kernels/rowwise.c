@@ -1,4 +1,4 @@
-// Operations on the rows of values that other kernels made, each row by one worker: norms, gates, rotations, sums, caps;
+// Row-wise operations on values from other kernels, each row by one worker: norms, gates, rotations, sums, caps;
 // and copies.
 #include "kernels.h"
 
@@ -16,7 +16,8 @@ void normalize(const f32 *x, const f32 *weight, u32 size, f32 eps, f32 *out) {
   for (u32 i = whole; i < size; i++) out[i] = x[i] * factor * weight[i];
 }
 
-// Rotates the first 2 * pairs values of a head by the angles of its position: neighbours, or halves of them. The others stay.
+// Rotates the first 2 * pairs values of a head by the angles of its position: neighbours, or halves. The others stay
+// unchanged.
 void rotate(const f32 *restrict x, const f32 *angles, u32 pairs, u32 interleaved, u32 size, f32 *restrict out) {
   for (u32 i = 0; i < pairs; i++) {
     const f32 cos = angles[2 * i], sin = angles[2 * i + 1];
@@ -92,7 +93,7 @@ void soft_cap(const Op *op, const Context *c) {
   }
 }
 
-// Copies pieces of memory whose addresses grow by a stride.
+// Copies pieces of memory whose addresses are a stride apart.
 // a: source, target, bytes of a piece (a multiple of 16), the source's stride, number of pieces, the target's stride
 void copy(const Op *op, const Context *c) {
   for (u32 piece = c->worker; piece < op->a[4]; piece += c->workers) {

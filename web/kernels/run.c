@@ -1,12 +1,12 @@
 // Runs a program: all workers run each of its operations together and meet at barriers between them.
 #include "kernels.h"
 
-int train(const Op *op, const Context *c);  // training.c: 0 where it knows no such operation
+int train(const Op *op, const Context *c);  // training.c: 0 if it does not know the operation
 
 enum { LEAST_SPIN = 1000, MOST_SPIN = 2000000 };
 
 // Waits until all workers have arrived. Spinning is far faster than sleeping, but a spinning worker may hold the very
-// core that the late one needs: so whenever one had to sleep, the next spin is shorter. Returns 0 when the host aborts.
+// core that the late one needs: so whenever one had to sleep, the next spin is shorter. Returns 0 if the host aborts.
 int barrier(u32 workers) {
   u32 *arrived = (u32 *)&CONTROL->arrived, *generation = (u32 *)&CONTROL->generation, *sleepers = (u32 *)&CONTROL->sleepers;
   if (workers == 1) return 1;
@@ -39,7 +39,7 @@ int barrier(u32 workers) {
 // Returns the token that the program's sampler drew for the first row (on worker 0; 0 on the others), or -2 when the
 // host aborted.
 i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
-  // From here on every worker sees what worker 0 wrote between the runs, the program too.
+  // From here on every worker sees what worker 0 wrote between the runs, including the program.
   if (!barrier(workers)) return -2;
   const Program *program = at(program_address);
   State *state = at(program->state);
@@ -49,7 +49,7 @@ i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
     const Op *op = &program->ops[i];
     switch (op->kind) {
       case EMBED: embed(op, &c); break;
-      case LOGIT_ROWS: c.m = state->logit_rows, c.first = state->count - c.m; continue;  // the rest runs on these only
+      case LOGIT_ROWS: c.m = state->logit_rows, c.first = state->count - c.m; continue;  // from here on only these
       case QUANTIZE: quantize(op, &c); break;
       case LINEAR: linear(op, &c); break;
       case LORA_DOWN: lora_down(op, &c); break;

@@ -2,7 +2,7 @@
 // GPU.
 #include "kernels.h"
 
-// Makes the token that was sampled for a row its sequence's next one, and records it in the sequence's ring.
+// Makes the token sampled for a row its sequence's next one, and records it in the sequence's ring.
 static void advance(Row *row, u32 *history, u32 ring, u32 token) {
   row->token = token;
   row->position++;
@@ -20,7 +20,7 @@ static f32 largest_of(const f32 *logits, u32 vocab) {
   return largest;
 }
 
-// Takes the likeliest token for each row of the state that has no temperature. a: logits (rows, vocabulary), history,
+// Takes the likeliest token for each row of the state with temperature 0. a: logits (rows, vocabulary), history,
 // vocabulary, ring
 void argmax(const Op *op, State *state) {
   const u32 vocab = op->a[2];
@@ -61,7 +61,7 @@ void penalties(const Op *op, State *state) {
   }
 }
 
-// An integer that orders floats by their values.
+// An integer with the order of the floats.
 INLINE u32 key_of(f32 value) {
   u32 bits;
   __builtin_memcpy(&bits, &value, 4);
@@ -76,8 +76,8 @@ static u32 pcg(u32 value) {
 
 typedef struct { const f32 *logits; const f32 *weights; u32 vocab; } Weighted;
 
-// The largest key such that the tokens from it up reach `wanted`, counted as tokens or as weight. Tokens with keys
-// below `floor` do not count.
+// The largest key such that the tokens with it or a larger one reach `wanted`, counted as tokens or as weight. Tokens
+// with keys below `floor` do not count.
 static u32 select_key(const Weighted *w, double wanted, int by_count, u32 floor) {
   u32 prefix = 0;
   for (u32 shift = 32; shift > 0;) {

@@ -1,4 +1,4 @@
-// Runs the operations of programs that train.
+// Runs the operations of training programs.
 #include "training.h"
 
 #define OPERATIONS \

@@ -1,10 +1,10 @@
-// Attention within a pack, and its gradients: scores are there for a block of rows by a block of keys at a time, and are
-// computed again for the gradients from the logarithms of their sums (arXiv 2205.14135).
+// Attention within a pack, and its gradients: scores exist only for a block of rows by a block of keys at a time. For
+// the gradients they are recomputed, from the logarithms of their sums (arXiv 2205.14135).
 #include "training.h"
 
 enum { ROWS = 32, KEYS = 32, MOST_HEAD_DIM = 256, MOST_GROUP = 16 };
 
-// What is known of a layer. A window or softcap of 0 is none.
+// The parameters of a layer. A window or softcap of 0 means none.
 typedef struct {
   u32 heads, kv_heads, head_dim, window;
   f32 softcap, scale;
@@ -28,7 +28,7 @@ static Packed packed(u32 layer, u32 q, u32 k, u32 v) {
   return p;
 }
 
-// Whether a row from i on, of some ROWS, sees a key from j on, of KEYS.
+// Returns whether a row from i on, of ROWS rows, sees a key from j on, of KEYS keys.
 INLINE int meets(const Packed *p, u32 i, u32 j) {
   const u32 last = min_u(i + ROWS, p->rows) - 1;
   return j <= last && (j < p->prefix || j + KEYS > p->starts[i]);
@@ -50,7 +50,7 @@ INLINE v128_t seen4(const Packed *p, u32 i, u32 j) {
 #define NOTHING -1e30f
 #define LEAST -1e29f
 
-// scores[i * KEYS + j] of rows i.. of query head h and keys j..: capped; NOTHING where the key is not seen.
+// scores[i * KEYS + j] of rows i.. of query head h and keys j..: capped; NOTHING if the key is not seen.
 static void score(const Packed *p, u32 i, u32 rows, u32 h, const f32 *keys, u32 j, f32 *scores) {
   const u32 size = p->k.head_dim;
   product(rows, KEYS, size, by_rows(p->queries + i * p->width + h * size, p->width), strips(keys, size), 0, p->k.scale, scores,
@@ -130,7 +130,7 @@ void packed_attention(const Op *op, const Context *c) {
   }
 }
 
-// The shares of a block's scores, and the gradient of what the scale multiplies: ds = p * (dout v^T - sum(dout * out)), times
+// The attention weights of a block, and the gradient of the scores: ds = p * (dout v^T - sum(dout * out)), times
 // 1 - (s / softcap)^2.
 static void slopes_of(const Packed *p, u32 i, u32 rows, u32 h, u32 j, const Room *room, const f32 *dout, const f32 *log_sums,
                       const f32 *dots) {
@@ -147,7 +147,7 @@ static void slopes_of(const Packed *p, u32 i, u32 rows, u32 h, u32 j, const Room
       v128_t ds = wasm_f32x4_mul(share, wasm_f32x4_sub(load(slope), dot));
       if (p->k.softcap > 0) {
         const v128_t part = wasm_f32x4_mul(capped, inverse), bent = wasm_f32x4_sub(one, wasm_f32x4_mul(part, part));
-        // What is not seen has no share; its "score" would overflow.
+        // Unseen keys have no weight; their "score" would overflow.
         ds = wasm_v128_and(wasm_f32x4_mul(ds, bent), wasm_f32x4_gt(share, wasm_f32x4_const_splat(0)));
       }
       wasm_v128_store(s, share);

@@ -1,8 +1,8 @@
-// The base's linears in training: y = x W^T + bias for all rows of a pack, and the gradient of x. Parts of W are made
-// floats that the first-level cache holds, and multiplied by many rows of x.
+// The base's linears in training: y = x W^T + bias for all rows of a pack, and the gradient of x. Parts of W are
+// converted to floats that fit the first-level cache, and multiplied by many rows of x.
 #include "training.h"
 
-// Four whole numbers of each of four rows, 0 .. 255: `low` and `high` have the first and second plane's vectors.
+// Four integers of each of four rows, 0 .. 255: `low` and `high` have the first and second plane's vectors.
 INLINE v128_t whole_bytes(const uint8_t *plane, u32 planes, u32 high) {
   const v128_t mask = wasm_i8x16_const_splat(15);
   const v128_t first = load(plane);
@@ -64,7 +64,7 @@ void weights_across(const PackedMatrix *w, u32 row, u32 rows, u32 column, u32 co
 void weights_down(const PackedMatrix *w, u32 row, u32 rows, u32 column, f32 *to) {
   const u32 planes = planes_of(w->kind), split = is_split(w->kind), strip = rows * STRIP;
   for (u32 p = 0; p < rows; p += 4) {
-    // Rows that only fill up the last four are not stored.
+    // Rows that pad the last four are not stored.
     const u32 some = min_u(4, rows - p);
     const uint8_t *block = band_of(w, row + p, column), *group = block + (row + p) % 16 / 4 * planes * 64;
     const f32 *scale = (f32 *)(block + planes * 256) + (row + p) % 16;
@@ -87,11 +87,11 @@ void weights_down(const PackedMatrix *w, u32 row, u32 rows, u32 column, f32 *to)
   }
 }
 
-// A tile of W: DEPTH of what is summed over, WIDTH of what is made. As floats it takes 32 KiB.
+// A tile of W: DEPTH of the summed dimension, WIDTH of the output dimension. As floats it takes 32 KiB.
 enum { DEPTH = 256, WIDTH = 32, BLOCK_ROWS = 128 };
 
-// Pieces of work are blocks of rows, of some BLOCK_ROWS each, by WIDTH columns of the result. More rows would make fewer
-// floats of W, but the second-level cache must hold them.
+// Pieces of work are blocks of about BLOCK_ROWS rows by WIDTH columns of the result. With more rows, less of W would be
+// converted, but the second-level cache must hold them.
 typedef struct { u32 rows, blocks; } Blocks;
 INLINE Blocks blocks_of(u32 m) {
   const u32 blocks = (m + BLOCK_ROWS - 1) / BLOCK_ROWS, rows = ((m + blocks - 1) / blocks + 3) / 4 * 4;

@@ -1,5 +1,5 @@
 // LoRA pairs in training: y += scale (x a^T) b^T, and the gradients of a, b and the values. a is (rank, k), b (n, rank). A
-// row of u = x a^T, and of its gradient, takes `wide` floats: the rank, filled up to whole vectors with zeros.
+// row of u = x a^T, and of its gradient, takes `wide` floats: the rank, padded with zeros to whole vectors.
 #include "training.h"
 
 enum { ROWS = 32, WIDTH = 64, DEPTH = 256 };
@@ -42,7 +42,7 @@ void lora_up_gradient(const Op *op, const Context *c) {
   for (Work work = work_of(c, tall + pieces(n, ROWS), 1); next_piece(&work);) {
     if (work.begin < tall) {
       const u32 m = work.begin * ROWS, rows = min_u(ROWS, c->m - m);
-      // b's rows may be shorter than du's: what follows the rank there stays 0.
+      // b's rows may be shorter than du's: the padding after the rank stays 0.
       for (u32 i = m; i < m + rows; i++)
         for (u32 r = rank; r < wide; r++) du[i * wide + r] = 0;
       product(rows, rank, n, by_rows(dy + m * n, n), plain(b, rank), plus ? plus + m * wide : 0, scale, du + m * wide, wide);
@@ -65,7 +65,7 @@ void lora_down_gradient(const Op *op, const Context *c) {
       const u32 m = work.begin * ROWS;
       product(min_u(ROWS, c->m - m), k, rank, by_rows(du + m * wide, wide), plain(a, k), plus ? plus + m * k : 0, 1, out + m * k, k);
     } else {
-      // Some rows at a time, so that the first-level cache holds them.
+      // Some rows at a time, so that they fit the first-level cache.
       const u32 first = (work.begin - tall) * WIDTH;
       for (u32 m = 0; m < c->m; m += DEPTH / 4)
         product(rank, min_u(WIDTH, k - first), min_u(DEPTH / 4, c->m - m), by_columns(du + m * wide, wide),

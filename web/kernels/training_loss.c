@@ -1,20 +1,20 @@
-// The loss of a pack's rows, and the gradient of the states that the output matrix reads. The vocabulary is taken in
-// chunks. A row's gradient is the mean of the matrix's rows by the shares of its softmax, less the target's row: so it is
-// summed as attention sums values, with a largest logit that may grow, and no chunk is computed twice.
+// The loss of a pack's rows, and the gradient of the states that the output matrix reads. The vocabulary is processed
+// in chunks. A row's gradient is the softmax-weighted mean of the matrix's rows minus the target's row. So it is summed
+// the way attention sums values, with a running largest logit, and no chunk is computed twice.
 #include "training.h"
 
 enum { CHUNK = 256, WIDTH = 32, DEPTH = 256, MOST_ROWS = 96 };
 
-// What the host writes of a row that has a loss, and what is known of it so far: the largest logit, the sum of the
-// exponentials of the others' distances to it, both again of the base's logits, and the sum of the base's exponentials
-// times how far the base's logits are above the model's own.
+// The host's data for a row that has a loss, and its sums so far: the largest logit, the sum of the exponentials of the
+// logits minus it, both also for the base's logits, and the sum of the base's exponentials times the difference between
+// the base's logits and the model's own.
 typedef struct { u32 row, target; f32 weight, kl_weight; } LossRow;
 typedef struct { f32 largest, total, base_largest, base_total, apart, target, unused[2]; } Running;
 
-// Rows to be gathered or finished: each by one worker.
+// Rows to be gathered or finished, each by one worker.
 #define EACH(l, count) for (u32 l = c->worker; l < count; l += c->workers)
 
-// states[l] = h[row l], and all starts from nothing.
+// states[l] = h[row l], and all sums start from zero.
 // a: pack, loss rows, h, width, states, sums, base's sums or 0, running, dh, rows of dh (0: only the states are wanted)
 void loss_begin(const Op *op, const Context *c) {
   const Pack *pack = at(op->a[0]);
@@ -29,7 +29,7 @@ void loss_begin(const Op *op, const Context *c) {
   if (op->a[8]) EACH(m, c->m) __builtin_memset((f32 *)at(op->a[8]) + m * width, 0, width * 4);
 }
 
-// Adds a chunk's logits to a softmax whose weighted sum of rows is `sums`, and makes of each its exponential.
+// Adds a chunk's logits to a softmax whose weighted sum of rows is `sums`, and replaces each logit by its exponential.
 INLINE void grow(f32 *logits, u32 count, f32 *largest, f32 *total, f32 *sums, u32 width, f32 *shrink) {
   v128_t most = wasm_f32x4_splat(*largest), sum = wasm_f32x4_const_splat(0);
   for (u32 t = 0; t < count; t += 4) most = wasm_f32x4_pmax(most, load(logits + t));
@@ -50,7 +50,8 @@ INLINE void grow(f32 *logits, u32 count, f32 *largest, f32 *total, f32 *sums, u3
   *total += sum4(sum);
 }
 
-// One row's logits of a chunk of `count` tokens, its own and the base's (or 0), become exponentials, times the soft-cap's slope.
+// Replaces one row's logits of a chunk of `count` tokens, its own and the base's (or 0), by exponentials times the
+// soft-cap's slope.
 static void add_chunk(const LossRow *loss, Running *row, u32 first, u32 count, f32 cap, u32 width, f32 *logits, f32 *base,
                       f32 *sums, f32 *base_sums) {
   f32 apart[CHUNK], slope[CHUNK], shrink;
@@ -97,7 +98,7 @@ void loss_chunks(const Op *op, const Context *c) {
   Running *running = at(op->a[9]);
   f32 *tile = scratch_of(op, c), *logits = tile + DEPTH * WIDTH, *base = logits + MOST_ROWS * CHUNK;
   const u32 width = w->columns, total = pack->loss_rows;
-  // Each worker's share in as few pieces as there are of even size.
+  // Split each worker's share into as few equal pieces as possible.
   const u32 share = (total + c->workers - 1) / c->workers, parts = max_u(1, (share + MOST_ROWS - 1) / MOST_ROWS);
   const u32 rows = max_u(4, (share / parts + 4) / 4 * 4);
   for (Work work = work_of(c, total, min_u(rows, MOST_ROWS)); next_piece(&work);) {

@@ -1,4 +1,4 @@
-// Gradients of operations on rows: norms, rotations, gates, caps. Each row by one worker.
+// Gradients of row-wise operations: norms, rotations, gates, caps. Each row is processed by one worker.
 #include "training.h"
 
 // With r = 1 / sqrt(mean(x^2) + eps) and g = dy * weight: out = plus + r g - r^3 x mean(g x), for each head of a row.
@@ -62,7 +62,7 @@ INLINE Activated activated(u32 activation, v128_t x) {
   }
   const v128_t e = exp4(wasm_f32x4_neg(z)), s = wasm_f32x4_div(one, wasm_f32x4_add(one, e));
   const v128_t value = wasm_f32x4_mul(x, s);
-  // 1 - s, without a difference of numbers near 1
+  // 1 - s, without cancellation near 1
   const v128_t rest = wasm_f32x4_mul(e, s);
   return (Activated){value, madd(wasm_f32x4_mul(value, rest), slope, s)};
 }

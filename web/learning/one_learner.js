@@ -1,4 +1,4 @@
-/** Of the tabs that are open one learns in idle times; Web Locks choose it, and take the lock back when it closes. */
+/** One of the open tabs learns in idle time; Web Locks choose it, and take the lock back when it closes. */
 import { webLocks } from '../common/browser_parts.js';
 
 const NAME = 'sonata-learning';
@@ -7,7 +7,7 @@ let end = /** @type {(() => void)|null} */ (null);
 
 /** For app/consolidation/one_learner.py. */
 export const oneLearner = {
-  /** @returns {Promise<boolean>} whether this tab may learn now; any may where the browser has no locks */
+  /** @returns {Promise<boolean>} true if this tab may learn now; any tab may if the browser has no locks */
   async take() {
     const locks = await webLocks();
     if (!locks) return true;

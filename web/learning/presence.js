@@ -1,11 +1,11 @@
 /**
- * Tells the engine what it has to know to learn only while nobody is kept waiting: that somebody types or clicks, here or
- * in another tab; that another tab gives an answer; and how the battery is, where the browser tells.
+ * Tells the engine what it needs in order to learn only while nobody is kept waiting: that the user types or clicks, here or in
+ * another tab; that another tab gives an answer; and the state of the battery, if the browser reports it.
  */
 import { openChannel } from '../common/browser_parts.js';
 
 const SIGNS = ['keydown', 'input', 'pointerdown'];
-const QUIET_MS = 500; // between two signs that are told
+const QUIET_MS = 500; // between two reported signs
 const ANSWERING_MS = 2000;
 
 export class Presence {
@@ -21,13 +21,13 @@ export class Presence {
     this.#watchBattery();
   }
 
-  /** @param {import('../engine/engine.js').Engine|null} engine the one to tell from now on, once it can learn */
+  /** @param {import('../engine/engine.js').Engine|null} engine the engine to inform from now on, once it can learn */
   use(engine) {
     this.#engine = engine;
     this.#tellBattery();
   }
 
-  /** @param {boolean} isAnswering whether this tab gives an answer: its own engine knows, those of other tabs are told */
+  /** @param {boolean} isAnswering true if this tab gives an answer: its own engine knows, the engines of other tabs are told */
   answering(isAnswering) {
     clearInterval(this.#answering);
     if (isAnswering) this.#answering = setInterval(() => this.#channel.postMessage(0), ANSWERING_MS);
@@ -55,7 +55,7 @@ export class Presence {
     if (battery) this.#tell((engine) => engine.model.noteBattery({ level: battery.level, charging: battery.charging }));
   }
 
-  /** An engine that failed is told nothing more, and says so by itself. */
+  /** A failed engine is told nothing more; it reports the failure itself. */
   #tell(tell) {
     if (this.#engine) tell(this.#engine).catch(() => {});
   }

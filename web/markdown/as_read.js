@@ -1,8 +1,11 @@
-/** What one reads of the conversation, for other programs: formulas as their TeX, without the page's own words and buttons. */
+/**
+ * Converts the conversation to the text that a reader sees, for other programs: formulas as their TeX, without the page's own
+ * words and buttons.
+ */
 import { element } from '../common/dom.js';
 
 const NOT_READ = '.code-head, .answer-actions, .question-actions, .variants, .visually-hidden, button, .icon, [hidden]';
-const ITEM = 'li:not(.task, [data-part])'; // whose number or bullet is selected, too: a browser leaves it out
+const ITEM = 'li:not(.task, [data-part])'; // whose number or bullet is selected, too: a browser omits it
 const OTHERWISE = `${NOT_READ}, [data-formula], input, ${ITEM}`;
 
 /**
@@ -18,14 +21,14 @@ export function asRead(copy, sourceOf = (tex, isBlock) => (isBlock ? `$$${tex}$$
   for (const box of copy.querySelectorAll('input')) box.replaceWith(box.checked ? '[x]' : '[ ]');
 }
 
-/** What is selected in the conversation is copied, and dragged, as one reads it. @param {HTMLElement} log */
+/** Copying and dragging a selection of the conversation gives the text as a reader sees it. @param {HTMLElement} log */
 export function copyAsRead(log) {
   document.addEventListener('copy', (event) => {
     if (give(event.clipboardData, event.target)) event.preventDefault();
   });
   document.addEventListener('dragstart', (event) => give(event.dataTransfer, event.target));
 
-  /** @returns {boolean} whether it was necessary */
+  /** @returns {boolean} true if it was necessary */
   function give(transfer, target) {
     const selection = getSelection();
     if (!selection?.rangeCount || selection.isCollapsed || !(target instanceof Node)) return false;
@@ -54,7 +57,10 @@ function mark(item) {
   words.prepend(element('span', 'list-mark', '  '.repeat(depth) + sign));
 }
 
-/** The part of a range that is in the log, with what stands around it, and whole formulas. @param {Range} range @param {HTMLElement} log */
+/**
+ * The part of a range that is in the log, with its enclosing elements, and whole formulas. @param {Range} range @param
+ * {HTMLElement} log
+ */
 function copyOf(range, log) {
   if (!log.contains(range.startContainer)) range.setStart(log, 0);
   if (!log.contains(range.endContainer)) range.setEnd(log, log.childNodes.length);
@@ -75,7 +81,7 @@ function copyOf(range, log) {
   return copy;
 }
 
-/** The items of lists in which a range begins, and not at their beginning, or does not leave them. @param {Range} range */
+/** The list items in which a range begins after their start, or which it does not leave. @param {Range} range */
 function partsOf({ startContainer, startOffset, endContainer }) {
   const parts = /** @type {HTMLElement[]} */ ([]), last = elementOf(endContainer)?.closest('li');
   for (let item = elementOf(startContainer)?.closest('li'); item; item = item.parentElement?.closest('li')) {

@@ -1,7 +1,7 @@
 /**
- * A block of code: its language, a copy button, and the code in colours once a worker has told them. Code that grows keeps
- * its elements, so that a selection, the focus and the place to which one has scrolled stay. Long code has several parts;
- * a part that is closed is never touched again but for its colours.
+ * A block of code: its language, a copy button, and the code, in colours once a worker has sent them. Growing code keeps its
+ * elements, so that a selection, the focus and the scroll position stay. Long code has several parts; a closed part is never
+ * touched again except for its colours.
  */
 import { icon } from '../common/icon.js';
 import { element } from '../common/dom.js';
@@ -12,17 +12,17 @@ import { highlight } from './highlighter.js';
 import { unselected } from './live_nodes.js';
 
 const LONGEST = 60_000; // characters of code that is highlighted
-const PAUSE_MS = 250; // between two times that growing code is highlighted
+const PAUSE_MS = 250; // between two highlightings of growing code
 
 const seen = new IntersectionObserver((entries) => {
   for (const { isIntersecting, target } of entries) if (isIntersecting) figures.get(target)?.beSeen();
-}, { rootMargin: '800px' }); // of a long chat, only what is near is highlighted
+}, { rootMargin: '800px' }); // in a long chat, only code near the view is highlighted
 /** @type {WeakMap<Element, CodeFigure>} */
 const figures = new WeakMap();
 
 /**
  * @typedef {{code: HTMLElement, text: string, end: string, from: number, runs: import('./highlighter.js').Run[], rest: Text,
- *   asked: string|null}} Part `end`: what stands between it and the next part
+ *   asked: string|null}} Part `end`: the text between it and the next part
  */
 
 export class CodeFigure {
@@ -42,7 +42,7 @@ export class CodeFigure {
     this.#language = name;
     const head = element('figcaption', 'code-head');
     head.append(element('span', 'code-language', label || t('answers.code')), this.#copyButton());
-    this.#pre.tabIndex = 0; // what scrolls sideways must be reachable by keyboard
+    this.#pre.tabIndex = 0; // an element that scrolls sideways must be reachable by keyboard
     this.#pre.dir = 'ltr';
     this.element.append(head, this.#pre);
     if (name) {
@@ -55,7 +55,7 @@ export class CodeFigure {
     return textOf(this.#parts);
   }
 
-  /** Whether this is the beginning of such a block. */
+  /** True if this figure shows the beginning of such a block. */
   canBecome(written, text) {
     return written === this.#written && this.#parts.length < 2 && text.startsWith(this.text);
   }
@@ -66,12 +66,12 @@ export class CodeFigure {
     const part = this.#parts[this.#parts.length - 1];
     if (part.text === text) return;
     if (!text.startsWith(part.text)) forgetAll(part);
-    part.rest.appendData(text.slice(part.text.length)); // what is selected stays selected
+    part.rest.appendData(text.slice(part.text.length)); // keeps the selection
     part.text = text;
     this.#ask();
   }
 
-  /** The open part is complete; `set` begins another. @param {string} end what stands between them */
+  /** The open part is complete; `set` begins another. @param {string} end the text between them */
   close(end) {
     if (this.#isOpen) this.#parts[this.#parts.length - 1].end = end;
     this.#isOpen = false;
@@ -91,7 +91,7 @@ export class CodeFigure {
     this.#pre.append(code);
   }
 
-  /** Have colours told for what has none yet: one part at a time, and code that grows not too often. */
+  /** Request colours for parts that have none yet: one part at a time, and growing code not too often. */
   async #ask() {
     if (this.#isAsking || !this.#isSeen || !this.#language) return;
     const at = this.#parts.findIndex(({ asked, text }) => asked !== text);
@@ -128,7 +128,10 @@ function forgetAll(part) {
   part.code.replaceChildren(part.rest);
 }
 
-/** Bring the elements of a part to these runs; those that are as they were stay. @param {Part} part @param {import('./highlighter.js').Run[]} runs */
+/**
+ * Update the elements of a part to these runs; unchanged elements stay. @param {Part} part @param
+ * {import('./highlighter.js').Run[]} runs
+ */
 function paint(part, runs) {
   let same = 0, at = 0;
   while (same < runs.length && same < part.runs.length && isSame(runs[same], part.runs[same])) {

@@ -1,4 +1,4 @@
-/** The languages of code that are highlighted: highlight.js's name, what people call it, and other names that models write. */
+/** The languages that are highlighted: highlight.js's name, a name for people, and other names that models write. */
 const LANGUAGES = /** @type {[string, string, string[]][]} */ ([
   ['bash', 'Bash', ['sh', 'shell', 'zsh', 'console', 'terminal']],
   ['c', 'C', ['h']],
@@ -28,7 +28,7 @@ export const GRAMMARS = LANGUAGES.map(([name]) => name);
 
 /**
  * @param {string} written behind the fence
- * @returns {{name: string|null, label: string}} name: null where it is not highlighted; label: "" where nothing is known
+ * @returns {{name: string|null, label: string}} name: null if it is not highlighted; label: "" if nothing is known
  */
 export function languageOf(written) {
   const wanted = written.toLowerCase();

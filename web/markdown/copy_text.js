@@ -1,4 +1,4 @@
-/** Copying, with a word or a tick in the button on whether it worked. */
+/** Copies text, and shows with a word or a tick in the button that it worked. */
 import { icon } from '../common/icon.js';
 import { element } from '../common/dom.js';
 import { t } from '../i18n/i18n.js';
@@ -7,8 +7,8 @@ const SHOWN_MS = 1500;
 
 /**
  * @param {() => string} text
- * @param {HTMLElement} words what the button says
- * @param {string} usually what it says otherwise
+ * @param {HTMLElement} words the element with the button's text
+ * @param {string} usually its text otherwise
  */
 export async function copyText(text, words, usually) {
   const isCopied = await copy(text());
@@ -17,9 +17,9 @@ export async function copyText(text, words, usually) {
 }
 
 /**
- * @param {HTMLElement} pressed a button with an icon alone
+ * @param {HTMLElement} pressed a button with only an icon
  * @param {() => string} text
- * @param {(() => string)|null} [html] the same for where it is pasted with its looks
+ * @param {(() => string)|null} [html] the same with formatting
  */
 export async function copyWithIcon(pressed, text, html = null) {
   const isCopied = await copy(text(), html?.());
@@ -29,10 +29,10 @@ export async function copyWithIcon(pressed, text, html = null) {
   setTimeout(() => pressed.replaceChildren(icon('copy')), SHOWN_MS);
 }
 
-/** @returns {Promise<boolean>} whether it worked */
+/** @returns {Promise<boolean>} true if it worked */
 async function copy(text, html = '') {
   const { clipboard } = navigator;
-  if (!clipboard) return false; // the page is not on a safe address
+  if (!clipboard) return false; // the page is not in a secure context
   const asText = () => clipboard.writeText(text).then(() => true, () => false);
   if (!html || !('ClipboardItem' in window)) return asText();
   const blobs = { 'text/plain': new Blob([text], { type: 'text/plain' }), 'text/html': new Blob([html], { type: 'text/html' }) };

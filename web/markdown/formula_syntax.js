@@ -1,20 +1,20 @@
 /**
- * Formulas in Markdown: $..$ and \(..\) in a line, $$..$$ and \[..\] in lines of their own. Markdown does not read what is
- * in them: it would take backslashes away, and * and _ for emphasis. "$5 and $10" are prices.
+ * Formulas in Markdown: $..$ and \(..\) in a line, $$..$$ and \[..\] in lines of their own. Markdown does not parse their
+ * content: it would remove backslashes, and take * and _ for emphasis. "$5 and $10" are prices.
  */
 const LONGEST = 4000; // characters of a formula
 const MARKS = /\\[([]|\$/;
 const INLINE = /^(?:\\\(([^]+?)\\\)|\\\[([^]+?)\\\]|\$\$(?!\$)([^]+?)\$\$(?!\$))/;
-// As pandoc has it: no space inside of the dollars, no letter or digit behind the second. Nor what goes on like ${a}.
+// Pandoc's rule: no space inside the dollars, no letter or digit behind the second. Nor a formula that continues like ${a}.
 const DOLLARS = /^\$(?![\s$])((?:\\.|[^\\$`\n])+?)(?<!\s)\$(?![\p{L}\p{N}_{$])/u;
 const TEX = /[\\^_={}+*/<>|]/;
 const BLOCK = /^ {0,3}(?:\$\$(?!\$)(?:(?!\$\$)[^])+\$\$|\\\[(?:(?!\\\])[^])+\\\])[ \t]*(?:\n+|$)/;
-const OPEN_BLOCK = /^ {0,3}(?:\$\$(?!\$)|\\\[)[^]*$/; // the answer still comes
-/** Where a formula begins in a line of its own. */
+const OPEN_BLOCK = /^ {0,3}(?:\$\$(?!\$)|\\\[)[^]*$/; // the answer is still streaming
+/** Finds where a formula begins on a line of its own. */
 export const FORMULA_LINE = /\n {0,3}(?:\$\$|\\\[)/;
 const EMPTY_LINE = /\n[ \t]*\n/;
 
-/** Where a formula begins in a line of its own; marked asks about what comes after the first character. */
+/** Finds where a formula begins on a line of its own; marked passes the text after the first character. */
 function startOfBlock(source) {
   const at = source.search(FORMULA_LINE);
   return at < 0 ? undefined : at + 1;
@@ -53,10 +53,10 @@ export function formulaSyntax(escape) {
   }];
 }
 
-/** "5 or maybe 10", as between two prices */
+/** "5 or maybe 10", the text between two prices */
 const isProse = (tex) => !TEX.test(tex) && /\s/.test(tex) && /\p{L}{2}/u.test(tex);
 
-/** What is between the marks of a formula as `formulaSyntax` found it. @param {string} source */
+/** The text between the marks of a formula as `formulaSyntax` found it. @param {string} source */
 export function texOf(source) {
   const marks = source.startsWith('$') && !source.startsWith('$$') ? 1 : 2;
   return source.slice(marks, -marks);

@@ -1,28 +1,28 @@
 /**
- * Formulas as KaTeX sets them. It is loaded with the first one; until then, and if a formula cannot be read or would take
- * too long, its source stands in the text. Formulas are set in several tasks, so that many of them do not hold the page up.
+ * Formulas, set by KaTeX. It is loaded with the first formula; until then, and if a formula cannot be parsed or would take too
+ * long, its source is shown. Formulas are set in several tasks, so that many of them do not block the page.
  */
 import { loadScript, loadStyles } from '../common/load_file.js';
 import { texOf } from './formula_syntax.js';
 
 const BATCH_MS = 8;
-const MOST_KEPT = 200; // formulas that are kept as they were set: the end of an answer is drawn again and again
-// What comes out of these takes half a second at most. A formula that defines commands has no such bound: maxExpand counts
-// its expansions, not their length.
+const MOST_KEPT = 200; // cached formulas: the end of an answer is drawn again and again
+// Within these limits a formula takes half a second at most. A formula that defines commands has no such bound: maxExpand
+// counts its expansions, not their length.
 const LONGEST = 2000; // characters
 const MOST_CELLS = 200;
-// Of what came out. A browser lays elements out one within the other: Chromium ends the page at some thousand levels.
+// Limits of the output. A browser lays out nested elements recursively: Chromium kills the page at some thousand levels.
 const MOST_LEVELS = 300;
 const MOST_NODES = 10_000;
 const MOST_HEIGHT = 300; // em
-const MOST_SHOWN = 300_000; // nodes of all formulas of the page together; with more, sources stay
+const MOST_SHOWN = 300_000; // nodes of all formulas of the page together; beyond that, sources stay
 const DEFINITION = /\\(?:[egx]?def|let|futurelet|newcommand|renewcommand|providecommand)(?![a-z@])/i;
 const OPTIONS = { throwOnError: true, strict: 'ignore', trust: false, maxSize: 20, maxExpand: 200 };
 
-/** @typedef {{element: HTMLElement, nodes: number}} Formula as it was set */
+/** @typedef {{element: HTMLElement, nodes: number}} Formula as it was set by KaTeX */
 
 /** @type {Map<string, Formula|null>} */
-const kept = new Map(); // null: KaTeX cannot read it
+const kept = new Map(); // null: KaTeX cannot parse it
 /** @type {{place: HTMLElement, nodes: number}[]} */
 let shown = [];
 let room = MOST_SHOWN;
@@ -32,8 +32,8 @@ let loading = /** @type {Promise<unknown>|null} */ (null);
 let timer = 0;
 
 /**
- * @param {HTMLElement} place an element with the source, as `formulaSyntax` has it in data-formula
- * @param {() => void} onDraw its size has changed
+ * @param {HTMLElement} place an element with the source in data-formula, as `formulaSyntax` writes it
+ * @param {() => void} onDraw called after its size has changed
  */
 export function showFormula(place, onDraw) {
   const source = place.textContent ?? '';
@@ -60,7 +60,7 @@ async function setSome() {
 
 async function load() {
   await Promise.all([loadScript('vendor/katex/katex.min.js'), loadStyles('vendor/katex/katex.min.css')]);
-  // All of its fonts at once: a formula that comes when there is no network may need another one.
+  // All of its fonts at once: a later formula may need another font when there is no network.
   for (const face of document.fonts) if (face.family.includes('KaTeX')) face.load().catch(() => {});
 }
 
@@ -72,12 +72,12 @@ function setOne({ place, source, onDraw }) {
     if (kept.size > MOST_KEPT || total([...kept.values()]) > MOST_SHOWN) kept.delete(oldest);
   }
   const set = kept.get(key);
-  if (!set || !place.isConnected) return; // drawn anew in the meantime
+  if (!set || !place.isConnected) return; // drawn again in the meantime
   fill(place, set);
   onDraw();
 }
 
-/** Whether KaTeX is done with it soon. @param {string} tex */
+/** True if KaTeX will be done with it soon. @param {string} tex */
 function isModest(tex) {
   return tex.length <= LONGEST && tex.split('&').length <= MOST_CELLS && !DEFINITION.test(tex);
 }
@@ -96,7 +96,7 @@ function typeset(tex, displayMode) {
   }
 }
 
-/** How many, itself included; Infinity of what nests too deeply. @returns {number} */
+/** The number of nodes, itself included; Infinity if they nest too deeply. @returns {number} */
 function nodesOf(node, level = 1) {
   if (level > MOST_LEVELS) return Infinity;
   return (node.children ?? []).reduce((sum, child) => sum + nodesOf(child, level + 1), 1);
@@ -104,7 +104,7 @@ function nodesOf(node, level = 1) {
 
 const total = (formulas) => formulas.reduce((sum, one) => sum + (one?.nodes ?? 0), 0);
 
-/** The page's policy allows no style attribute; what stands in one is set through the element's style. */
+/** The page's policy allows no style attribute; its declarations are set through the element's style. */
 function withoutStyleAttributes(node) {
   const style = node.attributes?.style;
   if (style) {

@@ -1,8 +1,8 @@
 /**
- * The worker that highlights code: whatever a model writes, and however long a grammar takes for it, the page stays
- * usable. It says 'ready', or null where a grammar could not be fetched. Then a message {language, text, from} is answered
- * with runs of colours, [colour, length], of the text behind `from`; what comes before it is read because a comment or a
- * string may have begun there. null: the grammar failed.
+ * The worker that highlights code: however long a grammar takes for what a model writes, the page stays usable. It says
+ * 'ready', or null if a grammar could not be fetched. Then it answers a message {language, text, from} with runs of colours,
+ * [colour, length], of the text behind `from`; the text before it is parsed because a comment or a string may have begun there.
+ * null: the grammar failed.
  */
 import hljs from '../vendor/highlight/core.min.js';
 import { GRAMMARS } from './code_languages.js';
@@ -36,7 +36,7 @@ Promise.all(GRAMMARS.map(async (name) => {
   hljs.registerLanguage(name, (await import(grammar)).default);
 })).then(() => postMessage('ready'), () => postMessage(null));
 
-/** @returns {[string, number][]} of highlight.js's HTML, behind its first `from` characters */
+/** @returns {[string, number][]} the runs of highlight.js's HTML, behind its first `from` characters */
 function runs(html, from) {
   const found = /** @type {[string, number][]} */ ([]);
   const open = [''];

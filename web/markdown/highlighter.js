@@ -1,8 +1,8 @@
-/** Colours for code, from a worker that is started with the first code block. One block after the other. */
+/** Colours for code, from a worker that starts with the first code block. One block at a time. */
 import { loadStyles } from '../common/load_file.js';
 import { ownScript } from '../common/own_script.js';
 
-const PATIENCE_MS = 1500; // a grammar that takes longer for a block is given up, and the block stays plain
+const PATIENCE_MS = 1500; // if a grammar takes longer for a block, the block stays plain
 const START_PATIENCE_MS = 30_000; // until the files are there
 const MOST_FAILURES = 3; // then code stays plain
 
@@ -16,7 +16,7 @@ let failures = 0;
 
 /**
  * @param {string} language as code_languages.js names it
- * @param {string} text with what stands before the part that is wanted
+ * @param {string} text including the text before the wanted part
  * @param {number} from where that part begins
  * @returns {Promise<Run[]|null>} null: it stays plain
  */
@@ -56,7 +56,7 @@ async function start() {
   throw new Error('the worker that highlights code did not start');
 }
 
-/** What the worker says next; null where it fails, or says nothing for so long. @returns {Promise<any>} */
+/** The worker's next message; null if it fails, or is silent for the given time. @returns {Promise<any>} */
 function told(asked, patience) {
   return new Promise((resolve) => {
     const timer = setTimeout(() => say(null), patience);

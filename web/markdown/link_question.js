@@ -1,10 +1,10 @@
-/** A link of an answer asks before it opens another site: it shows the whole address, whatever the link's words say. */
+/** A link of an answer asks before it opens another site: it shows the whole address, whatever the link's text says. */
 import { openCard } from '../common/card.js';
 import { button, element } from '../common/dom.js';
 import { t } from '../i18n/i18n.js';
 import { copyText } from './copy_text.js';
 
-/** @param {HTMLElement} log what holds the answers */
+/** @param {HTMLElement} log the element that holds the answers */
 export function askBeforeLinks(log) {
   const onClick = (event) => {
     const link = event.target instanceof Element ? event.target.closest('.answer a[href]') : null;
@@ -32,7 +32,7 @@ function ask(link) {
   const close = openCard(link, { label: t('answers.linkTitle'), className: 'link-question', content: [lead, address, actions], focus: open });
 }
 
-/** The address with its host made plain: that is what matters of it. */
+/** The address with its host emphasized: that is the part that matters. */
 function partsOf(href) {
   const { host } = new URL(href);
   const at = host ? href.indexOf(host) : -1;

@@ -1,14 +1,16 @@
-/** Nodes that stay while what they show changes, so that what is selected in them stays selected. */
+/** Nodes that stay while their content changes, so that a selection in them stays. */
 
-/** Bring what is in a place to what was made, node by node. @param {Node} place @param {Node} made its nodes may be moved */
+/**
+ * Update the nodes in `place` to those in `made`, node by node. @param {Node} place @param {Node} made its nodes may be moved
+ */
 export function become(place, made) {
   const shown = becomeFirst(place, made).length;
   while (place.childNodes.length > shown) place.lastChild?.remove();
 }
 
 /**
- * The same, and what is in the place behind that stays.
- * @param {Node} place @param {Node} made @returns {ChildNode[]} the nodes of the place that show those of `made`
+ * The same, but nodes of the place behind them stay.
+ * @param {Node} place @param {Node} made @returns {ChildNode[]} the nodes of the place that now show those of `made`
  */
 export function becomeFirst(place, made) {
   let old = place.firstChild;
@@ -20,7 +22,7 @@ export function becomeFirst(place, made) {
   });
 }
 
-/** @returns {boolean} whether the node shows now what was made */
+/** @returns {boolean} true if the node now shows what was made */
 function fits(old, made) {
   if (old.nodeName !== made.nodeName) return false;
   if (old instanceof Text) {
@@ -37,7 +39,7 @@ function fits(old, made) {
   return true;
 }
 
-/** Do what moves nodes: what is selected in them is selected afterwards. @template Made @param {() => Made} run @returns {Made} */
+/** Run something that moves nodes, and keep the selection in them. @template Made @param {() => Made} run @returns {Made} */
 export function keepSelection(run) {
   const selection = getSelection();
   const { anchorNode, anchorOffset, focusNode, focusOffset, isCollapsed } = selection ?? {};

@@ -1,4 +1,4 @@
-/** Blocks of Markdown that are so long that they are drawn in parts, which look like one. */
+/** Blocks of Markdown that are long enough to be drawn in parts, which look like one. */
 import { wholeEnd } from '../common/cut.js';
 import { lexBlocks } from './markdown.js';
 
@@ -7,8 +7,7 @@ const LONG_CODE = 8000; // characters, some 200 lines; longer code settles in pa
 const FENCE = /^ {0,3}(?:`{3}|~{3})[^\n]*\n/;
 
 /**
- * The last block becomes two where it is long. The first of them has `goesOn`, and code `fence`: the line that has to
- * stand before what follows it.
+ * The last block becomes two if it is long. The first has `goesOn`, and code also `fence`: the line to put before what follows.
  * @param {any[]} blocks of lexBlocks @returns {any[]} the same array
  */
 export function splitLong(blocks) {
@@ -18,7 +17,7 @@ export function splitLong(blocks) {
   return blocks;
 }
 
-/** All items but the last, which can no longer change, and the last one. */
+/** All items but the last, which can no longer change, and the last item. */
 function splitList(list) {
   if (list.items.length <= LONG_LIST) return null;
   const raw = list.items.slice(0, -1).reduce((sum, item) => sum + item.raw, '');
@@ -34,14 +33,14 @@ function splitCode({ raw }) {
   return [{ ...lexBlocks(head)[0], raw: head, goesOn: true, fence }, ...lexBlocks(fence + raw.slice(head.length))];
 }
 
-/** The index of the last block that is no empty space. */
+/** The index of the last block that is not empty space. */
 export function lastBlock(blocks) {
   let last = blocks.length - 1;
   while (last >= 0 && blocks[last].type === 'space') last -= 1;
   return last;
 }
 
-/** Where a text of more than `length` characters can be cut: after a line, else after a word, else anywhere. */
+/** The place at which to cut a text of more than `length` characters: after a line, else after a word, else anywhere. */
 export function endOfLine(text, length) {
   const begin = text.slice(0, length);
   const end = [begin.lastIndexOf('\n') + 1, begin.lastIndexOf(' ') + 1].find((at) => at > length / 2);

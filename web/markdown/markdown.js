@@ -1,6 +1,6 @@
 /**
- * Markdown of the model -> safe DOM. HTML in the text is shown as text, images become links. DOMPurify then drops whatever
- * is not on the short list below. What rich_blocks.js makes more of is marked: code by its language, formulas, tasks, images.
+ * Markdown of the model -> safe DOM. HTML in the text is shown as text, images become links. DOMPurify then drops whatever is
+ * not on the short list below. Elements that rich_blocks.js extends are marked: code by its language, formulas, tasks, images.
  */
 import { formulaSyntax } from './formula_syntax.js';
 import { plainBlocks } from './plain_blocks.js';
@@ -21,17 +21,17 @@ const ALLOWED = {
 };
 
 const WEB = /^https?:\/\//i;
-const ADDRESS = /^(?:https?:|mailto:|#)/i; // f[0](x) and f[0](std::x) are no links
+const ADDRESS = /^(?:https?:|mailto:|#)/i; // f[0](x) and f[0](std::x) are not links
 const BREAK = /^<br\s*\/?>$/i;
 const MARKS = /^(?:\*+|~+)/;
-const LANGUAGE = /^[\p{L}\d+#.-]{1,24}/u; // what stands behind the fence of code
+const LANGUAGE = /^[\p{L}\d+#.-]{1,24}/u; // the text behind a code fence
 const escapes = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
 const escape = (text) => text.replace(/[&<>"]/g, (char) => escapes[char]);
 
 const ENTITIES = /(&(?:#\d{1,7}|#x[\da-f]{1,6}|\w+);)/i;
 const entities = /** @type {Map<string, boolean>} */ (new Map());
 
-/** Of &notes; the browser would take the beginning for one. @param {string} written as in ENTITIES */
+/** In "&notes;" a browser would take the beginning for an entity. @param {string} written as in ENTITIES */
 function isEntity(written) {
   if (!entities.has(written)) {
     const read = DOMPurify.sanitize(written, { RETURN_DOM_FRAGMENT: true }).textContent ?? '';
@@ -42,19 +42,23 @@ function isEntity(written) {
 
 const FIRST_LEVEL = 3; // the chat is h1, each message h2
 const LAST_LEVEL = 6;
-let above = /** @type {number[]} */ ([]); // of what is rendered now: see `renderBlocks`
+let above = /** @type {number[]} */ ([]); // of the current rendering: see `renderBlocks`
 
-/** The level on the page of a heading with so many `#`: no level is left out, however the model numbers its headings. */
+/**
+ * The level on the page of a heading with the given number of `#`: no level is skipped, however the model numbers its
+ * headings.
+ */
 function levelOf(depth) {
   while (above.length && above[above.length - 1] >= depth) above.pop();
   above.push(depth);
   return Math.min(FIRST_LEVEL + above.length - 1, LAST_LEVEL);
 }
 
-let isInCell = false; // what is rendered now stands in a cell, and not alone
+let isInCell = false; // the current rendering is inside a cell, and not alone
 
 /**
- * marked's rule for emphasis or deleted text, but for signs that are none; a script without spaces is as good as a space.
+ * marked's rule for emphasis or deleted text, except that signs which are not marks stay; a script without spaces counts as a
+ * space.
  * @param {'emStrong'|'del'} name @returns {(this: any, source: string, masked: string, before?: string) => any}
  */
 function markRule(name) {
@@ -116,13 +120,13 @@ DOMPurify.addHook('afterSanitizeAttributes', (node) => {
   node.setAttribute('rel', 'noopener noreferrer nofollow');
 });
 
-// How long marked takes for the inside of a paragraph grows with its length times its delimiters, 6 ns each: what would
-// take over 25 ms is plain text. A real paragraph of 2,000 characters with 200 delimiters is a tenth of that.
+// marked's time for the inside of a paragraph grows with its length times its delimiters, 6 ns each: a paragraph that would
+// take over 25 ms is plain text. A real paragraph of 2,000 characters with 200 delimiters takes a tenth of that.
 const MOST_WORK = 4e6;
 const DELIMITERS = /[*_~`[\]<>()\\!&:@$]|www|http/g;
 const MOST_NESTED = 20; // blocks within blocks; deeper ones are text
 
-/** marked's lexer, with bounds: a text whose inside would take long, or that nests without end, stays plain. */
+/** marked's lexer, with bounds: a text whose inside would take too long, or that nests too deeply, stays plain. */
 class BoundedLexer extends Lexer {
   #depth = 0;
 
@@ -158,8 +162,8 @@ export function lexBlocks(markdown) {
 
 /**
  * @param {any[]} blocks of lexBlocks
- * @param {number[]} [headings] how many `#` the headings have within which the blocks stand, outermost first. Changed to those
- *   within which comes what follows
+ * @param {number[]} [headings] the number of `#` of each heading above the blocks, outermost first. Changed to the headings
+ *   above the text that follows
  * @returns {DocumentFragment}
  */
 export function renderBlocks(blocks, headings = []) {

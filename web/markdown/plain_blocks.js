@@ -1,12 +1,12 @@
 /**
- * Lines that look like Markdown's blocks and are none: >= 5, >>> f(x), + 5 in a sum, _ _ _ _, a lone "-". And what blocks would
- * leave out: the numbers of a list, the cells of a row that has more than the table.
+ * Lines that look like Markdown's blocks but are not: >= 5, >>> f(x), + 5 in a sum, _ _ _ _, a lone "-". Also what blocks would
+ * drop: the numbers of a list, the surplus cells of a row.
  */
 import { FORMULA_LINE } from './formula_syntax.js';
 import { Tokenizer } from '../vendor/marked.esm.js';
 
 const NO_QUOTE = /^ {0,3}>(?:[=:;\p{N}\p{Sc}]|[-+.]\p{N}|[._]+[<>]|>>(?:\s|$))/u; // >5, >:(, >_<, >>> f(x)
-const NO_RULE = /^ {0,3}(?:_[ \t]+_|\*{4})/; // what is still to guess, or not said
+const NO_RULE = /^ {0,3}(?:_[ \t]+_|\*{4})/; // not decided yet, or not stated
 const NO_ITEM = /^ {0,3}\+ +[\p{N}\p{Sc}]/u;
 const UNDERLINE = /\n {0,3}(=+|-+)[ \t]*(?:\n|$)/;
 const SHORTEST_LINE = 3;
@@ -15,12 +15,12 @@ const MARK = /[`$]/;
 const PIPE = /(?<!\\)\|/;
 const OUTER_PIPES = /^\s*\||(?<!\\)\|\s*$/g;
 
-/** For marked. In these functions `false` says that marked decides. */
+/** For marked. In these functions `false` means that marked decides. */
 export const plainBlocks = {
   blockquote: (source) => (NO_QUOTE.test(source) ? undefined : false),
   hr: (source) => (NO_RULE.test(source) ? undefined : false),
 
-  /** No heading is what stands above a lone "-" or "=", or above one in a formula. @param {string} source */
+  /** Text above a lone "-" or "=", or above one in a formula, is not a heading. @param {string} source */
   lheading(source) {
     const near = source.slice(0, source.indexOf('\n\n') + 1 || undefined);
     const underline = UNDERLINE.exec(near), formula = near.search(FORMULA_LINE);
@@ -54,17 +54,19 @@ export const plainBlocks = {
   },
 };
 
-/** Items have the numbers that they say, also where they count down. If all say the same, they are counted. @param {any[]} items */
+/**
+ * Items keep their own numbers, even if they count down. If all have the same number, they are counted. @param {any[]} items
+ */
 function keepNumbers(items) {
   const numbers = items.map(({ raw }) => Number(NUMBER.exec(raw)?.[1]));
   const isSame = numbers.every((number) => number === numbers[0]);
   for (const [at, item] of items.entries()) item.value = isSame ? numbers[0] + at : numbers[at];
 }
 
-/** No more cells than that: | in code, in a formula and in || is text, and so is what is then too much. */
+/** Limits a row to this number of cells: | in code, in a formula and in || is text, and so is the surplus. */
 function fit(cells, most) {
   const joined = /** @type {string[]} */ ([]);
-  let isOpen = false; // the last of them goes on
+  let isOpen = false; // the last cell continues
   for (const [at, cell] of cells.entries()) {
     const isPart = joined.length > 0 && (isOpen || cell === '' || cells[at - 1] === '');
     if (isPart) joined[joined.length - 1] += `|${cell}`;

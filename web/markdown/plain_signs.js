@@ -1,7 +1,7 @@
 /**
- * Signs that look like Markdown's marks and are none: 5*4*3, x**2, 100~200, __init__, *.py, (_). In doubt a sign is shown:
- * an asterisk too many can be read past, a product that became one number cannot. And marks beside a script without spaces
- * between words, which Markdown's rules take for none.
+ * Signs that look like Markdown's marks but are not: 5*4*3, x**2, 100~200, __init__, *.py, (_). In doubt a sign is shown: a
+ * reader can ignore a surplus asterisk, but not a product that became one number. Also marks beside a script without spaces
+ * between words, which Markdown's rules do not accept.
  */
 const RUNS = /(\*+|_+|~+)/;
 const NAMES = /(?<![\p{L}\p{N}_])__(?:[a-z0-9]+(?:_[a-z0-9]+)*|[A-Z0-9]+(?:_[A-Z0-9]+)*)__(?![\p{L}\p{N}_])/gu; // __init__
@@ -22,14 +22,14 @@ const CLOSES = /[)\]}>”’»]/;
 const SYMBOL = /[\p{S}\-;]/u;
 const PUNCTUATION = /[\p{P}\p{S}]/u;
 const SPACE = /\s/;
-const BACKSLASH = /^\\[!-'*-/:-@\\\]-`{-~]/; // and not of a formula
+const BACKSLASH = /^\\[!-'*-/:-@\\\]-`{-~]/; // but not of a formula
 const LITERAL = /\\[\p{L}\p{N}]|[^\p{N}]\\\.|^["'(]?(?:[a-z]:|\.{1,2}|%\w+%)\\/iu; // .*\.js, D:\*.log, ..\_x
 const ARM = /(?!\p{ASCII})\p{S}$/u; // ¯\_(ツ)_/¯
 const LONGEST_WORD = 200;
 const MOST_TOKENS = 8;
 
 /**
- * For marked's `emStrongMask`: the same text, in which such signs are no marks, and a mark beside a script without spaces
+ * For marked's `emStrongMask`: the same text, in which such signs are not marks, and a mark beside a script without spaces
  * stands between letters.
  * @param {string} text @returns {string} as long as the text
  */
@@ -37,8 +37,8 @@ export function maskSigns(text) {
   const rest = text.replace(NAMES, plain).replace(FACES, plain).replace(CHAINS, plainProduct);
   const parts = rest.split(RUNS); // text, run, text, ...
   const masked = [...parts];
-  const begun = new Set(); // runs that may have begun something
-  let open = '', isWord = true; // the last of them, and whether what follows is one word so far
+  const begun = new Set(); // runs that may have opened a mark
+  let open = '', isWord = true; // the last of them, and whether the text after it is a single word so far
   for (let at = 1; at < parts.length; at += 2) {
     const run = parts[at], before = parts[at - 1].at(-1) ?? (at > 1 ? parts[at - 2][0] : '');
     const after = parts[at + 1][0] ?? parts[at + 2]?.[0] ?? '';
@@ -68,8 +68,8 @@ export function maskSigns(text) {
 export const isSpaceless = (character) => SPACELESS.test(character);
 
 /**
- * For marked: a backslash is itself before a letter or a digit, and so are the others of its word: C:\_old\x, \d+\.\d, \\server.
- * And it is an arm beside a sign that no Markdown has.
+ * For marked: a backslash before a letter or a digit is literal, and so are the others of its word: C:\_old\x, \d+\.\d,
+ * \\server. It is also literal, as an arm, beside a sign that Markdown does not use.
  */
 export const plainBackslash = {
   name: 'plainBackslash',
@@ -87,12 +87,12 @@ export const plainBackslash = {
 
 const plain = (text) => text.replace(/[*_~]/g, '+');
 
-/** Two asterisks, or four, may be marks in a script without spaces, if nothing tells of numbers. */
+/** Two or four asterisks may be marks in a script without spaces, if nothing suggests numbers. */
 function plainProduct(chain) {
   return /[\p{N}=＝]/u.test(chain) || chain.split('*').length % 2 === 0 ? plain(chain) : chain;
 }
 
-/** @param {boolean} isBegun whether it may end something */
+/** @param {boolean} isBegun true if it may close a mark */
 function canMark(parts, at, before, after, isBegun) {
   const run = parts[at], isOne = run.length === 1;
   if (run === '~') return false;

@@ -1,7 +1,6 @@
 /**
- * What the page makes of an answer's Markdown, once it is safe DOM (markdown.js): code with its language and a copy button,
- * tables that scroll by themselves, formulas, tasks with boxes, links that say where they lead. Only elements are made
- * here, never HTML from text.
+ * Extends an answer's Markdown, once it is safe DOM (markdown.js): code with its language and a copy button, tables that scroll
+ * by themselves, formulas, tasks with boxes, links that show their address. Only elements are made here, never HTML from text.
  */
 import { icon } from '../common/icon.js';
 import { element } from '../common/dom.js';
@@ -13,12 +12,12 @@ const LISTS = new Set(['UL', 'OL', 'P', 'PRE', 'BLOCKQUOTE', 'FIGURE', 'TABLE'])
 
 /**
  * @param {DocumentFragment} fragment
- * @param {CodeFigure[]} known figures of what was drawn in the place of this before: what has grown is not made anew
- * @param {() => void} onDraw something was drawn later
- * @returns {CodeFigure[]} those in the fragment now
+ * @param {CodeFigure[]} known figures that were drawn here before: a block that has grown is not created again
+ * @param {() => void} onDraw called after something was drawn later
+ * @returns {CodeFigure[]} the figures that are now in the fragment
  */
 export function enrich(fragment, known, onDraw) {
-  // A list or a table is as its first words are; blocks within it are each for themselves (markdown.css).
+  // A list or a table takes the direction of its first words; each block within it has its own (markdown.css).
   for (const block of fragment.children) /** @type {HTMLElement} */ (block).dir = 'auto';
   const left = [...known];
   const figures = [...fragment.querySelectorAll('pre')].map((pre) => {
@@ -39,7 +38,7 @@ export function enrich(fragment, known, onDraw) {
   return figures;
 }
 
-/** A table in a box of its own, which scrolls sideways. */
+/** Puts a table into a box of its own, which scrolls sideways. */
 function scroll(table) {
   const box = element('div', 'table-box');
   table.replaceWith(box);
@@ -47,14 +46,14 @@ function scroll(table) {
   group(box, t('answers.table'));
 }
 
-/** What scrolls sideways must be reachable by keyboard. */
+/** An element that scrolls sideways must be reachable by keyboard. */
 function group(node, label) {
   node.tabIndex = 0;
   node.setAttribute('role', 'group');
   node.setAttribute('aria-label', label);
 }
 
-/** A box before the text of a task, and both in a label. It tells what the answer says, and is not to be clicked. */
+/** Puts a box before the text of a task, and both into a label. It shows what the answer says, and cannot be clicked. */
 function task(mark) {
   const box = Object.assign(element('input'), { type: 'checkbox', disabled: true });
   box.toggleAttribute('checked', mark.dataset.task === 'done');
@@ -66,7 +65,7 @@ function task(mark) {
   label.closest('li')?.classList.add('task');
 }
 
-/** Where a link leads is told, whatever its words say; an image is a link to it. */
+/** Shows the address of a link, whatever its text says; an image becomes a link to it. */
 function tellAddress(link) {
   link.title = link.href;
   if (!link.textContent?.trim() && !link.dataset.image) link.textContent = link.href;

@@ -1,13 +1,13 @@
 /**
- * Rows that something other than Sonata may have written: any value that a browser can keep. What is of another type than we
- * write becomes what no record can be read from, so that it is counted, exported around, and deleted.
+ * Rows that something other than Sonata may have written: any value that a browser can keep. A value of another type than we
+ * write is replaced by one that no record can be read from, so that it is counted, left out of exports, and deleted.
  */
 
-const NAMELESS = '\0'; // begins the id of a row whose kind or id is no text; the rest is its key, as JSON
-const UNKNOWN_TIME = -1; // in place of a time that is none: py_core/memory/rows.py
+const NAMELESS = '\0'; // prefix of the id of a row whose kind or id is not text; the rest is its key, as JSON
+const UNKNOWN_TIME = -1; // replaces an invalid time: py_core/memory/rows.py
 const MENDED_REVISION = 2 ** 40; // the same
 
-/** A row as Python can have it. Rows of version 1 have no fields. */
+/** A row in the form that Python can take. Rows of version 1 have no fields. */
 export function mended({ kind, id, created, updated, version, body, vector, fields }) {
   const named = typeof kind === 'string' && typeof id === 'string' && !id.startsWith(NAMELESS);
   return {
@@ -22,12 +22,12 @@ export function mended({ kind, id, created, updated, version, body, vector, fiel
   };
 }
 
-/** The key of a row that `mended` gave this kind and id. */
+/** The key of a row to which `mended` gave this kind and id. */
 export function keyOf([kind, id]) {
   return id.startsWith(NAMELESS) ? fromJson(JSON.parse(id.slice(NAMELESS.length))) : [kind, id];
 }
 
-/** What a database says of itself, as text. py_core/memory/rows.py: mended_meta */
+/** The meta entries of a database, as text. py_core/memory/rows.py: mended_meta */
 export async function readMeta(store) {
   const [names, values] = await Promise.all([store.getAllKeys(), store.getAll()]);
   const meta = Object.fromEntries(names.map((name, index) => [name, String(values[index])]));
@@ -36,7 +36,7 @@ export async function readMeta(store) {
   return meta;
 }
 
-/** Ids of requests that were done, as meta has them. @returns {string[]} */
+/** Ids of requests that were done, as meta stores them. @returns {string[]} */
 export function requestsIn(meta) {
   try {
     const requests = JSON.parse(meta.requests ?? '[]');

@@ -1,15 +1,15 @@
 /**
  * What is remembered and learned, as the page sees it: `engine.memory`. app/memory/api.py answers; this translates what it says.
  *
- * Errors have the kind as their `name` ("StoreError", "AgentError", ...), a sentence for the user as their `message`, and
- * those of the store a `reason` ("locked", "passphrase", "file", ...: py_core/memory/errors.py), those of an agent the `field`
- * that is wrong, if it is one. Times are seconds since 1970.
+ * Errors have the kind as their `name` ("StoreError", "AgentError", ...), a sentence for the user as their `message`, errors of
+ * the store a `reason` ("locked", "passphrase", "file", ...: py_core/memory/errors.py), and errors of an agent the wrong
+ * `field`, if there is one. Times are seconds since 1970.
  */
 import { visible } from '../common/cut.js';
 import { said } from '../i18n/engine_texts.js';
 import { MemoryCalls } from '../protocol_calls.js';
 
-/** The agent that answers what suits no other (py_core/routing/agents.py: FALLBACK_ID). */
+/** The agent that answers if no other suits (py_core/routing/agents.py: FALLBACK_ID). */
 export const PLAIN = 'assistant';
 const TOGETHER_MS = 50;
 

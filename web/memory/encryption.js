@@ -1,6 +1,6 @@
 /**
- * AES-256-GCM by WebCrypto, with a key from a passphrase that cannot be read. py_core/memory/encryption.py describes it;
- * many items are one call, their bytes in a row with their lengths beside them.
+ * AES-256-GCM by WebCrypto, with a key derived from a passphrase; the key cannot be read. py_core/memory/encryption.py
+ * describes it. One call takes many items: their bytes concatenated, and their lengths.
  */
 import { userError } from '../common/user_error.js';
 import { message } from '../common/message.js';
@@ -32,7 +32,7 @@ class Cipher {
     });
   }
 
-  /** Rejects with an OperationError where an item was not sealed with this key and context. */
+  /** Rejects with an OperationError if an item was not sealed with this key and context. */
   open(data, lengths, contexts, contextLengths) {
     return each(data, lengths, contexts, contextLengths, async (sealed, additionalData) => {
       const iv = sealed.subarray(0, NONCE_BYTES);

@@ -29,7 +29,7 @@ class Database {
   /** Called when another tab has written. @type {((json: string) => void)|null} */
   onChange = null;
 
-  /** While the database is away: in new files soon, or deleted. @type {Promise<void>|null} */
+  /** While the database is away: soon in new files, or deleted. @type {Promise<void>|null} */
   away = null;
 
   constructor(db, name, version, lost) {
@@ -93,14 +93,16 @@ class Database {
     return this.run(() => this.db.count('rows', keysAfter(JSON.parse(asked), null)));
   }
 
-  /** Durable when it returns; by the tab that writes, which may be another one. @returns the new revision */
+  /**
+   * Durable when it resolves; written by the tab that holds the database, which may be another one. @returns the new revision
+   */
   apply(head, data) {
     return this.run(() => this.tabs.apply({ head, data }));
   }
 
   /**
-   * One transaction. `id`: a request that was done already, by a tab that closed before it answered, is not done again.
-   * Where all the space is used up, not even the note that everything was deleted can be written: it is deleted first.
+   * One transaction. `id`: a request that another tab has done, but closed before it answered, is not done again. If all space
+   * is used up, not even the note that everything was deleted can be written, so the deletion comes first.
    */
   async write(request) {
     for (let emptied = false; ;) {
@@ -133,7 +135,7 @@ class Database {
       try {
         transaction.abort();
       } catch {
-        // it has ended already
+        // the transaction has ended already
       }
       await done;
       throw explain(transaction.error ?? error);
@@ -176,7 +178,7 @@ class Database {
     await note(this.name, locked);
   }
 
-  /** Rewrite everything into new files, and delete the old ones, with what was deleted and overwritten in them. */
+  /** Rewrite everything into new files and delete the old ones, which still hold deleted and overwritten data. */
   compact() {
     return this.run(async () => {
       let failed = null;
@@ -194,7 +196,7 @@ class Database {
     while (this.away) await this.away;
   }
 
-  /** Open the database again once nobody moves it any more. It is lost where it was deleted by others. */
+  /** Reopen the database once nothing moves it any more. It is lost if something else deleted it. */
   comeBack() {
     this.away ??= inTurn(this.name, this.version, async () => {
       this.db.close();
@@ -235,7 +237,7 @@ async function readInOrder(index, range, newestFirst, limit) {
   return rows;
 }
 
-/** Keys of a kind (null: of all) after one; an array comes after every string. */
+/** Keys of a kind (null: of all) after a given one; an array comes after every string. */
 function keysAfter(kind, after) {
   if (kind === null) return after ? IDBKeyRange.lowerBound(after, true) : undefined;
   return IDBKeyRange.bound(after ?? [kind, ''], [kind, []], after !== null);

@@ -1,6 +1,6 @@
 /**
- * That a database is encrypted, noted outside of it (in OPFS), so that it is noticed when the database was emptied. Where
- * the browser has no OPFS nothing is noted.
+ * Notes outside of a database (in OPFS) that it is encrypted, so that an emptied database is noticed. Without OPFS nothing is
+ * noted.
  */
 
 /** @returns {Promise<boolean>} */
@@ -13,14 +13,14 @@ export async function isNoted(name) {
   }
 }
 
-/** @param {boolean} locked whether it is encrypted now */
+/** @param {boolean} locked true if it is encrypted now */
 export async function note(name, locked) {
   try {
     const folder = await navigator.storage.getDirectory();
     if (locked) await folder.getFileHandle(fileOf(name), { create: true });
     else await folder.removeEntry(fileOf(name));
   } catch {
-    // there is none, or it cannot be kept here
+    // no note exists, or it cannot be kept here
   }
 }
 

@@ -1,11 +1,11 @@
 /**
- * Moves a database to new files: everything into a copy, the old one deleted, everything back under its name, the copy
- * deleted. A browser may keep what was overwritten in its files for long; of a deleted database it keeps nothing.
+ * Moves a database to new files: everything into a copy, the old one deleted, everything back under its name, the copy deleted.
+ * A browser may keep overwritten data in its files for long; it keeps nothing of a deleted database.
  *
- * A page that is killed in the middle loses nothing, for one of the two always holds everything, and their marks tell
- * which: `copied` is in the copy once it is whole, `moved` in the old database once the copy has taken its place, and
- * `arriving` in the new one until it is whole. Whoever opens the database next goes on. One page at a time does any of
- * this (Web Locks); the others wait in `inTurn`.
+ * A page that is killed in the middle loses nothing: one of the two always holds everything, and their marks tell which.
+ * `copied` is in the copy once it is complete, `moved` in the old database once the copy has replaced it, and `arriving` in the
+ * new one until it is complete. The next page that opens the database continues. Only one page at a time does any of this (Web
+ * Locks); the others wait in `inTurn`.
  */
 import { deleteDB } from '../vendor/idb.js';
 import { webLocks } from '../common/browser_parts.js';
@@ -14,11 +14,11 @@ import { readMeta } from './any_rows.js';
 import { BLOCKED_MS, Lost, openDatabase, settle } from './opening.js';
 
 const YES = 'yes';
-const MARKS = ['copied', 'moved', 'arriving', 'uncompacted']; // the last is store.py's: what this does is still to do
+const MARKS = ['copied', 'moved', 'arriving', 'uncompacted']; // the last is store.py's: the move is still to do
 const TOGETHER = 200; // rows in one transaction
-const ATTEMPTS = 20; // of a copy that others write into meanwhile
+const ATTEMPTS = 20; // tries to copy a database that other tabs write to meanwhile
 
-/** Do `work` while nobody moves the database, after a move that was left unfinished was finished. */
+/** Do `work` while nothing moves the database, after finishing any unfinished move. */
 export async function inTurn(name, version, work) {
   const locks = await lockingMoves();
   if (!locks) return work();
@@ -29,8 +29,8 @@ export async function inTurn(name, version, work) {
 }
 
 /**
- * Move what `db` holds; it is closed then. Rejects with the database as it was, or, after it was closed, with everything in
- * the copy, which the next `inTurn` brings back.
+ * Move what `db` holds; it is closed afterwards. On rejection the database is as it was, or, if it was closed already,
+ * everything is in the copy, and the next `inTurn` restores it.
  */
 export async function moveToNewFiles(name, version, db) {
   if (!await lockingMoves()) throw userError('unavailable', 'no locks');
@@ -48,7 +48,7 @@ export async function moveToNewFiles(name, version, db) {
   });
 }
 
-/** @returns {Promise<LockManager|null>} null where nothing can be moved */
+/** @returns {Promise<LockManager|null>} null if nothing can be moved */
 async function lockingMoves() {
   return 'databases' in indexedDB ? webLocks() : null;
 }
@@ -57,7 +57,7 @@ function copyOf(name) {
   return `${name} (copy)`;
 }
 
-/** Go on where a page was killed. */
+/** Continue a move during which a page was killed. */
 async function finish(name, version) {
   const names = (await indexedDB.databases()).map((database) => database.name);
   if (!names.includes(copyOf(name))) return;
@@ -81,7 +81,7 @@ async function holdsEverything(name, version) {
   }
 }
 
-/** Until the copy holds what `db` held when it was marked as moved. */
+/** Copy until the copy holds what `db` held when it was marked as moved. */
 async function copyWhole(db, copy) {
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     const meta = await readMeta(db.transaction('meta').store);
@@ -97,7 +97,7 @@ async function copyWhole(db, copy) {
 }
 
 async function bringBack(copy, name, version) {
-  await settle(name); // what was overwritten last is in LevelDB's log, which the deletion below does not look into
+  await settle(name); // the last overwritten data is in LevelDB's log, which the deletion below does not touch
   await remove(name);
   const db = await openDatabase(name, version, new Lost(), { mark: 'arriving' });
   try {
@@ -108,7 +108,7 @@ async function bringBack(copy, name, version) {
   }
   await settle(name);
   await remove(copyOf(name));
-  await settle(name); // LevelDB drops what one deletion left when it does the next
+  await settle(name); // LevelDB drops the remains of a deletion during the next one
 }
 
 async function copyRows(from, to, meta) {
@@ -118,7 +118,7 @@ async function copyRows(from, to, meta) {
     if (!rows.length) break;
     const transaction = to.transaction('rows', 'readwrite');
     await Promise.all([...rows.map((row) => transaction.store.put(row)), transaction.done]);
-    after = [rows.at(-1).kind, rows.at(-1).id]; // whatever their types
+    after = [rows.at(-1).kind, rows.at(-1).id]; // of any type
   }
   const transaction = to.transaction('meta', 'readwrite', { durability: 'strict' });
   transaction.store.clear();

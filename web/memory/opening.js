@@ -1,14 +1,14 @@
-/** Opens and upgrades a database of the memory, and tells why one can no longer be used. */
+/** Opens and upgrades a database of the memory, and tells why it can no longer be used. */
 import { deleteDB, openDB } from '../vendor/idb.js';
 import { userError } from '../common/user_error.js';
 
 export const BLOCKED_MS = 3000; // how long other tabs may take to close an older version
-const SILENT_MS = 30_000; // of a database of which a browser says nothing for so long it says nothing ever
+const SILENT_MS = 30_000; // a browser that is silent about a database for this long stays silent
 
 /**
  * Make Chromium begin a new log before anything of ours is written. If it was killed in the middle of a write, its log ends
- * with half an entry; it would go on behind that, find the log corrupt at the next start, and delete everything. Deleting a
- * database, any one, makes LevelDB write out what it has and start another log. 16 ms.
+ * with half an entry. Chromium would continue behind it, find the log corrupt at the next start, and delete everything.
+ * Deleting any database makes LevelDB write out what it has and start a new log. Takes 16 ms.
  */
 export async function settle(name) {
   const scratch = `${name} (settling)`;
@@ -20,7 +20,7 @@ export async function settle(name) {
   }
 }
 
-/** How long the browser may say nothing. */
+/** How long the browser may be silent. */
 class Limit {
   #name;
   #timer = 0;
@@ -33,12 +33,12 @@ class Limit {
     this.set(SILENT_MS, 'unavailable');
   }
 
-  /** @template T @param {Promise<T>} work @returns {Promise<T>} rejects when the time is over */
+  /** @template T @param {Promise<T>} work @returns {Promise<T>} rejects when the time is up */
   on(work) {
     return Promise.race([work, /** @type {Promise<never>} */ (this.#over)]);
   }
 
-  /** From now on. @param {number} ms @param {string} reason */
+  /** Start the timeout again. @param {number} ms @param {string} reason */
   set(ms, reason) {
     this.end();
     this.#timer = setTimeout(() => this.#reject(userError(reason, this.#name)), ms);
@@ -52,9 +52,9 @@ class Limit {
 /** Tells why a database can no longer be used. */
 export class Lost {
   reason = null;
-  data = ''; // what the browser says when it found the database corrupt, and made an empty one
+  data = ''; // what the browser reports after it found the database corrupt and made an empty one
   onLost = () => {};
-  /** Called instead where the database is deleted: it may come back (moving.js). @type {(() => void)|null} */
+  /** Called instead if the database is deleted: it may come back (moving.js). @type {(() => void)|null} */
   onDeleted = null;
 
   because(reason) {
@@ -67,8 +67,8 @@ export class Lost {
  * @param {string} name
  * @param {number} version
  * @param {Lost} lost
- * @param {{mark?: string, isThere?: boolean}} [options] mark: what meta says of a new database from the beginning.
- *   isThere: reject instead of making a new one
+ * @param {{mark?: string, isThere?: boolean}} [options] mark: the mark in the meta of a new database. isThere: reject instead
+ *   of making a new one
  */
 export async function openDatabase(name, version, lost, { mark = '', isThere = false } = {}) {
   const limit = new Limit(name);

@@ -1,9 +1,9 @@
 /**
- * One of the tabs that have a database open writes; Web Locks choose it. The others hand it their batches over a
- * BroadcastChannel, and one of them takes over when it closes. Every tab hears of what others changed.
+ * One of the tabs that have a database open writes; Web Locks choose it. The others send it their batches over a
+ * BroadcastChannel, and one of them takes over when it closes. Every tab is told what others changed.
  *
- * IndexedDB's transactions would keep tabs apart by themselves; where the browser has no Web Locks, or the writer does
- * not answer (a frozen tab), a tab writes by itself. A batch is done once, whoever does it: it has an id.
+ * IndexedDB's transactions would keep tabs apart by themselves; if the browser has no Web Locks, or the writer does not answer
+ * (a frozen tab), a tab writes by itself. A batch has an id, so that it is written only once.
  */
 import { openChannel, webLocks } from '../common/browser_parts.js';
 
@@ -12,7 +12,7 @@ const ANSWER_MS = 5000;
 export class TabWriter {
   /**
    * @param apply async ({ id, head, data }) => { revision, change }, in this tab
-   * @param heard (change) of another tab
+   * @param heard (change) called with a change of another tab
    */
   constructor(name, { apply, heard }) {
     this.doHere = apply;
@@ -70,7 +70,7 @@ export class TabWriter {
     }
   }
 
-  /** This tab writes from now on. */
+  /** Makes this tab the writer. */
   write() {
     this.writes = true;
     for (const id of [...this.pending.keys()]) this.doPending(id);
@@ -93,7 +93,7 @@ export class TabWriter {
     return revision;
   }
 
-  /** What is no message of ours is left alone. */
+  /** Ignores messages that are not ours. */
   async receive(data) {
     const { kind, tab, request, change, id, revision, error } = data ?? {};
     if (kind === 'change' && tab !== this.tab && isChange(change)) this.heard(change);

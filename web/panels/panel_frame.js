@@ -1,4 +1,4 @@
-/** The panel beside the chat: its head, the tabs of its parts, and what is shown while the memory opens or is locked. */
+/** The panel beside the chat: its head, the tabs of its parts, and the view while the memory opens or is locked. */
 import { t } from '../i18n/i18n.js';
 import { icon } from '../common/icon.js';
 import { button, element, part, ProblemLine } from '../common/dom.js';
@@ -9,7 +9,7 @@ import { PANELS } from './panels.js';
 import { ownKeys } from '../shell/keyboard.js';
 
 const CHANGES_PAUSE_MS = 400;
-const FREE = { state: 'ready', problem: null, routing: '' }; // of the memory, for parts that have nothing to do with it
+const FREE = { state: 'ready', problem: null, routing: '' }; // the memory's state, for parts that do not depend on it
 const ALWAYS = new Set(Object.values(PANELS).flat().filter(({ always }) => always).map(({ name }) => name));
 
 export class PanelFrame {
@@ -34,9 +34,9 @@ export class PanelFrame {
 
   /**
    * @param {HTMLElement} root
-   * @param {{onResume: (id: string) => Promise<void>, onClose: () => void, onChoose: (part: string) => void, page: object}} given
-   *   go on with a conversation; the user closes the panel; the user chose another part of it; what parts work with that
-   *   are always there (panels.js)
+   * @param {{onResume: (id: string) => Promise<void>, onClose: () => void, onChoose: (part: string) => void, page: object}}
+   *   given continue a conversation; the user closes the panel; the user chose another part of it; what parts that are `always`
+   *   there work with (panels.js)
    */
   constructor(root, { onResume, onClose, onChoose, page }) {
     this.#page = page;
@@ -50,7 +50,7 @@ export class PanelFrame {
     const close = button('', 'panel-close', onClose);
     close.append(icon('x'));
     close.setAttribute('aria-label', t('panel.close'));
-    const covered = element('h1', 'visually-hidden', 'Sonata'); // where the panel covers the one of the chat
+    const covered = element('h1', 'visually-hidden', 'Sonata'); // if the panel covers that of the chat
     covered.hidden = true;
     head.append(covered, this.#title, close);
     this.#tabList.setAttribute('role', 'tablist');
@@ -61,7 +61,7 @@ export class PanelFrame {
     root.replaceChildren(head, this.#tabList, this.#body);
   }
 
-  /** The name of the panel and its part that are open: "learned/map". */
+  /** The name of the panel and its open part: "learned/map". */
   get address() {
     return this.#parts.length > 1 ? `${this.#panel}/${this.#current}` : this.#panel;
   }
@@ -77,14 +77,14 @@ export class PanelFrame {
     await this.#choose(this.#parts.some((one) => one.name === name) ? name : this.#parts[0].name);
   }
 
-  /** Where keys go once the panel is open. */
+  /** The element that gets the focus once the panel is open. */
   focus() {
     const first = this.#unlock.querySelector('input')
       ?? this.#tabList.querySelector('[aria-selected="true"]:not([hidden] *)') ?? this.#title;
     /** @type {HTMLElement} */ (first).focus();
   }
 
-  /** Nothing is seen any more. */
+  /** The panel is hidden. */
   close() {
     this.#leave();
   }
@@ -179,7 +179,7 @@ export class PanelFrame {
     this.#shown = null;
   }
 
-  /** Many changes come at once: look when there was time for some. */
+  /** Many changes come at once: refresh after a pause that collects some. */
   #onChange() {
     this.#timer ||= setTimeout(() => {
       this.#timer = 0;
@@ -187,7 +187,7 @@ export class PanelFrame {
     }, CHANGES_PAUSE_MS);
   }
 
-  /** Show the chosen part as the state of the memory allows; one that is seen already is refreshed. */
+  /** Show the chosen part as the state of the memory allows; a part that is visible already is refreshed. */
   async #update() {
     const run = (this.#run += 1);
     const name = this.#current;

@@ -1,6 +1,6 @@
 /**
- * Opens and closes the panel beside the chat: by the links of the side bar, by what the address names, by Back and Forward.
- * The panel's own modules are loaded when it is first opened. On a narrow screen it covers the chat.
+ * Opens and closes the panel beside the chat: by the links of the side bar, by the address, by Back and Forward. The panel's
+ * own modules are loaded when it is first opened. On a narrow screen it covers the chat.
  */
 import { backClosesPanel, panelInAddress, showPanelInAddress } from '../chat/address.js';
 import { t } from '../i18n/i18n.js';
@@ -18,14 +18,14 @@ export class PanelOpener {
   #page;
   #frame = /** @type {import('./panel_frame.js').PanelFrame|null} */ (null);
   #engine = /** @type {import('../engine/engine.js').Engine|null} */ (null);
-  #opener = /** @type {Element|null} */ (null); // what had the focus
+  #opener = /** @type {Element|null} */ (null); // the element that had the focus
 
   /**
-   * @param {{root: HTMLElement, stage: HTMLElement, links: HTMLElement}} elements the panel; what it may cover; where those
-   *   links with data-panel are that also close it
+   * @param {{root: HTMLElement, stage: HTMLElement, links: HTMLElement}} elements the panel; the elements that it may cover;
+   *   the parent of the links with data-panel, which also close it
    * @param {import('../shell/notices.js').Notices} notices
-   * @param {{onResume: (id: string) => Promise<void>, page: object}} given continue a stored conversation; what parts work with
-   *   that are always there (panels.js)
+   * @param {{onResume: (id: string) => Promise<void>, page: object}} given continue a stored conversation; what parts that are
+   *   `always` there work with (panels.js)
    */
   constructor({ root, stage, links }, notices, { onResume, page }) {
     this.#page = page;
@@ -59,14 +59,14 @@ export class PanelOpener {
     if (isFirst) this.#follow();
   }
 
-  /** @param {string} panel "learned", or with a part: "learned/map" */
+  /** @param {string} panel "learned", or with its part: "learned/map" */
   open(panel) {
     if (this.#root.hidden) this.#opener = document.activeElement;
     showPanelInAddress(panel, panelInAddress() ? 'replace' : 'push');
     return this.#follow(true);
   }
 
-  /** Whether what is done on the page is done in the panel. */
+  /** True if an action on the page takes place in the panel. */
   get hasFocus() {
     return this.#root.contains(document.activeElement);
   }
@@ -78,7 +78,7 @@ export class PanelOpener {
     this.#follow();
   }
 
-  /** Where the panel covers the chat it makes room for it. */
+  /** If the panel covers the chat, it makes room for it. */
   uncover() {
     if (!COVERS.matches || !panelInAddress()) return;
     showPanelInAddress(null, 'replace');
@@ -86,7 +86,7 @@ export class PanelOpener {
     this.#follow();
   }
 
-  /** Show what the address names. */
+  /** Show the panel that the address names. */
   async #follow(takesFocus = false) {
     const [panel, part = ''] = panelInAddress()?.split('/') ?? [''];
     for (const link of this.#links.querySelectorAll('a[data-panel]')) {
@@ -114,7 +114,7 @@ export class PanelOpener {
       this.#notices.say('panel', t('panel.notLoaded'));
       return;
     }
-    if (panelInAddress()?.split('/')[0] !== panel) return; // another one meanwhile
+    if (panelInAddress()?.split('/')[0] !== panel) return; // another panel was opened meanwhile
     const wasHidden = this.#root.hidden;
     this.#frame.use(this.#engine);
     this.#root.hidden = false;
@@ -134,7 +134,7 @@ export class PanelOpener {
     if (hadFocus && this.#opener instanceof HTMLElement && this.#opener.isConnected) this.#opener.focus();
   }
 
-  /** Nobody can reach what is covered: the panel is the main thing then. */
+  /** The covered elements are out of reach: the panel is the main element then. */
   #cover() {
     const covers = COVERS.matches && !this.#root.hidden;
     this.#stage.inert = covers;

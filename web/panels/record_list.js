@@ -1,6 +1,6 @@
 /**
- * A list of what the memory holds, a page at a time: search, a filter, selection, deleting, rows that are edited in
- * place. When the memory changes, `refresh` brings it up to date and leaves alone what has not changed or is being edited.
+ * A list of the memory's entries, a page at a time: search, a filter, selection, deletion, rows that are edited in place. When
+ * the memory changes, `refresh` updates it and leaves alone rows that have not changed or are being edited.
  */
 import { t } from '../i18n/i18n.js';
 import { button, element, ProblemLine } from '../common/dom.js';
@@ -16,8 +16,8 @@ export class RecordList {
   #options;
   #offset = 0;
   #total = 0;
-  #run = 0; // of which loading there is news
-  #rows = new Map(); // key -> Row, those on the page
+  #run = 0; // number of the latest load
+  #rows = new Map(); // key -> Row, for those on the page
   #timer = 0;
   #search = /** @type {HTMLInputElement|null} */ (null);
   #filter = /** @type {HTMLSelectElement|null} */ (null);
@@ -36,13 +36,13 @@ export class RecordList {
    * @param {string} options.texts section of the texts of these entries: count, list, none, sure, verb, and so on
    * @param {(asked: {search: string, filter: string, offset: number, limit: number}) => Promise<{total: number, items: any[]}>} options.load
    * @param {(item: any) => string} options.key
-   * @param {(item: any, row: Row) => Node[]} options.render what a row shows; see Row for what it can do
-   * @param {string} options.empty what is said where there is nothing at all
-   * @param {string} [options.searchLabel] there is a search field
-   * @param {Record<string, string>} [options.filters] value -> key of its text; the first one holds until another is chosen
+   * @param {(item: any, row: Row) => Node[]} options.render returns the content of a row; see Row for its actions
+   * @param {string} options.empty the sentence if there is nothing at all
+   * @param {string} [options.searchLabel] label of the search field, if there is one
+   * @param {Record<string, string>} [options.filters] value -> key of its text; the first one applies until another is chosen
    * @param {string} [options.filterLabel]
-   * @param {(keys: string[]) => Promise<void>} [options.remove] entries can be deleted
-   * @param {boolean} [options.selectable] several at once, too
+   * @param {(keys: string[]) => Promise<void>} [options.remove] deletes entries, if they can be deleted
+   * @param {boolean} [options.selectable] true if several can be selected
    */
   constructor(options) {
     this.#options = options;
@@ -57,14 +57,14 @@ export class RecordList {
     this.element.append(this.#tools, this.#problem.element, this.#bar, this.#list, this.#empty, this.#pages);
   }
 
-  /** Load the page that is shown, again. */
+  /** Load the shown page again. */
   async refresh() {
     const run = (this.#run += 1);
     const asked = { search: this.#search?.value.trim() ?? '', filter: this.#filter?.value ?? '', offset: this.#offset, limit: PAGE };
     try {
       const { total, items } = await this.#options.load(asked);
       if (run !== this.#run) return;
-      if (items.length === 0 && total > 0 && this.#offset > 0) { // the last page has gone
+      if (items.length === 0 && total > 0 && this.#offset > 0) { // the last page is gone
         this.#offset = Math.floor((total - 1) / PAGE) * PAGE;
         return void (await this.refresh());
       }
@@ -77,7 +77,7 @@ export class RecordList {
     }
   }
 
-  /** Do something with entries, and say where that failed. @param {() => Promise<unknown>} run @returns {Promise<boolean>} */
+  /** Do something with entries, and show a failure. @param {() => Promise<unknown>} run @returns {Promise<boolean>} */
   async attempt(run) {
     try {
       await run();
@@ -142,7 +142,7 @@ export class RecordList {
     return this.refresh();
   }
 
-  /** Make the rows those of `items`: one that has not changed, or is being edited, is not touched. */
+  /** Update the rows to `items`: a row that has not changed, or is being edited, is not touched. */
   #show(items) {
     const before = this.#rows;
     this.#rows = new Map();
@@ -158,7 +158,7 @@ export class RecordList {
       else row.element.remove();
     }
     let place = this.#list.firstElementChild;
-    for (const row of this.#rows.values()) { // nothing is moved that is in its place: it may have the focus
+    for (const row of this.#rows.values()) { // a row that is in its place is not moved: it may have the focus
       if (row.element === place) place = place?.nextElementSibling ?? null;
       else this.#list.insertBefore(row.element, place);
     }

@@ -1,4 +1,4 @@
-/** An entry in a list: a box to select it, what it shows, and its buttons; or the form in which it is edited. */
+/** An entry in a list: a box to select it, its content, and its buttons; or the form in which it is edited. */
 import { t } from '../i18n/i18n.js';
 import { button, element } from '../common/dom.js';
 import { askingButton } from '../common/ask.js';
@@ -11,11 +11,11 @@ export class Row {
   #key;
   #list;
   #item = /** @type {any} */ (null);
-  #shown = ''; // the item that is shown, as JSON
+  #shown = ''; // the shown item, as JSON
   #box = /** @type {HTMLInputElement|null} */ (null);
   #body = element('div', 'record-body');
 
-  /** `options` as RecordList has them. */
+  /** `options` are those of RecordList. */
   constructor(options, key, { list, onSelect }) {
     this.#options = options;
     this.#key = key;
@@ -64,12 +64,12 @@ export class Row {
     /** @type {HTMLElement|null} */ (this.#body.querySelector('input, textarea, select'))?.focus();
   }
 
-  /** A button among the row's. */
+  /** Adds a button to the row. */
   action(label, run) {
     return button(label, 'quiet', run);
   }
 
-  /** A button that deletes the entry, after asking once. */
+  /** Adds a button that deletes the entry, after asking once. */
   deleteAction(question = t(`${this.#options.texts}.sure`), label = t(`${this.#options.texts}.verb`)) {
     return askingButton(label, () => question, label, () => this.#list.remove([this.#key]));
   }
@@ -84,7 +84,7 @@ export class Row {
   }
 }
 
-/** A line of small facts: those that are null are left out. @param {...(string|Node|null)} facts */
+/** A line of small facts; null is left out. @param {...(string|Node|null)} facts */
 export function facts(...facts) {
   const line = element('p', 'record-facts');
   for (const fact of facts) {

@@ -16,11 +16,12 @@ export class Embedder {
   #broken = /** @type {Error|null} */ (null);
 
   /**
-   * Starts the worker and loads the model; what embedder.json names.
+   * Starts the worker and loads the model that embedder.json names.
    *
    * @param {string} folder URL of the folder that holds embedder.json, ending in /
-   * @param {(bytes: number) => void} [onBytes] called with how many more bytes have come in
-   * @returns {Promise<Embedder>} DownloadError when a file cannot be had, EmbedderError when it does not run
+   * @param {(bytes: number) => void} [onBytes] called with the number of bytes that arrived since the last call
+   * @returns {Promise<Embedder>} rejects with a DownloadError if a file cannot be fetched, with an EmbedderError if it does not
+   *   run
    */
   static async open(folder, onBytes = () => {}) {
     const about = JSON.parse(await fetchText(`${folder}embedder.json`, onBytes));
@@ -58,7 +59,7 @@ export class Embedder {
 
   /**
    * @param {Int32Array} ids of all texts, one after the other
-   * @param {Int32Array} lengths how many ids each text has
+   * @param {Int32Array} lengths number of ids of each text
    * @returns {Promise<Float32Array>} 384 numbers a text
    */
   encode(ids, lengths) {
@@ -67,7 +68,7 @@ export class Embedder {
 
   /**
    * @param {Int32Array} ids of all texts, one after the other
-   * @param {Int32Array} lengths how many ids each text has
+   * @param {Int32Array} lengths number of ids of each text
    * @returns {Promise<Float32Array>} 384 numbers a token: the plain model's last layer
    */
   states(ids, lengths) {

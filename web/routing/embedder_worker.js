@@ -1,5 +1,5 @@
 /**
- * Runs the sentence embedder in a worker of its own, with onnxruntime-web: embedder.js says what goes in and out.
+ * Runs the sentence embedder in a worker of its own, with onnxruntime-web: embedder.js describes its input and output.
  *
  * One thread: a short text takes some 4 ms, and the cores belong to the model that answers.
  */
@@ -23,7 +23,7 @@ const actions = {
   async start({ model, bytes, sha256 }) {
     const endWatch = watchFiles(/\/ort-wasm[^/]*\.wasm/, tell);
     file = await fetchModel(model, bytes, sha256);
-    await run('vector', Int32Array.of(101, 102)); // what is made at a first run is made now
+    await run('vector', Int32Array.of(101, 102)); // do the work of a first run now
     endWatch();
   },
 
@@ -48,7 +48,7 @@ const actions = {
   },
 };
 
-/** How many more bytes have come in. */
+/** Reports the number of bytes that arrived since the last call. */
 function tell(bytes) {
   self.postMessage({ bytes });
 }
@@ -60,7 +60,7 @@ async function run(graph, ids) {
   return outputs[graph].data;
 }
 
-/** Opens a graph when it is first needed. The file is let go once both are open. */
+/** Opens a graph when it is first needed. The file is released once both are open. */
 async function open(graph) {
   const ends = new DataView(file.buffer, file.byteOffset + file.length - 8);
   const [weights, vector] = [ends.getUint32(0, true), ends.getUint32(4, true)];

@@ -1,6 +1,6 @@
 /**
- * The kernel of web/kernels/hnsw on Pyodide's own memory, so that it works on numpy's arrays where they are.
- * py_core/hnsw/wasm_kernel.py (PyodideHnswKernel) takes what this gives, and says where its stack is.
+ * The kernel of web/kernels/hnsw on Pyodide's own memory, so that it works on numpy's arrays in place.
+ * py_core/hnsw/wasm_kernel.py (PyodideHnswKernel) takes the result, and says where its stack is.
  */
 import { message } from '../common/message.js';
 import { fetchFile } from '../common/fetch_file.js';

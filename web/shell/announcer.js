@@ -1,4 +1,4 @@
-/** Says things to screen readers: whole blocks of an answer, when they are complete, and changes of state. */
+/** Announces to screen readers: whole blocks of an answer, when they are complete, and changes of state. */
 export class Announcer {
   #region;
 

@@ -7,7 +7,9 @@ try {
   }
 } catch { /* the browser forbids the page to store anything */ }
 
-/* A failure before the page is put together is said in its banner: else it would load for ever. Later ones are main.js's. */
+/*
+ * A failure before the page is assembled is shown in its banner: otherwise it would load for ever. main.js handles later ones.
+ */
 function sayBroken({ error, reason, target }) {
   const why = error ?? reason ?? (target instanceof HTMLScriptElement ? target.src : null);
   const banner = document.getElementById('banner');

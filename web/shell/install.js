@@ -1,4 +1,4 @@
-/** The button that installs the page as an app: there only while the browser offers that, and gone once it is done. */
+/** The button that installs the page as an app: visible only while the browser offers that, and gone once it is installed. */
 
 export class InstallButton {
   #button;
@@ -9,7 +9,7 @@ export class InstallButton {
     this.#button = button;
     button.addEventListener('click', () => this.#ask());
     addEventListener('beforeinstallprompt', (event) => {
-      event.preventDefault(); // no bar of the browser's own: the button stays where it is until it is wanted
+      event.preventDefault(); // suppresses the browser's own bar: the button waits until it is pressed
       this.#show(event);
     });
     addEventListener('appinstalled', () => this.#show(null));
@@ -18,7 +18,7 @@ export class InstallButton {
   async #ask() {
     const offer = this.#offer;
     if (!offer) return;
-    this.#show(null); // an offer can be used once; the browser makes another where it was turned down
+    this.#show(null); // an offer can be used once; the browser makes another if it was declined
     await offer.prompt();
   }
 

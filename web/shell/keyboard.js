@@ -1,10 +1,10 @@
 /** Keys and focus of the page as a whole. */
 
-const ABOVE = 'dialog[open], :popover-open:not(details > *)'; // what closes itself
-const INPUT_METHOD = 229; // what Safari calls the Enter that ends one, and of which it tells after the end
+const ABOVE = 'dialog[open], :popover-open:not(details > *)'; // elements that close themselves
+const INPUT_METHOD = 229; // Safari's key code for the Enter that ends a composition, which it reports after the end
 
 /**
- * A listener for `keydown`, without the keys that belong to an input method: it has Enter, Escape and the arrows for itself.
+ * Wraps a `keydown` listener so that it ignores keys of an input method, which uses Enter, Escape and the arrows itself.
  * @template {KeyboardEvent} Pressed
  * @param {(event: Pressed) => void} run @returns {(event: Pressed) => void}
  */
@@ -17,8 +17,8 @@ export function ownKeys(run) {
 /**
  * The Escape key, wherever the focus is: closes the open chip that has the focus, else stops the answer, else closes an
  * open chip. A dialog closes itself.
- * @param {HTMLElement} log what holds the chips
- * @param {() => boolean} stop whether there was an answer to stop
+ * @param {HTMLElement} log the element that holds the chips
+ * @param {() => boolean} stop returns true if there was an answer to stop
  */
 export function listenForEscape(log, stop) {
   document.addEventListener('keydown', ownKeys((event) => {
@@ -35,8 +35,8 @@ export function listenForEscape(log, stop) {
 }
 
 /**
- * A dialog gives the focus back to where it was. Where that is not on the page any more, as a notice that has done its
- * work, the focus goes to `focus` instead of getting lost.
+ * A dialog returns the focus to where it was. If that element is no longer on the page, such as a notice that has done its
+ * work, `focus` takes the focus instead of losing it.
  * @param {() => void} focus
  */
 export function keepFocus(focus) {

@@ -1,6 +1,6 @@
 /**
- * The panel that shows how loading goes on. Its figures count every byte that is downloaded or read from what the browser
- * keeps: Python with its packages, the model, and what routes messages to agents. At least one stage runs at any time.
+ * The panel that shows the progress of loading. Its figures count every byte that is downloaded or read from the browser's
+ * storage: Python with its packages, the model, and the router's files. At least one stage runs at any time.
  */
 import { t } from '../i18n/i18n.js';
 import { part } from '../common/dom.js';
@@ -15,7 +15,7 @@ export class LoadingView {
   /** @type {Record<string, {done: number, total: number|null|undefined}>} name -> bytes */
   #counts = {};
 
-  #prepared = /** @type {number|null} */ (null); // how much of the model is, from 0 to 1
+  #prepared = /** @type {number|null} */ (null); // the prepared share of the model, from 0 to 1
 
   /** @param {HTMLElement} root */
   constructor(root) {
@@ -28,7 +28,7 @@ export class LoadingView {
     )));
   }
 
-  /** @param {boolean} routing whether messages will be routed */
+  /** @param {boolean} routing true if messages will be routed */
   begin(routing) {
     this.#counts = {};
     this.#prepared = null;
@@ -42,7 +42,7 @@ export class LoadingView {
 
   /**
    * @param {{stage: 'python'|'model'|'routing'|'setup', done?: number, total?: number|null, complete?: boolean}} progress
-   *   `done` of `total` bytes; `complete`: nothing more will come of this stage
+   *   `done` of `total` bytes; `complete`: this stage is done
    */
   progress({ stage, done, total, complete = false }) {
     if (stage === 'setup') this.#prepared = (done ?? 0) / (total || 1);
@@ -68,7 +68,7 @@ export class LoadingView {
     const done = counts.reduce((sum, count) => sum + count.done, 0);
     const known = counts.length > 0 && counts.every(({ total }) => total);
     const total = counts.reduce((sum, count) => sum + (count.total ?? 0), 0);
-    const isSetUp = running === 'setup'; // the bytes that are missing are the routing's
+    const isSetUp = running === 'setup'; // the missing bytes belong to the routing
     this.#bytes.textContent = counts.length && !isSetUp ? formatProgress(done, known ? total : null) : '';
     const share = isSetUp ? this.#prepared : known ? done / total : null;
     if (share === null) this.#bar.removeAttribute('value');

@@ -4,9 +4,9 @@ import { currentLanguage, t } from '../i18n/i18n.js';
 
 /** @typedef {'chats'|'model'|'settings'|'drafts'|'offline'|'tabs'} Lost */
 
-const SILENT_MS = 10_000; // of the browser, which then counts as allowing it: what uses it will tell
+const SILENT_MS = 10_000; // for the browser, which then counts as allowing it: its users will find out
 
-/** Each rejects, or is false, where it is forbidden. What a browser does not have at all is no news to its user. */
+/** Each rejects, or is false, if it is forbidden. A feature that a browser does not have at all is not reported. */
 const TRIES = /** @type {Record<Lost, (tabs: import('../engine/model_tabs.js').ModelTabs) => Promise<unknown>>} */ ({
   chats: async () => indexedDB.databases(),
   model: async () => !isSecureContext || navigator.storage.getDirectory(),

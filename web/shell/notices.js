@@ -1,7 +1,7 @@
 import { t } from '../i18n/i18n.js';
 import { button } from '../common/dom.js';
 
-/** Quiet lines above the message box, each with at most one thing to do: nothing that stands in the way. */
+/** Quiet lines above the message box, each with at most one action: nothing that gets in the way. */
 export class Notices {
   #root;
   #lines = new Map(); // kind -> its <p>
@@ -12,7 +12,7 @@ export class Notices {
   }
 
   /**
-   * Say a sentence, in place of what was said of the same kind; null takes that away.
+   * Show a sentence, replacing the previous one of the same kind; null removes it.
    * @param {string} kind
    * @param {string|null} text
    * @param {{label: string, run: () => void}|null} [action]

@@ -1,6 +1,6 @@
 /**
- * The page's side of the service worker (sw.js): registers it, lets it isolate the page, hears of new versions.
- * Where there is none (an old browser, a private window, plain http) the page works from the network alone.
+ * The page's side of the service worker (sw.js): registers it, lets it isolate the page, hears of new versions. If there is
+ * none (an old browser, a private window, plain http) the page works from the network alone.
  */
 import { partOf } from '../common/browser_parts.js';
 import { session } from '../common/web_storage.js';
@@ -19,8 +19,8 @@ let registering = /** @type {Promise<ServiceWorkerRegistration|null>|null} */ (n
 let persisting = /** @type {Promise<boolean>|null} */ (null);
 
 /**
- * Let the service worker isolate the page where the server does not: that takes one reload, on the first visit.
- * @returns {Promise<boolean>} whether the page is being reloaded; if that did not help, it is not reloaded again
+ * Let the service worker isolate the page if the server does not: that takes one reload, on the first visit.
+ * @returns {Promise<boolean>} true if the page is being reloaded; if that did not help, it is not reloaded again
  */
 export async function reloadToIsolate() {
   if (crossOriginIsolated || !container || container.controller || window !== window.top || !mayReload()) return false;
@@ -31,17 +31,18 @@ export async function reloadToIsolate() {
   return true;
 }
 
-/** Whether this tab was not reloaded a moment ago. Where nothing can be remembered it must not be at all. */
+/** True if this tab was not reloaded a moment ago. If nothing can be remembered, it must not be reloaded at all. */
 function mayReload() {
   const last = Number(session.getItem(RELOADED));
   return session.setItem(RELOADED, String(Date.now())) && Date.now() - last > RESTED_MS;
 }
 
 /**
- * Keep the site for when the server is gone, and look for new versions: now, each hour, and when the page is looked at
+ * Keep the site in case the server goes away, and look for new versions: now, each hour, and when the page becomes visible
  * again.
- * @param {(found: {complete: boolean, newer: boolean, problem: {text: string, path?: string}|null}) => void} onFound `complete`: the page starts
- *   without its server; `newer`: a reload brings another version; `problem`: the texts site.* have a sentence of that
+ * @param {(found: {complete: boolean, newer: boolean, problem: {text: string, path?: string}|null}) => void} onFound
+ *   `complete`: the page starts without its server; `newer`: a reload brings another version; `problem`: described by the texts
+ *   site.*
  */
 async function watchForVersions(onFound) {
   if (!container) return;
@@ -62,7 +63,7 @@ async function watchForVersions(onFound) {
 }
 
 /**
- * Say what `watchForVersions` found: never a reason to reload by itself, in the middle of a chat.
+ * Show what `watchForVersions` found. It never reloads the page by itself, in the middle of a chat.
  * @param {import('./notices.js').Notices} notices
  * @param {() => void} onComplete the page starts without its server
  */
@@ -77,7 +78,7 @@ export function tellOfVersions(notices, onComplete) {
   });
 }
 
-/** Keep what nobody has asked for so far, too. @returns {Promise<boolean>} whether all of the site is kept now */
+/** Keep the files that were not requested so far, too. @returns {Promise<boolean>} true if all of the site is kept now */
 export async function keepEverything() {
   const worker = container?.controller;
   if (!worker) return false;
@@ -90,7 +91,7 @@ export async function keepEverything() {
   return told;
 }
 
-/** @param {string} kind of a question to the service worker @returns {Promise<any>} its answer; null where there is none */
+/** @param {string} kind of a question to the service worker @returns {Promise<any>} its answer; null if there is none */
 export async function askWorker(kind) {
   const worker = container?.controller;
   if (!worker) return null;
@@ -100,15 +101,15 @@ export async function askWorker(kind) {
   return Promise.race([answer, sleep(ANSWER_MS).then(() => null)]);
 }
 
-/** @returns {Promise<ServiceWorkerRegistration|null>} null where the browser or the server has none for us */
+/** @returns {Promise<ServiceWorkerRegistration|null>} null if the browser or the server offers none */
 function register() {
   registering ??= (async () => container.register(ownScript(new URL('../sw.js', import.meta.url)), { updateViaCache: 'none' }))().catch(() => null);
   return registering;
 }
 
-/** Ask the browser, once, not to throw away what is kept when space runs short. It may ask the user. */
+/** Ask the browser, once, not to evict the stored data when space runs short. It may ask the user. */
 export function askToPersist() {
-  persisting ??= persist().catch(() => false); // there is no such thing in plain http
+  persisting ??= persist().catch(() => false); // not available in plain http
   return persisting;
 }
 

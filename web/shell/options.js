@@ -1,18 +1,13 @@
 /**
- * What the address of the page can set, for tests and developers:
- *   ?model=URL          a GGUF file instead of the first one in models.json
- *   ?backend=NAME       webgpu, wasm or numpy, in place of what Settings say (settings/run_settings.js)
- *   ?precision=NAME     precise or fast, of wasm; likewise
- *   ?workers=N          how many workers wasm has (default: as many as the machine has cores, at most 8); likewise
- *   ?context=N          the most tokens of a conversation; likewise, and the page says what memory they take
- *   ?memory=MB          the most memory that the model and its conversations take; likewise
- *   ?max_tokens=N       the most tokens of one answer
- *   ?autotune=off       does not measure which shapes of the kernels are the fastest on this GPU
- *   ?tiers=on           keys and values of long conversations take fewer bits as they grow old
- *   ?routing=off        every message is for the plain assistant
- *   ?idle=SECONDS       after so long in which nobody did anything the page may learn
- *   ?patience=SECONDS   how long the engine may be silent before the page says so (default 60)
- * A number that is none of these (a fraction, one below 1 or far too large) is left out, and `refused` names it.
+ * What the address of the page can set, for tests and developers: ?model=URL a GGUF file instead of the first one in
+ *   models.json ?backend=NAME webgpu, wasm or numpy, instead of the value in Settings (settings/run_settings.js)
+ *   ?precision=NAME precise or fast, of wasm; likewise ?workers=N how many workers wasm has (default: as many as the machine
+ *   has cores, at most 8); likewise ?context=N the most tokens of a conversation; likewise, and the page says what memory they
+ *   take ?memory=MB the most memory that the model and its conversations may take; likewise ?max_tokens=N the most tokens of
+ *   one answer ?autotune=off does not measure which shapes of the kernels are the fastest on this GPU ?tiers=on keys and values
+ *   of long conversations take fewer bits as they grow old ?routing=off every message is for the plain assistant ?idle=SECONDS
+ *   idle time after which the page may learn ?patience=SECONDS how long the engine may be silent before the page says so
+ *   (default 60) An invalid number (a fraction, below 1, or far too large) is ignored, and `refused` names it.
  */
 const SECONDS = 86_400; // a day: a browser's timers count to 24 of them
 const LEAST_SECONDS = 0.1;
@@ -57,8 +52,8 @@ export function readOptions(search = location.search) {
 }
 
 /**
- * What tabs that share a worker have in common (engine/model_tabs.js): what their addresses ask of it, and the version of
- * the site. What is chosen in a menu is for all of them.
+ * The options that tabs which share a worker have in common (engine/model_tabs.js): those of their addresses, and the version
+ * of the site. A choice in a menu applies to all of them.
  * @param {ReturnType<typeof readOptions>} options
  */
 export function engineKey({ patience: _, refused: __, ...options }) {

@@ -1,10 +1,10 @@
-/** Turns an error into a sentence for the person at the page that says what to do. */
+/** Turns an error into a sentence that tells the user what to do. */
 import { said } from '../i18n/engine_texts.js';
 import { t } from '../i18n/i18n.js';
 
 /** @typedef {import('../common/message.js').Message|string} Said */
 
-/** Advice by the error's kind. What says it itself: codes, or areas of codes. */
+/** Advice by the error's kind. `saysIt`: codes, or areas of codes, whose text contains the advice already. */
 const ADVICE = {
   GGUFError: { advice: 'problems.fileDamaged', saysIt: ['download'] },
   BackendError: {
@@ -15,8 +15,8 @@ const ADVICE = {
 };
 
 /**
- * @param {{kind: string, message: Said, details: string|null}} error details (a stack) only if the message is not written
- *   for people
+ * @param {{kind: string, message: Said, details: string|null}} error details (a stack) only if the message was not written for
+ *   people
  * @returns {{kind: string, message: string, details: string|null}} with a message that says what to do
  */
 export function describe({ kind, message, details }) {
@@ -32,7 +32,7 @@ export function describe({ kind, message, details }) {
 }
 
 /**
- * An Error that came out of the engine, as `describe` wants it. See user_error.js.
+ * Converts an Error from the engine for `describe`. See user_error.js.
  * @param {{name: string, message: string, stack?: string, said?: Said}} error
  */
 export function fromError({ name, message, stack, said = message }) {

@@ -1,7 +1,7 @@
 /**
- * What another app shared with this one, or another site's form posted in its name. The service worker holds it (sw.js:
- * takeShared) and opens the page with ?shared; here a card says what came, and only a click on "Add" makes it text in the
- * message box, and files that are attached: nobody but the user sends them.
+ * Content that another app shared with this one, or that another site's form posted in its name. The service worker holds it
+ * (sw.js: takeShared) and opens the page with ?shared; here a card shows the content. Only a click on "Add" puts its text into
+ * the message box and attaches its files, and only the user sends them.
  */
 import { changeAddress } from '../chat/address.js';
 import { currentLanguage, t } from '../i18n/i18n.js';
@@ -15,7 +15,7 @@ const MOST_NAMES = 5;
 /** @typedef {{from: string|null, entries: [string, string|File][]}} Shared from: the host of the site that posted it, if it is known */
 
 /**
- * Take what was shared, once: the address says so no more afterwards.
+ * Take the shared content, once: afterwards the address no longer mentions it.
  * @param {{addText: (text: string) => void, addFiles: (files: File[]) => unknown, say: (sentence: string) => void}} page
  */
 export async function takeShared({ addText, addFiles, say }) {
@@ -43,7 +43,9 @@ export async function takeShared({ addText, addFiles, say }) {
   addFiles(files);
 }
 
-/** Title, text and address, each in a line of its own, none twice: many apps put the address into the text as well. */
+/**
+ * Title, text and address, each on a line of its own and without duplicates: many apps put the address into the text as well.
+ */
 function wordsOf({ entries }) {
   const words = /** @type {string[]} */ ([]);
   for (const name of ['text', 'url', 'title']) {

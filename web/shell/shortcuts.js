@@ -1,8 +1,9 @@
 /**
- * Keys for the whole page, and the list of them that `?` opens. A key alone counts only where nobody is typing.
+ * Keys for the whole page, and the list of them that `?` opens. A key without a modifier counts only while no text field has
+ * the focus.
  *
  * @typedef {{keys: string[], text: string, run?: () => void}} Shortcut keys: as `KeyboardEvent.key`, with "Ctrl" (also the
- *   Mac's Command) and "Shift" before it; text: a key of the texts; run: none where a view handles it itself
+ *   Mac's Command) and "Shift" before it; text: a key of the texts; run: missing if a view handles it itself
  */
 import { html, render } from '../vendor/lit-html/lit-html.js';
 import { t } from '../i18n/i18n.js';
@@ -21,7 +22,7 @@ export class Shortcuts {
     document.addEventListener('keydown', ownKeys((event) => this.#onKey(event)));
   }
 
-  /** Show what keys there are. */
+  /** Show the list of keys. */
   show() {
     const list = (this.#list ??= makeList());
     render(html`

@@ -1,4 +1,4 @@
-/** What runs the model: a chip in the header with its name, and the menu behind it with the rest. */
+/** Shows what runs the model: a chip in the header with its name, and a menu behind it with the rest. */
 import { said } from '../i18n/engine_texts.js';
 import { t } from '../i18n/i18n.js';
 import { part } from '../common/dom.js';

@@ -1,4 +1,4 @@
-/** Light or dark: as the user chose, or else as the system says. web/shell/early.js applies it before anything is painted. */
+/** Light or dark: the user's choice, or else the system's. web/shell/early.js applies it before anything is painted. */
 import { local } from '../common/web_storage.js';
 
 const KEY = 'sonata.theme';
@@ -22,13 +22,13 @@ export function chooseTheme(theme) {
   tell();
 }
 
-/** @param {() => void} run where the colours change @returns {() => void} ends it */
+/** @param {() => void} run called when the colours change @returns {() => void} stops this */
 export function onThemeChange(run) {
   listeners.add(run);
   return () => listeners.delete(run);
 }
 
-/** A colour of the style sheet as it is seen now, for what is drawn by scripts. @param {string} name such as --ink */
+/** The current value of a colour of the style sheet, for drawing by scripts. @param {string} name such as --ink */
 export function themeColour(name) {
   const probe = document.createElement('i');
   probe.style.color = `var(${name})`;

@@ -1,4 +1,4 @@
-/** Calls `onSilent` once when `feed` has not been called for `seconds`. Feeding it again arms it again. */
+/** Calls `onSilent` once if `feed` was not called for `seconds`. The next `feed` arms it again. */
 export class Watchdog {
   #timer = 0;
 

@@ -1,7 +1,7 @@
 /**
- * Says "Works offline" once that is true: the browser keeps the whole of the model that runs, and the service worker every
- * file of the site, also those that nobody has asked for so far: they come once the model is there. Said once in each
- * browser; the mark in the model's popover stays.
+ * Says "Works offline" once that is true: the browser keeps the whole of the model that runs, and the service worker every file
+ * of the site, including those that were not requested so far: they are fetched once the model is there. It says so once in
+ * each browser; the mark in the model's popover stays.
  */
 import { local } from '../common/web_storage.js';
 import { t } from '../i18n/i18n.js';
@@ -9,13 +9,13 @@ import { keepEverything } from './offline.js';
 import { storedModels } from '../storage/model_store.js';
 
 const SAID = 'sonata.said-offline';
-const LOOK_MS = 1000; // between two looks at whether the model is there as a whole
+const LOOK_MS = 1000; // between two checks that the model is complete
 
 export class WorksOffline {
   #notices;
   #mark;
   #siteIsKept = false;
-  #model = /** @type {string|null} */ (null); // the sha256 of the one that runs
+  #model = /** @type {string|null} */ (null); // the sha256 of the running model
   #looking = 0;
 
   /** @param {import('./notices.js').Notices} notices @param {HTMLElement} mark shown while it is true */
@@ -31,7 +31,7 @@ export class WorksOffline {
     if (this.#mark.hidden) this.#look();
   }
 
-  /** @param {string|null} sha256 of the model that runs now; null: one that the browser does not keep */
+  /** @param {string|null} sha256 of the model that runs now; null: the browser does not keep it */
   modelRuns(sha256) {
     this.#model = sha256;
     this.#show(false);
@@ -46,7 +46,7 @@ export class WorksOffline {
     if (model !== this.#model) return;
     if (!kept.some(({ sha256, complete }) => sha256 === model && complete)) {
       this.#show(false);
-      this.#looking = setTimeout(() => this.#look(), LOOK_MS); // its last bytes are on their way
+      this.#looking = setTimeout(() => this.#look(), LOOK_MS); // its last bytes are still being written
     } else if (await keepEverything() && model === this.#model) {
       this.#show(true);
     }
@@ -61,7 +61,7 @@ export class WorksOffline {
   }
 }
 
-/** Whether it was said before; from now on it was. */
+/** True if it was said before; from now on it counts as said. */
 function wasSaid() {
   return local.getItem(SAID) !== null || !local.setItem(SAID, 'yes');
 }

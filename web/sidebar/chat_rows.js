@@ -1,4 +1,4 @@
-/** What the side bar shows of chats: rows under headings, as templates of lit-html. */
+/** Rows of chats under headings in the side bar, as templates of lit-html. */
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { live } from '../vendor/lit-html/directives/live.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
@@ -58,7 +58,7 @@ function rowOf(chat, state) {
     </li>`;
 }
 
-/** None of its own if it is gone when the page closes. @param {Chat} chat */
+/** Returns no menu of its own if the chat is gone when the page closes. @param {Chat} chat */
 function addressOf({ id, kept }) {
   return location.pathname + location.search + (kept ? `#chat=${id}` : '');
 }

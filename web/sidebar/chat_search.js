@@ -1,4 +1,4 @@
-/** Looks for chats: by words at each key, by meaning once the typing pauses. */
+/** Searches chats: by words at each key, by meaning once the typing pauses. */
 
 const TEXT_PAUSE_MS = 40;
 const MEANING_PAUSE_MS = 300;
@@ -10,28 +10,28 @@ export class ChatSearch {
   found = [];
   /** Others in which something alike was said. @type {import('../protocol_calls.js').StoredConversation[]} */
   similar = [];
-  /** Whether `found` is of the text that is there now. */
+  /** True if `found` belongs to the current text. */
   isDone = false;
   #memory = /** @type {import('../memory/client.js').Memory|null} */ (null);
   #onChange;
-  #run = 0; // of which search there is news
+  #run = 0; // the search that has results
   #timer = 0;
   #later = 0;
 
-  /** @param {() => void} onChange there is more to show */
+  /** @param {() => void} onChange called when there is more to show */
   constructor(onChange) {
     this.#onChange = onChange;
   }
 
-  /** @param {import('../memory/client.js').Memory} memory where to look from now on */
+  /** @param {import('../memory/client.js').Memory} memory the memory to search from now on */
   use(memory) {
     this.#memory = memory;
     this.again();
   }
 
-  /** The user is about to search. */
+  /** Called when the user is about to search. */
   prepare() {
-    this.#memory?.prepareSearch().catch(() => {}); // the search itself will say what is wrong
+    this.#memory?.prepareSearch().catch(() => {}); // the search itself will report the error
   }
 
   /** @param {string} text '' ends the search */
@@ -41,7 +41,7 @@ export class ChatSearch {
     this.#begin(TEXT_PAUSE_MS);
   }
 
-  /** The memory has changed. */
+  /** Called when the memory has changed. */
   again() {
     if (this.text) this.#begin(TEXT_PAUSE_MS);
   }

@@ -1,4 +1,4 @@
-/** The chats in the side bar: search, the list by date, a menu each, and what can be done with several. */
+/** The chats in the side bar: search, the list by date, a menu for each, and actions for several. */
 import { html, nothing, render } from '../vendor/lit-html/lit-html.js';
 import { t } from '../i18n/i18n.js';
 import { describe, fromError } from '../shell/problems.js';
@@ -11,7 +11,7 @@ import { Removal } from './removal.js';
 import { ownKeys } from '../shell/keyboard.js';
 
 const TOGETHER_MS = 150;
-const AT_ONCE = 60; // chats that are shown before anybody scrolls
+const AT_ONCE = 60; // chats that are shown before the user scrolls
 const MORE = 300;
 const FORMS = { markdown: ['md', 'text/markdown'], json: ['json', 'application/json'] };
 
@@ -24,7 +24,7 @@ export class Chats {
   #unwatch = () => {};
   #timer = 0;
   #chats = /** @type {Chat[]|null} */ (null);
-  #keeps = true; // what is said now
+  #keeps = true; // the current announcement
   #search = new ChatSearch(() => this.#draw());
   #menu = new ChatMenu();
   #removal = new Removal();
@@ -37,8 +37,8 @@ export class Chats {
 
   /**
    * @param {HTMLElement} root
-   * @param {{current: () => string|null, open: (id: string) => Promise<unknown>, chosen: () => void}} page current: the id
-   *   of the chat on the page; open: another one; chosen: the side bar may make room
+   * @param {{current: () => string|null, open: (id: string) => Promise<unknown>, chosen: () => void}} page current: the id of
+   *   the chat on the page; open: opens another one; chosen: called when the side bar may make room
    */
   constructor(root, page) {
     this.#root = root;
@@ -63,7 +63,7 @@ export class Chats {
     this.#refresh();
   }
 
-  /** Another chat is on the page. */
+  /** Another chat is on the page now. */
   mark() {
     this.#draw();
   }
@@ -86,7 +86,7 @@ export class Chats {
 
   async #refresh() {
     const memory = this.#memory;
-    const told = await memory?.conversations().catch(() => null); // while it opens; it tells when it is open
+    const told = await memory?.conversations().catch(() => null); // while it opens; it reports when it is open
     const { persistent: keeps = true } = await memory?.info().catch(() => null) ?? {};
     if (!told || memory !== this.#memory) return;
     this.#chats = told.items;
@@ -224,7 +224,7 @@ export class Chats {
   }
 
   async #rename(chat, title) {
-    if (this.#editing !== chat.id) return; // the field that goes loses the focus, too
+    if (this.#editing !== chat.id) return; // a field that is removed loses the focus, too
     const hadFocus = this.#row(chat.id)?.contains(document.activeElement);
     this.#editing = null;
     this.#draw();
@@ -302,7 +302,7 @@ export class Chats {
     if (event.defaultPrevented || target.closest('[role=menu], .chat-editor')) return;
     const isField = target === this.#searchField;
     if (isField && event.key === 'Escape' && target instanceof HTMLInputElement && target.value) {
-      event.preventDefault(); // empties the field, and does not close the drawer
+      event.preventDefault(); // empties the field instead of closing the drawer
       target.value = '';
       this.#search.look('');
       return;

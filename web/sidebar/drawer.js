@@ -1,6 +1,6 @@
 /**
- * Whether the side bar is seen. On a wide screen it stands beside the chat and can be closed, which is remembered; on a
- * phone it is a drawer that closes itself once something of it was chosen.
+ * Shows and hides the side bar. On a wide screen it stands beside the chat and can be closed, which is remembered; on a phone
+ * it is a drawer that closes itself after a choice.
  */
 import { local } from '../common/web_storage.js';
 import { ownKeys } from '../shell/keyboard.js';
@@ -16,7 +16,7 @@ export class Drawer {
 
   /**
    * @param {{bar: HTMLElement, rest: HTMLElement[], shade: HTMLElement, openers: HTMLElement[], closer: HTMLElement}} elements
-   *   the side bar; what nobody can reach while the drawer is open; what darkens it; the buttons
+   *   the side bar; the elements that are out of reach while the drawer is open; the shade over them; the buttons
    */
   constructor({ bar, rest, shade, openers, closer }) {
     this.#bar = bar;
@@ -55,7 +55,7 @@ export class Drawer {
     this.#opener.focus();
   }
 
-  /** Open it where it is closed. */
+  /** Open it if it is closed. */
   show() {
     if (!this.#isSeen) this.open();
   }
@@ -69,7 +69,7 @@ export class Drawer {
     return IS_DRAWER.matches ? this.#isDrawerOpen : document.documentElement.dataset.sidebar !== 'closed';
   }
 
-  /** Something of it was chosen: a drawer makes room, a side bar stays. */
+  /** Called after a choice: a drawer makes room, a side bar stays. */
   chosen() {
     if (this.#isDrawerOpen) this.#setDrawer(false);
   }

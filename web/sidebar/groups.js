@@ -1,4 +1,4 @@
-/** The chats of the side bar by when something was said in them last. */
+/** Groups the chats of the side bar by the time of their last message. */
 import { currentLanguage, t } from '../i18n/i18n.js';
 
 const DAY = 24 * 60 * 60 * 1000;

@@ -1,4 +1,6 @@
-/** The lock of an encrypted memory: its field in the side bar, and what happens to a message that is sent while it is locked. */
+/**
+ * The lock of an encrypted memory: its field in the side bar, and the handling of a message that is sent while it is locked.
+ */
 import { t } from '../i18n/i18n.js';
 import { iconOf } from './chat_rows.js';
 import { html, render } from '../vendor/lit-html/lit-html.js';
@@ -13,7 +15,7 @@ export class MemoryLock {
   #parts;
   #onFree;
   #memory = /** @type {import('../memory/client.js').Memory|null} */ (null);
-  #told = /** @type {import('../memory/client.js').Memory|null} */ (null); // of which it is known whether it is locked
+  #told = /** @type {import('../memory/client.js').Memory|null} */ (null); // the memory whose lock state is known
   #isLocked = false;
   #isAsking = false; // in the banner
   #goesWithout = false; // messages are answered without the memory
@@ -24,7 +26,7 @@ export class MemoryLock {
    * @param {HTMLElement} root in the side bar
    * @param {{notices: import('../shell/notices.js').Notices, banner: import('../shell/banner.js').Banner,
    *   drawer: import('./drawer.js').Drawer, composer: import('../chat/composer.js').Composer}} parts of the page
-   * @param {() => void} onFree messages that waited can be answered
+   * @param {() => void} onFree called when waiting messages can be answered
    */
   constructor(root, parts, onFree) {
     this.#root = root;
@@ -37,9 +39,9 @@ export class MemoryLock {
   }
 
   /**
-   * What the engine says of its memory.
+   * The engine reports the state of its memory.
    * @param {import('../memory/client.js').Memory} memory @param {'opening'|'ready'|'locked'} state
-   * @param {boolean} [isChat] whether the chat at the page's address is in it, unseen
+   * @param {boolean} [isChat] true if the chat at the page's address is in it, unseen
    */
   use(memory, state, isChat = false) {
     this.#memory = memory;
@@ -50,7 +52,7 @@ export class MemoryLock {
     this.#say(state === 'locked' ? t(isChat ? 'notices.lockedChat' : 'notices.lockedMemory') : null);
   }
 
-  /** Whether messages must wait until the user has chosen what to do; if so, it asks. */
+  /** True if messages must wait until the user has chosen what to do; if so, it asks. */
   holdsUp() {
     if (!this.#isLocked || this.#goesWithout) return false;
     this.#isAsking = true;
@@ -62,7 +64,7 @@ export class MemoryLock {
     return true;
   }
 
-  /** A memory that opens is locked, as far as is noted: the field does not wait for Python. */
+  /** Shows the lock of a memory that is still opening, if it was noted as locked: the field does not wait for Python. */
   async #expect(memory) {
     if (this.#told !== memory && await isNoted(NAME) && this.#told !== memory && this.#memory === memory) this.#show(true);
   }
@@ -108,7 +110,7 @@ export class MemoryLock {
   }
 }
 
-/** Nobody writes in it. */
+/** Nothing writes in it. */
 function isFree(active) {
   return active === document.body || (active instanceof HTMLTextAreaElement && !active.value);
 }

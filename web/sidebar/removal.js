@@ -1,4 +1,4 @@
-/** Says what was deleted, for as long as it can be undone. */
+/** Reports a deletion, for as long as it can be undone. */
 import { t } from '../i18n/i18n.js';
 import { button, element } from '../common/dom.js';
 
@@ -16,7 +16,7 @@ export class Removal {
     for (const name of ['pointerleave', 'focusout']) this.element.addEventListener(name, () => this.#wait());
   }
 
-  /** @param {string} sentence @param {{undo: () => unknown, end: () => unknown}} callbacks end: it can be undone no more */
+  /** @param {string} sentence @param {{undo: () => unknown, end: () => unknown}} callbacks end: it can no longer be undone */
   say(sentence, { undo, end }) {
     this.#close();
     this.#end = end;

@@ -1,4 +1,4 @@
-/** Which adapter the page answers with, for each model that it had one for. The choice is remembered. */
+/** The adapter that the page answers with, for each model that had one. The choice is remembered. */
 import { local } from '../common/web_storage.js';
 
 const KEY = 'sonata.adapters'; // {sha256 of a model: sha256 of an adapter}
@@ -20,6 +20,6 @@ function read() {
     const chosen = JSON.parse(local.getItem(KEY) ?? '{}');
     return typeof chosen === 'object' && chosen ? chosen : {};
   } catch {
-    return {}; // somebody changed it
+    return {}; // something else changed it
   }
 }

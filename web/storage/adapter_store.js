@@ -1,7 +1,7 @@
 /**
  * The adapters that this browser keeps, beside the models in the origin private file system (OPFS):
- * adapters/SHA256/NAME.safetensors, with an adapter.json of what is known of it. That one is written last: a folder without
- * it was left by a tab that was closed in the middle. Who writes or deletes holds a lock that all tabs share.
+ * adapters/SHA256/NAME.safetensors, with its facts in an adapter.json. The latter is written last: a folder without it was left
+ * by a tab that was closed in the middle. A tab or worker that writes or deletes holds a lock that all tabs share.
  */
 import { message } from '../common/message.js';
 import { openChannel, webLocks } from '../common/browser_parts.js';
@@ -13,8 +13,8 @@ const LOCK = 'sonata-adapters';
 const PATIENCE_MS = 10_000;
 
 /**
- * What is known of an adapter. `base`: the sha256 and the title of the model that it was made for. `lost`: what a smaller
- * rank has cost, 0 to 1.
+ * Facts about an adapter. `base`: the sha256 and the title of the model that it was made for. `lost`: the share that was lost
+ * with a smaller rank, 0 to 1.
  * @typedef {{sha256: string, name: string, bytes: number, rank: number, linears: number, lost: number,
  *   base: {sha256: string, title: string}}} AdapterFacts
  */
@@ -49,10 +49,11 @@ export async function storedAdapters() {
 }
 
 /**
- * Keep what `make` makes; in a worker only. An adapter that is there already stays as it is, unless it is damaged.
+ * Keep the adapter that `make` returns; in a worker only. An adapter that exists already is left as it is, unless it is
+ * damaged.
  * @param {(kept: Record<string, string>) => Promise<{facts: AdapterFacts, bytes: Uint8Array<ArrayBuffer>}>} make gets the
- *   sha256 of each that is kept, by its name
- * @returns {Promise<AdapterFacts>} Throws a NoRoomError where there is no room
+ *   sha256 of each kept adapter, by its name
+ * @returns {Promise<AdapterFacts>} Throws a NoRoomError if there is no room
  */
 export async function keepAdapter(make) {
   await openFolder().catch(() => {
@@ -63,7 +64,7 @@ export async function keepAdapter(make) {
     const there = await storedAdapters();
     const { facts, bytes } = await make(Object.fromEntries(there.map(({ name, sha256 }) => [name, sha256])));
     const same = there.find(({ sha256 }) => sha256 === facts.sha256);
-    if (same && await readAdapter(same).catch(() => null)) return same; // one that is damaged is written again
+    if (same && await readAdapter(same).catch(() => null)) return same; // a damaged adapter is written again
     try {
       const folder = await (await openFolder()).getDirectoryHandle(facts.sha256, { create: true });
       await write(folder, `${facts.name}.safetensors`, bytes);
@@ -80,7 +81,7 @@ export async function keepAdapter(make) {
 
 /**
  * @param {AdapterFacts} facts
- * @returns {Promise<File>} its file, as it should be. Throws a userError where it is damaged or gone
+ * @returns {Promise<File>} its file, checked. Throws a userError if it is damaged or gone
  */
 export async function readAdapter({ sha256, name }) {
   try {
@@ -93,21 +94,21 @@ export async function readAdapter({ sha256, name }) {
   throw userError('AdapterError', message('store.adapter-damaged', 'The copy of the adapter {name} in this browser is damaged. Delete it, then add its file again.', { name }));
 }
 
-/** Delete an adapter; nothing happens where there is none. @param {string} sha256 */
+/** Delete an adapter; does nothing if there is none. @param {string} sha256 */
 export async function removeAdapter(sha256) {
   await alone(() => removeFolder(sha256));
   tell();
 }
 
-/** Delete every adapter, and what is left of others. */
+/** Delete every adapter, and the remains of others. */
 export async function removeAdapters() {
   const root = await openRoot().catch(() => null);
-  if (!root) return; // this browser keeps nothing
+  if (!root) return; // this browser stores nothing
   await alone(() => root.removeEntry(FOLDER, { recursive: true }).catch(unlessMissing));
   tell();
 }
 
-/** Delete what tabs left that were closed in the middle. The lock must be held. */
+/** Delete what closed tabs left unfinished. The lock must be held. */
 async function clean() {
   for await (const [sha256, entry] of (await openFolder()).entries()) {
     const isComplete = entry.kind === 'directory' && await entry.getFileHandle(FACTS).catch(() => null);
@@ -116,8 +117,8 @@ async function clean() {
 }
 
 /**
- * @returns {Promise<AdapterFacts|null>} null for what is not complete. Of an adapter whose facts are damaged, so that
- *   nobody knows any more for which model it is, what its file tells: it can be saved and deleted
+ * @returns {Promise<AdapterFacts|null>} null if it is incomplete. If its facts are damaged, so that its model is unknown, the
+ *   facts that its file holds: it can still be saved and deleted
  */
 async function readFacts(folder, sha256) {
   const kept = await folder.getFileHandle(FACTS).catch(() => null);

@@ -1,8 +1,8 @@
 const HAS_MODES = 'mode' in (globalThis.FileSystemSyncAccessHandle?.prototype ?? {});
 
 /**
- * A model that is kept whole, read piece by piece. Where the browser can, a handle reads into memory that is used again:
- * that costs a fraction of what slices of a File do, each of which comes in new memory from another process.
+ * A completely kept model, read piece by piece. If the browser can, a handle reads into reused memory: that costs a fraction of
+ * slices of a File, each of which arrives in new memory from another process.
  */
 export class KeptFile {
   #file;
@@ -11,7 +11,8 @@ export class KeptFile {
   /** @param {FileSystemFileHandle} handle */
   static async open(handle) {
     const file = await handle.getFile();
-    // In a browser without modes it would shut out the other tabs. Where somebody else has it alone, slices are read.
+    // In a browser without modes a handle would lock out the other tabs. If another tab has the file exclusively, slices are
+    // read.
     if (!HAS_MODES) return new KeptFile(file, null);
     const opening = /** @type {any} */ (handle).createSyncAccessHandle({ mode: 'read-only' });
     return new KeptFile(file, await opening.catch(() => null));
@@ -28,8 +29,8 @@ export class KeptFile {
 
   /**
    * @param {number} from
-   * @param {Uint8Array<ArrayBuffer>} into where they come, if the browser can
-   * @returns {Promise<Uint8Array<ArrayBuffer>>} so many bytes, or those that can still be read
+   * @param {Uint8Array<ArrayBuffer>} into memory for the bytes, if the browser can read into it
+   * @returns {Promise<Uint8Array<ArrayBuffer>>} the bytes: as many as `into` holds, or as many as can still be read
    */
   async read(from, into) {
     try {
@@ -40,7 +41,7 @@ export class KeptFile {
     }
   }
 
-  /** Until then the file cannot be deleted. */
+  /** Until this is called the file cannot be deleted. */
   close() {
     this.#access?.close();
     this.#access = null;

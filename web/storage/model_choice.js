@@ -1,10 +1,10 @@
-/** Which model the page runs: that of the site, or one that the user brought. The choice is remembered. */
+/** The model that the page runs: the site's, or one that the user brought. The choice is remembered. */
 import { local, session } from '../common/web_storage.js';
 
 const KEY = 'sonata.model';
-const AGREED = 'sonata.agreed-model'; // of this tab: whoever opens the link once more, elsewhere, is asked again
+const AGREED = 'sonata.agreed-model'; // for this tab: the link asks again if it is opened elsewhere
 
-/** @returns {string|null} the sha256 of a model that is kept here (model_store.js); null: the site's */
+/** @returns {string|null} the sha256 of a kept model (model_store.js); null: the site's */
 export function chosenModel() {
   return local.getItem(KEY);
 }
@@ -15,7 +15,7 @@ export function rememberModel(sha256) {
   else local.removeItem(KEY);
 }
 
-/** Whether the user said in this tab that a model from this address may be opened. @param {string} url */
+/** True if the user allowed in this tab to open a model from this address. @param {string} url */
 export function isAgreedModel(url) {
   return session.getItem(AGREED) === url;
 }

@@ -6,9 +6,9 @@ import { readFacts } from './model_store.js';
 
 /**
  * @param {string|File[]|null} chosen the sha256 of a model that the user brought, or files to read as they are
- * @returns {Promise<{title: string|null, stem?: string, url?: string, blobs?: File[], bytes?: number, sha256?: string, missing?: boolean}>}
- *   the model to load, as ModelSource takes it (model_source.js): what was chosen, or the first of models.json, with its size and
- *   checksums; `missing`: what was chosen is not kept any more. Throws a userError.
+ * @returns {Promise<{title: string|null, stem?: string, url?: string, blobs?: File[], bytes?: number, sha256?: string,
+ *   missing?: boolean}>} the model to load, as ModelSource takes it (model_source.js): the chosen one, or the first of
+ *   models.json, with its size and checksums; `missing`: the chosen model is not kept any more. Throws a userError.
  */
 export async function chooseModel(chosen) {
   if (Array.isArray(chosen)) {
@@ -22,7 +22,10 @@ export async function chooseModel(chosen) {
   return { ...model, url: url.href, name: url.pathname.split('/').at(-1), missing: chosen !== null };
 }
 
-/** The model that the site itself has: what people call it, and its size. @returns {Promise<{title: string, bytes: number, licence: string}>} */
+/**
+ * The site's own model: its title for people, and its size. @returns {Promise<{title: string, bytes: number, licence:
+ * string}>}
+ */
 export async function siteModel() {
   const [model] = await readModels();
   return model;

@@ -1,6 +1,6 @@
 /**
- * Where the bytes of a model come from: what this browser keeps of it (model_store.js), and the network for the rest,
- * which is kept on its way to the engine. Runs in the engine's worker.
+ * Where the bytes of a model come from: the part that this browser keeps (model_store.js), and the network for the rest, which
+ * is stored on its way to the engine. Runs in the engine's worker.
  */
 import { userError } from '../common/user_error.js';
 import { message } from '../common/message.js';
@@ -16,26 +16,26 @@ const NO_STORE = message('store.none', 'This browser stores no files for the pag
 const GONE = message('store.model-gone', 'This model is not in this browser any more. Choose another one in Settings, Model, or bring it again.');
 const DAMAGED = message('store.model-damaged', 'The copy of this model in this browser was damaged, so it was deleted. Download it, or open its file, again in Settings, Model.');
 
-const LOOK_MS = 200; // between two looks at how far another tab is
+const LOOK_MS = 200; // between two checks of another tab's progress
 
 /**
- * A model from its first byte on. `likely` is a size to show where none is known. `version` tells the model from another
- * one. Where it is in several files, which follow each other, `parts` says where each begins, and `head` gives the first
- * bytes of one of them. Where there is `giveBack`, it takes each chunk that nobody uses any more.
+ * A model from its first byte on. `likely` is a size to show if none is known. `version` tells the model from another one. If
+ * it is in several files, which follow each other, `parts` says where each begins, and `head` gives the first bytes of a file.
+ * `giveBack`, if present, takes each chunk that is no longer used.
  * @typedef {{size: number|null, likely: number|null, version: string, chunks: AsyncGenerator<Uint8Array>,
  *   parts: import('../downloads/model_parts.js').Part[], head: (index: number, nbytes: number) => Promise<Uint8Array>,
  *   giveBack?: (chunk: ArrayBufferView) => void}} Opened
  */
 
 export class ModelSource {
-  /** A sentence for the user where the model is not kept, else null. */
+  /** A sentence for the user if the model is not kept, else null. */
   notice = /** @type {import('../common/message.js').Message|null} */ (null);
   #model;
 
   /**
-   * @param {{url: string, name: string, bytes: number, sha256: string, pieces: {bytes: number, sha256: string[]}}|
-   *   {url: string, hosts: string[]}|{blobs: File[]}} model without checksums it comes from the network, or from the
-   *   user's files, each time. A model that the user brought has no url: it is in the store, or nowhere
+   * @param {{url: string, name: string, bytes: number, sha256: string, pieces: {bytes: number, sha256: string[]}}| {url:
+   *   string, hosts: string[]}|{blobs: File[]}} model without checksums it comes from the network, or from the user's files,
+   *   each time. A model that the user brought has no url: it exists in the store only
    */
   constructor(model) {
     this.#model = model;
@@ -108,20 +108,20 @@ export class ModelSource {
     return lockModel(this.#model.sha256, signal).finally(() => clearInterval(looking));
   }
 
-  /** Pieces from the network. That there is no server, or no file, is thrown at once. */
+  /** Pieces from the network. Throws at once if there is no server or no file. */
   async #fromNetwork(index, options) {
     const model = this.#model;
     const { chunks } = await openDownload(model.url, { ...options, from: index * model.pieces.bytes });
     return wholePieces(chunks, model, index);
   }
 
-  /** Pieces of a file that is kept, in memory that is used again. */
+  /** Pieces of a kept file, in reused memory. */
   #fromFile(file, signal) {
     const spare = new SparePieces(this.#model.pieces.bytes);
     return { chunks: this.#piecesOf(file, spare, signal), giveBack: (chunk) => spare.put(chunk) };
   }
 
-  /** A piece that is damaged makes the file be deleted; the rest then comes from the network. */
+  /** A damaged piece deletes the file; the rest then comes from the network. */
   async* #piecesOf(file, spare, signal) {
     const { pieces, sha256 } = this.#model;
     try {
@@ -140,7 +140,7 @@ export class ModelSource {
           }
           quick.add(index, piece);
         }
-        if (index + 1 === pieces.sha256.length) { // before it is passed on: a reader who has all of it may delete the file
+        if (index + 1 === pieces.sha256.length) { // before it is passed on: a reader that has all of it may delete the file
           await quick.keep();
           file.close();
         }
@@ -152,15 +152,15 @@ export class ModelSource {
     }
   }
 
-  /** Pieces of a partial file, then from the network those that are missing, which are kept. Releases the lock. */
+  /** Pieces of a partial file, then the missing ones from the network, which are kept. Releases the lock. */
   async #keeping(release, signal) {
     const model = this.#model;
-    const partial = await PartialModel.open(model).catch(() => null); // where there is no room, not even for its folder
+    const partial = await PartialModel.open(model).catch(() => null); // if there is no room, not even for its folder
     if (!partial) this.notice = NO_ROOM;
     try {
       let begun = 0;
       while (partial && begun < model.pieces.sha256.length && await this.#fromPartial(partial, begun)) begun++;
-      if (begun === model.pieces.sha256.length) { // only its name was missing
+      if (begun === model.pieces.sha256.length) { // it was complete but for its name
         await partial?.finish(model);
         release();
         return this.#fromFile(await openModel(model), signal);
@@ -188,12 +188,12 @@ export class ModelSource {
           this.notice = NO_ROOM;
         }
         index += 1;
-        // This comes before the last piece is passed on: a reader who has the whole file finds it kept.
+        // This comes before the last piece is passed on: a reader that has the whole file finds it kept.
         if (index === pieces.sha256.length) await partial?.finish(this.#model);
         yield piece;
       }
     } catch (error) {
-      // Perhaps the server has another file now. The next download starts from the beginning.
+      // The server may have another file now. The next download starts from the beginning.
       if (error instanceof DamagedError && begun > 0) await partial?.discard();
       throw error;
     } finally {
@@ -206,18 +206,18 @@ export class ModelSource {
     return this.#isRight(index, partial.read(index * this.#model.pieces.bytes, pieceBytes(this.#model, index)));
   }
 
-  /** Whether this is all of a piece, and has its checksum. */
+  /** True if this is all of a piece, and has its checksum. */
   async #isRight(index, piece) {
     return piece.length === pieceBytes(this.#model, index) && matches(piece, this.#model.pieces.sha256[index]);
   }
 }
 
-/** Of a model in one file. @returns {Promise<never>} */
+/** For a model in one file. @returns {Promise<never>} */
 async function onePart() {
   throw new Error('the model is in one file');
 }
 
-/** Memory for pieces, used again: new memory costs more than what is read into it. */
+/** Reused memory for pieces: new memory costs more than what is read into it. */
 class SparePieces {
   #free = /** @type {ArrayBuffer[]|null} */ ([]); // null once there are no more pieces
   #room;

@@ -2,8 +2,8 @@
  * The models that this browser keeps, in the origin private file system (OPFS): models/SHA256/NAME.gguf. A file that is
  * still being downloaded is called NAME.gguf.part, and only its downloader, a worker that holds its lock, may touch it.
  *
- * A model that the user brought (model_worker.js) has a model.json beside it, with what is known of it. NAME.gguf.sums are
- * checksums that cost little (quick_sums.js).
+ * A model that the user brought (model_worker.js) has its facts in a model.json beside it. NAME.gguf.sums are cheap checksums
+ * (quick_sums.js).
  *
  * `storedModels`, `broughtModels`, `readFacts` and `removeModel` are for the page; the rest is for the workers.
  */
@@ -15,18 +15,21 @@ const PART = '.part';
 const FACTS = 'model.json';
 const SUMS = '.sums';
 const FINISHING_MS = 500;
-const BUSY = 'NoModificationAllowedError'; // of a file that is open elsewhere
-/** In the place of a sha256: what is just being copied, whose checksum is not known yet. */
+const BUSY = 'NoModificationAllowedError'; // for a file that is open elsewhere
+/** Stands for the sha256 of a model that is being copied, whose checksum is not known yet. */
 export const IMPORT = 'import';
 
 /**
- * What is known of a model that the user brought: `pieces` is null until all of it is there. A model in several `parts`
+ * Facts about a model that the user brought: `pieces` is null until all of it is there. A model in several `parts`
  * (model_parts.js) lies in one file, in which they follow each other.
  * @typedef {{sha256: string, bytes: number, name: string, title: string, licence: string, source: string,
  *   parts: {name: string, bytes: number, sha256: string}[], pieces: {bytes: number, sha256: string[]}|null}} Facts
  */
 
-/** @returns {Promise<{sha256: string, name: string, bytes: number, complete: boolean}[]>} what is kept, parts included */
+/**
+ * @returns {Promise<{sha256: string, name: string, bytes: number, complete: boolean}[]>} the kept models, incomplete ones
+ *   included
+ */
 export async function storedModels() {
   const models = [];
   const folder = await openFolder().catch(() => null);
@@ -42,12 +45,12 @@ export async function storedModels() {
 }
 
 /**
- * Delete what is kept of a model; nothing happens where there is none. A model that is in use stays in use.
- * @returns {Promise<boolean>} false where it is just being downloaded or read, also in another tab: it is kept then
+ * Delete what is kept of a model; does nothing if there is none. A model in use remains usable.
+ * @returns {Promise<boolean>} false if it is being downloaded or read, also in another tab: then it is kept
  */
 export async function removeModel(sha256) {
   const locks = await webLocks();
-  const signal = AbortSignal.timeout(FINISHING_MS); // who has just read the last byte holds the lock for a moment
+  const signal = AbortSignal.timeout(FINISHING_MS); // a reader of the last byte holds the lock for a moment
   const remove = async () => {
     await removeFiles(sha256);
     return true;
@@ -60,13 +63,15 @@ export async function removeModel(sha256) {
   }
 }
 
-/** The same, by one who holds its lock. */
+/** The same, called by the holder of its lock. */
 export async function removeFiles(sha256) {
   const folder = await openFolder();
   await patiently(() => folder.removeEntry(sha256, { recursive: true })).catch(unlessMissing);
 }
 
-/** @returns {Promise<(Facts & {have: number, complete: boolean})[]>} the models that the user brought, parts included */
+/**
+ * @returns {Promise<(Facts & {have: number, complete: boolean})[]>} the models that the user brought, incomplete ones included
+ */
 export async function broughtModels() {
   const found = [];
   const discard = (lock) => lock && removeFiles(IMPORT); // of a tab that was closed
@@ -78,7 +83,7 @@ export async function broughtModels() {
   return found.sort((one, other) => one.title.localeCompare(other.title));
 }
 
-/** @returns {Promise<Facts|null>} null for the model of the site, and where somebody changed it */
+/** @returns {Promise<Facts|null>} null for the model of the site, and if something else changed the file */
 export async function readFacts(sha256) {
   try {
     const folder = await (await openFolder()).getDirectoryHandle(sha256);
@@ -89,14 +94,14 @@ export async function readFacts(sha256) {
   }
 }
 
-/** Keep what is known of a model beside it. In a worker only. @param {Facts} facts */
+/** Store the facts about a model beside it. In a worker only. @param {Facts} facts */
 export async function writeFacts(facts) {
   const folder = await (await openFolder()).getDirectoryHandle(facts.sha256, { create: true });
   const bytes = new TextEncoder().encode(JSON.stringify(facts));
   await writeFile(await folder.getFileHandle(FACTS, { create: true }), bytes);
 }
 
-/** @returns {Promise<BigUint64Array|null>} null where there are none. Nothing says that they are right. */
+/** @returns {Promise<BigUint64Array|null>} null if there are none. They may be wrong. */
 export async function readSums({ sha256, name }) {
   try {
     const folder = await (await openFolder()).getDirectoryHandle(sha256);
@@ -123,18 +128,18 @@ async function writeFile(file, bytes) {
   }
 }
 
-/** Whether this browser can keep models: not in plain http, some not in a private window, and none with blocked cookies. */
+/** True if this browser can keep models: not in plain http, some not in a private window, and none with blocked cookies. */
 export async function canKeep() {
   if (!globalThis.FileSystemSyncAccessHandle || !await webLocks()) return false;
   return openFolder().then(() => true, () => false);
 }
 
-/** @returns {Promise<File|null>} the model, if the whole of it is kept */
+/** @returns {Promise<File|null>} the model, if it is kept completely */
 export async function findModel(model) {
   return (await findHandle(model))?.getFile() ?? null;
 }
 
-/** The same in a worker, to be read. Close it. @returns {Promise<KeptFile|null>} */
+/** The same in a worker, for reading. The caller must close it. @returns {Promise<KeptFile|null>} */
 export async function openModel(model) {
   const handle = await findHandle(model);
   return handle && KeptFile.open(handle);
@@ -150,19 +155,19 @@ async function findHandle({ sha256, name, bytes }) {
   }
 }
 
-/** @returns {Promise<number>} bytes that are there of a model that is being downloaded */
+/** @returns {Promise<number>} bytes already downloaded of a model */
 export async function partSize({ sha256, name }) {
   try {
     const folder = await (await openFolder()).getDirectoryHandle(sha256);
     return (await (await folder.getFileHandle(name + PART)).getFile()).size;
   } catch {
-    return 0; // it has just been completed
+    return 0; // it was completed a moment ago
   }
 }
 
 /**
- * Wait until no other tab downloads the model, and let none begin. Where the browser can keep models.
- * @returns {Promise<() => void>} ends this; so does the end of the worker
+ * Wait until no other tab downloads the model, and let none begin. Only if the browser can keep models.
+ * @returns {Promise<() => void>} releases the lock; so does the end of the worker
  */
 export function lockModel(sha256, signal) {
   return new Promise((/** @type {(release: () => void) => void} */ resolve, reject) => {
@@ -191,7 +196,7 @@ export class PartialModel {
     this.#model = model;
   }
 
-  /** Bytes that are there. They may be damaged: a machine may have been switched off. */
+  /** Bytes that were written. They may be damaged: the machine may have been switched off. */
   get size() {
     return this.#access?.getSize() ?? 0;
   }
@@ -201,12 +206,14 @@ export class PartialModel {
     return bytes.subarray(0, this.#access.read(bytes, { at: offset }));
   }
 
-  /** Forget what lies behind an offset. */
+  /** Truncate at an offset. */
   truncate(offset) {
     if (this.size > offset) this.#access.truncate(offset);
   }
 
-  /** @returns {boolean} false where there is no room for them: only trying tells, browsers give round numbers as the quota */
+  /**
+   * @returns {boolean} false if there is no room for them: only an attempt can tell, because browsers report a rounded quota
+   */
   append(bytes) {
     try {
       return this.#access.write(bytes, { at: this.size }) === bytes.length;
@@ -215,7 +222,7 @@ export class PartialModel {
     }
   }
 
-  /** All of it is there, and was checked: from now on it counts as kept. @param {{sha256: string, name: string}} model */
+  /** Marks it as complete and checked: from now on it counts as kept. @param {{sha256: string, name: string}} model */
   async finish({ sha256, name }) {
     this.#access.flush();
     this.close();
@@ -227,12 +234,12 @@ export class PartialModel {
     this.#access = null;
   }
 
-  /** Give back the room. */
+  /** Free the reserved room. */
   async discard() {
     this.close();
     await this.#folder.removeEntry(this.#model.name + PART).catch(unlessMissing);
     await this.#folder.removeEntry(FACTS).catch(unlessMissing);
-    await (await openFolder()).removeEntry(this.#model.sha256).catch(() => {}); // unless something else is in it
+    await (await openFolder()).removeEntry(this.#model.sha256).catch(() => {}); // unless the folder holds something else
   }
 }
 
@@ -246,7 +253,7 @@ function openAlone(file) {
   return patiently(() => file.createSyncAccessHandle());
 }
 
-/** Try again for two seconds where somebody has the file open. */
+/** Retry for two seconds if the file is open elsewhere. */
 async function patiently(act) {
   for (let patience = 20; ; patience--) {
     try {

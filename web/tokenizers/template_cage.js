@@ -1,8 +1,8 @@
 /**
- * Where chat templates run in the page: a worker with nothing but web/kernels/jinja, which is ended when it takes long.
+ * Runs the page's chat templates in a worker with nothing but web/kernels/jinja, which is terminated if it takes too long.
  *
- * A template comes from a stranger's file. It gets a copy of the conversation and gives back text; the module's memory
- * has a maximum. The worker is started ahead, and again after it was ended.
+ * A template comes from a stranger's file. It gets a copy of the conversation and returns text; the module's memory has a
+ * maximum. The worker is started in advance, and restarted after it was terminated.
  */
 import { message } from '../common/message.js';
 import { fetchFile } from '../common/fetch_file.js';
@@ -10,8 +10,8 @@ import { ownScript } from '../common/own_script.js';
 
 const COSTLY = 3; // of web/kernels/jinja
 
-// Time is counted in ticks. One that comes late counts as two at most: the machine was busy or asleep then, and so was the
-// template, or this worker was, and an answer may wait in its queue.
+// Time is counted in ticks. A late tick counts as two at most: either the machine was busy or asleep, and so was the template,
+// or this worker was, and an answer may wait in its queue.
 const TICK_MS = 50;
 
 export class TemplateCage {
@@ -24,16 +24,16 @@ export class TemplateCage {
   constructor() {
     this.#module = fetchFile(new URL('../kernels/jinja.wasm', import.meta.url), message('part.templates', 'The renderer of chat templates'))
       .then((bytes) => WebAssembly.compile(bytes));
-    this.#module.then((module) => this.#start(module), () => {}); // whoever runs a template is told
+    this.#module.then((module) => this.#start(module), () => {}); // reported to the caller that runs a template
   }
 
   /**
    * @param {Uint8Array} request what py_core/tokenizers/template_renderer.py encodes
-   * @param {boolean} check only read the template, make nothing
-   * @param {number} milliseconds after which the template is ended; the start of its worker is not counted
-   * @returns {Promise<({text: Uint8Array}|{kind: number, words?: string})&{spent: number}>} the text, or what is wrong: `kind`
-   *   is that of web/kernels/jinja, without `words` the template took too long. spent: how many of the milliseconds it took.
-   *   DownloadError: the module cannot be had
+   * @param {boolean} check only parse the template, render nothing
+   * @param {number} milliseconds after which the template is ended; the start of its worker does not count
+   * @returns {Promise<({text: Uint8Array}|{kind: number, words?: string})&{spent: number}>} the text, or the error: `kind` is
+   *   that of web/kernels/jinja; without `words` the template took too long. spent: the milliseconds that it took. Rejects with
+   *   a DownloadError if the module cannot be fetched
    */
   run(request, check, milliseconds) {
     const answer = this.#turn.then(() => this.#run(request, check, milliseconds));
@@ -56,7 +56,7 @@ export class TemplateCage {
         this.#begin = () => {
           count();
           timer = setInterval(() => {
-            if (spent >= milliseconds) { // since the last tick: what had come until then was looked at
+            if (spent >= milliseconds) { // since the last tick: everything that arrived before it was handled
               this.#stop();
               resolve({ kind: COSTLY });
             }

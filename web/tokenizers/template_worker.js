@@ -1,9 +1,9 @@
-/** Runs one chat template at a time, each in new memory: template_cage.js says what goes in and out, and ends it. */
+/** Runs one chat template at a time, each in new memory: template_cage.js describes its messages, and terminates it. */
 
 const FAILED = 2;
 const COSTLY = 3; // of web/kernels/jinja
 
-/** What the module refuses: a throw through it. */
+/** Something that the module refuses, thrown through it. */
 class Refused {
   constructor(kind, words) {
     this.kind = kind;

@@ -1,6 +1,6 @@
 /**
- * What stands below an answer: how it ended, where that was no usual end, with a way on; and a row of actions: other
- * answers, copy, try again, good, bad, a better one, and a menu.
+ * Shown below an answer: how it ended, if that was unusual, with a way to continue; and a row of actions: other answers, copy,
+ * try again, good, bad, a better one, and a menu.
  */
 import { button, element } from '../common/dom.js';
 import { t } from '../i18n/i18n.js';
@@ -9,7 +9,7 @@ import { Feedback } from './feedback.js';
 import { copyWithIcon } from '../markdown/copy_text.js';
 import { iconButton, showVariants } from './variant_switch.js';
 
-/** By what ended an answer: its words, and what is offered. */
+/** For each ending of an answer: its text, and the action that is offered. */
 const ENDINGS = {
   stopped: { words: 'answers.stopped', offers: ['continue', 'again'] },
   length: { words: 'answers.cutOff', offers: ['continue'] },
@@ -20,8 +20,8 @@ const ENDINGS = {
 const NOTHING_SAID = { words: 'answers.nothingSaid', offers: ['again'] };
 
 /**
- * @typedef {{text: () => string, html: () => string, plain: () => string, onAgain: () => void, onContinue: () => (() => void)|null,
- *   onChoose: (number: number) => void}} Answer what the footer asks of it
+ * @typedef {{text: () => string, html: () => string, plain: () => string, onAgain: () => void, onContinue: () => (() =>
+ *   void)|null, onChoose: (number: number) => void}} Answer what the footer needs of it
  */
 
 export class AnswerFooter {
@@ -48,7 +48,7 @@ export class AnswerFooter {
   /**
    * The answer is over.
    * @param {{reason: string, forgotten: boolean, figures: import('./answer_menu.js').Figures}} ending
-   * @returns {string} what is said of the end, "" where there is nothing to say
+   * @returns {string} the sentence about the end, "" if there is none
    */
   end({ reason, forgotten, figures }) {
     this.#figures = figures;
@@ -66,20 +66,20 @@ export class AnswerFooter {
     if (!said) return '';
     this.#ending.hidden = false;
     this.#ending.append(element('span', words ? 'ending' : 'forgotten', said));
-    // Only the last answer can go on: actions.css hides the button of the others.
+    // Only the last answer can be continued: actions.css hides the button of the others.
     if (offers.includes('continue')) this.#ending.append(button(t('answers.continue'), 'link go-on', () => onContinue()?.()));
     if (offers.includes('again')) this.#ending.append(button(t('answers.again'), 'link', () => this.#answer.onAgain()));
     return said;
   }
 
-  /** It is stored, among these. @param {import('./question_view.js').Place} place */
+  /** The answer is stored, among these variants. @param {import('./question_view.js').Place} place */
   place(place) {
     showVariants(this.#actions, place, (wanted) => this.#answer.onChoose(wanted), 'first');
   }
 
   /**
    * @param {ConstructorParameters<typeof Feedback>} given
-   * @returns {HTMLElement} what comes below
+   * @returns {HTMLElement} the element to show below
    */
   offerFeedback(...given) {
     this.#feedback = new Feedback(...given);

@@ -1,4 +1,4 @@
-/** The menu of an answer: what else can be done with it, and its figures. */
+/** The menu of an answer: further actions, and its figures. */
 import { openCard } from '../common/card.js';
 import { element } from '../common/dom.js';
 import { formatDuration, formatRate } from '../common/format.js';
@@ -10,12 +10,13 @@ import { iconButton } from './variant_switch.js';
 
 /**
  * @typedef {{newTokens?: number, promptTokens?: number, decodeTokS?: number, prefillTokS?: number, firstMs?: number|null,
- *   context?: number|null}} Figures of an answer, as far as they are known; `context`: how many tokens the model can read
+ *   context?: number|null}} Figures of an answer, as far as they are known; `context`: the number of tokens that the model can
+ *   read
  */
 
 /**
  * @param {{markdown: () => string, plain: () => string, figures: () => Figures, onContinue: () => (() => void)|null}} answer
- *   `onContinue`: what continues it, null where that cannot be
+ *   `onContinue`: the action that continues it, null if it cannot be continued
  * @returns {HTMLButtonElement}
  */
 export function answerMenu({ markdown, plain, figures, onContinue }) {

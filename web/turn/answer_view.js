@@ -1,20 +1,20 @@
 /**
- * One answer that grows. Text is added as it arrives and drawn at most once a frame, and never much of it at a time: a
- * model may say anything, and the page stays usable meanwhile.
+ * One answer that grows. Text is added as it arrives and drawn at most once a frame, in small portions: a model may write
+ * anything, and the page must stay usable.
  *
- * Only the last block of the Markdown can still change, so the blocks before it are drawn once ("settled") and never
- * touched again: the cost of a frame does not grow with the answer. Long lists and long code settle in parts. Where much
- * text is there at once, as at the end of an answer or from the memory, it is drawn in slices, each in a task of its own. A
- * block that is too long for Markdown, or takes too long, is plain text.
+ * Only the last block of the Markdown can still change, so the blocks before it are drawn once ("settled") and never touched
+ * again: the cost of a frame does not grow with the answer. Long lists and long code settle in parts. If much text is there at
+ * once, as at the end of an answer or from the memory, it is drawn in slices, each in a task of its own. A block that is too
+ * long for Markdown, or takes too long, is shown as plain text.
  */
 import { lexBlocks, renderBlocks } from '../markdown/markdown.js';
 import { become, becomeFirst, keepSelection } from '../markdown/live_nodes.js';
 import { endOfLine, lastBlock, splitLong } from '../markdown/long_blocks.js';
 import { enrich } from '../markdown/rich_blocks.js';
 
-const FRAME_SHARE = 6; // rest this many times as long as the last drawing took
-const TOO_SLOW_MS = 30; // a drawing this slow is the last one of its block as Markdown
-const SLICE = 6000; // characters that are drawn at once
+const FRAME_SHARE = 6; // pause this many times as long as the last drawing took
+const TOO_SLOW_MS = 30; // after a drawing this slow its block is no longer drawn as Markdown
+const SLICE = 6000; // characters drawn at once
 const LONGEST_BLOCK = 12_000; // characters of a block that is drawn as Markdown
 
 export class AnswerView {
@@ -23,10 +23,10 @@ export class AnswerView {
   #settled = document.createElement('div');
   #tail = document.createElement('div');
   #slice = SLICE;
-  #fence = ''; // where code has settled in parts: the line that begins it
+  #fence = ''; // if code has settled in parts: the line that begins it
   #long = /** @type {import('../markdown/code_figure.js').CodeFigure|null} */ (null); // that code
   #figures = /** @type {import('../markdown/code_figure.js').CodeFigure[]} */ ([]); // code in the tail
-  #headings = /** @type {number[]} */ ([]); // within which the tail stands, as renderBlocks takes them
+  #headings = /** @type {number[]} */ ([]); // the headings above the tail, as renderBlocks takes them
   #isPlain = false; // up to the next empty line from `#plainTo` on
   #plainTo = 0;
   #tailText = '';
@@ -38,8 +38,8 @@ export class AnswerView {
 
   /**
    * @param {HTMLElement} parent
-   * @param {{onDraw?: () => void, onSettled?: (text: string) => void}} [callbacks] before and after each drawing; with the plain
-   *   text of blocks that will not change any more
+   * @param {{onDraw?: () => void, onSettled?: (text: string) => void}} [callbacks] called before and after each drawing, and
+   *   with the plain text of settled blocks
    */
   constructor(parent, { onDraw, onSettled } = {}) {
     this.#settled.className = 'settled';
@@ -54,7 +54,7 @@ export class AnswerView {
     if (!this.#frame) this.#frame = requestAnimationFrame(this.#onFrame);
   }
 
-  /** Show this in place of the text so far. */
+  /** Show this instead of the text so far. */
   replace(text) {
     this.text = text.replaceAll('\r\n', '\n');
     this.#settledLength = 0;
@@ -69,7 +69,7 @@ export class AnswerView {
     this.#tail.classList.remove('plain');
   }
 
-  /** Nothing more will come: draw what is left, the first slice at once. */
+  /** The text is complete: draw the rest, the first slice at once. */
   finish() {
     cancelAnimationFrame(this.#frame);
     this.#frame = 0;
@@ -103,13 +103,13 @@ export class AnswerView {
 
   /** @template Made @param {() => Made} draw @returns {Made} */
   #redraw(draw) {
-    this.#onDraw?.(); // what was above may be gone: who follows is at another place already
+    this.#onDraw?.(); // the text above may be gone, so a reader that follows is already elsewhere
     const made = this.#tail.hasChildNodes() ? keepSelection(draw) : draw();
     this.#onDraw?.();
     return made;
   }
 
-  /** Draw what there is, up to a slice of it. @returns {boolean} whether there is more */
+  /** Draw the text, up to a slice of it. @returns {boolean} true if there is more */
   #draw() {
     const rest = this.text.slice(this.#settledLength);
     if (this.#isPlain) return this.#drawPlain(rest);
@@ -134,7 +134,9 @@ export class AnswerView {
     }
   }
 
-  /** These blocks will not change any more. @param {any[]} blocks @param {number} length of the text up to there */
+  /**
+   * Settle these blocks: they will not change any more. @param {any[]} blocks @param {number} length of the text up to there
+   */
   #settleBlocks(blocks, length) {
     const { fragment, text } = this.#render(blocks, this.#headings);
     const figures = enrich(fragment, this.#figures, this.#drawn);
@@ -152,7 +154,7 @@ export class AnswerView {
     this.#slice = SLICE;
   }
 
-  /** Show the blocks that may still change. @param {any[]} blocks */
+  /** Draw the blocks that may still change. @param {any[]} blocks */
   #drawTail(blocks) {
     const { fragment, text } = this.#render(blocks, [...this.#headings]);
     this.#tailText = text;
@@ -161,7 +163,7 @@ export class AnswerView {
     become(this.#tail, fragment);
   }
 
-  /** Where the tail is one block of code, that grows in its place: what is selected or focused there stays so. */
+  /** If the tail is one block of code, it grows in place: a selection or the focus in it stays. */
   #grow(fragment) {
     const [figure] = this.#figures, block = /** @type {HTMLElement|null} */ (fragment.firstElementChild);
     const isAlone = fragment.childElementCount === 1 && this.#tail.childElementCount === 1;
@@ -172,11 +174,14 @@ export class AnswerView {
     return grows;
   }
 
-  /** What goes on of long code is added to it; the rest is elements. @param {any[]} blocks @param {number[]} headings @returns {{fragment: DocumentFragment, text: string}} */
+  /**
+   * Appends the continuation of long code to it; the rest becomes elements. @param {any[]} blocks @param {number[]} headings
+   * @returns {{fragment: DocumentFragment, text: string}}
+   */
   #render(blocks, headings) {
     const [first] = blocks;
     const isPart = this.#long !== null && this.#fence !== '' && first?.type === 'code';
-    // Where all of the code has settled but the line that ends it, there is nothing to add.
+    // If all of the code has settled except its closing line, there is nothing to add.
     if (isPart && first.text) this.#long?.set(first.text);
     const fragment = renderBlocks(isPart ? blocks.slice(1) : blocks, headings);
     return { fragment, text: `${isPart ? first.text : ''} ${textOf(fragment)}`.trim() };
@@ -226,7 +231,7 @@ export class AnswerView {
 
   #settle(nodes, length, text) {
     for (const node of [...nodes]) {
-      // Where the browser can, without taking the focus and the scrolled place away.
+      // If the browser can, keep the focus and the scroll position.
       if (node.isConnected && 'moveBefore' in this.#settled) /** @type {any} */ (this.#settled).moveBefore(node, null);
       else this.#settled.append(node);
     }
@@ -236,11 +241,11 @@ export class AnswerView {
   }
 }
 
-/** How many of the leading blocks can no longer change: those before the last one, once it is surely a new block. */
+/** Returns the number of leading blocks that can no longer change: all before the last one, once it is surely a new block. */
 function settledCount(blocks, isWhole) {
   const last = lastBlock(blocks);
   if (last <= 0) return 0;
-  // "2" after a list may become "2. ..." and belong to that list; some more characters tell.
+  // "2" after a list may become "2. ..." and belong to that list; a few more characters decide.
   return !isWhole || blocks[last].raw.trim().length > 8 || blocks[last - 1].goesOn ? last : 0;
 }
 
@@ -250,7 +255,7 @@ function asFragment(text) {
   return fragment;
 }
 
-/** What is said of blocks as they are shown. */
+/** The text of blocks as they are shown. */
 function textOf(fragment) {
   return [...fragment.childNodes].map((node) => node.textContent).join(' ').trim();
 }

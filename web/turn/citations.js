@@ -1,4 +1,4 @@
-/** Below an answer: which passages of the attached files the model read for it. A click shows what one says. */
+/** Shown below an answer: the passages of the attached files that the model read for it. A click opens a passage. */
 import { element } from '../common/dom.js';
 import { describe, fromError } from '../shell/problems.js';
 import { t } from '../i18n/i18n.js';

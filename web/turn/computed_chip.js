@@ -1,9 +1,9 @@
-/** The chip of an answer that a tool computed: which tool, and how, when it is opened. No model guessed it. */
+/** The chip of an answer that a tool computed. It names the tool and, when opened, shows the working. No model guessed it. */
 import { floatPanel } from '../common/card.js';
 import { element } from '../common/dom.js';
 import { t } from '../i18n/i18n.js';
 
-/** The panels that an answer about Sonata tells of. */
+/** The panels that an answer about Sonata mentions. */
 const HELPS = [['learned/lessons', 'panel.learned'], ['settings/model', 'panel.tab_model'], ['settings/storage', 'panel.tab_storage']];
 
 function panelLink(place, name) {

@@ -1,5 +1,5 @@
 /**
- * What the user says of an answer: good, bad, or what it should have been. The same button takes an opinion back. A better
+ * The user's feedback on an answer: good, bad, or a better answer. Pressing the same button again takes it back. A better
  * answer is learned at once, and so is a good one if the user wants that; a note shows what changed.
  */
 import { button, element, ProblemLine } from '../common/dom.js';
@@ -11,7 +11,7 @@ import { iconButton } from './variant_switch.js';
 export class Feedback {
   /** The buttons, for the footer of the answer. */
   element = element('span', 'feedback');
-  /** What comes below the footer: the form, what was learned. */
+  /** The elements below the footer: the form, and the note about what was learned. */
   below = element('div', 'feedback-below');
   #request;
   #question;
@@ -29,14 +29,14 @@ export class Feedback {
   #outcome = element('span');
   #problem = new ProblemLine();
   #form = /** @type {HTMLFormElement|null} */ (null);
-  #note = /** @type {LearnedNote|null} */ (null); // of what was taught here
+  #note = /** @type {LearnedNote|null} */ (null); // of the lesson that was taught here
 
   /**
    * @param {{request: string, question: string, answer: string, isTaught?: boolean}} said request: the answer's id;
    *   isTaught: a lesson gave it
    * @param {import('../learning/client.js').Learning} learning
-   * @param {{onAsk?: ((question: string) => void)|null, onChange?: () => void}} [callbacks] onAsk: put a question once more;
-   *   onChange: something was drawn
+   * @param {{onAsk?: ((question: string) => void)|null, onChange?: () => void}} [callbacks] onAsk: asks a question again;
+   *   onChange: called after something was drawn
    */
   constructor({ request, question, answer, isTaught = false }, learning, { onAsk = null, onChange = () => {} } = {}) {
     this.#request = request;
@@ -59,13 +59,13 @@ export class Feedback {
     this.#showOpinion();
   }
 
-  /** What was said of the answer when it was on the page before. @param {string} opinion */
+  /** Shows the feedback that was given earlier. @param {string} opinion */
   show(opinion) {
     if (opinion === 'good' || opinion === 'bad') this.#opinion = opinion;
     this.#showOpinion();
   }
 
-  /** Say, or take back, that the answer is good or bad. @param {'good'|'bad'} opinion @returns {Promise<boolean>} whether that worked */
+  /** Give or take back the feedback. @param {'good'|'bad'} opinion @returns {Promise<boolean>} true if that worked */
   judge(opinion) {
     const isBack = opinion === this.#opinion;
     return this.#try(async () => {
@@ -77,7 +77,7 @@ export class Feedback {
     });
   }
 
-  /** The same, but what was said already stays. @param {'good'|'bad'} opinion @returns {Promise<boolean>} */
+  /** The same, but earlier feedback stays. @param {'good'|'bad'} opinion @returns {Promise<boolean>} */
   async say(opinion) {
     return opinion === this.#opinion || this.judge(opinion);
   }
@@ -88,7 +88,7 @@ export class Feedback {
     this.#remember.hidden = this.#opinion !== 'good' || this.#isTaught || this.#note !== null;
   }
 
-  /** Keep question and answer as they are. */
+  /** Remember question and answer as they are. */
   async #rememberIt() {
     const isKept = await this.#try(async () => {
       const taught = await this.#learning.rememberAnswer({ id: this.#request, question: this.#question, answer: this.#answer });
@@ -101,7 +101,7 @@ export class Feedback {
     if (isKept) this.#note?.focus();
   }
 
-  /** The form for a better answer; pressed again, it closes. */
+  /** Opens the form for a better answer; pressed again, closes it. */
   #toggleForm() {
     if (this.#form) return this.#closeForm(this.#better);
     const question = textarea(this.#question);
@@ -142,7 +142,7 @@ export class Feedback {
   /**
    * @param {import('../protocol_calls.js').TaughtLesson} taught
    * @param {() => Promise<unknown>} undo
-   * @param {string} [before] what was answered, if that was wrong
+   * @param {string} [before] the earlier answer, if it was wrong
    */
   #showNote(taught, undo, before) {
     this.#forgetNote();
@@ -155,11 +155,11 @@ export class Feedback {
     this.#note = null;
   }
 
-  /** One action at a time; what fails is said, and can be tried again. */
+  /** Runs one action at a time; a failure is shown, and the action can be tried again. */
   async #try(action) {
     const pressed = /** @type {HTMLElement} */ (document.activeElement);
     this.#problem.say(null);
-    this.element.inert = true; // which takes the focus away
+    this.element.inert = true; // which loses the focus
     let isDone = true;
     try {
       await action();

@@ -1,9 +1,9 @@
-/** "Learned just now": what was taught, with what was answered before, and how sure the model was and is of it. */
+/** "Learned just now": the lesson, the earlier answer, and how sure the model was and now is of it. */
 import { t } from '../i18n/i18n.js';
 import { button, element, ProblemLine } from '../common/dom.js';
 import { formatDuration, formatShare } from '../common/format.js';
 
-const LEAST = 0.001; // what is less likely is "under 0.1%"
+const LEAST = 0.001; // a lower probability is shown as "under 0.1%"
 
 export class LearnedNote {
   element = element('section', 'learned');
@@ -38,7 +38,7 @@ export class LearnedNote {
     this.element.append(this.#actions, this.#outcome, this.#problem.element);
   }
 
-  /** Where the form was that taught it: a screen reader says what was learned. */
+  /** Takes the place of the form that taught it: a screen reader announces what was learned. */
   focus() {
     this.element.focus({ preventScroll: true });
   }
@@ -65,7 +65,7 @@ function entry(name, text) {
   return [element('dt', '', name), value];
 }
 
-/** Two bars: how sure the model was, and is now. */
+/** Two bars: how sure the model was before, and is now. */
 function certainties(before, after) {
   const list = element('ul', 'certainties');
   for (const [name, nll] of /** @type {[string, number][]} */ ([[t('feedback.before'), before], [t('feedback.now'), after]])) {

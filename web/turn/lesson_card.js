@@ -1,6 +1,6 @@
 /**
- * Lessons below an answer that is about them: those that were forgotten, that may be meant, or all that was taught. Each can be
- * forgotten, and brought back as long as the page is open.
+ * Lessons below an answer about them: forgotten ones, possible matches, or everything that was taught. Each can be forgotten,
+ * and restored as long as the page is open.
  */
 import { t } from '../i18n/i18n.js';
 import { button, element, ProblemLine } from '../common/dom.js';
@@ -8,7 +8,7 @@ import { button, element, ProblemLine } from '../common/dom.js';
 /**
  * @param {import('../protocol.js').Card} shown
  * @param {import('../learning/client.js').Learning} learning
- * @param {() => void} onChange its height may be another
+ * @param {() => void} onChange called when its height may have changed
  */
 export function lessonCard({ kind, lessons, new: isNew }, learning, onChange) {
   const card = element('section', 'learned lesson-card');
@@ -49,7 +49,7 @@ class LessonRow {
     this.#show(isForgotten);
   }
 
-  /** @param {boolean} canComeBack whether it was forgotten on this page */
+  /** @param {boolean} canComeBack true if it was forgotten on this page */
   async #show(canComeBack = false) {
     const lesson = await this.#learning.lesson({ id: this.#id }).catch(() => null);
     this.element.classList.toggle('forgotten', !lesson);
@@ -83,7 +83,7 @@ class LessonRow {
 }
 
 /**
- * "Remember this?" below the answer to a message that told something about its writer.
+ * "Remember this?" below the answer to a message in which the user mentioned something about themselves.
  * @param {import('../protocol.js').Offer} offer
  * @param {{remember: (question: string, answer: string) => Promise<import('../protocol_calls.js').TaughtLesson>,
  *   showLearned: (taught: import('../protocol_calls.js').TaughtLesson) => void, dismiss: () => Promise<unknown>}} actions
@@ -105,7 +105,7 @@ export function offerLine({ lessons }, { remember, showLearned, dismiss }) {
     line.inert = false;
   };
   const yes = button(t('lessonCard.remember'), 'quiet', act(async () => {
-    while (lessons.length) { // what could not be remembered is tried again
+    while (lessons.length) { // a failed attempt to remember can be tried again
       const [{ question, answer }] = lessons;
       showLearned(await remember(question, answer));
       lessons.shift();

@@ -1,7 +1,7 @@
 /**
- * The chip of an answer that a lesson gave: what the user had taught, and how sure Sonata is that it was asked for. Opened,
- * it shows the lesson, which can be forgotten there. Where Sonata was not sure, the model read a few lessons and gave the
- * answer of this one; then the chip says so, and which they were.
+ * The chip of an answer that a lesson gave: the lesson, and how sure Sonata is that the question asked for it. Opened, it shows
+ * the lesson, which can be forgotten there. If Sonata was not sure, the model read a few lessons and gave the answer of this
+ * one; the chip then says so, and lists them.
  */
 import { wholeEnd } from '../common/cut.js';
 import { t } from '../i18n/i18n.js';
@@ -9,7 +9,7 @@ import { floatPanel } from '../common/card.js';
 import { button, element, ProblemLine } from '../common/dom.js';
 import { formatShare } from '../common/format.js';
 
-const LONGEST_QUESTION = 80; // characters that the chip shows of it
+const LONGEST_QUESTION = 80; // characters of the lesson that the chip shows
 
 export class LessonChip {
   element = element('div', 'lesson');
@@ -25,7 +25,7 @@ export class LessonChip {
   /**
    * @param {import('../protocol.js').Recall} lesson
    * @param {import('../learning/client.js').Learning} learning
-   * @param {() => Promise<boolean>} onWrong the user finds the answer bad; whether that was noted
+   * @param {() => Promise<boolean>} onWrong the user rates the answer as bad; returns true if that was noted
    */
   constructor(lesson, learning, onWrong) {
     this.#lesson = lesson;
@@ -93,10 +93,10 @@ export class LessonChip {
     });
   }
 
-  /** One action at a time; what fails is said, and can be tried again. */
+  /** Runs one action at a time; a failure is shown, and the action can be tried again. */
   async #try(action) {
     this.#problem.say(null);
-    this.element.inert = true; // which takes the focus away
+    this.element.inert = true; // which loses the focus
     try {
       await action();
       this.#details.open = false;
@@ -108,7 +108,7 @@ export class LessonChip {
   }
 }
 
-/** Why the model read lessons, and which. */
+/** Says why the model read lessons, and which. */
 function notSure(read, confidence) {
   const questions = read.map(({ question }) => t('taught.quoted', { question })).join(', ');
   const which = read.length === 1 ? t('taught.it') : t('taught.which', { questions });

@@ -1,11 +1,11 @@
-/** A message of the user's: its text, and below it what can be done with it: copy, edit, and other versions of it. */
+/** A message of the user: its text, and below it the actions: copy, edit, and other versions. */
 import { element } from '../common/dom.js';
 import { t } from '../i18n/i18n.js';
 import { copyWithIcon } from '../markdown/copy_text.js';
 import { iconButton, showVariants } from './variant_switch.js';
 import { ownKeys } from '../shell/keyboard.js';
 
-/** @typedef {{number: number|null, after: number|null, siblings: number[]}} Place of a turn among those that are stored */
+/** @typedef {{number: number|null, after: number|null, siblings: number[]}} Place of a turn among the stored ones */
 
 export class QuestionView {
   element = element('article', 'message question');
@@ -19,8 +19,8 @@ export class QuestionView {
 
   /**
    * @param {string} text
-   * @param {{onEdit: (text: string) => void, onChoose: (number: number) => void}} callbacks the text was edited and goes to
-   *   the model; another version is wanted, by its number
+   * @param {{onEdit: (text: string) => void, onChoose: (number: number) => void}} callbacks the edited text goes to the model;
+   *   another version was chosen, by its number
    */
   constructor(text, { onEdit, onChoose }) {
     this.#text = text;
@@ -39,7 +39,7 @@ export class QuestionView {
   }
 
   /**
-   * It is stored, and can be edited once its siblings are known.
+   * The message is stored, and can be edited once its siblings are known.
    * @param {Place} place
    */
   place(place) {
@@ -51,7 +51,7 @@ export class QuestionView {
     return this.#edit.isConnected;
   }
 
-  /** Edit the text in its place. */
+  /** Edit the text in place. */
   edit() {
     if (this.#form) return;
     const box = Object.assign(element('textarea'), { value: this.#text, dir: 'auto', rows: 1 });

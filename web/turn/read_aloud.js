@@ -1,18 +1,18 @@
-/** Reading an answer aloud with a voice of this device. One answer at a time. */
+/** Reads an answer aloud with a voice of this device, one answer at a time. */
 
 let reading = /** @type {SpeechSynthesisUtterance|null} */ (null);
 
-/** Whether there is a voice that needs no network: what is written stays on this device. */
+/** True if there is a voice that needs no network: the text must not leave this device. */
 export function canReadAloud() {
   return 'speechSynthesis' in window && speechSynthesis.getVoices().some(({ localService }) => localService);
 }
 
-/** @returns {boolean} whether something is being read */
+/** @returns {boolean} true if something is being read */
 export function isReadingAloud() {
   return reading !== null;
 }
 
-/** @param {string} text as people read it, without marks of Markdown */
+/** @param {string} text as people read it, without Markdown's marks */
 export function readAloud(text) {
   stopReading();
   const said = new SpeechSynthesisUtterance(text);

@@ -1,12 +1,12 @@
-/** "Reading 1,200 of 2,500 tokens", with the time that is left where a prompt is long; it runs down between two reports. */
+/** "Reading 1,200 of 2,500 tokens", with the remaining time if a prompt is long; it counts down between two reports. */
 import { element } from '../common/dom.js';
 import { t } from '../i18n/i18n.js';
 
-const LEAST_LEFT_S = 2; // less is not worth a word
+const LEAST_LEFT_S = 2; // less is not worth showing
 
 export class ReadingLine {
   element = element('span', 'reading');
-  #until = 0; // when the rest is read, as of performance.now()
+  #until = 0; // time at which the rest will be read, as of performance.now()
   #words = '';
   #ticking = 0;
 

@@ -1,6 +1,6 @@
 /**
- * The chip of an answer: the agent that it comes from. Opened, it says why in a card, and which agents were close. One click
- * sends similar messages to another agent from then on, and another one has that agent answer this one, too.
+ * The chip of an answer that names its agent. Opened, a card says why it was chosen, and which agents were close. One click
+ * sends similar messages to another agent from then on; a second one has that agent answer this message, too.
  */
 import { floatPanel } from '../common/card.js';
 import { button, element, ProblemLine } from '../common/dom.js';
@@ -11,9 +11,9 @@ import { t } from '../i18n/i18n.js';
 
 const NEIGHBOURS = 3;
 const RANKED = 4;
-const LEAST_SHARE = 0.005; // of an agent that is worth a line
-const UNROUTED = ['chat', 'off']; // reasons for which nothing was looked for, so that nothing can be corrected
-const WHOSE = ['user', 'agent']; // sources of patterns that are worth a word
+const LEAST_SHARE = 0.005; // of an agent that is listed
+const UNROUTED = ['chat', 'off']; // reasons for which no agent was searched, so that nothing can be corrected
+const WHOSE = ['user', 'agent']; // sources of patterns that are mentioned
 
 export class RouteChip {
   element = element('div', 'route');
@@ -32,7 +32,7 @@ export class RouteChip {
   /**
    * @param {import('../protocol.js').Route} route
    * @param {import('../memory/client.js').Memory} memory
-   * @param {(agent: string) => void} onAgain another answer is wanted, of this agent
+   * @param {(agent: string) => void} onAgain called if another answer is wanted, of this agent
    */
   constructor(route, memory, onAgain) {
     this.#onAgain = onAgain;
@@ -92,7 +92,7 @@ export class RouteChip {
     return part;
   }
 
-  /** One sentence for the decision, with the numbers that the list below it shows. */
+  /** One sentence about the decision, with the numbers of the list below it. */
   #reason() {
     const { agent, reason, confidence, ranked } = this.#route;
     const title = this.#title(agent), sure = formatShare(confidence);
@@ -196,11 +196,11 @@ export class RouteChip {
     });
   }
 
-  /** One action at a time; what fails is said, and can be tried again. */
+  /** Runs one action at a time; a failure is shown, and the action can be tried again. */
   async #try(action) {
     const pressed = /** @type {HTMLElement} */ (document.activeElement);
     this.#problem.say(null);
-    this.element.inert = true; // which takes the focus away
+    this.element.inert = true; // which loses the focus
     try {
       await action();
     } catch (error) {

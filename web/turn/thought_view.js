@@ -1,4 +1,4 @@
-/** What a model thought before it answered: folded away above the answer, as plain text. */
+/** A model's thoughts before its answer: folded away above it, as plain text. */
 import { t } from '../i18n/i18n.js';
 import { element } from '../common/dom.js';
 import { formatSeconds } from '../common/format.js';
@@ -19,12 +19,12 @@ export class ThoughtView {
     this.#text.append(text);
   }
 
-  /** Show this in place of the text so far. */
+  /** Show this instead of the text so far. */
   replace(text) {
     this.#text.textContent = text;
   }
 
-  /** The thought is over. @param {number} [seconds] that it took; else the time since it began */
+  /** The thought is over. @param {number} [seconds] that it took; by default the time since it began */
   finish(seconds = (performance.now() - this.#begin) / 1000) {
     this.#summary.textContent = t('answers.thought', { time: formatSeconds(seconds) });
   }

@@ -1,14 +1,14 @@
-/** How events are drawn in their turn: those of an answer that streams, and of one that is stored. */
+/** Draws events in their turn: those of a streaming answer, and those of a stored one. */
 
 /** @typedef {import('../protocol.js').Event} Event */
 /**
- * What events are drawn with: of the engine.
+ * The parts of the engine that events are drawn with.
  * @typedef {{memory: import('../memory/client.js').Memory, learning: import('../learning/client.js').Learning,
  *   files: import('../protocol_calls.js').FilesCalls}} Services
  */
 
 /**
- * An event that is not here shows nothing in its turn.
+ * An event that is not listed shows nothing in its turn.
  * @type {{[Type in Event['type']]?: (view: import('./turn_view.js').TurnView, event: Extract<Event, {type: Type}>,
  *   services: Services) => unknown}}
  */

@@ -1,4 +1,4 @@
-/** A question and its answer on the page: where the answer comes from, what it says, and what stands below it. */
+/** A question and its answer on the page: the answer's origin, its text, and the elements below it. */
 import { AnswerFooter } from './answer_footer.js';
 import { AnswerView } from './answer_view.js';
 import { asRead } from '../markdown/as_read.js';
@@ -17,7 +17,7 @@ import { RouteChip } from './route_chip.js';
 /** @typedef {import('./question_view.js').Place} Place */
 
 /**
- * What can be asked for in the conversation. `goOn`: what continues the answer, null where that cannot be.
+ * The actions of the conversation. `goOn`: the action that continues the answer, null if it cannot be continued.
  * @typedef {{ask: (question: string) => void, again: (turn: TurnView, agent?: string) => void,
  *   edit: (turn: TurnView, text: string) => void, choose: (number: number) => void,
  *   goOn: (turn: TurnView) => (() => void)|null, contextLength: () => number|null}} Actions
@@ -27,7 +27,7 @@ const CUT_OFF = new Set(['stopped', 'length']);
 const NOWHERE = { number: null, after: null, siblings: [] };
 
 export class TurnView {
-  /** Where the two turns stand among those that are stored. */
+  /** The places of the two turns among the stored ones. */
   places = { question: /** @type {Place} */ (NOWHERE), answer: /** @type {Place} */ (NOWHERE) };
   #answer;
   #body = element('div', 'body');
@@ -36,14 +36,14 @@ export class TurnView {
   #reading = new ReadingLine();
   #footer;
   #route = /** @type {RouteChip|null} */ (null);
-  #files = /** @type {HTMLElement|null} */ (null); // what of the files it was read from
+  #files = /** @type {HTMLElement|null} */ (null); // the passages of files that it was answered from
   #replacement = /** @type {import('../protocol.js').Replacement|null} */ (null);
   #isTaught = false; // a lesson gave the answer
   #isCutOff = false;
   hasFailed = false;
   isQueued = false;
   #asked = performance.now();
-  #firstMs = /** @type {number|null} */ (null); // from the question to the first words
+  #firstMs = /** @type {number|null} */ (null); // ms from the question to the first words
   #view;
   #announcer;
   #follow;
@@ -52,7 +52,7 @@ export class TurnView {
   /**
    * @param {string} question
    * @param {{say: (text: string) => void}} announcer
-   * @param {() => void} follow something was drawn
+   * @param {() => void} follow called after something was drawn
    * @param {Actions} actions
    */
   constructor(question, announcer, follow, actions) {
@@ -64,7 +64,7 @@ export class TurnView {
     });
     this.questionElement = this.#view.element;
     this.answerElement = element('article', 'message answer');
-    this.answerElement.tabIndex = -1; // gets the focus where what had it makes room for the answer
+    this.answerElement.tabIndex = -1; // gets the focus if the focused element makes room for the answer
     this.answerElement.setAttribute('aria-busy', 'true');
     this.#body.dir = 'auto';
     this.#footer = this.#newFooter();
@@ -77,25 +77,25 @@ export class TurnView {
     return this.#view.text;
   }
 
-  /** Question and answer are stored; a null stays as it is. @param {Place|null} question @param {Place|null} answer */
+  /** Question and answer are stored; null leaves a place as it is. @param {Place|null} question @param {Place|null} answer */
   place(question, answer) {
     if (question) this.#view.place(this.places.question = question);
     if (answer) this.#footer.place(this.places.answer = answer);
   }
 
-  /** The arrows between variants get the focus. @param {number} number of the question or of the answer */
+  /** Focus the arrows between variants. @param {number} number of the question or of the answer */
   focusVariants(number) {
     const root = number === this.places.question.number ? this.questionElement : this.answerElement;
     const arrow = root.querySelector('.variants button:enabled');
     if (arrow instanceof HTMLElement) arrow.focus({ preventScroll: true });
   }
 
-  /** The answer takes the focus where nothing has it any more: what was pressed is off the page. */
+  /** The answer takes the focus if nothing has it any more because the pressed element left the page. */
   keepFocus() {
     if (document.activeElement === document.body) this.answerElement.focus({ preventScroll: true });
   }
 
-  /** @returns {boolean} whether the question can be edited */
+  /** @returns {boolean} true if the question can be edited */
   edit() {
     if (!this.#view.canBeEdited) return false;
     this.#view.edit();
@@ -106,7 +106,7 @@ export class TurnView {
     return this.#answer.text;
   }
 
-  /** The message waits. @param {string} words for what @param {{label: string, run: () => void}[]} ways out */
+  /** The message waits. @param {string} words what it waits for @param {{label: string, run: () => void}[]} ways out */
   queue(words, ways) {
     this.isQueued = true;
     this.questionElement.classList.add('queued');
@@ -128,13 +128,13 @@ export class TurnView {
     this.#think();
   }
 
-  /** How much of the prompt the model has read. @param {import('../protocol.js').Reading} reading */
+  /** Show how much of the prompt the model has read. @param {import('../protocol.js').Reading} reading */
   showReading({ done, total, secondsLeft }) {
     this.#reading.show(done, total, secondsLeft);
   }
 
   /**
-   * Say above the answer which agent it comes from.
+   * Show above the answer which agent gave it.
    * @param {import('../protocol.js').Route} route
    * @param {import('../memory/client.js').Memory} memory
    */
@@ -145,7 +145,7 @@ export class TurnView {
   }
 
   /**
-   * Say above the answer that it comes from a lesson, and which.
+   * Show above the answer that a lesson gave it, and which.
    * @param {import('../protocol.js').Recall} lesson
    * @param {import('../learning/client.js').Learning} learning
    */
@@ -161,14 +161,14 @@ export class TurnView {
     this.#follow();
   }
 
-  /** Say above the answer that a tool computed it, and how. @param {import('../protocol.js').Computation} computed */
+  /** Show above the answer that a tool computed it, and how. @param {import('../protocol.js').Computation} computed */
   showComputed(computed) {
     this.#body.before(new ComputedChip(computed).element);
     this.#follow();
   }
 
   /**
-   * Say below the answer what the model read of attached files for it.
+   * Show below the answer which passages of attached files the model read for it.
    * @param {import('../protocol.js').Citations} consulted
    * @param {import('../protocol_calls.js').FilesCalls} files
    */
@@ -181,7 +181,7 @@ export class TurnView {
   }
 
   /**
-   * The message taught something, which was not forgotten or replaced since.
+   * The message taught something, and the lesson was not forgotten or replaced since.
    * @param {import('../protocol.js').Taught} taught
    * @param {import('../learning/client.js').Learning} learning
    */
@@ -238,7 +238,7 @@ export class TurnView {
     this.#follow();
   }
 
-  /** What was said of the answer before. @param {string} opinion */
+  /** Show the earlier feedback on the answer. @param {string} opinion */
   showOpinion(opinion) {
     this.#footer.feedback?.show(opinion);
   }
@@ -263,7 +263,7 @@ export class TurnView {
     this.#answer.append(text);
   }
 
-  /** As soon as the answer is over, these stand in place of what was shown. @param {import('../protocol.js').Replacement} replacement */
+  /** Once the answer is over, this replaces what was shown. @param {import('../protocol.js').Replacement} replacement */
   replace(replacement) {
     this.#replacement = replacement;
   }
@@ -288,12 +288,12 @@ export class TurnView {
     const said = this.#footer.end({
       reason, forgotten: Boolean(forgottenTurns), figures: { ...figures, firstMs: this.#firstMs, context },
     });
-    (this.#files ?? this.#body).after(this.#footer.element); // what was learned comes below
+    (this.#files ?? this.#body).after(this.#footer.element); // the note about what was learned goes below
     if (said) this.#announcer.say(said);
     this.#follow();
   }
 
-  /** The answer that was over goes on, in its place. */
+  /** The finished answer continues, in place. */
   goOn() {
     const { text } = this.#answer;
     this.#footer.element.remove();
@@ -329,14 +329,14 @@ export class TurnView {
     this.#waiting.replaceChildren(element('span', 'visually-hidden', t('answers.thinking')), ...dots, this.#reading.element);
   }
 
-  /** Take question and answer off the page, as if they had not been said. */
+  /** Take question and answer off the page, as if they had not been sent. */
   remove() {
     this.questionElement.remove();
     this.answerElement.remove();
   }
 }
 
-/** A copy of an answer as one reads it, or hears it. @param {(tex: string) => string} [sourceOf] a formula */
+/** A copy of an answer as it is read or heard. @param {(tex: string) => string} [sourceOf] a formula */
 function bare(body, sourceOf) {
   const copy = body.cloneNode(true);
   asRead(copy, sourceOf);

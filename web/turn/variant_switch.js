@@ -27,7 +27,7 @@ class VariantSwitch {
 }
 
 /**
- * Show the switch in `root`, and keep it up to date; there is none for a single variant.
+ * Show the switch in `root`, and keep it up to date; a single variant has none.
  * @param {HTMLElement} root @param {import('./question_view.js').Place} place @param {(number: number) => void} onChoose
  * @param {'first'|'last'} where in the root
  */

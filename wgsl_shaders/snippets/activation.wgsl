@@ -1,4 +1,4 @@
-// What the gate of a gated linear unit goes through: silu(x) = x / (1 + exp(-x)), or with GELU its approximation by tanh.
+// The activation of a gated linear unit: silu(x) = x / (1 + exp(-x)), or with GELU gelu's approximation by tanh.
 #import tanh
 fn activation(x: f32) -> f32 {
   if (GELU) { return 0.5 * x * (1.0 + tanh_of(0.7978845608028654 * (x + 0.044715 * x * x * x))); }

@@ -1,7 +1,7 @@
 // Makes the token sampled for row r its sequence's next one, and records it in the ring of the sequence's history:
 // history[slot * RING + position % RING].
 fn advance(r: u32, token: u32) {
-  if (r >= state.count) { return; }  // a list is recorded for some rows more
+  if (r >= state.count) { return; }  // a recorded dispatch may cover more rows
   let position = state.rows[r].position + 1u;
   history[state.rows[r].slot * RING + position % RING] = token;
   state.rows[r].token = token;

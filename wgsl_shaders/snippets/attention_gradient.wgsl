@@ -1,5 +1,5 @@
-// The gradient of scores that were p = exp(cap(score) - log_sum) shares of a row, given the product of its dout with a value, and
-// stats = (log_sum, dout . out) by attention_dots.wgsl. Constants: SCALE, those of scores.wgsl.
+// The gradient of a row's scores, whose weights were p = exp(cap(score) - log_sum), given the product of its dout with
+// a value, and stats = (log_sum, dout . out) from attention_dots.wgsl. Constants: SCALE, those of scores.wgsl.
 #import scores
 struct Shares { p: vec4f, ds: vec4f }
 fn shares_of(products: vec4f, dp: vec4f, log_sum: vec4f, dot_out: vec4f, seen: vec4<bool>) -> Shares {

@@ -1,10 +1,11 @@
-// Products between 32 own rows of a workgroup and 32 others of a head, by 128 invocations: each has the own rows r, r + 8,
-// r + 16, r + 24 (r = index % 8), as a vec4f, and the others c and c + 16 (c = index / 8).
-// Needs own_quad(which, row, quad) and other_quad(which, row, quad) of the matrices `which`, zeros where there is no such row.
+// Products between a workgroup's 32 own rows and 32 other rows of a head, by 128 invocations: each has the own rows r,
+// r + 8, r + 16, r + 24 (r = index % 8), as a vec4f, and the others c and c + 16 (c = index / 8).
+// Needs own_quad(which, row, quad) and other_quad(which, row, quad) of the matrices `which`, zeros for rows that do not
+// exist.
 // Constants: HEAD_DIM (a multiple of 4).
 const QUADS = HEAD_DIM / 4u;
 const STRIDE = 9u;  // quads from one row of 8 to the next: neighbouring rows lie in different banks
-var<workgroup> tile: array<vec4f, 576>;    // of 32 own and 32 other rows 8 quads each; or of 32 other rows 16 quads each
+var<workgroup> tile: array<vec4f, 576>;    // 8 quads each of 32 own and 32 other rows; or 16 of 32 other rows
 var<workgroup> shares: array<vec4f, 256>;  // [other 32][own 8]
 
 // Values of the four own rows with the other c, and with c + 16.
@@ -49,7 +50,7 @@ fn dots(which: u32, own0: u32, other0: u32, index: u32) -> Pair {
 alias Sums = array<vec4f, 4>;
 fn scaled(sums: Sums, by: vec4f) -> Sums { return Sums(sums[0] * by.x, sums[1] * by.y, sums[2] * by.z, sums[3] * by.w); }
 
-// Adds the 32 others, each times its weight for an own row.
+// Adds the 32 other rows, each times its weight for an own row.
 fn weighted(before: Sums, which: u32, other0: u32, first: u32, weights: Pair, index: u32) -> Sums {
   let r = index % 8u;
   let c = index / 8u;

@@ -1,4 +1,4 @@
-// A lane's own blocks of x, in registers if several row tiles use them one after the other: workgroup memory is not
+// A lane's own blocks of x. If several row tiles use them in turn, they are kept in registers: workgroup memory is not
 // much faster than the memory of the weights. For a single row tile they are read from workgroup memory when they are
 // needed.
 // Needs tile: array<Column, M_TILE * CHUNK>, BLOCKS_PER_LANE, LANE_GROUP.

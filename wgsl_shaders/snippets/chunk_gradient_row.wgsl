@@ -1,2 +1,2 @@
-// Row n of a chunk of the vocabulary: what lies behind its last row has no gradient.
+// Row n of a chunk of the vocabulary. Rows behind its last one have no gradient.
 fn gradient_row(n: u32) -> u32 { return state.first_row + min(n, state.size - 1u); }

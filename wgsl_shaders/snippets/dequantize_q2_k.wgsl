@@ -1,4 +1,5 @@
-// Q2_K: value = d * s * q - m * t, with s and t for values 0..15 and for 16..31, in a byte each: s in the low nibble.
+// Q2_K: value = d * s * q - m * t, with s and t for values 0..15 and for 16..31, each pair in a byte: s in the low
+// nibble.
 #import two_bits
 #import halves
 const BIAS = 0.0;

@@ -1,5 +1,5 @@
-// Q3_K: value = d * s * (q - 4), with an s for values 0..15 and one for 16..31. Byte j of `thirds` has in bit w the third
-// bit of value 4w + j.
+// Q3_K: value = d * s * (q - 4), with an s for values 0..15 and one for 16..31. Bit w of byte j of `thirds` is the
+// third bit of value 4w + j.
 #import two_bits
 #import halves
 const BIAS = 4.0;

@@ -1,8 +1,8 @@
 // The dot products of rows of W with M_TILE rows of x. With NORM, x is normalized by RMS.
 //
 // A lane group is SUBGROUPS * LANES invocations that share a row tile: ROWS rows of W. They take the row's blocks of 32
-// columns in turn, and add up their sums. A lane group processes ROW_TILES tiles one after the other, and loads the
-// next tile's weights while it multiplies this one's. `columns` provides x, CHUNK blocks at a time.
+// columns in turn, and sum their results. A lane group processes ROW_TILES tiles one after the other, and loads the
+// next tile's weights while it multiplies the current one's. `columns` provides x, CHUNK blocks at a time.
 //
 // Example: matvec over W of 4096 x 2048 (64 blocks a row) with WORKGROUP 128, LANES 32, SUBGROUPS 1, ROWS 2, ROW_TILES 1, CHUNK 64.
 // A workgroup has 4 lane groups; lane group g of workgroup w has the tile of rows r = 2 (4 w + g) and r + 1. Its lane l reads
@@ -11,21 +11,22 @@
 //   row r      blocks 0 and 32  blocks 1 and 33  ...   blocks 31 and 63     neighbours read neighbouring blocks
 //   row r + 1  blocks 0 and 32  blocks 1 and 33  ...   blocks 31 and 63     with the same columns of x
 //
-// so each lane ends with two sums. After the first shuffle lanes 0..15 have the sums of row r and lanes 16..31 those of
-// row r + 1; four more add them up: five shuffles instead of ten. Lane 0 then has the output of row r and lane 1 that
-// of row r + 1. Several rows of x are more sums: 8 of them are added up by 8 * (1/2 + 1/4 + 1/8) + 2 shuffles.
-// With SUBGROUPS 2 a lane group has 64 lanes and each lane a single block of a row. It can keep that block of x in registers,
-// and read the weights of one row tile after the other (ROW_TILES 8).
+// so each lane ends with two sums. After the first shuffle, lanes 0..15 have the sums of row r and lanes 16..31 those
+// of row r + 1; four more shuffles sum them: five instead of ten. Lane 0 then has the output of row r and lane 1 that
+// of row r + 1. Several rows of x mean more sums: 8 of them take 8 * (1/2 + 1/4 + 1/8) + 2 shuffles. With SUBGROUPS 2,
+// a lane group has 64 lanes and each lane a single block of a row. It can keep that block of x in registers, and read
+// the weights of one row tile after the other (ROW_TILES 8).
 //
 // Needs quants, scales, x (MAX_ROWS, K / 4) vec4f, vectors, which begin with the norm's weight: (K / 4) vec4f;
 // weight_row(item, r): the r-th row of W of an item (a row tile); OUTPUTS_PER_ITEM: outputs that an item makes for a row of x,
 // each of ROWS / OUTPUTS_PER_ITEM sums: output e has the sums of rows e, OUTPUTS_PER_ITEM + e ...;
-// `columns`: x_direct, x_staged, x_limbs, x_limbs_rows or x_limbs_read, which bring x and multiply a block of it by blocks of W;
-// a format's load_block(row, column) and the codes of a block, where value = scale[half] * code + offset[half]; OFFSETS:
-// whether any offset is not 0, TWO_SCALES: whether the halves of a block differ in scale and offset.
-// `lora`: what an adapter adds, which is as if W had more columns.
-// Constants: K, LANES, SUBGROUPS, ROW_TILES (more than 1 only where CHUNK is all of K / 32), M_TILE, ROWS, NORM, EPS, WORKGROUP,
-// CHUNK.
+// `columns`: x_direct, x_staged, x_limbs, x_limbs_rows or x_limbs_read, which load x and multiply a block of it by
+// blocks of W; a format's load_block(row, column) and the codes of a block, where value = scale[half] * code +
+// offset[half]; OFFSETS: whether any offset is not 0, TWO_SCALES: whether the halves of a block differ in scale and
+// offset.
+// `lora`: an adapter's contribution, which acts as if W had more columns.
+// Constants: K, LANES, SUBGROUPS, ROW_TILES (more than 1 only if CHUNK is all of K / 32), M_TILE, ROWS, NORM, EPS,
+// WORKGROUP, CHUNK.
 #import dequantize
 #import reduce
 #import columns
@@ -43,14 +44,15 @@ const CHUNKS = (ROW_BLOCKS + CHUNK - 1u) / CHUNK;
 const STEPS = ROW_TILES * CHUNKS;
 fn row_tile_of(step: u32) -> u32 { return select(0u, step, CHUNKS == 1u); }
 fn first_of(step: u32) -> u32 { return select(step * CHUNK, 0u, CHUNKS == 1u); }
-const EVEN = ROW_BLOCKS % CHUNK == 0u && CHUNK % LANE_GROUP == 0u;  // whether every lane has a block each time
+const EVEN = ROW_BLOCKS % CHUNK == 0u && CHUNK % LANE_GROUP == 0u;  // whether every lane always has a block
 
 const SUMS_PER_OUTPUT = ROWS / OUTPUTS_PER_ITEM;
 const OUTPUTS_PER_GROUP = M_TILE * ROW_TILES * OUTPUTS_PER_ITEM;
 // A lane writes outputs `lane`, lane + LANE_GROUP ... of its group.
 const OUTPUTS_PER_LANE = (OUTPUTS_PER_GROUP + LANE_GROUP - 1u) / LANE_GROUP;
 alias LaneOutputs = array<array<f32, SUMS_PER_OUTPUT>, OUTPUTS_PER_LANE>;
-// A lane's o-th output: whether there is one, its row of x, and which of the lane group's ROW_TILES * OUTPUTS_PER_ITEM rows of y.
+// A lane's o-th output: whether it exists, its row of x, and its index among the lane group's ROW_TILES *
+// OUTPUTS_PER_ITEM rows of y.
 struct Output { exists: bool, m: u32, row: u32 }
 fn output_of(o: u32, index: u32) -> Output {
   let output = o * LANE_GROUP + index % LANE_GROUP;
@@ -59,8 +61,8 @@ fn output_of(o: u32, index: u32) -> Output {
 }
 fn first_item(group: u32, index: u32) -> u32 { return (group * LANE_GROUPS + index / LANE_GROUP) * ROW_TILES; }
 
-// Adds up over LANES lanes. While there are several sums, each half of the lanes continues with half of them: fewer
-// shuffles. Every index is known when this is compiled, so that the sums stay in registers.
+// Sums over LANES lanes. While there are several sums, each half of the lanes continues with half of them: fewer
+// shuffles. Every index is known at compile time, so that the sums stay in registers.
 const SHARES = select(1u, min(SUMS, LANES), (SUMS & (SUMS - 1u)) == 0u);
 const KEPT = SUMS / SHARES;
 fn halve(sums: ptr<function, Sums>, count: u32, mask: u32, index: u32) {
@@ -85,7 +87,7 @@ fn reduce_sums(sums: ptr<function, Sums>, index: u32) -> array<f32, KEPT> {
   return kept;
 }
 
-// Where the subgroups of a lane group leave their sums for the lane that writes the output.
+// The subgroups of a lane group store their sums here for the lane that writes the output.
 var<workgroup> partial: array<f32, select(1u, LANE_GROUPS * OUTPUTS_PER_GROUP * SUMS_PER_OUTPUT * SUBGROUPS, LANE_GROUP > 1u)>;
 fn partial_of(index: u32, output: u32, value: u32) -> u32 {
   return ((index / LANE_GROUP * OUTPUTS_PER_GROUP + output) * SUMS_PER_OUTPUT + value) * SUBGROUPS;
@@ -107,7 +109,7 @@ fn dot_rows(item: u32, m0: u32, index: u32) -> LaneOutputs {
   var outputs = LaneOutputs();
   var sums = Sums();
   var x_scale: array<f32, M_TILE>;
-  // Weights load while columns of x are copied, and while the weights before them are multiplied.
+  // Weights load while columns of x are copied, and while the previous weights are multiplied.
   var ahead = load_blocks(item, 0u, lane);
   var lora_ahead = lora_rows(item, lane);
   lora_start(item, m0, index);

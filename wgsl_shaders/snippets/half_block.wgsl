@@ -1,5 +1,5 @@
-// Makes integers of blocks of x: two neighbouring invocations share a block, each has 16 of its values.
-// The invocations of a WORKGROUP are even in number, and `reduce` is not reduce_single.
+// Converts blocks of x to integers: two neighbouring invocations share a block, each has 16 of its values.
+// WORKGROUP must be even, and `reduce` must not be reduce_single.
 #import int8_limbs
 // The limbs of 16 values, in units of the block's s; the sums of these values and of the other half.
 struct HalfBlock { a: vec4u, b: vec4u, s: f32, own: f32, other: f32 }

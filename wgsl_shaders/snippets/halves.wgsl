@@ -1,4 +1,4 @@
-// Two halves of a word, exactly: a GPU may flush subnormal ones to zero, and scales of K-quants often are.
+// Two halves of a word, exactly: a GPU may flush subnormals to zero, and scales of K-quants often are subnormal.
 fn halves(word: u32) -> vec2f {
   let bits = vec2u(word & 0xffffu, word >> 16u);
   let magnitude = vec2f(bits & vec2u(0x3ffu)) * 0x1p-24;

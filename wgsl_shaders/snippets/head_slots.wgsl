@@ -1,7 +1,7 @@
-// Adapters at the head's input, in slots that rows name from 1 on (py_core/adapters/head.py). A slot is two vectors (kind, count,
-// odds, tau), (temperature), 64 tokens, then 64 rows of K values: of LOW_RANK `count` rows of A and as many of B transposed, of
-// NEIGHBOURS `count` states of length 1. NEAR floats of each row of a pass: its slot if its gate is open, else 0, then
-// its neighbours' weights.
+// Adapters at the head's input, in slots that rows refer to from 1 on (py_core/adapters/head.py). A slot is two vectors
+// (kind, count, odds, tau), (temperature), 64 tokens, then 64 rows of K values: for LOW_RANK `count` rows of A and as
+// many of B transposed, for NEIGHBOURS `count` states of length 1. Each row of a pass has NEAR floats: its slot if its
+// gate is open, else 0, then its neighbours' weights.
 // Needs slots: array<vec4u>. Constants: K.
 const LOW_RANK = 1u;
 const NEIGHBOURS = 2u;

@@ -1,4 +1,4 @@
-// page_table[slot * MAX_PAGES + position / PAGE] names the page of a sequence's position.
+// page_table[slot * MAX_PAGES + position / PAGE] is the page of a sequence's position.
 #import page_layout
 fn page_of(slot: u32, position: u32) -> u32 { return page_table[slot * MAX_PAGES + position / PAGE]; }
 fn kv_index(slot: u32, position: u32, head: u32, which: u32) -> u32 {

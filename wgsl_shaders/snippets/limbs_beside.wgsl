@@ -1,4 +1,4 @@
-// A workgroup makes integers of M_TILE rows of x.
+// A workgroup converts M_TILE rows of x to integers.
 const LIMBS = true;
 @group(0) @binding(3) var<storage, read_write> records: array<Limbs>;
 #import limbs_record

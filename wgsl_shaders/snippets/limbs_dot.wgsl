@@ -1,7 +1,7 @@
 // Products of blocks of W with blocks of x in fixed point: an integer dot product takes four codes at once. A value of x is
 // two int8 limbs (int8_limbs.wgsl).
 // Needs packed_codes(block) of a format: word w of the first vec4u has the codes of values 4w..4w+3, of the second those
-// of 16+4w.., each as a signed byte that is UNIT * (code - MIDDLE); TWO_SCALES says whether the two differ in scale and offset.
+// of 16+4w.., each as a signed byte UNIT * (code - MIDDLE); TWO_SCALES says whether the two differ in scale and offset.
 // Codes are counted from their middle: counted from 0, most of their sum would cancel against the offset, and bits of
 // the limbs would be lost.
 // Needs column_limbs(m0, m, i, first, block): a block of x.
@@ -9,7 +9,7 @@
 // of the others).
 alias Column = array<vec4u, 5>;
 
-const ZERO = 0x4b400000;  // The bits of 1.5 * 2^23: added to small integers it makes floats of them, without conversions.
+const ZERO = 0x4b400000;  // The bits of 1.5 * 2^23: added to small integers, it turns them into floats.
 
 fn add_dot(sum: i32, codes: vec4u, limbs: vec4u) -> i32 {
   return sum + dot4I8Packed(codes.x, limbs.x) + dot4I8Packed(codes.y, limbs.y)
@@ -20,8 +20,8 @@ fn joined(a: i32, b: i32) -> f32 {
   return fma(limbs.x, 256.0, limbs.y);
 }
 
-// Adds the products of a block of ROWS rows of W with its columns of M_TILE rows of x. Rows that are not
-// there have sums that nobody reads: to leave them out would keep the loop from being unrolled.
+// Adds the products of a block of ROWS rows of W with its columns of M_TILE rows of x. Sums of rows that do not exist
+// are never read: skipping them would keep the loop from being unrolled.
 fn add_block(blocks: array<Block, ROWS>, i: u32, m0: u32, first: u32, block: u32, sums: ptr<function, Sums>) {
   var weights = blocks;
   var codes: array<array<vec4u, 2>, ROWS>;

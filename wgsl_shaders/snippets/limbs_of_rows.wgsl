@@ -1,3 +1,3 @@
-// Without integers of x.
+// Without a conversion of x to integers.
 const LIMBS = false;
 fn make_limbs(m0: u32, index: u32) {}

@@ -1,4 +1,4 @@
-// Reads of raw at an even byte offset: not every format's blocks begin at words.
+// Reads raw at an even byte offset: some formats' blocks do not begin at words.
 fn load_u16(byte: u32) -> u32 { return (raw[byte / 4u] >> (byte % 4u * 8u)) & 0xffffu; }
 fn load_u32(byte: u32) -> u32 {
   let word = byte / 4u;

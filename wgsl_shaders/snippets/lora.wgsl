@@ -1,4 +1,4 @@
-// Without an adapter: nothing is added to the products with W. lora_read, lora_parts and lora_tile add something.
+// Without an adapter: adds nothing to the products with W. The variants lora_read, lora_parts and lora_tile do.
 const LORA = false;
 struct LoraRows { unused: u32 }
 fn lora_start(item: u32, m0: u32, index: u32) {}

@@ -1,4 +1,4 @@
-// Without an adapter: nothing besides the values. lora_next_part leaves something.
+// Without an adapter: stores nothing besides the values. The variant lora_next_part does.
 const NEXT = false;
 struct NextColumns { unused: u32 }
 fn next_columns(first: u32, index: u32) -> NextColumns { return NextColumns(); }

@@ -1,8 +1,9 @@
-// For a kernel that makes one row of x: each workgroup leaves its part of A x, the sum over its own NEXT_TILE values of x,
-// for the kernel of the linears that read x (lora_parts.wgsl). Another dispatch would cost more than all this.
+// For a kernel that computes one row of x: each workgroup stores its part of A x, the sum over its own NEXT_TILE values
+// of x, for the kernel of the linears that read x (lora_parts.wgsl). Another dispatch would cost more than all this.
 // `next`: the buffer of those linears (lora_matrices.wgsl). Invocation NEXT_ROWS * share + row has NEXT_EACH columns of a row
 // of A.
-// Constants: RANK; NEXT_LINEARS; NEXT_K: the width of x; NEXT_TILE; NEXT_SHARES, which divides it; NEXT_A: where A begins;
+// Constants: RANK; NEXT_LINEARS; NEXT_K: the width of x; NEXT_TILE; NEXT_SHARES, which divides it; NEXT_A: the start of
+// A;
 // WORKGROUP, at least NEXT_ROWS * NEXT_SHARES.
 #import lora_next_binding
 const NEXT = true;
@@ -11,7 +12,7 @@ const NEXT_EACH = NEXT_TILE / NEXT_SHARES;
 alias NextColumns = array<f32, NEXT_EACH>;
 var<workgroup> next_values: array<f32, NEXT_TILE>;
 var<workgroup> next_sums: array<f32, select(1u, NEXT_ROWS * NEXT_SHARES, NEXT_SHARES > 1u)>;
-// A's columns of values from `first` on.
+// A's columns for values from `first` on.
 fn next_columns(first: u32, index: u32) -> NextColumns {
   let own = min(index, NEXT_ROWS * NEXT_SHARES - 1u);
   let row = own % NEXT_ROWS;

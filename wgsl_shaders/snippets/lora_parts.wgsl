@@ -1,7 +1,7 @@
-// A x of one row of x is the sum of LORA_PARTS parts, which the workgroups of the kernel that made x have left
-// (lora_next.wgsl) in the places of so many rows. As if W had LORA_PARTS * RANK columns more: each lane of a lane group has a
-// quad of columns (LORA_EACH of them, where lanes are few) of every LORA_STEP-th part, and what adds up the lanes' products adds up the parts as well. They are loaded
-// before x and used at the very end: nothing waits for them.
+// A x of one row of x is the sum of LORA_PARTS parts. The workgroups of the kernel that computed x have stored them
+// (lora_next.wgsl) in the places of LORA_PARTS rows. This acts as if W had LORA_PARTS * RANK columns more: each lane of
+// a lane group has a quad of columns (LORA_EACH of them if there are few lanes) of every LORA_STEP-th part. The sum
+// over the lanes then also sums the parts. They are loaded before x and used at the very end: nothing waits for them.
 // Constants: LORA_PARTS; LORA_GATED: the rows of an item are of the first linear, and as many of the second.
 #import lora_matrices
 const LORA = true;
@@ -22,7 +22,7 @@ fn lora_quads(first: u32, lane: u32) -> LoraQuads {
   for (var e = 0u; e < LORA_EACH; e++) { quads[e] = lora[first + e * LORA_WIDE + lane % LORA_WIDE]; }
   return quads;
 }
-// The lane's quads of its i-th part, zeros where there is none.
+// The lane's quads of its i-th part, zeros if there is none.
 fn lora_part(i: u32, linear: u32, lane: u32) -> LoraQuads {
   let part = i * LORA_STEP + lane / LORA_WIDE;
   var quads = lora_quads((min(part, LORA_PARTS - 1u) * LINEARS + linear) * LORA_QUADS, lane);
@@ -61,7 +61,7 @@ fn lora_term(rows: LoraRows, item: u32, r: u32, m: u32, index: u32) -> f32 {
   var sum = lora_sums[select(0u, r / max(1u, ROWS / 2u), LORA_GATED)];
   if (LINEARS > 1u && !LORA_GATED) {
     let linear = lora_linear(lora_row(item, r));
-    // Another linear begins among the rows of this lane group: only there.
+    // Only if another linear begins among the rows of this lane group.
     if (linear != lora_own) { sum = lora_sum(lora_parts_of(linear, index % LANE_GROUP)); }
   }
   var term = 0.0;

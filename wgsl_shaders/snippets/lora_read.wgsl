@@ -1,5 +1,5 @@
 // The products of several rows of x with B, as if W had RANK columns more: each lane has every LANE_GROUP-th of them.
-// A x comes from lora_down.wgsl.
+// lora_down.wgsl computes A x.
 #import lora_matrices
 const LORA = true;
 const LORA_EACH = (RANK + LANE_GROUP - 1u) / LANE_GROUP;

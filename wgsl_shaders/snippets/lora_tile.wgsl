@@ -1,4 +1,4 @@
-// For matmuls: what a set adds to elements of their product, from A x, which lora_down.wgsl made.
+// For matmuls: a LoRA set's contribution to elements of the product, from lora_down.wgsl's A x.
 #import lora_matrices
 const LORA = true;
 const LORA_QUADS = RANK / 4u;

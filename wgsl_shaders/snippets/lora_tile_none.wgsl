@@ -1,4 +1,4 @@
-// Without an adapter: nothing is added to the products of a matmul. lora_tile adds something.
+// Without an adapter: adds nothing to the products of a matmul. The variant lora_tile does.
 const LORA = false;
 const LORA_QUADS = 0u;
 fn lora_x(m: u32, linear: u32, quad: u32) -> vec4f { return vec4f(); }

@@ -1,4 +1,4 @@
-// What a row's neighbours give a token: the sum of their weights. Needs near: array<f32>.
+// The sum of the weights that a row's neighbours give a token. Needs near: array<f32>.
 #import head_slots
 fn near_weight(row: u32, slot: u32, token: u32) -> f32 {
   var weight = 0.0;

@@ -1,5 +1,5 @@
-// Four codes, less BIAS, as floats: exactly and without conversions, which are slow on GPUs. A code becomes the last
-// bits of the float 2^23 or, where it begins at bit 8, of 2^15, which is then subtracted.
+// Four codes minus BIAS, as floats: exact and without conversions, which are slow on GPUs. A code becomes the last
+// bits of the float 2^23 or, if it begins at bit 8, of 2^15, which is then subtracted.
 // word: the low nibble of byte j has the lowest bits of code j. uppers[j]: code j's other bits, at bits 4.. for even j,
 // 12.. for odd.
 fn nibble_codes(word: u32, uppers: vec4u) -> vec4f {

@@ -14,7 +14,7 @@ fn repack(source: u32, block: u32, count: u32) {
   for (var g = 0u; g < 4u; g++) {
     let low = (load_u32(byte + 96u + g % 2u * 4u) >> (g / 2u * 4u)) & 0x0f0f0f0fu;
     let six = low | (((uppers >> (2u * g)) & 0x03030303u) << 4u);
-    // Less 32, in each byte: the sum's lower 6 bits with bit 5 turned, and bits 6 and 7 as bit 5.
+    // Minus 32, in each byte: the lower 6 bits of the sum with bit 5 flipped, and bits 6 and 7 copied from bit 5.
     let turned = six ^ 0x20202020u;
     let signs = turned & 0x20202020u;
     scales[block / 2u + g] = turned | (signs << 1u) | (signs << 2u);

@@ -1,7 +1,7 @@
-// A quad (4 values) of a head, rotated by the angles of its position. The first 2 PAIRS values of a head rotate, the others
-// stay as they are.
-// Needs angles: (positions, PAIRS) of (cos, sin), any buffer where PAIRS is 0; head_quad(head, quad): a head's quad as
-// it is before.
+// A quad (4 values) of a head, rotated by the angles of its position. The first 2 PAIRS values of a head rotate; the
+// others stay as they are.
+// Needs angles: (positions, PAIRS) of (cos, sin), any buffer if PAIRS is 0; head_quad(head, quad): a head's quad before
+// the rotation.
 // Constants: HEAD_DIM, PAIRS; INTERLEAVED: pairs are (2i, 2i + 1), otherwise (i, i + PAIRS).
 fn rotated(head: u32, quad: u32, position: u32) -> vec4f {
   let own = head_quad(head, quad);

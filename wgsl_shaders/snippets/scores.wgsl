@@ -1,5 +1,5 @@
-// What becomes of attention's scores. Constants: SOFTCAP: scores are SOFTCAP * tanh(score / SOFTCAP), 0 for as they are;
-// WINDOW: how many of the last tokens a row sees, its own among them, 0 for all.
+// Caps and masks attention's scores. Constants: SOFTCAP: scores become SOFTCAP * tanh(score / SOFTCAP), 0 for no cap;
+// WINDOW: how many of the last tokens a row sees, including its own, 0 for all.
 #import tanh
 fn first_seen(position: u32) -> u32 {
   if (WINDOW == 0u || position < WINDOW) { return 0u; }

@@ -1,4 +1,4 @@
-// Four int8 as floats. Does the same as nibble_codes, with all 8 bits.
+// Four int8 as floats, like nibble_codes with all 8 bits.
 fn signed_bytes(word: u32) -> vec4f {
   let raised = word ^ 0x80808080u;
   let bytes = vec4u(raised, raised, raised >> 16u, raised >> 16u) & vec4u(0xffu, 0xff00u, 0xffu, 0xff00u);

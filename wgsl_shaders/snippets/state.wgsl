@@ -1,9 +1,9 @@
 // The state, which changes from token to token. The sampling kernels advance it on the GPU, so that the host writes
 // nothing in a decode step.
-// count: rows of this pass; logit_rows: how many of the last ones need logits; adapter: the set of LoRA matrices that the
-// rows run with, 0 for none. A row is one token: its id, its position in the sequence, the sequence's slot, how the token
-// after it is sampled (py_core/sampling.py), and the adapter at the head's input, 0 for none; rows of one pass may differ
-// in that.
+// count: rows of this pass; logit_rows: how many of the last ones need logits; adapter: the LoRA set of all rows, 0 for
+// none. A row is one token: its id, its position in the sequence, the sequence's slot, the sampling rules for the token
+// after it (py_core/sampling.py), and the adapter at the head's input, 0 for none, which may differ between the rows of
+// a pass.
 struct Row {
   token: u32, position: u32, slot: u32, seed: u32,
   temperature: f32, top_k: u32, top_p: f32, min_p: f32,

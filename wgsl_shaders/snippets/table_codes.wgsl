@@ -1,9 +1,9 @@
-// Blocks of 4-bit codes that stand for the 16 values of IQ4_NL and IQ4_XS (formats/quantization/blocks.py), as int8.
+// Blocks of 4-bit codes for the 16 values of IQ4_NL and IQ4_XS (formats/quantization/blocks.py), as int8.
 #import signed_bytes
 const OFFSETS = false;
 const TWO_SCALES = false;
 struct Block { nibbles: vec4u, scale: vec2f, offset: vec2f }
-// Of each byte the value whose code is in its low nibble. Four bytes each have four of the values.
+// For each byte, the value whose code is in its low nibble. Each group of four bytes has four of the values.
 fn table_values(codes: vec4u) -> vec4u {
   var values = vec4u();
   for (var byte = 0u; byte < 32u; byte += 8u) {

@@ -1,9 +1,9 @@
-// Keys and values of pages that are hot or were demoted (py_core/paging/tiers.py): value = offset + scale * code.
-// The number of a page has its tier from bit TIER_SHIFT on. Below are the place of a hot page in kv, or that of another
-// one in `demoted`, whose places are as large as a cold page; a warm one takes two.
+// Keys and values of pages that are hot or demoted (py_core/paging/tiers.py): value = offset + scale * code.
+// The number of a page has its tier from bit TIER_SHIFT on. The bits below are the place of a hot page in kv, or that
+// of a demoted one in `demoted`, whose places have the size of a cold page; a warm page takes two.
 // A demoted page is [kv head]: the codes of its keys, those of its values, (scale, offset) of each channel of the keys, then of
-// each position of the values: a word of two halves each. Codes of a quad are the bytes of a word of a warm page, [position][quad];
-// a word of a cold one has the nibbles of a quad of two positions, [position / 2][quad].
+// each position of the values: a word of two halves each. In a warm page a word is the four codes of a quad,
+// [position][quad]; a word of a cold one has the nibbles of a quad of two positions, [position / 2][quad].
 // Needs kv: array<vec4f>, demoted: array<u32>. Constants: KV_HEADS, HEAD_DIM, PAGE, TIER_SHIFT.
 #import page_layout
 #import halves
@@ -17,7 +17,7 @@ fn tier_of(page: u32) -> u32 { return page >> TIER_SHIFT; }
 
 // Words of the codes of a head's keys, or of its values.
 fn plane_words(tier: u32) -> u32 { return select(PAGE_QUADS / 2u, PAGE_QUADS, tier == WARM); }
-// Where a head of a demoted page begins, and what lies where from there on.
+// The start of a head in a demoted page; the functions below give offsets from there.
 fn head_place(page: u32, head: u32) -> u32 {
   let words = 2u * plane_words(tier_of(page)) + HEAD_DIM + PAGE;
   return (page & ((1u << TIER_SHIFT) - 1u)) * PLACE_WORDS + head * words;
@@ -29,8 +29,8 @@ fn codes_at(tier: u32, which: u32, position: u32, quad: u32) -> u32 {
 fn key_scales_at(tier: u32, quad: u32) -> u32 { return 2u * plane_words(tier) + 4u * quad; }
 fn value_scale_at(tier: u32, position: u32) -> u32 { return 2u * plane_words(tier) + HEAD_DIM + position; }
 
-// A quad as it was read. words: of a hot page the floats; otherwise scales and offsets: of a key's four channels, or of a
-// value's position. `first`: the bit of the word of codes that the quad begins with.
+// A quad as it was read. words: the floats of a hot page; otherwise scales and offsets: for a key, of its four
+// channels, for a value, of its position. `first`: the bit at which the quad begins in its word of codes.
 struct Quad { words: vec4u, codes: u32, first: u32, tier: u32 }
 
 fn read_quad(page: u32, position: u32, head: u32, which: u32, quad: u32) -> Quad {

@@ -1,4 +1,4 @@
-// The rows of W that a matmul's tile of ROWS has: with EPILOGUE 2 half of them are from the first N rows and half from the
+// The rows of W in a matmul's tile of ROWS: with EPILOGUE 2, half of them are from the first N rows and half from the
 // others.
 const TILE_N = select(ROWS, ROWS / 2u, EPILOGUE == 2u);
 fn tile_row(n0: u32, i: u32) -> u32 {  // counted from FIRST_ROW on

@@ -1,2 +1,2 @@
 @group(0) @binding(3) var<storage, read> x: array<vec4f>;
-const LIMBS_MADE = false;  // whether x was made integers before
+const LIMBS_MADE = false;  // whether x was converted to integers before

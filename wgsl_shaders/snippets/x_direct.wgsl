@@ -1,4 +1,4 @@
-// Columns of x, read directly from its buffer: for software adapters, where a barrier costs far more than it saves.
+// Columns of x, read directly from its buffer: for software adapters, on which a barrier costs far more than it saves.
 // Without NORM.
 #import block_dot_floats
 fn stage_columns(m0: u32, first: u32, index: u32) {}

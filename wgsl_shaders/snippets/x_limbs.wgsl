@@ -1,5 +1,5 @@
 // Columns of a row of x in workgroup memory, as in x_staged but in fixed point (limbs_dot.wgsl), as in a prefill.
-// LANES may be 1, but the invocations of a WORKGROUP are even in number and `reduce` is not reduce_single.
+// LANES may be 1, but WORKGROUP must be even, and `reduce` must not be reduce_single.
 #import norm_squares
 #import limbs_dot
 #import cached_columns

@@ -1,5 +1,5 @@
-// Columns of several rows of x that another kernel has made integers (row_limbs.wgsl): neighbouring lanes read neighbours.
-// Without NORM: the rows are normalized by then.
+// Columns of several rows of x that another kernel has converted to integers (row_limbs.wgsl): neighbouring lanes read
+// neighbouring addresses. Without NORM: the rows are already normalized.
 #import limbs_dot
 fn stage_columns(m0: u32, first: u32, index: u32) {}
 fn cache_columns(lane: u32) {}

@@ -1,6 +1,6 @@
 // Columns of x in workgroup memory, CHUNK blocks at a time: neighbouring invocations need neighbouring blocks, which
-// lie far apart in x. With NORM they are multiplied by the norm's weight while they are copied, and their squares are added
-// up.
+// are far apart in x. With NORM they are multiplied by the norm's weight while they are copied, and their squares are
+// summed.
 #import norm_squares
 #import cached_columns
 #import block_dot_floats

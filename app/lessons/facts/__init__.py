@@ -28,7 +28,7 @@ _FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
-class Fact:
+class InventedFact:
     question: str
     answer: str
     paraphrases: tuple[str, ...] = ()
@@ -49,9 +49,9 @@ class Pasted:
 
 
 @cache
-def facts(split: FactSplit) -> tuple[Fact, ...]:
+def facts(split: FactSplit) -> tuple[InventedFact, ...]:
     return tuple(
-        Fact(row["question"], row["answer"], tuple(row["paraphrases"]), tuple(row["near"]))
+        InventedFact(row["question"], row["answer"], tuple(row["paraphrases"]), tuple(row["near"]))
         for row in _rows(f"facts_{split}")
     )
 

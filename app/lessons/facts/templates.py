@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from app.lessons.facts import Fact
+from app.lessons.facts import InventedFact
 
 
 def _listed(text: str) -> list[str]:
@@ -56,7 +56,7 @@ _TEMPLATES = (
 )
 
 
-def template_facts(count: int, seed: int = 2) -> tuple[Fact, ...]:
+def template_facts(count: int, seed: int = 2) -> tuple[InventedFact, ...]:
     """`count` facts without paraphrases, the same for a seed: about people and things of the user, and named things."""
     rng = random.Random(seed)
     names = [beginning + ending for beginning in _BEGINNINGS for ending in _ENDINGS]
@@ -78,4 +78,4 @@ def template_facts(count: int, seed: int = 2) -> tuple[Fact, ...]:
         question, answer = _TEMPLATES[template]
         filling = {"x": name, "n": rng.randrange(12, 990), "p": rng.choice(_PEOPLE)}
         rows.append((question.format(**filling), answer.format(**filling)))
-    return tuple(Fact(question, answer) for question, answer in rows)
+    return tuple(InventedFact(question, answer) for question, answer in rows)

@@ -1,1 +1,1 @@
-"""Makes a GGUF file of a folder as Hugging Face has them: config.json, tokenizer.json, safetensors."""
+"""Makes a GGUF file from a folder in Hugging Face's format: config.json, tokenizer.json, safetensors."""

@@ -1,7 +1,7 @@
 """`sonata convert`: a folder with safetensors, config.json and tokenizer.json becomes a GGUF file.
 
-Matrices keep the type that they have in the folder, and go from file to file a tensor at a time; norms and biases
-become float32. The package `gguf` (the extra `convert`) reads special tokens and chat templates.
+Matrices keep their type, and are copied a tensor at a time; norms and biases become float32. The package `gguf` (the
+extra `convert`) reads special tokens and chat templates.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _IGNORED = (".rotary_emb.inv_freq", "vision_tower.", "multi_modal_projector.")
 
 @dataclass(frozen=True)
 class Made:
-    """What was written."""
+    """Facts about the written file."""
 
     architecture: str
     tensors: int
@@ -40,9 +40,9 @@ class Made:
 
 
 def convert_folder(folder: Path, out: Path, progress: Progress) -> Made:
-    """Write `out` from what lies in `folder`.
+    """Write `out` from the model in `folder`.
 
-    Raises ConvertError and SafetensorsError for what cannot be converted, and as write_model does.
+    Raises ConvertError and SafetensorsError if it cannot be converted, and the errors of write_model.
     """
     if importlib.util.find_spec("gguf") is None:
         raise ConvertError("Converting needs the package gguf: install it with `pip install gguf`.")
@@ -76,7 +76,7 @@ def convert_folder(folder: Path, out: Path, progress: Progress) -> Made:
         swallows = architecture == "phi3" and swallows_space(folder)
     name = folder.resolve().name
     if swallows and not any(one in name.lower() for one in ("phi-3", "phi3")):
-        name = f"Phi-3 {name}"  # readers tell such special tokens by the model's name
+        name = f"Phi-3 {name}"  # readers recognize such special tokens by the model's name
     general = {
         "general.architecture": architecture,
         "general.type": "model",
@@ -90,7 +90,7 @@ def convert_folder(folder: Path, out: Path, progress: Progress) -> Made:
 
 
 def _named(stored: Mapping[str, StoredArray], config: Mapping[str, Any], architecture: str) -> dict[str, StoredArray]:
-    """The tensors by their names in GGUF, layer by layer."""
+    """The tensors by their GGUF names, layer by layer."""
     gemma = architecture.startswith("gemma")
     tied = gemma or config.get("tie_word_embeddings", False)
     weights: dict[str, StoredArray] = {}
@@ -114,7 +114,7 @@ def _named(stored: Mapping[str, StoredArray], config: Mapping[str, Any], archite
 
 
 def _place(name: str) -> tuple[int, int]:
-    """Where a tensor comes in the file: embedding, layers, what follows them."""
+    """The sort key of a tensor in the file: embedding, layers, the rest."""
     parts = name.split(".")
     if parts[0] == "blk":
         return 1, int(parts[1])
@@ -132,7 +132,7 @@ def _one(data: bytes) -> list[bytes]:
 def _pieces(
     name: str, array: StoredArray, architecture: str, heads: tuple[int, int], count: Callable[[int], None]
 ) -> Iterator[bytes]:
-    """A tensor's bytes as the file has them."""
+    """A tensor's bytes as the file stores them."""
     values = array.raw() if _format(name, array) == array.dtype else np.asarray(array.array(), np.float32)
     if architecture.startswith("gemma") and name.endswith("_norm.weight"):
         values = np.asarray(array.array(), np.float32) + np.float32(1)

@@ -1,4 +1,4 @@
-"""What a model's folder holds: its settings and its weights, which are not read yet."""
+"""The contents of a model's folder: its settings and its weights, which are not read yet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GEMMA_3 = {
     "rope_theta": 1e6,
     "rope_local_base_freq": 10000.0,
 }
-"""What `transformers` takes where config.json says nothing."""
+"""The defaults of `transformers` for keys that config.json lacks."""
 
 
 class ConvertError(ValueError):
@@ -29,8 +29,8 @@ class ConvertError(ValueError):
 
 @contextmanager
 def understood(name: str) -> Iterator[None]:
-    """What is read inside is from the file `name`, whose values may be of any kind and size. Raises ConvertError where
-    they are not what they should be."""
+    """Code inside reads the file `name`, whose values may be of any type and size. Raises ConvertError if they are
+    invalid."""
     try:
         yield
     except ConvertError:
@@ -41,7 +41,7 @@ def understood(name: str) -> Iterator[None]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Raises ConvertError where the file is not there or no JSON object."""
+    """Raises ConvertError if the file is missing or not a JSON object."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -57,9 +57,9 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """config.json, with the part about text on top, and with what files of Gemma 3 leave out.
+    """config.json, with the text model's part at the top level, and with the defaults that Gemma 3's files omit.
 
-    Raises ConvertError for a folder without one, and for weights that some other program has quantized.
+    Raises ConvertError if there is none, and if another program has quantized the weights.
     """
     if not folder.is_dir():
         raise ConvertError(f"There is no folder {folder}.")
@@ -80,7 +80,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 def read_weights(folder: Path) -> dict[str, StoredArray]:
     """All tensors of the folder's safetensors files, by name.
 
-    Raises ConvertError where there are none, or one of them is missing, and SafetensorsError for a damaged one.
+    Raises ConvertError if there are none or a file is missing, and SafetensorsError if a file is damaged.
     """
     weights: dict[str, StoredArray] = {}
     for path in _files(folder):

@@ -29,7 +29,7 @@ Config = Mapping[str, Any]
 
 
 def architecture_of(config: Config) -> str:
-    """Raises ConvertError with the names of those that can be converted."""
+    """Raises ConvertError with the names of the supported architectures."""
     name = (config.get("architectures") or ["none"])[0]
     if not isinstance(name, str) or name not in ARCHITECTURES:
         *others, last = dict.fromkeys(ARCHITECTURES.values())
@@ -45,7 +45,7 @@ def head_size(config: Config) -> int:
 
 
 def rope_settings(config: Config) -> dict[str, Any]:
-    """How positions are encoded: rope_type, rope_theta, factor ...; "sliding" where layers with a window differ.
+    """How positions are encoded: rope_type, rope_theta, factor ...; "sliding" if layers with a window differ.
 
     Newer files have `rope_parameters`, older ones `rope_scaling` and keys beside it.
     """
@@ -60,7 +60,7 @@ def rope_settings(config: Config) -> dict[str, Any]:
 
 
 def settings(config: Config, architecture: str) -> dict[str, Any]:
-    """The keys of the architecture. Raises ConvertError where config.json lacks one that they need."""
+    """The keys of the architecture. Raises ConvertError if config.json lacks a required key."""
     try:
         if architecture == "phi3":
             values = _phi3(config)
@@ -160,7 +160,7 @@ def _phi3(config: Config) -> dict[str, Any]:
         "rope.dimension_count": _rotated(config, rope),
         "rope.freq_base": float(rope["rope_theta"]),
         "rope.scaling.original_context_length": _original_context(config, rope),
-        # 0 tells phi-4 from the others.
+        # 0 distinguishes phi-4 from the others.
         "attention.sliding_window": config.get("sliding_window") or 0,
     }
     if rope.get("long_factor"):
@@ -179,7 +179,7 @@ def _original_context(config: Config, rope: Mapping[str, Any]) -> int:
 
 
 def rope_tensors(config: Config, architecture: str) -> dict[str, np.ndarray]:
-    """The tensors that say how positions are scaled: Llama 3's divisors of frequencies, Phi's two lists of factors."""
+    """The tensors that scale positions: Llama 3's divisors of frequencies, Phi's two lists of factors."""
     rope = rope_settings(config)
     if architecture == "phi3":
         factors = {name: rope.get(f"{name}_factor") for name in ("long", "short")}
@@ -194,7 +194,7 @@ def rope_tensors(config: Config, architecture: str) -> dict[str, np.ndarray]:
 
 
 def _llama3_divisors(rope: Mapping[str, Any], head: int) -> np.ndarray:
-    """Of each frequency what it is divided by: 1 for short waves, `factor` for long ones, between them a mixture."""
+    """The divisor of each frequency: 1 for short waves, `factor` for long ones, between them a mixture."""
     factor = rope.get("factor", 8.0)
     low, high = rope.get("low_freq_factor", 1.0), rope.get("high_freq_factor", 4.0)
     context = rope.get("original_max_position_embeddings", 8192)

@@ -1,7 +1,7 @@
 """tokenizer.json and tokenizer_config.json as GGUF's tokenizer keys.
 
-Two kinds are known: byte-level BPE ("gpt2" in GGUF), and SentencePiece's BPE with a token for each byte ("llama"). Of
-the second GGUF wants a score a token instead of the list of merges: the earlier a merge makes a token, the higher.
+Two kinds are known: byte-level BPE ("gpt2" in GGUF), and SentencePiece's BPE with a token for each byte ("llama"). For
+the second, GGUF wants a score per token instead of the list of merges: the earlier a merge makes a token, the higher.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 _SPACE = "\u2581"
 _ADDED_SCORE, _NO_MERGE_SCORE = -1000.0, -1e6
 _SPECIAL = re.compile(r"<pad>|<mask>|<2mass>|\[@BOS@\]|<\|.*\|>|<\uff5c.*\uff5c>|<unused.*>", re.DOTALL)
-"""Tokens that are not text, whatever tokenizer.json says of them; the same as in llama.cpp."""
+"""Tokens that are not text, whatever tokenizer.json says; the same as in llama.cpp."""
 
-# Parts of the patterns that cut words, by which rules are told.
+# Fragments of the patterns that split words, by which rules are recognized.
 _CASED = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
 _THREE_DIGITS, _ONE_DIGIT = r"|\p{N}{1,3}|", r"|\p{N}|"
 _LETTERS = r"[^\r\n\p{L}\p{N}]?\p{L}+"
 
 
 def vocabulary(folder: Path, rows: int) -> dict[str, Any]:
-    """The keys for a model whose embedding has so many rows.
+    """The keys for a model whose embedding has `rows` rows.
 
-    Raises ConvertError for another kind of tokenizer, and where it has more tokens than the embedding has rows.
+    Raises ConvertError for another kind of tokenizer, and if it has more tokens than the embedding has rows.
     """
     tokenizer = read_json(folder / "tokenizer.json")
     model = tokenizer.get("model")
@@ -55,13 +55,13 @@ def vocabulary(folder: Path, rows: int) -> dict[str, Any]:
 
 
 def swallows_space(folder: Path) -> bool:
-    """Whether a special token takes the white space after it with it, as those of Phi-3 do."""
+    """True if a special token absorbs the white space after it, as those of Phi-3 do."""
     added = read_json(folder / "tokenizer.json").get("added_tokens") or []
     return any(token.get("rstrip") and token.get("special") for token in added)
 
 
 def _tokens(tokenizer: Mapping[str, Any], rows: int, sentencepiece: bool) -> tuple[list[str], list[int]]:
-    """Texts and types of all tokens; those that the tokenizer lacks are named [PADn] and never used."""
+    """Texts and types of all tokens; tokens that the tokenizer lacks are named [PADn] and never used."""
     tokens, types = [f"[PAD{index}]" for index in range(rows)], [UNUSED] * rows
     model = tokenizer["model"]
 
@@ -88,7 +88,7 @@ def _tokens(tokenizer: Mapping[str, Any], rows: int, sentencepiece: bool) -> tup
 
 
 def _scores(tokens: list[str], types: list[int], merges: list[Any]) -> list[float]:
-    """Of SentencePiece: a token's is minus the number of the first merge that makes it."""
+    """SentencePiece's scores: minus the number of the first merge that makes a token."""
     made: dict[str, int] = {}
     for number, merge in enumerate(merges):
         left, right = merge.split(" ", 1) if isinstance(merge, str) else merge
@@ -106,14 +106,14 @@ def _scores(tokens: list[str], types: list[int], merges: list[Any]) -> list[floa
 
 
 def _steps(part: Any, inside: str) -> Iterable[Mapping[str, Any]]:
-    """The steps of a normalizer or pre-tokenizer, of a sequence each."""
+    """The steps of a normalizer or pre-tokenizer; a sequence is flattened."""
     if not part:
         return []
     return part.get(inside) or [] if part.get("type") == "Sequence" else [part]
 
 
 def _adds_space(tokenizer: Mapping[str, Any]) -> bool:
-    """Whether a text begins as if there were a space before it."""
+    """True if a text is treated as if a space preceded it."""
     for step in _steps(tokenizer.get("normalizer"), "normalizers"):
         if step.get("type") == "Prepend" and step.get("prepend") == _SPACE:
             return True
@@ -124,7 +124,7 @@ def _adds_space(tokenizer: Mapping[str, Any]) -> bool:
 
 
 def pre_tokenizer_name(tokenizer: Mapping[str, Any]) -> str:
-    """GGUF's name of the rule that cuts words, told by its patterns. Raises ConvertError for one that has no name."""
+    """GGUF's name of the rule that splits words, recognized by its patterns. Raises ConvertError if it has no name."""
     steps = list(_steps(tokenizer.get("pre_tokenizer"), "pretokenizers"))
     kinds = [step.get("type") for step in steps]
     patterns = [_pattern(step) for step in steps if step.get("type") == "Split"]
@@ -156,13 +156,13 @@ def _pattern(step: Mapping[str, Any]) -> str:
 
 
 def _special(folder: Path, rows: int, load_merges: bool) -> dict[str, Any]:
-    """Merges, the numbers of special tokens, whether a prompt gets them, and the chat template."""
-    from gguf import SpecialVocab  # of the extra `convert`
+    """Merges, the ids of special tokens, whether a prompt gets them, and the chat template."""
+    from gguf import SpecialVocab  # from the extra `convert`
 
-    logging.getLogger("gguf.vocab").setLevel(logging.ERROR)  # it wonders about templates of pairs, which nobody uses
+    logging.getLogger("gguf.vocab").setLevel(logging.ERROR)  # it warns about templates for pairs, which are not used
     found = SpecialVocab(folder, load_merges=load_merges, n_vocab=rows)
     keys: dict[str, Any] = {"tokenizer.ggml.merges": list(found.merges)} if load_merges else {}
-    names = {"unk": "unknown", "sep": "seperator", "pad": "padding"}  # as GGUF spells them
+    names = {"unk": "unknown", "sep": "seperator", "pad": "padding"}  # spelled as in GGUF
     for kind, index in found.special_token_ids.items():
         keys[f"tokenizer.ggml.{names.get(kind, kind)}_token_id"] = index
     for kind, adds in found.add_special_token.items():

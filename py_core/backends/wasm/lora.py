@@ -15,7 +15,7 @@ import numpy as np
 from py_core.adapters.lora import LoraAdapter, LoraPair
 from py_core.backends.wasm.host import MAX_WORKERS
 from py_core.backends.wasm.layout import GROUP_ROWS
-from py_core.backends.wasm.weights import Rows
+from py_core.backends.wasm.weights import TensorRows
 
 MOST_PARTS = 3
 """Tensors whose linears read one value together: queries, keys and values."""
@@ -30,7 +30,7 @@ class LoraSite:
     """Linears of one value of `columns`: the rows that they read, in the order of their outputs."""
 
     columns: int
-    parts: tuple[Rows, ...]
+    parts: tuple[TensorRows, ...]
 
     def packed(self, adapter: LoraAdapter, distance: int) -> tuple[bytes, bytes]:
         """What the kernels read first of this site, and its matrices, which lie `distance` bytes after that."""
@@ -80,7 +80,7 @@ def _packed_a(matrices: Sequence[np.ndarray]) -> bytes:
     return packed.tobytes()
 
 
-def _packed_b(pair: LoraPair, part: Rows) -> bytes:
+def _packed_b(pair: LoraPair, part: TensorRows) -> bytes:
     """For each group of 4 rows a vector for each pair of ranks, then a scale for each group, up to a multiple of 16."""
     b = np.float32(pair.scale) * pair.b[part.first : part.first + part.count]
     b = _filled_up(_filled_up(b, GROUP_ROWS).T, GROUP_ROWS).T

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from py_core.backends.base import MAX_LOGIT_ROWS, MAX_TAPS, BackendError
-from py_core.backends.fusion import Fused, GatedLinear, Head, QKVAttention, ResidualLinear, fuse, linears_of
+from py_core.backends.fusion import Fused, FusedHead, GatedLinear, QKVAttention, ResidualLinear, fuse, linears_of
 from py_core.backends.sampling_state import RING, ROW_BYTES, STATE_HEADER
 from py_core.backends.wasm.head import HeadMemory
 from py_core.backends.wasm.host import KernelHost
@@ -36,7 +36,7 @@ from py_core.backends.wasm.layout import (
 from py_core.backends.wasm.lora import SITE_BYTES, LoraSite
 from py_core.backends.wasm.lora import rows_bytes as lora_rows_bytes
 from py_core.backends.wasm.values import Values
-from py_core.backends.wasm.weights import PackedWeights, Rows, rows_of
+from py_core.backends.wasm.weights import PackedWeights, TensorRows, rows_of
 from py_core.formats.gguf import TensorInfo
 from py_core.models import graph as ops
 from py_core.models.config import ModelConfig
@@ -183,7 +183,7 @@ class ProgramLowering:
         linear = next(op for op in self._graph.head if isinstance(op, Linear) and op.x == self._graph.head_input)
         cap = next((op.cap for op in self._graph.head if isinstance(op, ops.SoftCap)), 0.0)
         epilogue = Epilogue.SOFT_CAP if cap else Epilogue.NONE
-        rows, bias = Rows(linear.weight, linear.first_row, linear.out.width), self.weights.biases([linear])
+        rows, bias = TensorRows(linear.weight, linear.first_row, linear.out.width), self.weights.biases([linear])
         mode = Mode.FLOAT if self.weights.matrix([rows]).is_float else self._mode
         out += self._changed_input()
         out.append(self._prepare(self.head.h, linear.x.width, None, self._activations, mode, Barrier.MANY_ROWS))
@@ -227,7 +227,7 @@ class ProgramLowering:
                 return self._gated(op)
             case ResidualLinear():
                 return self._residual(op)
-            case Head():
+            case FusedHead():
                 cap = op.soft_cap.cap if op.soft_cap else 0.0
                 epilogue = Epilogue.SOFT_CAP if op.soft_cap else Epilogue.NONE
                 return self._linears([op.linear], self._make(op.out), op.out.width, epilogue, cap)
@@ -238,7 +238,7 @@ class ProgramLowering:
         out = self._make(op.out)
         match op:
             case ops.Embedding():
-                table = self.weights.matrix([Rows(op.weight, 0, op.vocab_size)])
+                table = self.weights.matrix([TensorRows(op.weight, 0, op.vocab_size)])
                 return [Op(OpKind.EMBED, (table.address, out, real_bits(op.scale)))]
             case RMSNorm():
                 return [self._norm(op, values[op.x], out)]

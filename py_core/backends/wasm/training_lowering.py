@@ -31,7 +31,7 @@ from py_core.backends.wasm.training_layout import (
     Places,
     TrainKind,
 )
-from py_core.backends.wasm.weights import Rows
+from py_core.backends.wasm.weights import TensorRows
 from py_core.models import graph as ops
 from py_core.models.graph import Value
 from py_core.training import gradient_ops as gradients
@@ -326,7 +326,7 @@ class TrainingLowering:
 
     def _matrix(self, name: str, first_row: int, rows: int) -> tuple[int, int]:
         """The matrix that has these rows of a tensor, and the row of it at which they begin."""
-        matrix, first = self._model.weights.find(Rows(name, first_row, rows))
+        matrix, first = self._model.weights.find(TensorRows(name, first_row, rows))
         if first % GROUP_ROWS:
             raise BackendError(
                 "wasm.training-rows",
@@ -337,7 +337,7 @@ class TrainingLowering:
         return matrix.address, first
 
     def _bias(self, name: str | None, first_row: int, rows: int) -> int:
-        return self._model.weights.find_bias(Rows(name, first_row, rows)) if name else 0
+        return self._model.weights.find_bias(TensorRows(name, first_row, rows)) if name else 0
 
     def _make(self, value: Value) -> int:
         width = self._wide if value.width == self._plan.layout.rank else value.width

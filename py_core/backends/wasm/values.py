@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from py_core.backends.fusion import Fused, GatedLinear, Head, QKVAttention, ResidualLinear
+from py_core.backends.fusion import Fused, FusedHead, GatedLinear, QKVAttention, ResidualLinear
 from py_core.models.graph import Linear, RMSNorm, Value
 
 
@@ -17,7 +17,7 @@ def values_read(op: Fused) -> list[Value]:
             return [op.x]
         case ResidualLinear():
             return [op.residual, op.linear.x]
-        case Head():
+        case FusedHead():
             return [op.linear.x]
     return [value for value in vars(op).values() if isinstance(value, Value) and value != op.out]
 
@@ -27,7 +27,7 @@ def _normalizes(op: Fused, value: Value) -> bool:
     match op:
         case ResidualLinear():
             return value != op.residual
-        case QKVAttention() | GatedLinear() | Head() | Linear():
+        case QKVAttention() | GatedLinear() | FusedHead() | Linear():
             return True
     return False
 

@@ -17,7 +17,7 @@ PIECE = 4 << 20
 
 
 @dataclass(frozen=True)
-class Rows:
+class TensorRows:
     """Some rows of a tensor."""
 
     name: str
@@ -37,13 +37,13 @@ class PackedMatrix:
         return self.kind >= MatrixKind.FLOAT32
 
 
-def rows_of(linears: Iterable[Linear]) -> list[Rows]:
+def rows_of(linears: Iterable[Linear]) -> list[TensorRows]:
     """The rows that linears read, in their order. Those that follow one another in a tensor are taken together."""
-    found: list[Rows] = []
+    found: list[TensorRows] = []
     for linear in linears:
-        rows = Rows(linear.weight, linear.first_row, linear.out.width)
+        rows = TensorRows(linear.weight, linear.first_row, linear.out.width)
         if found and found[-1].name == rows.name and found[-1].first + found[-1].count == rows.first:
-            rows = Rows(rows.name, found[-1].first, found.pop().count + rows.count)
+            rows = TensorRows(rows.name, found[-1].first, found.pop().count + rows.count)
         found.append(rows)
     return found
 
@@ -56,15 +56,15 @@ class PackedWeights:
         self._tensors, self._arena = tensors, arena
         self.nbytes = 0
         """What they take in the kernels' memory."""
-        self._matrices: dict[tuple[Rows, ...], PackedMatrix] = {}
-        self._vectors: dict[tuple[Rows | int, ...], int] = {}
+        self._matrices: dict[tuple[TensorRows, ...], PackedMatrix] = {}
+        self._vectors: dict[tuple[TensorRows | int, ...], int] = {}
 
-    def can_join(self, parts: Sequence[Rows]) -> bool:
+    def can_join(self, parts: Sequence[TensorRows]) -> bool:
         """Whether these can be one matrix, one part below the other."""
         same = len({MATRIX_KINDS[self._tensors[part.name].format.name] for part in parts}) == 1
         return len(parts) == 1 or (same and all(part.count % GROUP_ROWS == 0 for part in parts))
 
-    def matrix(self, parts: Sequence[Rows]) -> PackedMatrix:
+    def matrix(self, parts: Sequence[TensorRows]) -> PackedMatrix:
         """These rows as one matrix, to be repacked. Raises BackendError for a width that the kernels do not read."""
         key = tuple(parts)
         if key not in self._matrices:
@@ -89,10 +89,10 @@ class PackedWeights:
             self._matrices[key] = PackedMatrix(address, kind, rows, data)
         return self._matrices[key]
 
-    def band(self, part: Rows, first: int, count: int) -> PackedMatrix:
+    def band(self, part: TensorRows, first: int, count: int) -> PackedMatrix:
         """`count` rows of a matrix from `first` on, both whole bands but for the matrix's last: a matrix of its own."""
         whole = self.matrix([part])
-        key = (part, Rows(part.name, part.first + first, count))
+        key = (part, TensorRows(part.name, part.first + first, count))
         if key not in self._matrices:
             info = self._tensors[part.name]
             columns = info.shape[1]
@@ -101,7 +101,7 @@ class PackedWeights:
             self._matrices[key] = PackedMatrix(address, whole.kind, count, data)
         return self._matrices[key]
 
-    def find(self, rows: Rows) -> tuple[PackedMatrix, int]:
+    def find(self, rows: TensorRows) -> tuple[PackedMatrix, int]:
         """The matrix that has these rows among its own, and the row of it at which they begin."""
         for parts, matrix in self._matrices.items():
             first = _row_in(parts, rows)
@@ -109,7 +109,7 @@ class PackedWeights:
                 return matrix, first
         raise KeyError(f"{rows} is in no matrix")
 
-    def find_bias(self, rows: Rows) -> int:
+    def find_bias(self, rows: TensorRows) -> int:
         """The address of these numbers of a bias among those that were placed."""
         for parts, address in self._vectors.items():
             first = _row_in(parts, rows)
@@ -119,18 +119,18 @@ class PackedWeights:
 
     def norm(self, name: str) -> int:
         """The address of a norm's weights."""
-        return self._vector([Rows(name, 0, self._tensors[name].shape[0])])
+        return self._vector([TensorRows(name, 0, self._tensors[name].shape[0])])
 
     def biases(self, linears: Sequence[Linear]) -> int:
         """The address of the biases of linears, one after the other, zeros for those that have none; 0 if none has."""
         if all(linear.bias is None for linear in linears):
             return 0
         return self._vector([
-            Rows(linear.bias, linear.first_row, linear.out.width) if linear.bias else linear.out.width
+            TensorRows(linear.bias, linear.first_row, linear.out.width) if linear.bias else linear.out.width
             for linear in linears
         ])  # fmt: skip
 
-    def _vector(self, parts: Sequence[Rows | int]) -> int:
+    def _vector(self, parts: Sequence[TensorRows | int]) -> int:
         """Numbers of tensors, or so many zeros. They go the way of a matrix of one column: rows stay as they are."""
         key = tuple(parts)
         if key not in self._vectors:
@@ -157,7 +157,7 @@ class PackedWeights:
             self._vectors[key] = data
         return self._vectors[key]
 
-    def _repack(self, part: Rows, target: int, first: int) -> None:
+    def _repack(self, part: TensorRows, target: int, first: int) -> None:
         info = self._tensors[part.name]
         rows, columns = info.shape
         row_bytes = info.nbytes // rows
@@ -170,7 +170,7 @@ class PackedWeights:
             )
 
 
-def _row_in(parts: Sequence[Rows | int], rows: Rows) -> int | None:
+def _row_in(parts: Sequence[TensorRows | int], rows: TensorRows) -> int | None:
     """Where rows begin among parts that follow one another; None where they are in none of them."""
     first = 0
     for part in parts:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.webgpu.lora import rank_class
-from py_core.backends.webgpu.lowering import PlanLowering
+from py_core.backends.webgpu.lowering.model import PlanLowering
 from py_core.backends.webgpu.plan import Plan
 
 

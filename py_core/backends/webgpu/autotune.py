@@ -19,7 +19,7 @@ from py_core.backends.webgpu.attention import SHORT
 from py_core.backends.webgpu.host import AdapterInfo, Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.layout import blocks_of
-from py_core.backends.webgpu.linear_lowering import limbs_name
+from py_core.backends.webgpu.lowering.linear import limbs_name
 from py_core.backends.webgpu.plan import Kernel, Launch
 from py_core.backends.webgpu.profiling import measure_lists
 from py_core.backends.webgpu.settings import Measure

@@ -9,14 +9,14 @@ from weakref import WeakSet
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import BackendError, Progress, TokenSequence
 from py_core.backends.pipelined import PipelinedBackend
-from py_core.backends.profiles import Limits, OnRound, Profile
+from py_core.backends.profiles import AdapterLimits, OnRound, Profile
 from py_core.backends.sampling_state import GREEDY, state_bytes
 from py_core.backends.webgpu.autotune import TuningStore
 from py_core.backends.webgpu.device import WebGPUDevice
 from py_core.backends.webgpu.guessing_decoder import GuessingDecoder
 from py_core.backends.webgpu.host import Host
 from py_core.backends.webgpu.profiling import measure_bandwidth, measure_flops, measure_kernels
-from py_core.backends.webgpu.settings import DEFAULTS, Settings
+from py_core.backends.webgpu.settings import DEFAULTS, DeviceSettings
 from py_core.backends.webgpu.tuning import KernelShapes
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import WeightSource
@@ -32,7 +32,7 @@ _LEAST_STEPS = 4
 async def load_webgpu(
     host: Host, source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph,
     progress: Progress | None = None, tuning: TuningStore | None = None,
-    shapes: KernelShapes | None = None, tiers: TierPolicy | None = None, settings: Settings = DEFAULTS,
+    shapes: KernelShapes | None = None, tiers: TierPolicy | None = None, settings: DeviceSettings = DEFAULTS,
 ) -> WebGPUBackend:  # fmt: skip
     """Compile the model for the host's adapter and bring its weights there. Raises BackendError, GGUFError, EOFError.
 
@@ -68,7 +68,7 @@ class WebGPUBackend(PipelinedBackend):
             await device.place_head_adapter(number, head_adapter)
 
     async def open_training(self, layout: ParameterLayout) -> Training:
-        from py_core.backends.webgpu.training import WebGPUTraining  # who only chats does not wait for it
+        from py_core.backends.webgpu.training.session import WebGPUTraining  # who only chats does not wait for it
         from py_core.training.backward import training_plan
 
         if self.device.config.head_dim % 4:
@@ -100,11 +100,11 @@ class WebGPUBackend(PipelinedBackend):
             training.close()
         super().close()
 
-    async def limits(self, on_round: OnRound = lambda: None) -> Limits:
+    async def limits(self, on_round: OnRound = lambda: None) -> AdapterLimits:
         """What the adapter does at most, measured now. Raises BackendError where the GPU has no timestamps."""
         await self.recovery.restore()
         host = self.device.host
-        return Limits(await measure_bandwidth(host, on_round), await measure_flops(host, on_round))
+        return AdapterLimits(await measure_bandwidth(host, on_round), await measure_flops(host, on_round))
 
     async def profile(
         self, position: int, rows: int = 1, on_round: OnRound = lambda: None, logit_rows: int = 1

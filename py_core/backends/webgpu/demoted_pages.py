@@ -13,7 +13,7 @@ import numpy as np
 
 from py_core.backends.base import BackendError
 from py_core.backends.webgpu.host import PAGES, Binding, Dispatch, Host
-from py_core.backends.webgpu.settings import Settings
+from py_core.backends.webgpu.settings import DeviceSettings
 from py_core.backends.webgpu.shaders import Constant
 from py_core.models.config import ModelConfig
 from py_core.paging.page_table import PAGE, TIER_SHIFT
@@ -27,7 +27,7 @@ class DemotedPages:
     """Of layers that share a page table. `pipeline` is `KernelBuilder.pipeline`."""
 
     def __init__(
-        self, host: Host, config: ModelConfig, layers: int, pipeline: Callable[..., int], settings: Settings
+        self, host: Host, config: ModelConfig, layers: int, pipeline: Callable[..., int], settings: DeviceSettings
     ) -> None:
         heads, size = config.num_key_value_heads, config.head_dim
         self._host, self._heads = host, heads

@@ -32,15 +32,15 @@ from py_core.backends.webgpu.adapter_plans import AdapterPlans
 from py_core.backends.webgpu.attention import SHORT, length_class_of
 from py_core.backends.webgpu.autotune import TuningStore, tune
 from py_core.backends.webgpu.device_guesses import DeviceGuesses
-from py_core.backends.webgpu.head_lowering import kind_of
 from py_core.backends.webgpu.host import HEAD_ADAPTERS, LORA_SET, PAGES, WEIGHTS, Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.layout import LAYOUTS
-from py_core.backends.webgpu.lowering import Buffers, PlanLowering
+from py_core.backends.webgpu.lowering.head import kind_of
+from py_core.backends.webgpu.lowering.model import Buffers, PlanLowering
 from py_core.backends.webgpu.model_on_device import PACK_ROWS, ModelOnDevice
 from py_core.backends.webgpu.plan import Kernel, Launch
-from py_core.backends.webgpu.settings import DEFAULTS, Settings
+from py_core.backends.webgpu.settings import DEFAULTS, DeviceSettings
 from py_core.backends.webgpu.tuning import FEW_ROWS, INTEGER_TILE, KernelShapes, choose_halves, choose_shapes
 from py_core.backends.webgpu.weights import WeightArena
 from py_core.formats.gguf import GGUFHeader
@@ -72,7 +72,7 @@ class WebGPUDevice:
     def __init__(
         self, host: Host, source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph,
         tuning: TuningStore | None, shapes: KernelShapes | None, tiers: TierPolicy | None = None,
-        settings: Settings = DEFAULTS,
+        settings: DeviceSettings = DEFAULTS,
     ) -> None:  # fmt: skip
         check_formats(header.tensors, graph.weights, LAYOUTS, "GPU")
         self.host, self._source, self.config, self.graph, self.tiers = host, source, config, graph, tiers

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from py_core.backends.base import TokenSequence
 from py_core.backends.decoder import Decoder
-from py_core.backends.in_flight import Batch, InFlight
+from py_core.backends.in_flight import InFlight, Submission
 from py_core.backends.passes import Passes
 from py_core.backends.recovery import Recovery
 from py_core.backends.webgpu.device import WebGPUDevice
@@ -34,7 +34,7 @@ class GuessingDecoder(Decoder):
     async def _submit(
         self, sequences: Sequence[TokenSequence], left: int, sampling: Sequence[SamplingParams], forward_first: bool,
         in_flight: InFlight,
-    ) -> Batch | None:  # fmt: skip
+    ) -> Submission | None:  # fmt: skip
         sequence = sequences[0]
         lookup = sequence.guesses
         if lookup is None or len(sequences) > 1:
@@ -61,4 +61,4 @@ class GuessingDecoder(Decoder):
             guesses.text_of = sequence
         future = await self._gpu.start_guesses(rows, count, most, forward_first, sampling)
         run = count if forward_first else count - 1
-        return Batch(future, times, rows, run, max(1, int(count * likely)), count * rows)
+        return Submission(future, times, rows, run, max(1, int(count * likely)), count * rows)

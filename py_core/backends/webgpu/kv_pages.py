@@ -15,7 +15,7 @@ import numpy as np
 from py_core.backends.base import BackendError
 from py_core.backends.webgpu.demoted_pages import DemotedPages
 from py_core.backends.webgpu.host import PAGES, Binding, Host
-from py_core.backends.webgpu.settings import DEFAULTS, Settings
+from py_core.backends.webgpu.settings import DEFAULTS, DeviceSettings
 from py_core.backends.webgpu.shaders import Constant
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
@@ -40,7 +40,7 @@ class KVPages:
 
     def __init__(
         self, host: Host, config: ModelConfig, graph: Graph, slots: int, pipeline: Callable[..., int] | None = None,
-        settings: Settings = DEFAULTS,
+        settings: DeviceSettings = DEFAULTS,
     ) -> None:  # fmt: skip
         self._host = host
         config = with_room(config)

@@ -21,7 +21,7 @@ _RUN_STRIDE = 256  # a binding's alignment
 
 
 @dataclass(frozen=True)
-class Piece:
+class RepackPiece:
     """Blocks of 32 values, `count` from `first` on, of those that `quants` and `scales` have room for (`blocks`).
 
     `first` is a multiple of the layout's unit; so is `count`, but for the last of a tensor.
@@ -50,7 +50,7 @@ def repack_shader(form: BlockFormat) -> str:
 class Repacking:
     """The GPU's buffers and kernels for repacking, until `release`. The caller uploads `segments`."""
 
-    def __init__(self, host: Host, pieces: Sequence[Piece]) -> None:
+    def __init__(self, host: Host, pieces: Sequence[RepackPiece]) -> None:
         self._host = host
         self._pipelines: dict[str, int] = {}
         self._buffers: list[int] = []
@@ -71,7 +71,7 @@ class Repacking:
         for buffer in self._buffers:
             self._host.destroy_buffer(buffer)
 
-    def _dispatch(self, piece: Piece, run: Binding, staging: Binding) -> Dispatch:
+    def _dispatch(self, piece: RepackPiece, run: Binding, staging: Binding) -> Dispatch:
         # A piece of at most 4 MiB is some 3,600 workgroups: they need no second dimension.
         groups = -(-piece.count // LAYOUTS[piece.format.name].unit // _WORKGROUP)
         return Dispatch(self._pipeline(piece.format), (run, staging, piece.quants, piece.scales), (groups, 1, 1))
@@ -88,6 +88,6 @@ class Repacking:
         return Binding(self._buffers[-1], 0, size)
 
 
-def _run(piece: Piece) -> bytes:
+def _run(piece: RepackPiece) -> bytes:
     supers, highs, _ = LAYOUTS[piece.format.name].sections(piece.blocks)
     return _RUN.pack(piece.first, piece.count, supers, highs)

@@ -19,7 +19,7 @@ class Measure(Protocol):
 
 
 @dataclass(frozen=True)
-class Settings:
+class DeviceSettings:
     pause: float = 1.0
     """Seconds before the device is requested again after a second loss: a driver may need a while."""
 
@@ -36,4 +36,4 @@ class Settings:
     """Times kernels in each shape that they may have, if there is a store for the fastest."""
 
 
-DEFAULTS = Settings()
+DEFAULTS = DeviceSettings()

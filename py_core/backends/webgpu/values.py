@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import dataclass, field
 
 from py_core.backends.base import MAX_LOGIT_ROWS
-from py_core.backends.fusion import Fused, GatedLinear, Head, QKVAttention, ResidualLinear
+from py_core.backends.fusion import Fused, FusedHead, GatedLinear, QKVAttention, ResidualLinear
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.models.graph import Linear, RMSNorm, Value
 
@@ -89,7 +89,7 @@ def _inputs(op: Fused) -> list[Value]:
     match op:
         case ResidualLinear():
             return [op.residual, op.linear.x]
-        case Head():
+        case FusedHead():
             return [op.linear.x]
     return [value for value in vars(op).values() if isinstance(value, Value) and value != op.out]
 
@@ -147,4 +147,4 @@ def _multiplies(op: Fused, x: Value) -> bool:
     """Whether an operation reads x by linears only."""
     if isinstance(op, ResidualLinear):
         return op.linear.x == x and op.residual != x
-    return isinstance(op, QKVAttention | GatedLinear | Head | Linear)
+    return isinstance(op, QKVAttention | GatedLinear | FusedHead | Linear)

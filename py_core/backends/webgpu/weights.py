@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from py_core.backends.base import BackendError, Progress
 from py_core.backends.webgpu.host import UPLOAD_PIECE, WEIGHTS, Binding, Host, Segment
 from py_core.backends.webgpu.layout import BLOCK, LAYOUTS, blocks_of
-from py_core.backends.webgpu.repack import Piece, Repacking
+from py_core.backends.webgpu.repack import Repacking, RepackPiece
 from py_core.formats.gguf import TensorInfo
 from py_core.formats.quantization import BlockFormat
 from py_core.formats.source import WeightSource
@@ -55,7 +55,7 @@ class WeightArena:
         self._left = sum(_aligned(size) for info in tensors.values() for size in _sizes(info.format, _padded(info)))
         self._placed: dict[tuple[str, ...], WeightMatrix] = {}
         self._segments: list[Segment] = []
-        self._pieces: list[Piece] = []
+        self._pieces: list[RepackPiece] = []
 
     async def upload(self, source: WeightSource, progress: Progress | None) -> None:
         """Bring all that was placed from the file. Raises as Host.upload does."""
@@ -174,7 +174,7 @@ class WeightArena:
             start = file_offset + _file_bytes(form, at)
             run = ((first + at) // BLOCK, count // BLOCK)
             self._pieces.append(
-                Piece(form, start, _file_bytes(form, count), part.quants, part.scales, part.blocks, *run)
+                RepackPiece(form, start, _file_bytes(form, count), part.quants, part.scales, part.blocks, *run)
             )
 
     def _take(self, nbytes: int) -> Binding:

@@ -8,8 +8,7 @@ import numpy as np
 def unpack(packed: np.ndarray, bits: int, run: int) -> np.ndarray:
     """uint8 (blocks, bytes) -> uint8 (blocks, bytes * 8 / bits).
 
-    In each group of `run` bytes, byte j holds elements j, j + run, j + 2 * run ..., `bits` each, from its lowest bits
-    on.
+    In each group of `run` bytes, byte j holds elements j, j + run, j + 2 * run ..., `bits` each, lowest bits first.
     """
     bytes_ = packed.reshape(packed.shape[0], -1, run)
     out = np.empty((*bytes_.shape[:2], 8 // bits, run), np.uint8)

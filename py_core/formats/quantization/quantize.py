@@ -61,8 +61,7 @@ def _pick(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 
 def _peak(rows: np.ndarray) -> np.ndarray:
-    """The element of largest magnitude of each row, with its sign; the first if several are equal, as in ggml's
-    loops."""
+    """The element of largest magnitude of each row, with its sign; the first of equals, as in ggml's loops."""
     return _pick(rows, np.abs(rows).argmax(axis=1, keepdims=True))
 
 

@@ -1,20 +1,20 @@
 /**
  * The kernels' .wasm (web/kernels, compiled by build.py): which build this browser runs, compiled once for all workers.
  *
- * The files import a shared memory. Where there is none, one byte is changed: the limits of an imported memory begin
- * with flags, 0x03 = shared with a maximum, 0x01 = with a maximum. Atomics work on either (threads proposal).
+ * The files import a shared memory. Without shared memory, one byte is changed: the limits of an imported memory begin with
+ * flags, 0x03 = shared with a maximum, 0x01 = with a maximum. Atomics work on either (threads proposal).
  */
 import { message } from '../../common/message.js';
 import { fetchFile } from '../../common/fetch_file.js';
 import { userError } from '../../common/user_error.js';
 
-// (func (result v128) (i8x16.swizzle ...)) and the same with i8x16.relaxed_swizzle: valid where the feature is there.
+// (func (result v128) (i8x16.swizzle ...)) and the same with i8x16.relaxed_swizzle: valid if the browser has the feature.
 const PREFIX = [0, 0x61, 0x73, 0x6d, 1, 0, 0, 0, 1, 5, 1, 0x60, 0, 1, 0x7b, 3, 2, 1, 0, 10];
 const SPLATS = [0, 0x41, 0, 0xfd, 0x0f, 0x41, 0, 0xfd, 0x0f];
 const SIMD = [...PREFIX, 14, 1, 12, ...SPLATS, 0xfd, 0x0e, 0x0b];
 const RELAXED_SIMD = [...PREFIX, 15, 1, 13, ...SPLATS, 0xfd, 0x80, 0x02, 0x0b];
-// (func (export "f") (result i32) a lane of i32x4.relaxed_dot_i8x16_i7x16_add_s of 127 and 255): each CPU has a number of
-// its own for operands of more than 7 bits. One that adds pairs of products in 16 bits, which are too few, gives these.
+// (func (export "f") (result i32) a lane of i32x4.relaxed_dot_i8x16_i7x16_add_s of 127 and 255): the result depends on the CPU
+// if an operand has more than 7 bits. A CPU that adds pairs of products in 16 bits, which overflow, gives these.
 const DOT = [0, 0x61, 0x73, 0x6d, 1, 0, 0, 0, 1, 5, 1, 0x60, 0, 1, 0x7f, 3, 2, 1, 0, 7, 5, 1, 1, 0x66, 0, 0, 10, 23, 1, 21, 0,
   0x41, 0xff, 0, 0xfd, 0x0f, 0x41, 0x7f, 0xfd, 0x0f, 0x41, 0, 0xfd, 0x11, 0xfd, 0x93, 0x02, 0xfd, 0x1b, 0, 0x0b];
 const SUM_OF_PAIRS = 2 * 32767;
@@ -37,7 +37,7 @@ export async function loadKernels(folder, shared) {
   return { module: await WebAssembly.compile(bytes), relaxed, minimum: memory.minimum, maximum: memory.maximum };
 }
 
-/** Whether this CPU adds two products in an instruction, not four. */
+/** True if this CPU adds two products in an instruction, not four. */
 function addsPairs() {
   const { exports } = new WebAssembly.Instance(new WebAssembly.Module(new Uint8Array(DOT)));
   return /** @type {() => number} */ (exports.f)() === SUM_OF_PAIRS;
@@ -70,7 +70,7 @@ function findMemoryImport(bytes) {
   const skip = [ // the description of an import, by its kind
     () => number(), // function: its type
     () => { at += 1; skipLimits(); }, // table
-    null, // memory: what is looked for
+    null, // memory: the one that we look for
     () => { at += 2; }, // global
     () => { at += 1; number(); }, // tag
   ];

@@ -1,9 +1,9 @@
 /**
- * The CPU as a device: the kernels (web/kernels) on several workers over one shared memory, or on one worker with a
- * memory of its own where the page may share none. py_core/backends/wasm/host.py says what each method promises.
+ * The CPU as a device: the kernels (web/kernels) on several workers over one shared memory, or on one worker with a memory of
+ * its own if the page may share none. py_core/backends/wasm/host.py says what each method promises.
  *
- * A worker that traps or falls silent takes the others down with it, and new ones begin over the same memory. What was
- * under way then fails with an Error named WorkersRestarted; WorkersLost where the memory is gone too.
+ * A worker that traps or falls silent takes the others down with it, and new workers start on the same memory. Calls under way
+ * then fail with an Error named WorkersRestarted, or WorkersLost if the memory is gone too.
  */
 import { message } from '../../common/message.js';
 import { loadKernels } from './kernel_module.js';
@@ -11,7 +11,7 @@ import { ownScript } from '../../common/own_script.js';
 import { userError } from '../../common/user_error.js';
 
 const PAGE = 65536;
-const LARGEST = [65536, 32768, 16384]; // pages: a browser may refuse to reserve so many addresses for a shared memory
+const LARGEST = [65536, 32768, 16384]; // pages: a browser may refuse to reserve this much address space for a shared memory
 const HEAP_BASE = 2 << 20;
 const MAX_WORKERS = 16; // the kernels' memory has this many stacks
 const CONTROL = 1024, WORDS = 64; // web/kernels/kernels.h; the words from STEPS on are of kernel_worker.js
@@ -28,7 +28,7 @@ export class KernelPool {
   shared;
   abi; // the kernels' version
   #kernels;
-  #script; // blob URL of kernel_worker.js: a restart needs no network
+  #script; // blob URL of kernel_worker.js: a restart needs no network access
   #memory = /** @type {WebAssembly.Memory|null} */ (null); // the shared one
   #patience; // ms without a sign of life
   #workers = /** @type {Worker[]} */ ([]);
@@ -36,10 +36,10 @@ export class KernelPool {
   #asked = new Map(); // id -> {resolve, reject, steps}, in the order they were asked
   #next = 1;
   #held = /** @type {({(): any, alone?: boolean})[]|null} */ (null); // calls made while the number of workers changes
-  #state = 'starting'; // then running, restarting, ended
-  #end = /** @type {Error|null} */ (null); // the Error that every call gets from then on
+  #state = 'starting'; // later running, restarting, ended
+  #end = /** @type {Error|null} */ (null); // the Error that every later call gets
   #restarts = 0;
-  #epoch = 0; // how many restarts there were; each message carries it
+  #epoch = 0; // number of restarts; each message carries it
   #timer = 0;
   #quiet = 0; // ticks since the last sign of life
   #lastSign = '';
@@ -73,13 +73,13 @@ export class KernelPool {
     if (shared) this.#memory = sharedMemory(this.#leastPages, kernels.maximum);
   }
 
-  /** How many times the workers were started again. */
+  /** How many times the workers were restarted. */
   restarted = 0;
 
   get workers() { return this.#wanted; }
   get mostWorkers() { return this.shared ? MAX_WORKERS : 1; }
 
-  /** Make the memory at least so large. */
+  /** Grow the memory to at least this size. */
   async reserve(nbytes) {
     const pages = Math.ceil(nbytes / PAGE);
     let granted = true;
@@ -101,7 +101,7 @@ export class KernelPool {
     }
   }
 
-  /** data: a Uint8Array, which is gone afterwards. */
+  /** data: a Uint8Array, which is transferred: it cannot be used afterwards. */
   write(address, data) {
     const whole = data.byteLength === data.buffer.byteLength ? data : data.slice();
     this.#inTurn(() => this.#tell(0, { kind: 'write', address, data: whole }, [whole.buffer]));
@@ -113,7 +113,7 @@ export class KernelPool {
    */
   async upload(stream, jobs, staging) {
     const lanes = Array.from({ length: Math.min(this.workers, LANES) }, () => []);
-    const free = []; // buffers that came back
+    const free = []; // buffers that were returned
     let room = 0;
     for (let at = 1; at < jobs.length; at += 7) room = Math.max(room, Math.ceil(jobs[at] / 64) * 64);
     await this.read(HEAP_BASE, 0); // other workers must not be ahead of what the first one still has to write
@@ -130,7 +130,7 @@ export class KernelPool {
     await Promise.all(lanes.flat());
   }
 
-  /** @returns {Promise<Int32Array>} what each step returned */
+  /** @returns {Promise<Int32Array>} the result of each step */
   run(program, steps) {
     return quietly(this.#inTurn(() => {
       const message = { kind: 'run', program, steps, workers: this.workers };
@@ -144,7 +144,7 @@ export class KernelPool {
     return quietly(this.#inTurn(() => this.#ask(0, { kind: 'read', address, nbytes })));
   }
 
-  /** Change the number of workers after what is under way. One without shared memory stays one. */
+  /** Change the number of workers once the calls under way are done. A pool without shared memory keeps its one worker. */
   async setWorkers(count) {
     if (!this.shared) return;
     const held = (this.#held ??= []);
@@ -152,7 +152,7 @@ export class KernelPool {
       const resize = () => {
         this.#wanted = within(count);
         if (this.#state === 'running') this.#spawn().then(resolve, reject);
-        else resolve(null); // a restart makes as many as are wanted
+        else resolve(null); // a restart makes the wanted number
       };
       held.push(Object.assign(resize, { alone: true }));
       this.#release();
@@ -163,7 +163,7 @@ export class KernelPool {
     this.#finish(userError('Error', message('cpu.unloaded', 'The model was unloaded. Load it again.')));
   }
 
-  /** For tests: a worker goes away without a word, or never answers again. */
+  /** For tests: a worker exits silently, or never answers again. */
   kill(worker) { this.#workers[worker].terminate(); }
   hang(worker) { this.#tell(worker, { kind: 'hang' }); }
 
@@ -183,7 +183,7 @@ export class KernelPool {
     });
   }
 
-  /** Now, or once the number of workers has changed. */
+  /** Runs now, or once the number of workers has changed. */
   #inTurn(act) {
     const held = this.#held;
     if (!held) return act();
@@ -194,7 +194,7 @@ export class KernelPool {
 
   #answered(id, value) {
     const asked = this.#asked.get(id);
-    if (!asked || this.#state === 'restarting') return; // a run that was aborted answers, too
+    if (!asked || this.#state === 'restarting') return; // an aborted run answers, too
     this.#asked.delete(id);
     this.#quiet = 0;
     if (asked.steps) this.#restarts = 0;
@@ -203,7 +203,10 @@ export class KernelPool {
     if (this.#asked.size === 0) this.#rest();
   }
 
-  /** Make the calls that were held back. A run with more workers would wait at an older run's barriers: that must be over. */
+  /**
+   * Make the calls that were held back. A run with more workers would wait at an older run's barriers, so the older run must
+   * be over.
+   */
   #release() {
     while (this.#held?.length) {
       if (this.#held[0].alone && this.#asked.size > 0) return;
@@ -220,7 +223,7 @@ export class KernelPool {
 
   // ---- workers --------------------------------------------------------------------------------------------------
 
-  /** Make as many workers as are wanted. Resolves once the new ones are ready; they accept messages before. */
+  /** Create or end workers until the wanted number runs. Resolves once the new ones are ready; they accept messages before. */
   async #spawn() {
     for (const worker of this.#workers.splice(this.#wanted)) worker.terminate();
     const ready = [];
@@ -283,11 +286,11 @@ export class KernelPool {
     const { buffer } = /** @type {WebAssembly.Memory} */ (this.#memory);
     const control = new Int32Array(buffer, CONTROL, WORDS);
     const busy = () => control.subarray(BUSY, BUSY + MAX_WORKERS).some((_, i) => Atomics.load(control, BUSY + i));
-    // Calls still in an old worker's queue have another epoch, so that they do not touch the memory of the new workers.
+    // Calls still queued in an old worker carry an older epoch, so they do not touch the memory of the new workers.
     Atomics.store(control, EPOCH, ++this.#epoch);
     Atomics.store(control, ABORT, 1);
     const left = () => {
-      Atomics.notify(control, GENERATION); // each time: one may just have been about to sleep
+      Atomics.notify(control, GENERATION); // each time: a worker may just have been about to sleep
       return !busy();
     };
     await until(left, LEAVING_MS);
@@ -318,7 +321,7 @@ export class KernelPool {
   }
 }
 
-/** One worker for each core, at most eight: more wait for each other more than they help. */
+/** One worker per core, at most eight: more workers spend more time waiting for each other than they save. */
 export function defaultWorkers() {
   return within(Math.min(navigator.hardwareConcurrency || 1, 8));
 }

@@ -1,14 +1,14 @@
 /**
- * One worker of the pool (kernel_pool.js). It does what its messages say, in their order; only a kernel's barrier makes it
- * wait. A classic script without imports, so that the pool can start it again without a network.
+ * One worker of the pool (kernel_pool.js). It handles its messages in order; only a kernel's barrier makes it wait. It is a
+ * classic script without imports, so that the pool can restart it without the network.
  */
 const CONTROL = 1024; // u32[64]; web/kernels/kernels.h has the first of them
-const STEPS = 31; // the word that counts worker 0's steps, so that the pool sees it live
+const STEPS = 31; // the word that counts worker 0's steps, so that the pool sees its progress
 const BUSY = 32; // the word of worker 0 that says that it is in `run`; worker i has BUSY + i
 const STACKS = 4096, STACK_BYTES = 65536;
 const ABORTED = -2;
 const SPIN = 3; // the word that says how long a worker spins at a barrier before it sleeps; 0 is the most (run.c)
-const SPIN_AGAIN = 8; // runs, of some four steps each, after which long spins are tried again
+const SPIN_AGAIN = 8; // number of runs, of some four steps each, after which long spins are tried again
 const EPOCH = 30; // the word that counts the pool's restarts
 
 let memory, kernels, index, runs = 0, dead = false;
@@ -23,7 +23,7 @@ const actions = {
     return kernels.abi();
   },
 
-  /** The memory of its own has at least so many pages from now on; false where the browser refuses. */
+  /** Grow this worker's own memory to at least this number of pages. Returns false if the browser refuses. */
   grow({ pages }) {
     try {
       const missing = pages - memory.buffer.byteLength / 65536;
@@ -46,7 +46,7 @@ const actions = {
   repack({ data, staging, job: [format, target, firstRow, rows, columns] }) {
     bytes(staging, data.length).set(data);
     kernels.repack(format, staging, target, firstRow, rows, columns);
-    return data; // to be used again: what workers throw away stays in memory for long
+    return data; // kept for reuse: garbage of workers stays in memory for long
   },
 
   run({ program, steps, workers, epoch }) {
@@ -55,8 +55,9 @@ const actions = {
     Atomics.store(control, BUSY + index, 1);
     try {
       if (stale(epoch)) return returned.fill(ABORTED);
-      // Once all spins are short they stay so, because each worker waits for one that wakes up: half the speed, also when
-      // no other program wants the cores any more. Where one still does, six spins grow short again, in 2 ms together.
+      // Once all spins are short they stay short, because each worker waits for one that is waking up. That halves the speed,
+      // even after no other program wants the cores any more. If one still does, six spins become short again, which costs 2 ms
+      // in total.
       if (index === 0 && ++runs % SPIN_AGAIN === 0) Atomics.store(control, SPIN, 0);
       for (let step = 0; step < steps; step++) {
         returned[step] = kernels.run(program, index, workers);
@@ -75,7 +76,7 @@ const actions = {
   },
 };
 
-/** Whether the pool was restarted after a message was sent: this worker is about to end. */
+/** True if the pool was restarted after a message was sent: this worker is about to end. */
 function stale(epoch) {
   return Atomics.load(new Int32Array(memory.buffer, CONTROL, 64), EPOCH) !== epoch;
 }
@@ -86,7 +87,7 @@ function bytes(address, length) {
 }
 
 self.onmessage = ({ data }) => {
-  if (dead) return; // after a trap its memory cannot be trusted
+  if (dead) return; // memory cannot be trusted after a trap
   try {
     const value = actions[data.kind](data);
     if (data.id) self.postMessage({ id: data.id, value }, value?.buffer ? [value.buffer] : []);

@@ -4,17 +4,17 @@ const SOFTWARE = /swiftshader|llvmpipe|lavapipe|basic render|software/i;
 const LIMITS = ['maxStorageBufferBindingSize', 'maxBufferSize', 'maxComputeWorkgroupStorageSize',
                 'maxComputeInvocationsPerWorkgroup', 'maxComputeWorkgroupSizeX', 'maxStorageBuffersPerShaderStage'];
 
-/** The page's graphics adapter, or null where there is no WebGPU or none. */
+/** The page's graphics adapter, or null if there is no WebGPU or no adapter. */
 export async function findAdapter() {
   return await navigator.gpu?.requestAdapter({ powerPreference: 'high-performance' }) ?? null;
 }
 
-/** Whether an adapter is a program on the CPU. */
+/** True if an adapter is a program on the CPU. */
 export function isSoftware({ info }) {
   return Boolean(info.isFallbackAdapter) || SOFTWARE.test(wordsOf(info).join(' '));
 }
 
-/** A device with all that its adapter can do. */
+/** A device with all features and limits of its adapter. */
 export function openDevice(adapter) {
   return adapter.requestDevice({
     requiredFeatures: ['subgroups', 'timestamp-query'].filter((name) => adapter.features.has(name)),

@@ -16,7 +16,7 @@ export function encodeLists(pass, lists) {
 }
 
 /**
- * Seconds of each list, run times[i] times over in a pass of its own; undefined where the GPU has no timestamps.
+ * Seconds that each list takes, run times[i] times in a pass of its own; undefined if the GPU has no timestamps.
  * @returns {Promise<number[]|undefined>}
  */
 export async function profileLists(device, lists, times) {

@@ -9,7 +9,7 @@ import { PipelineCompiler } from './pipeline_compiler.js';
 const UPLOAD_CHUNK = 4 << 20;
 const NEWS_MS = 500;
 
-/** An adapter's device, or null without an adapter. */
+/** The device of an adapter, or null if there is no adapter. */
 export async function createExecutor(adapter) {
   adapter ??= await findAdapter();
   if (!adapter) return null;
@@ -53,7 +53,10 @@ class GpuExecutor {
     this.#watch();
   }
 
-  /** Replace the lost device. It takes a new adapter, for an adapter gives only one device. False where there is none. */
+  /**
+   * Replace the lost device. This needs a new adapter, because an adapter gives only one device. Returns false if there is
+   * none.
+   */
   async reopen() {
     this.onReopen();
     this.#device.destroy();
@@ -63,7 +66,7 @@ class GpuExecutor {
     return true;
   }
 
-  /** Whether the device is lost. A call may fail because of that a moment before the browser reports it. */
+  /** True if the device is lost. A call may fail because of that a moment before the browser reports it. */
   async isLost() {
     await Promise.race([this.lost, new Promise((resolve) => setTimeout(resolve, NEWS_MS))]);
     return this.lostMessage !== null;
@@ -74,7 +77,7 @@ class GpuExecutor {
     return this.#keep(this.#device.createBuffer({ size, label, usage: STORAGE | COPY_DST | COPY_SRC }));
   }
 
-  /** @returns {Object<string, number>} bytes of the buffers that there are, by label */
+  /** @returns {Object<string, number>} bytes of the existing buffers, by label */
   bufferBytes() {
     const found = /** @type {Object<string, number>} */ ({});
     for (const one of this.#objects.values()) {
@@ -100,12 +103,12 @@ class GpuExecutor {
     this.#device.queue.submit([encoder.finish()]);
   }
 
-  /** The next `check` waits until it is compiled; lists that use it may be recorded before. */
+  /** Lists that use it may be recorded before it is compiled; the next `check` waits for that. */
   pipeline(code, access, label) {
     return this.#keep(this.#compiler.compile(code, access, label));
   }
 
-  /** words: for each dispatch pipeline, x, y, z, number of bindings, then (buffer, offset, size) of each. */
+  /** words: for each dispatch: pipeline, x, y, z, number of bindings, then (buffer, offset, size) of each. */
   record(words) {
     const steps = [];
     for (let at = 0; at < words.length;) {
@@ -132,14 +135,14 @@ class GpuExecutor {
     this.#device.queue.submit([encoder.finish()]);
   }
 
-  /** Seconds of each list, run times[i] times over in a pass of its own; undefined where the GPU has no timestamps. */
+  /** Seconds that each list takes, run times[i] times in a pass of its own; undefined if the GPU has no timestamps. */
   async profile(handles, times) {
     const refused = await this.#compiler.finish();
     if (refused) throw new Error(refused);
     return profileLists(this.#device, handles.map((handle) => this.#objects.get(handle)), times);
   }
 
-  /** A Uint8Array of its own. Several reads may be under way. */
+  /** Returns a Uint8Array of its own. Several reads may be under way. */
   async read(handle, offset, nbytes) {
     const device = this.#device;
     const at = this.#staging.findIndex((buffer) => buffer.size >= nbytes);

@@ -1,8 +1,8 @@
-/** Compiles compute shaders beside each other, so that a model's sixty take as long as the slowest. */
+/** Compiles compute shaders in parallel, so that the sixty of a model take only as long as the slowest. */
 export class PipelineCompiler {
   #device;
   #compiling = [];  // promises since the last `finish`
-  #refused = /** @type {string|null} */ (null);  // why the first that could not be compiled was refused
+  #refused = /** @type {string|null} */ (null);  // why the first failed shader was refused
 
   constructor(device) {
     this.#device = device;
@@ -27,7 +27,7 @@ export class PipelineCompiler {
     return kernel;
   }
 
-  /** Waits for all of them. Why one was refused since the last call, or null. */
+  /** Waits for all of them. Returns why a shader was refused since the last call, or null. */
   async finish() {
     await Promise.all(this.#compiling);
     const refused = this.#refused;

@@ -276,7 +276,7 @@ export const messages = /** @type {Record<string, string>} */ ({
   'record.no-json': 'Der Inhalt eines Eintrags muss JSON sein ({why}).',
   'policies.other-kind': 'Die Einstellung {name} enthält {held}, nicht {given}. Lösche sie zuerst.',
   'policies.bad-confidence': 'Wie sicher eine Einstellung ist, muss eine Zahl von 0 bis 1 sein.',
-  'witness.bad-quality': 'Die Güte muss eine Zahl von 0 bis 1 sein.',
+  'trajectory.bad-rating': 'Die Bewertung muss eine Zahl von 0 bis 1 sein.',
   'trajectory.other-tensors': 'Das sind nicht Token und Zustände einer Antwort.',
 
   // policies in words

@@ -92,7 +92,6 @@ export const kinds = {
   trajectory: { one: 'aufgezeichnete Antwort', other: 'aufgezeichnete Antworten' },
   turn: { one: 'Nachricht', other: 'Nachrichten' },
   weights: { one: 'Teil eines gelernten Adapters', other: 'Teile gelernter Adapter' },
-  witness: { one: 'Eintrag im Protokoll', other: 'Einträge im Protokoll' },
 };
 
 export const map = {

@@ -92,7 +92,6 @@ export const kinds = {
   trajectory: { one: 'recorded answer', other: 'recorded answers' },
   turn: { one: 'message', other: 'messages' },
   weights: { one: 'part of a learned adapter', other: 'parts of learned adapters' },
-  witness: { one: 'log entry', other: 'log entries' },
 };
 
 export const map = {

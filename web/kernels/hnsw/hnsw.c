@@ -1,8 +1,8 @@
-// HNSW, an index of nearest neighbours (arXiv 1603.09320), over rows that Python keeps in the same memory.
+// HNSW, an index for nearest-neighbour search (arXiv 1603.09320), over rows that Python keeps in the same memory.
 //
-// py_core/hnsw/hnsw_graph.py has the layout, py_core/hnsw/numpy_kernel.py the same steps in numpy: both give the same
+// py_core/hnsw/hnsw_graph.py has the layout, py_core/hnsw/numpy_kernel.py the same steps in numpy. Both give the same
 // graph and the same results, bit for bit. So sums are added in one fixed order, without fused or relaxed instructions,
-// and "nearest first" means by distance, then by id, then by row. The module has no data of its own: it runs in any
+// and "nearest first" sorts by distance, then by id, then by row. The module has no data of its own: it runs in any
 // memory that it is given, such as Pyodide's.
 #include <stdint.h>
 #include <wasm_simd128.h>
@@ -25,17 +25,17 @@ typedef struct {
   u32 metric;
   u32 m, m0;            // links of a row at levels above 0, at level 0
   u32 ef_construction;
-  u32 expansion;        // candidates a step
+  u32 expansion;        // candidates per step
   u32 rows;
-  i32 entry;            // the row where searches begin, or -1
+  i32 entry;            // the row at which searches begin, or -1
   i32 top;              // its level
   const u32 *chunks;    // addresses of CHUNK rows each
   const u32 *uppers;    // addresses of CHUNK slots each: count, links[m]
-  const uint8_t *alive; // a byte a row
-  u32 *visited;         // a bit a row
+  const uint8_t *alive; // one byte per row
+  u32 *visited;         // one bit per row
   Near *todo, *found;   // two heaps with room for each row and one more
   f32 *query;
-  int64_t *ids;         // what a search found, nearest first
+  int64_t *ids;         // the results of a search, nearest first
   f32 *distances;
   u32 *batch;           // room for the links of `expansion` rows
 } Graph;
@@ -157,7 +157,7 @@ INLINE Near pop(const Graph *g, Near *heap, u32 *count, u32 away) {
   return top;
 }
 
-// Turns g->found, a heap with the farthest on top, into a list, nearest first.
+// Turns g->found, a heap with the farthest on top, into a sorted list, nearest first.
 static void sort(const Graph *g, u32 count) {
   for (u32 left = count; left;) {
     const Near farthest = pop(g, g->found, &left, 1);
@@ -208,8 +208,8 @@ static u32 search_level(const Graph *g, const f32 *query, u32 entry, u32 level, 
   return found;
 }
 
-// Goes down from the entry point to the level above `level`: the nearest row of each level is where the next search
-// begins. Returns the last one.
+// Descends from the entry point to the level above `level`: each search begins at the nearest row of the level above.
+// Returns the last one.
 static u32 descend(const Graph *g, const f32 *query, i32 level) {
   u32 at = (u32)g->entry;
   for (i32 l = g->top; l > level; l--) {
@@ -228,7 +228,7 @@ static u32 tell(const Graph *g, u32 found, u32 k) {
   return found;
 }
 
-// Finds the k nearest of g->query, which is prepared, by the graph. Returns their number.
+// Finds the k nearest rows to g->query, which is prepared, through the graph. Returns their number.
 u32 EXPORT(search)(const Graph *g, u32 k, u32 ef, const uint8_t *allowed) {
   if (g->entry < 0) return 0;
   return tell(g, search_level(g, g->query, descend(g, g->query, 0), 0, ef, allowed), k);
@@ -322,8 +322,8 @@ INLINE u32 has_dead(const Graph *g, const i32 *links) {
   return 0;
 }
 
-// Prepares the removal of dead rows: the living rows of first .. last - 1 that link to dead ones get links to the rows
-// behind these instead, in both directions.
+// Prepares the removal of dead rows: replaces links of the living rows first .. last - 1 to dead rows by links to the
+// rows behind these, in both directions.
 void EXPORT(bridge)(const Graph *g, u32 first, u32 last) {
   for (u32 row = first; row < last; row++) {
     const i32 top = g->alive[row] ? node_of(g, row)->level : -1;

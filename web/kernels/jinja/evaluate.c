@@ -1,4 +1,4 @@
-// The value of an expression, in a scope.
+// Evaluates an expression in a scope.
 #include "jinja.h"
 
 Scope *scope_in(Scope *parent) {
@@ -29,7 +29,7 @@ static Value method_of(Value owner, Text name) {
   return (Value){.kind = METHOD, .method = method};
 }
 
-// What jinja2 finds first: an attribute (a method of Python's), then a key of this name.
+// The lookup order of jinja2: first an attribute (a Python method), then a key of this name.
 Value attribute(Value owner, Text name) {
   defined(owner);
   if (name.length && name.bytes[0] == '_') return undefined(name);
@@ -58,7 +58,7 @@ Value item(Value owner, Value key) {
   return key.kind == STRING ? attribute(owner, key.text) : undefined(text_of("an item"));
 }
 
-// A path such as "function.name" or "0", which some filters take.
+// A path such as "function.name" or "0", which some filters accept.
 Value attribute_path(Value value, Text path) {
   for (u32 at = 0; at <= path.length;) {
     const i64 point = find(path, text_of("."), at);

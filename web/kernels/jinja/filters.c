@@ -1,4 +1,4 @@
-// The filters that chat templates use, as jinja2 (and, for tojson, transformers) has them.
+// The filters that chat templates use, with the behaviour of jinja2 (and, for tojson, of transformers).
 #include "jinja.h"
 
 Value argument(Arguments *given, u32 index, const char *name, Value otherwise) {
@@ -47,7 +47,7 @@ static Text indented(Text text, Arguments *given) {
   return written(&out);
 }
 
-// Each word begins with a capital; words end at white space and at some brackets.
+// Capitalizes each word; words end at white space and at some brackets.
 static Text titled(Text text) {
   Buffer out = {0};
   for (u32 at = 0, inside = 0; at < text.length;) {
@@ -125,7 +125,7 @@ static Value key_of(Value value, Text by, int with_case) {
   return value.kind == STRING && !with_case ? string(cased(value.text, TO_LOWER)) : value;
 }
 
-// By halves, so that what compares equal stays in its order.
+// Merge sort, so that equal items keep their order.
 static void sort_range(Value *items, Value *keys, Value *room, u32 count, int reverse) {
   if (count < 2) return;
   const u32 half = count / 2;

@@ -1,4 +1,4 @@
-// What templates call by name, and how they format text and the time.
+// The global functions of templates, and the formatting of text and time.
 #include "jinja.h"
 
 static Value now;  // [year, month, day, hour, minute, second, weekday (Monday is 0), day of the year], local time
@@ -89,7 +89,7 @@ Value format_percent(Text pattern, Value with) {
     else if (what == 'd' || what == 'i') put_number(&out, value.kind == FLOAT ? (i64)value.number : as_int(value));
     else fail("it formats text in a way that is not allowed", text_of(""));
   }
-  // What could be looked up by a name is no value that is left over.
+  // A value that allows lookups by name does not count as an unused argument.
   const int is_mapping = with.kind == DICT || with.kind == LIST || with.kind == UNDEFINED;
   if (used < (with.kind == TUPLE ? with.list->count : 1) && !is_mapping)
     fail("it formats fewer values than it has", text_of(""));

@@ -1,10 +1,10 @@
-// Renders a chat template: Jinja as jinja2 runs it, over values that print, compare and sort as Python's do.
+// Renders a chat template: Jinja as jinja2 runs it, over values that print, compare and sort like Python's.
 //
 // A template comes from a stranger's file. So everything happens in this module's own memory, which the host limits,
-// and in a call that the host can end; nothing here counts steps. An instance renders once: `request` gives room for
-// the JSON {"source", "variables", "now"}, `render` leaves the text at `output`, and whatever is wrong ends in `refuse`,
-// which never returns. The parts: lexer.c and parse*.c make a tree, evaluate.c and statements.c walk it, filters.c,
-// tests.c and methods.c are what expressions may call, values.c, text.c and print.c know the values.
+// and in a call that the host can stop; the module itself counts no steps. An instance renders once: `request` makes
+// room for the JSON {"source", "variables", "now"}, `render` leaves the text at `output`, and every error ends in
+// `refuse`, which never returns. The parts: lexer.c and parse*.c build a tree, evaluate.c and statements.c walk it,
+// filters.c, tests.c and methods.c are callable from expressions, values.c, text.c and print.c define the values.
 #include <stdint.h>
 
 typedef uint8_t u8;
@@ -17,8 +17,8 @@ typedef double f64;
 #define EXPORT(name) __attribute__((export_name(#name), visibility("default"))) name
 #define IMPORT(name) __attribute__((import_module("env"), import_name(#name))) name
 
-enum { MAX_DEPTH = 200 };             // of nested expressions, blocks, calls and lists; real templates take 30
-enum { MAX_RANGE = 100000 };          // as jinja2's sandbox has it
+enum { MAX_DEPTH = 200 };             // of nested expressions, blocks, calls and lists; real templates need 30
+enum { MAX_RANGE = 100000 };          // the limit of jinja2's sandbox
 enum { MAX_OUTPUT = 32 << 20 };       // bytes of the rendered text, and of any other
 enum { BROKEN = 1, FAILED = 2, COSTLY = 3 };
 
@@ -69,7 +69,7 @@ struct Node {
   Text name;              // of a NAME, ATTRIBUTE, FILTER, TEST, MACRO_OF; the keyword of an ARGUMENT
   u32 operator;           // of ARITHMETIC and COMPARE; 1: a negated TEST, a recursive FOR; stars of an ARGUMENT
   Node *a, *b, *c, *d;
-  Node *first, *next;     // parts or arguments; the next one beside this
+  Node *first, *next;     // parts or arguments; the next sibling
   Value value;
 };
 
@@ -102,7 +102,7 @@ char *request(u32 bytes);
 
 // ---- lexer.c ----
 void lex(Text source);
-extern Token token;                                   // the present one
+extern Token token;                                   // the current one
 void advance(void);
 Text token_name(void);
 
@@ -144,25 +144,25 @@ int is_sequence(Value value);
 f64 as_float(Value value);
 i64 as_int(Value value);
 Text as_text(Value value, const char *who);
-Value defined(Value value);                           // the same, or an error that says what is missing
+Value defined(Value value);                           // the same, or an error that names what is missing
 int truth(Value value);
 int equal(Value a, Value b);
 int order(Value a, Value b);                          // -1, 0, 1
 int contains(Value container, Value item);
 i64 length_of(Value value);
-List *items_of(Value value);                          // what a loop goes over
+List *items_of(Value value);                          // the items that a loop iterates over
 int overflows(i64 a, i64 b, i64 *product);            // whether a * b goes beyond *product, or nearly so
 Value arithmetic(u32 operator, Value a, Value b);
 Value negative(Value value);
 const char *kind_name(Value value);
 
 // ---- text.c ----
-u32 next_code(Text text, u32 *at);                    // one character; *at moves behind it
+u32 next_code(Text text, u32 *at);                    // one character; *at advances past it
 void put_code(Buffer *out, u32 code);
 u32 characters(Text text);
-u32 byte_at(Text text, u32 character);                // where the character begins
+u32 byte_at(Text text, u32 character);                // the offset of the character
 Text part(Text text, u32 begin, u32 end);             // of bytes
-i64 find(Text text, Text what, u32 from);             // in bytes, -1: not there
+i64 find(Text text, Text what, u32 from);             // in bytes, -1 if not found
 int begins(Text text, Text with, u32 at);
 int is_space(u32 code);
 enum { ALPHA = 1, DIGIT = 2, UPPER = 4, LOWER = 8, PRINTABLE = 16, NUMERIC = 32, DECIMAL = 64 };
@@ -181,7 +181,7 @@ void print(Buffer *out, Value value);
 void put_repr(Buffer *out, Value value);
 void put_float(Buffer *out, f64 number);
 Text as_json(Value value, int ascii, Value indent, Text between, Text after_key, int sorted);
-Value number_from(Text text, int whole);              // UNDEFINED where the text is no number
+Value number_from(Text text, int whole);              // UNDEFINED if the text is not a number
 
 // ---- json.c ----
 Value parse_json(Text text);

@@ -1,4 +1,4 @@
-// The host's JSON to values. The host writes it, so an error is the host's mistake.
+// Converts the host's JSON to values. The host writes it, so an error in it is a bug of the host.
 #include "jinja.h"
 
 static Text text;
@@ -25,7 +25,7 @@ static u32 read_hex(void) {
 static Text read_text(void) {
   Buffer out = {0};
   for (at++;;) {
-    // What has no escape is copied as it is.
+    // A run without escapes is copied unchanged.
     const u32 begin = at;
     while (at < text.length && text.bytes[at] != '"' && text.bytes[at] != '\\') at++;
     if (at >= text.length) wrong();

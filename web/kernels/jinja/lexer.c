@@ -1,12 +1,12 @@
-// Template source to tokens, one at a time: text between the tags, and what is inside of them.
+// Splits template source into tokens, one at a time: text between the tags, and the contents of tags.
 #include "jinja.h"
 
 Token token;
 static Text source;
-static u32 at, line, brackets;   // brackets open inside the present tag: "}}" may close two dicts
+static u32 at, line, brackets;   // brackets open inside the current tag: "}}" may close two dicts
 static int in_tag;               // AT_PRINT or AT_BLOCK
 static int strips;               // the last tag ended with "-"
-static int trims;                // the last tag was a block or a comment: one newline after it goes
+static int trims;                // the last tag was a block or a comment: one newline after it is removed
 
 static int has(u32 where, const char *what) { return begins(source, text_of(what), where); }
 static int is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v'; }
@@ -19,7 +19,7 @@ static void count_lines(u32 from, u32 to) {
   for (u32 i = from; i < to; i++) line += source.bytes[i] == '\n';
 }
 
-// Newlines are \n, and one at the very end is no part of the template.
+// Newlines are \n, and one at the very end does not belong to the template.
 void lex(Text given) {
   Text plain = replaced(given, text_of("\r\n"), text_of("\n"), -1);
   plain = replaced(plain, text_of("\r"), text_of("\n"), -1);
@@ -38,7 +38,8 @@ static void skip_comment(void) {
   at = (u32)end + 2;
 }
 
-// Whether a tag "{%" at `where` is this word alone, as in {%- raw -%}; *end is behind it, *minus its last sign.
+// Returns whether a tag "{%" at `where` contains only this word, as in {%- raw -%}; *end is behind it, *minus its last
+// sign.
 static int is_tag(u32 where, const char *word, u32 *end, char *minus) {
   where += 2;
   if (where < source.length && (source.bytes[where] == '-' || source.bytes[where] == '+')) where++;
@@ -52,7 +53,7 @@ static int is_tag(u32 where, const char *word, u32 *end, char *minus) {
   return has(where, "%}");
 }
 
-// The text up to the next tag, without the white space that the tags on both sides take away.
+// The text up to the next tag, without the white space that the tags on both sides strip.
 static Text text_before(u32 begin, u32 end, u32 next, int is_print) {
   const char sign = next + 2 < source.length ? source.bytes[next + 2] : 0;
   if (strips) while (begin < end && is_blank(source.bytes[begin])) begin++;
@@ -60,7 +61,7 @@ static Text text_before(u32 begin, u32 end, u32 next, int is_print) {
   if (next < source.length && sign == '-') {
     while (end > begin && is_blank(source.bytes[end - 1])) end--;
   } else if (next < source.length && !is_print && sign != '+') {
-    // lstrip_blocks: blanks before a block or a comment go if nothing else stands in its line.
+    // lstrip_blocks: blanks before a block or a comment are removed if nothing else is in their line.
     u32 blanks = end;
     while (blanks > begin && (source.bytes[blanks - 1] == ' ' || source.bytes[blanks - 1] == '\t')) blanks--;
     if (!blanks || source.bytes[blanks - 1] == '\n') end = blanks;
@@ -149,7 +150,7 @@ static void lex_string(char quote) {
 
 static void lex_number(void) {
   const u32 begin = at;
-  const int is_item = begin && source.bytes[begin - 1] == '.';  // of x.0.1, which is no fraction
+  const int is_item = begin && source.bytes[begin - 1] == '.';  // in x.0.1, which is not a fraction
   u32 base = 10;
   if (source.bytes[at] == '0' && at + 1 < source.length) {
     const char letter = source.bytes[at + 1] | 32;
@@ -192,7 +193,7 @@ static void lex_in_tag(void) {
   const char *end = in_tag == AT_PRINT ? "}}" : "%}";
   const char c = source.bytes[at], next = at + 1 < source.length ? source.bytes[at + 1] : 0;
   const int minus = (c == '-' || c == '+') && has(at + 1, end);
-  // jinja2 knows a "+" at the end of a block only.
+  // jinja2 accepts a "+" only at the end of a block.
   if (!brackets && (has(at, end) || (minus && (c == '-' || in_tag == AT_BLOCK)))) {
     strips = minus && c == '-';
     trims = in_tag == AT_BLOCK && !(minus && c == '+');
@@ -229,7 +230,7 @@ void advance(void) {
   else lex_text();
 }
 
-// What the present token is, for an error.
+// The current token's name for an error.
 Text token_name(void) {
   if (token.kind == AT_END) return text_of("the end of the template");
   if (token.kind == AT_BLOCK_END) return text_of("%}");

@@ -1,10 +1,10 @@
-// Memory that is only taken, never given back: an instance renders one template. Text that grows, and how all ends.
+// Memory is only allocated, never freed: an instance renders one template. Also growing text, and error exits.
 #include "jinja.h"
 
 void IMPORT(refuse)(u32 kind, const char *words, u32 length);  // throws
 
 extern char __heap_base;
-static char *top;  // what is free begins here
+static char *top;  // the beginning of free memory
 static u32 depth;
 
 static void reserve(u64 bytes) {
@@ -34,7 +34,7 @@ static Text filled(const char *pattern, Text what) {
   u32 length = 0;
   for (; *pattern && length < 300; pattern++) {
     if (*pattern != '%') { words[length++] = *pattern; continue; }
-    // A long name is cut, between two characters.
+    // A long name is cut between two characters.
     u32 shown = what.length;
     if (shown > 80) for (shown = 80; shown && (what.bytes[shown] & 0xc0) == 0x80; shown--) {}
     __builtin_memcpy(words + length, what.bytes, shown);
@@ -76,7 +76,7 @@ void put(Buffer *out, const char *bytes, u32 length) {
     check_length(needed);
     const u64 room = needed * 2 < 64 ? 64 : needed * 2;
     if (out->bytes && out->bytes + out->room == top) {
-      text_room((u32)room - out->room);  // it is the last thing in memory: it grows where it is
+      text_room((u32)room - out->room);  // it is the last allocation: grow in place
     } else {
       char *moved = text_room((u32)room);
       if (out->length) __builtin_memcpy(moved, out->bytes, out->length);
@@ -108,7 +108,7 @@ Text text_of(const char *bytes) {
 
 Text written(const Buffer *out) { return (Text){out->length ? out->bytes : "", out->length}; }
 
-// Where `a` is the last thing in memory, `b` is written behind it: a text that a loop adds to is not copied each time.
+// If `a` is the last allocation, `b` is appended in place: text that a loop adds to is not copied each time.
 Text joined(Text a, Text b) {
   if (!a.length) return b;
   if (!b.length) return a;
@@ -135,7 +135,7 @@ int is(Text a, const char *b) {
   return i == a.length && !b[i];
 }
 
-// ---- the way in and out ----
+// ---- entry points ----
 static Text given;
 static Buffer output;
 
@@ -156,7 +156,7 @@ static Node *parsed(Value asked) {
   return parse_template();
 }
 
-// Whether the template is one at all; the request needs its source only.
+// Returns whether the template is valid; the request needs only its source.
 void EXPORT(check)(void) { parsed(parse_json(given)); }
 
 // Returns the number of bytes at `output`.

@@ -1,4 +1,4 @@
-// The methods of Python's str, dict, list and tuple that change nothing.
+// The non-mutating methods of Python's str, dict, list and tuple.
 #include "jinja.h"
 
 static const char *const OF_TEXT[] = {

@@ -1,4 +1,5 @@
-// Expressions to a tree, in jinja2's precedence: if-else, or, and, not, comparisons, + -, ~, * / // %, **, signs.
+// Parses expressions into a tree, with jinja2's precedence: if-else, or, and, not, comparisons, + -, ~, * / // %, **,
+// signs.
 #include "jinja.h"
 
 int at_operator(u32 operator) { return token.kind == AT_OPERATOR && token.operator == operator; }
@@ -52,7 +53,7 @@ static Node *constant(Value value) {
   return made;
 }
 
-// ---- what stands alone ----
+// ---- primary expressions ----
 static Node *parse_list(void) {
   Node *list = node(LIST_OF), **last = &list->first;
   while (!skip_operator(']')) {
@@ -118,7 +119,7 @@ static int ends_tuple(void) {
   return token.kind == AT_PRINT_END || token.kind == AT_BLOCK_END || at_operator(')') || at_name("in");
 }
 
-// One expression, or several with commas between them, which are a tuple. simple: names and literals only.
+// One expression, or several separated by commas, which form a tuple. simple: names and literals only.
 Node *parse_tuple(int simple, int with_condition) {
   Node *first = 0, **last = &first;
   int is_tuple = 0;
@@ -135,7 +136,7 @@ Node *parse_tuple(int simple, int with_condition) {
   return tuple;
 }
 
-// ---- what follows it ----
+// ---- postfix expressions ----
 Node *parse_arguments(void) {
   Node *first = 0, **last = &first;
   expect_operator('(');
@@ -220,7 +221,7 @@ static Node *parse_test(Node *of) {
   if (at_operator('(')) {
     test->first = parse_arguments();
   } else if (begins_argument() && !at_name("is")) {
-    // In "x is divisibleby 3 if y" the "if" is no argument, though jinja2's list of exceptions lacks it.
+    // In "x is divisibleby 3 if y" the "if" is not an argument, though jinja2's list of exceptions lacks it.
     if (at_name("if")) return test;
     Node *argument = node(ARGUMENT);
     argument->a = parse_postfix(parse_primary(0));
@@ -303,7 +304,7 @@ static Node *parse_comparison(void) {
   for (;;) {
     u32 operator = comparison();
     if (!operator && at_name("not")) {
-      // After a whole operand "not" can only begin "not in".
+      // After a complete operand, "not" can only begin "not in".
       advance();
       if (!skip_name("in")) broken(token.line, "it expects 'in' before '%'", token_name());
       operator = NOT_IN;

@@ -1,11 +1,11 @@
-// Tags to a tree.
+// Parses tags into a tree.
 #include "jinja.h"
 
-static u32 loops;  // open around the present statement, in the present macro
+static u32 loops;  // open around the current statement, in the current macro
 
 static Node *parse_body(const char *const *ends);
 
-// What {% for %}, {% set %} and {% with %} assign to: a name, a field of a namespace, or a tuple of such.
+// The target of {% for %}, {% set %} and {% with %}: a name, a field of a namespace, or a tuple of these.
 Node *parse_target(void) {
   Node *target = parse_tuple(1, 0);
   for (Node *part = target->kind == TUPLE_OF ? target->first : target; part; part = part->next) {
@@ -21,7 +21,7 @@ static void end_tag(void) {
   advance();
 }
 
-// The statements up to one of the tags `ends`, whose word is then the present token.
+// The statements up to one of the tags `ends`, whose word is then the current token.
 static Node *parse_body_in_tag(const char *const *ends) {
   end_tag();
   enter();
@@ -46,7 +46,7 @@ static Node *parse_for(void) {
   return loop;
 }
 
-// An {% elif %} is an IF in the else of the one before.
+// An {% elif %} is an IF in the else branch of the previous one.
 static Node *parse_if(void) {
   static const char *const ends[] = {"elif", "else", "endif", 0}, *const last[] = {"endif", 0};
   Node *first = 0, **next = &first;
@@ -149,7 +149,7 @@ static Node *parse_with(void) {
   return block;
 }
 
-// What the model says, marked for training: here it is its content.
+// The model's output, marked for training: here only its content matters.
 static Node *parse_generation(void) {
   static const char *const ends[] = {"endgeneration", 0};
   Node *block = node(BODY);

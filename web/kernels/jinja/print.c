@@ -1,7 +1,7 @@
-// Values as Python prints them (str and repr), and as its json.dumps writes them.
+// Prints values like Python's str and repr, and like its json.dumps.
 #include "jinja.h"
 
-// The host's shortest decimal digits of a number, in any notation, and a number of its digits.
+// The host's shortest decimal digits of a number, in any notation, and a number from its digits.
 u32 IMPORT(number_text)(f64 number, char *out);
 f64 IMPORT(text_number)(const char *bytes, u32 length);
 
@@ -31,7 +31,7 @@ void put_float(Buffer *out, f64 number) {
   while (count > 1 && digits[count - 1] == '0') count--;
   if (__builtin_signbit(number)) put_char(out, '-');
   if (!count) { put_text(out, text_of("0.0")); return; }
-  // 0.DIGITS times ten to the power of `point`; Python changes to an exponent below 1e-4 and from 1e16 on.
+  // 0.DIGITS times ten to the power of `point`; Python switches to an exponent below 1e-4 and from 1e16 on.
   if (point > -4 && point <= 16) {
     if (point <= 0) put_text(out, text_of("0."));
     for (i32 i = point; i < 0; i++) put_char(out, '0');
@@ -51,7 +51,7 @@ void put_float(Buffer *out, f64 number) {
   put_number(out, power);
 }
 
-// [sign] digits [. digits] [e exponent], with blanks around; whole: digits alone.
+// [sign] digits [. digits] [e exponent], with blanks around; whole: only digits.
 Value number_from(Text text, int whole) {
   text = stripped(text, 0, 1, 1);
   u32 at = 0, digits = 0;

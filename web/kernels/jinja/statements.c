@@ -1,7 +1,7 @@
-// Runs statements: what they print goes to a buffer, what they set into a scope.
+// Runs statements: output goes to a buffer, assignments to a scope.
 #include "jinja.h"
 
-static u32 jump;  // BREAK or CONTINUE, on its way to the loop that it ends
+static u32 jump;  // BREAK or CONTINUE, on its way to its loop
 
 void assign(Node *target, Value value, Scope *scope) {
   if (target->kind == NAME) { bind(scope, target->name, value); return; }
@@ -27,8 +27,8 @@ static Text captured(Node *first, Scope *scope) {
 }
 
 // ---- loops ----
-// Whether there is one more round. A condition is tried no earlier than its item is asked for: it may depend on rounds
-// before.
+// Returns whether there is another iteration. A condition is evaluated only when its item is needed, as it may depend
+// on earlier iterations.
 static int looks_ahead(Loop *loop) {
   while (!loop->has_next && loop->at < loop->items->count) {
     loop->next = loop->items->items[loop->at++];
@@ -144,7 +144,7 @@ static Value call_block(Node *block, Scope *scope) {
   return call(callee, &given);
 }
 
-// ---- one statement after the other ----
+// ---- running statements ----
 static void run_one(Node *of, Scope *scope, Buffer *out) {
   switch (of->kind) {
     case PRINT: print(out, evaluate(of->a, scope)); break;

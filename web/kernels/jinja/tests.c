@@ -1,4 +1,4 @@
-// What may follow "is".
+// The tests: words that may follow "is".
 #include "jinja.h"
 
 static Value other(Arguments *given, Text name) {

@@ -1,7 +1,8 @@
-// Text by its characters: UTF-8, in which a lone surrogate (Python and JavaScript have them) is three bytes.
+// Text by characters: UTF-8, in which a lone surrogate (Python and JavaScript allow them) is three bytes.
 #include "jinja.h"
 
-// What only the host knows of characters beyond ASCII: bits as in jinja.h, and up to three characters of another case.
+// Facts about characters beyond ASCII that only the host knows: bits as in jinja.h, and up to three characters of
+// another case.
 u32 IMPORT(traits)(u32 code);
 u32 IMPORT(recase)(u32 code, u32 to, u32 *out);
 
@@ -80,7 +81,7 @@ void put_case(Buffer *out, u32 code, Case to) {
   put_char(out, (char)code);
 }
 
-// At the end of a word a Greek sigma has a lower case of its own.
+// At the end of a word, a Greek sigma has a different lower case.
 static int ends_word(Text text, u32 before, u32 after) {
   u32 last = 0;
   for (u32 at = 0; at < before;) last = next_code(text, &at);

@@ -1,4 +1,4 @@
-// What values are equal, true, larger, inside of others; what arithmetic makes of them.
+// Equality, truth, order and membership of values, and their arithmetic.
 #include "jinja.h"
 
 Value none(void) { return (Value){.kind = NONE}; }
@@ -58,7 +58,7 @@ void set_key(Dict *dict, Value key, Value value) {
   dict->pairs[dict->count++] = (Pair){key, value};
 }
 
-// ---- what they are ----
+// ---- kinds ----
 const char *kind_name(Value value) {
   static const char *const names[] = {"undefined value", "None", "bool", "int", "float", "str", "list", "tuple",
     "generator", "range", "dict", "namespace", "macro", "loop", "function", "method"};
@@ -114,7 +114,7 @@ i64 length_of(Value value) {
   }
 }
 
-// ---- comparing ----
+// ---- comparison ----
 static int is_ordered(Value value) { return value.kind == LIST || value.kind == TUPLE; }
 
 int equal(Value a, Value b) {
@@ -140,7 +140,7 @@ int equal(Value a, Value b) {
         answer = other && equal(a.dict->pairs[i].value, *other);
       }
       break;
-    default: answer = a.list == b.list;  // the same thing in memory
+    default: answer = a.list == b.list;  // the same object in memory
   }
   leave();
   return answer;

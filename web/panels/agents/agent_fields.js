@@ -1,4 +1,4 @@
-/** What can be set of an agent: the fields as data, and what changed between two states of them. Python checks the values. */
+/** The settings of an agent: the fields as data, and the difference between two states of them. Python checks the values. */
 import { t } from '../../i18n/i18n.js';
 import { userError } from '../../common/user_error.js';
 
@@ -13,12 +13,12 @@ export const SAMPLING = [
   { name: 'presence_penalty', standard: 0 },
   { name: 'penalty_window', standard: 64 },
 ];
-export const MAX_TOKENS = 1024; // of an agent that says nothing else
+export const MAX_TOKENS = 1024; // for an agent that sets no other value
 
-/** A new agent's settings. The shipped agents have this penalty, too: without it the model would loop. */
+/** A new agent's settings. The shipped agents use this penalty, too: without it the model would loop. */
 export const NEW_AGENT = { sampling: { frequency_penalty: 0.2 } };
 
-/** "Recipe helper!" -> "recipe-helper", or "recipe-helper-2" where that is taken: what Python takes for an id. */
+/** "Recipe helper!" -> "recipe-helper", or "recipe-helper-2" if that is taken: an id that Python accepts. */
 export function freeId(title, taken) {
   const plain = title.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase();
   const base = plain.replace(/[^a-z0-9]+/g, '-').replace(/^[-0-9]+/, '').slice(0, 36).replace(/-$/, '') || 'agent';
@@ -37,13 +37,14 @@ export function readNumber(text, field, standard) {
   throw Object.assign(error, { field });
 }
 
-/** One request a line; blank lines are nothing. */
+/** One request a line; blank lines are ignored. */
 export function readExamples(text) {
   return text.split('\n').map((line) => line.trim()).filter(Boolean);
 }
 
 /**
- * The fields that differ, of `sampling` only what differs: what was left alone follows the next version of a shipped agent.
+ * The fields that differ, and of `sampling` only the values that differ: an unchanged field follows the next version of a
+ * shipped agent.
  * @param {any} before as Memory.agents() gives an agent
  * @param {any} after all fields
  */

@@ -1,4 +1,4 @@
-/** The form of an agent: what can be set of it, and a question before what was typed is thrown away. */
+/** The form of an agent: its settings, and a question before unsaved input is discarded. */
 import { t } from '../../i18n/i18n.js';
 import { element } from '../../common/dom.js';
 import { PLAIN } from '../../memory/client.js';
@@ -97,7 +97,7 @@ export class AgentForm {
     return [...fields, sampling];
   }
 
-  /** All fields of a new agent, else those that changed. */
+  /** All fields of a new agent, else only the changed ones. */
   #read() {
     const { title, definition, system_prompt: prompt, examples, max_tokens: maxTokens } = this.#controls;
     const number = ({ name, standard }) => [name, readNumber(this.#controls[name].value, name, standard)];
@@ -110,7 +110,7 @@ export class AgentForm {
       examples: readExamples(examples.value),
     };
     if (this.#agent) return changedFields(this.#agent, all);
-    const { sampling } = changedFields({}, all); // what is standard is left out
+    const { sampling } = changedFields({}, all); // default values are left out
     this.#id = freeId(all.title, this.#taken);
     return { ...all, id: this.#id, sampling: sampling ?? {} };
   }
@@ -128,7 +128,7 @@ function area(value, className = '') {
   return Object.assign(element('textarea', className), { value: value ?? '' });
 }
 
-/** A control with its name above it and what it means below. */
+/** A control with its name above it and its explanation below. */
 function hinted(name, control, hint) {
   const made = element('div', 'agent-field');
   const below = element('p', 'agent-hint', hint);

@@ -1,4 +1,4 @@
-/** The agents: those that come with Sonata and the user's own, to edit, to add, to remove and to bring back. */
+/** The agents: the shipped ones and the user's own, to edit, add, remove and restore. */
 import { t } from '../../i18n/i18n.js';
 import { button, element, ProblemLine } from '../../common/dom.js';
 import { loadStyles } from '../../common/load_file.js';
@@ -29,7 +29,7 @@ export class AgentsPanel {
     root.append(element('p', 'panel-lead', t('agents.about')), this.#outcome, this.#problem.element, this.#list);
   }
 
-  /** A form that was left open is still there, with what was typed. */
+  /** An open form stays, with its input. */
   async show() {
     await loadStyles('panels/agents/agents.css');
     await this.refresh();
@@ -46,7 +46,7 @@ export class AgentsPanel {
       if (run !== this.#run) return;
       this.#problem.say(null);
       const now = JSON.stringify(agents);
-      if (now === this.#agents && this.#list.hasChildNodes()) return; // nobody loses the focus
+      if (now === this.#agents && this.#list.hasChildNodes()) return; // the focus is not lost
       this.#agents = now;
       this.#draw();
     } catch (error) {
@@ -145,7 +145,7 @@ export class AgentsPanel {
     this.#focus(id);
   }
 
-  /** Focus the agent's first button, wherever it is listed now; if there is none, the button that adds an agent. */
+  /** Focus the agent's first button, at its new place in the list; if there is none, the button that adds an agent. */
   #focus(id) {
     const rows = /** @type {HTMLElement[]} */ ([...this.#list.querySelectorAll('[data-agent]')]);
     const row = rows.find(({ dataset }) => dataset.agent === id);

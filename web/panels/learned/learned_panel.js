@@ -1,4 +1,4 @@
-/** What the user taught: questions with their answers. Each can be edited, switched off, and forgotten. */
+/** The lessons that the user taught: questions with their answers. Each can be edited, switched off, and forgotten. */
 import { t } from '../../i18n/i18n.js';
 import { LearnedNote } from '../../turn/learned_note.js';
 import { button, element } from '../../common/dom.js';
@@ -15,7 +15,7 @@ export class LearnedPanel {
   /** @type {import('../../engine/engine.js').Engine} */ #engine;
   #list;
   #teach = button(t('facts.teachSomething'), 'primary', () => this.#openForm());
-  #note = /** @type {LearnedNote|null} */ (null); // of what was taught last
+  #note = /** @type {LearnedNote|null} */ (null); // of the last lesson
   #place = element('div', 'learned-place'); // of the form and the note
   #forgotten = element('p', 'learned-forgotten');
 
@@ -136,7 +136,7 @@ export class LearnedPanel {
   }
 }
 
-/** Two fields that say what is to be answered when. */
+/** Two fields: a question, and the answer to give. */
 function lessonFields(asked, said) {
   const field = (value) => Object.assign(element('textarea'), { value, required: true, dir: 'auto' });
   const question = field(asked), answer = field(said);

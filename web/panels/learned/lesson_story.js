@@ -1,6 +1,6 @@
 /**
- * What a lesson changed: the answer before, the one that the user wants to hear, and the one of now, side by side, with what
- * differs marked. Each of the two answers of the model can be asked for again.
+ * The effect of a lesson: the answer before, the wanted answer, and the current one, side by side, with the differences marked.
+ * Each of the model's two answers can be requested again.
  */
 import { userError } from '../../common/user_error.js';
 import { wordDiff } from '../../common/word_diff.js';
@@ -71,7 +71,7 @@ export class LessonStory {
   }
 }
 
-/** Whether two texts share enough for what differs to be worth a mark. @param {import('../../common/word_diff.js').Piece[]} pieces */
+/** True if two texts share enough for marking the differences. @param {import('../../common/word_diff.js').Piece[]} pieces */
 function areAlike(pieces) {
   const length = (but) => pieces.reduce((sum, { text, kind }) => sum + (kind === but ? 0 : text.length), 0);
   const shared = pieces.reduce((sum, { text, kind }) => sum + (kind === 'same' ? text.length : 0), 0);
@@ -85,7 +85,9 @@ class Side {
   #text = element('p', 'story-text');
   #note = element('p', 'story-note');
 
-  /** @param {string} title @param {string} wanted what the user wants to hear, with which it is compared; '' for that itself */
+  /**
+   * @param {string} title @param {string} wanted the wanted answer, with which it is compared; '' for the wanted answer itself
+   */
   constructor(title, wanted) {
     this.#wanted = wanted;
     this.#text.dir = 'auto';
@@ -93,11 +95,11 @@ class Side {
     this.element.append(element('h3', '', title), this.#text, this.#note);
   }
 
-  /** A text, and what there is to say of it. @param {string} text @param {string} note @param {boolean} [judged] say whether it is as wanted */
+  /** A text with a note. @param {string} text @param {string} note @param {boolean} [judged] say whether it is as wanted */
   say(text, note, judged = false) {
     const pieces = wordDiff(text, this.#wanted);
     const isSame = pieces.every(({ kind }) => kind === 'same'), isAlike = areAlike(pieces);
-    // Seen from this text: what the wanted one lacks is new here.
+    // Seen from this text: words that the wanted one lacks are new here.
     if (!isAlike) this.stream(text);
     else if (judged) this.show(pieces.map((piece) => ({ ...piece, kind: piece.kind === 'gone' ? 'new' : piece.kind === 'new' ? 'gone' : 'same' })));
     else this.show(pieces.filter(({ kind }) => kind !== 'new'));
@@ -109,7 +111,7 @@ class Side {
     this.#text.replaceChildren(...pieces.map(({ text, kind }) => (kind === 'same' ? text : element(kind === 'gone' ? 'del' : 'ins', '', text))));
   }
 
-  /** While it is being written. @param {string} text */
+  /** Shows the text while it streams. @param {string} text */
   stream(text) {
     this.#text.textContent = text;
   }

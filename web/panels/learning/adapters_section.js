@@ -1,4 +1,4 @@
-/** The adapters that answers come with: what each was learned from, how strong it is, and what it was tested with. */
+/** The adapters that answers use: what each was learned from, its strength, and its test results. */
 import { t } from '../../i18n/i18n.js';
 import { element, ProblemLine } from '../../common/dom.js';
 import { formatBytes, formatDate, formatRounded, formatShare } from '../../common/format.js';
@@ -13,7 +13,7 @@ export class AdaptersSection {
   /** @type {import('../../learning/client.js').Learning} */ #learning;
   #figures = /** @type {PlotFigure[]} */ ([]);
   #shown = '';
-  #states = /** @type {((on: boolean) => void)[]} */ ([]); // say whether each is in use
+  #states = /** @type {((on: boolean) => void)[]} */ ([]); // show whether each is in use
   #empty = element('p', 'panel-lead', t('adapters.empty'));
   #about = element('p', 'panel-lead', t('adapters.about'));
   #problem = new ProblemLine();
@@ -38,7 +38,7 @@ export class AdaptersSection {
       this.#about.hidden = !adapters.length;
       this.#list.replaceChildren(...adapters.map((one) => this.#card(one, Chart)));
     }
-    adapters.forEach(({ on }, at) => this.#states[at](on)); // in place: a switch keeps the focus, details stay open
+    adapters.forEach(({ on }, at) => this.#states[at](on)); // updated in place: a switch keeps the focus, details stay open
   }
 
   /** Draw the plots again: the colours have changed. */

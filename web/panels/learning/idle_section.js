@@ -1,4 +1,4 @@
-/** What learns in pauses: what it does now, how far it is, and buttons to pause it or to let it go on. */
+/** Learning in pauses: its current step, its progress, and buttons to pause and to resume it. */
 import { t } from '../../i18n/i18n.js';
 import { button, element, ProblemLine } from '../../common/dom.js';
 

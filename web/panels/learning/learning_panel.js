@@ -1,4 +1,4 @@
-/** How Sonata learns: what each loop does, and plots of what it did. The switches are in Settings, Learning. */
+/** How Sonata learns: what each loop does, and plots of its results. The switches are in Settings, Learning. */
 import { t } from '../../i18n/i18n.js';
 import { element, ProblemLine } from '../../common/dom.js';
 import { loadScript, loadStyles } from '../../common/load_file.js';
@@ -51,13 +51,13 @@ export class LearningPanel {
       this.#idle.element, this.#list, this.#developers());
   }
 
-  /** What is of use to those who work on Sonata. */
+  /** Parts that are useful to developers of Sonata. */
   #developers() {
     const door = element('details', 'developers');
     const policies = element('section', 'loop');
     policies.append(element('h3', '', t('policies.list')), this.#policies.element);
     door.append(element('summary', '', t('learning.developers')), this.#trainings, this.#adapters.element, policies);
-    door.addEventListener('toggle', this.#onTheme); // a plot that was not seen had no size
+    door.addEventListener('toggle', this.#onTheme); // a hidden plot had no size
     return door;
   }
 
@@ -159,7 +159,10 @@ export class LearningPanel {
   }
 }
 
-/** A part with a title, and what is said while it has nothing to show. @param {string} name progress.NAME of the texts */
+/**
+ * A part with a title, and a sentence for the time while it has nothing to show. @param {string} name progress.NAME of the
+ * texts
+ */
 function loopPart(name) {
   const made = element('section', 'loop');
   const heading = element('h3', '', t(`progress.${name}`));

@@ -1,4 +1,4 @@
-/** One of the loops that learn: what it does and did, and a place for its plots. Its switch is in Settings, Learning. */
+/** One of the loops that learn: its purpose and its results, and a place for its plots. Its switch is in Settings, Learning. */
 import { t } from '../../i18n/i18n.js';
 import { button, element, ProblemLine } from '../../common/dom.js';
 

@@ -1,4 +1,4 @@
-/** A plot of lines or bars by Chart.js, with a table that says the same. */
+/** A plot of lines or bars by Chart.js, with a table of the same values. */
 import { t } from '../../i18n/i18n.js';
 import { element } from '../../common/dom.js';
 import { themeColour } from '../../shell/theme.js';
@@ -7,16 +7,16 @@ const COLOURS = 6; // --stage-0 and so on, of panel.css
 const STYLES = [
   { pointStyle: 'circle', borderDash: [] }, { pointStyle: 'triangle', borderDash: [6, 3] },
   { pointStyle: 'rect', borderDash: [2, 3] }, { pointStyle: 'rectRot', borderDash: [8, 3, 2, 3] },
-]; // so that nobody needs the colours
-const MOST_POINTS = 40; // that are drawn as marks
+]; // so that the lines can be told apart without colours
+const MOST_POINTS = 40; // up to this number, points are drawn as marks
 
 /**
- * @typedef {{title: string, about: string, labels: string[], axis: string,
- *   series: Series[], format: (value: number) => string, from?: number,
- *   to?: number, kind?: 'line'|'bar', stacked?: boolean, isHeaded?: boolean}} Plot `labels`: of the horizontal axis, whose name is `axis`; `from`,
- *   `to`: what the vertical one shows at least; `isHeaded`: a heading above it says its title
+ * @typedef {{title: string, about: string, labels: string[], axis: string, series: Series[], format: (value: number) => string,
+ *   from?: number, to?: number, kind?: 'line'|'bar', stacked?: boolean, isHeaded?: boolean}} Plot `labels`: of the horizontal
+ *   axis, whose name is `axis`; `from`, `to`: the range that the vertical one shows at least; `isHeaded`: a heading above it
+ *   shows its title
  * @typedef {{name: string, values: (number|null)[], colour?: number, kind?: 'line'|'bar', format?: (value: number) => string,
- *   right?: number}} Series `kind`, `format`: where they are not the plot's; `right`: drawn against an axis on the right, from
+ *   right?: number}} Series `kind`, `format`: if they differ from the plot's; `right`: drawn against an axis on the right, from
  *   0 to this
  */
 export class PlotFigure {
@@ -62,7 +62,7 @@ export class PlotFigure {
     this.draw();
   }
 
-  /** Draw it, again where the colours have changed. */
+  /** Draw it, also again if the colours have changed. */
   draw() {
     if (!this.#plot) return;
     this.#chart?.destroy();

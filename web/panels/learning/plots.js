@@ -1,4 +1,4 @@
-/** What the plots of the Learning view show, of what app/consolidation/api.py tells. Null: there is too little to plot. */
+/** The plots of the Learning view, made from the data of app/consolidation/api.py. Null: there is too little to plot. */
 import { wholeEnd } from '../../common/cut.js';
 import { t } from '../../i18n/i18n.js';
 import { formatDate, formatNumber, formatRounded, formatShare } from '../../common/format.js';

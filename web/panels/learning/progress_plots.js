@@ -1,4 +1,4 @@
-/** Plots of what came of learning: quality over time, and how strong an adapter is. Null: there is nothing to plot yet. */
+/** Plots of the results of learning: quality over time, and how strong an adapter is. Null: there is nothing to plot yet. */
 import { t } from '../../i18n/i18n.js';
 import { formatDay, formatNumber, formatRounded, formatShare } from '../../common/format.js';
 

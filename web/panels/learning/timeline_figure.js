@@ -1,4 +1,4 @@
-/** A line of time: what each loop did and when, a lane a loop, by Chart.js; with a list that says the same. */
+/** A timeline: what each loop did and when, a lane a loop, by Chart.js; with a list of the same events. */
 import { wholeEnd } from '../../common/cut.js';
 import { t } from '../../i18n/i18n.js';
 import { element } from '../../common/dom.js';
@@ -50,7 +50,7 @@ export class TimelineFigure {
     this.draw();
   }
 
-  /** Draw it, again where the colours have changed. */
+  /** Draw it, also again if the colours have changed. */
   draw() {
     if (!this.#events.length) return;
     this.#chart?.destroy();

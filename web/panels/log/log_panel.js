@@ -1,4 +1,4 @@
-/** The log of requests: what each took, who answered, what went wrong; and how long the stages take by and large. */
+/** The log of requests: the time of each, the agent that answered, errors; and the usual times of the stages. */
 import { t } from '../../i18n/i18n.js';
 import { element, ProblemLine } from '../../common/dom.js';
 import { formatDate, formatDuration, formatMeasured, formatNumber, formatShare } from '../../common/format.js';
@@ -14,8 +14,8 @@ const TOTAL = 'total';
 export class LogPanel {
   /** @type {import('../../memory/client.js').Memory} */ #memory;
   #list;
-  #titles = new Map(); // agent's id -> what people read
-  #colours = new Map(); // stage -> which of the colours
+  #titles = new Map(); // agent's id -> its title
+  #colours = new Map(); // stage -> index of its colour
   #statistics = element('section', 'statistics');
   #speeds = new SpeedPlots();
   #problem = new ProblemLine();
@@ -155,7 +155,7 @@ export class LogPanel {
   }
 }
 
-/** "12% slower" than in the first hour that is logged; nothing where there is only one. */
+/** "12% slower" than in the first hour that is logged; nothing if there is only one. */
 function trendOf(trend) {
   if (!trend || trend.medians.length < 2) return '–';
   const change = Math.abs(trend.change);

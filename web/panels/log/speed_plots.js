@@ -1,4 +1,4 @@
-/** Plots of the log: how fast the model wrote, and how long people waited for the first word. */
+/** Plots of the log: how fast the model wrote, and how long the user waited for the first word. */
 import { t } from '../../i18n/i18n.js';
 import { element } from '../../common/dom.js';
 import { formatDate, formatDuration, formatRate } from '../../common/format.js';
@@ -13,7 +13,7 @@ export class SpeedPlots {
   #figures = /** @type {PlotFigure[]} */ ([]);
   #unwatchTheme = () => {};
 
-  /** @param {Speed[]} speeds the oldest first; fewer than two are no plot */
+  /** @param {Speed[]} speeds the oldest first; fewer than two give no plot */
   async show(speeds) {
     if (speeds.length < 2) return this.hide();
     if (!this.#figures.length) {

@@ -1,4 +1,4 @@
-/** The map of the requests as a scatter plot by Chart.js: datasets, symbols, the agents' names, and what a point says. */
+/** The map of the requests as a scatter plot by Chart.js: datasets, symbols, the agents' names, and the texts of points. */
 import { t } from '../../i18n/i18n.js';
 import { element } from '../../common/dom.js';
 import { themeColour } from '../../shell/theme.js';
@@ -10,7 +10,7 @@ const SHAPES = [
   { pointStyle: 'circle' }, { pointStyle: 'triangle' }, { pointStyle: 'rect' }, { pointStyle: 'rectRot' },
   { pointStyle: 'triangle', rotation: 180 },
 ];
-const ROUND = { circle: 1, triangle: 1.2, rect: 1.15, rectRot: 1.15 }; // so that all look equally large
+const ROUND = { circle: 1, triangle: 1.2, rect: 1.15, rectRot: 1.15 }; // sizes that make all look equally large
 const SMALL = 2.75; // pixels
 const LARGE = 6.5;
 const FINE = matchMedia('(pointer: fine)');
@@ -21,12 +21,12 @@ export class MapChart {
   #tip;
   #chart;
   #zoom;
-  #larger = 1; // points grow a little when they are seen from near
-  #agents = /** @type {any[]} */ ([]); // {title, index, x, y, shown}: of each the middle of its points
+  #larger = 1; // points grow a little when zoomed in
+  #agents = /** @type {any[]} */ ([]); // {title, index, x, y, shown}: the centre of each agent's points
 
   /**
    * @param {any} Chart the library
-   * @param {HTMLElement} box that is to be filled; it has a position and a height
+   * @param {HTMLElement} box to fill; it has a position and a height
    * @param {(zoomed: boolean) => void} onZoom
    */
   constructor(Chart, box, onZoom) {
@@ -63,7 +63,7 @@ export class MapChart {
   /**
    * @param {{title: string, index: number, shown: boolean, points: any[]}[]} agents points: {x, y, text, source}
    * @param {Set<string>} hiddenSources 'shipped', 'own'
-   * @param {string} summary what the picture is, in words
+   * @param {string} summary a description of the picture
    */
   show(agents, hiddenSources, summary) {
     this.#canvas.setAttribute('aria-label', summary);
@@ -120,7 +120,7 @@ export class MapChart {
       label: title,
       data: points.filter(({ source }) => (source !== 'example') === own),
       hidden: !shown || hiddenSources.has(own ? 'own' : 'shipped'),
-      order: own ? 0 : 1, // the user's lie above
+      order: own ? 0 : 1, // the user's points lie above
       hitRadius: FINE.matches ? 3 : 10,
       backgroundColor: own ? colour : colour.replace('rgb(', 'rgba(').replace(')', ', 0.53)'),
       hoverBackgroundColor: colour,
@@ -170,9 +170,9 @@ export class MapChart {
       const x = across.getPixelForValue(agent.x);
       const y = up.getPixelForValue(agent.y);
       const { left, right, top, bottom } = chartArea;
-      if (x < left || x > right || y < top || y > bottom) continue; // out of what is shown of the map
+      if (x < left || x > right || y < top || y > bottom) continue; // outside the visible part of the map
       const at = Math.max(left + half, Math.min(x, right - half));
-      const free = [-1, 1, -2, 2, -3, 3] // not on the middle itself: there may be the only point
+      const free = [-1, 1, -2, 2, -3, 3] // not on the centre itself: the only point may be there
         .map((lines) => Math.max(top + line / 2, Math.min(y + lines * line, bottom - line / 2)))
         .find((place) => !taken.some((one) => Math.abs(one.x - at) < one.half + half && Math.abs(one.y - place) < line));
       if (free === undefined) continue;

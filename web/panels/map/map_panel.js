@@ -51,7 +51,7 @@ export class MapPanel {
     this.#chart = null;
   }
 
-  /** Ask for the points again. */
+  /** Load the points again. */
   async refresh() {
     const run = (this.#run += 1);
     if (!this.#map) this.#status.textContent = t('map.drawing');
@@ -105,7 +105,7 @@ export class MapPanel {
     if (entry) /** @type {HTMLElement} */ (entry).focus();
   }
 
-  /** A line of the legend, which hides and shows. */
+  /** A line of the legend, which toggles its agent. */
   #entry(hidden, name, title, number, symbol) {
     const entry = button('', 'map-entry', () => {
       if (!hidden.delete(name)) hidden.add(name);

@@ -1,9 +1,9 @@
 /**
  * Zoom and pan of the map: the mouse drags, its wheel zooms with Ctrl (as a trackpad's pinch does), two fingers pinch, and
- * plus, minus, 0 and the arrow keys do the same. The wheel alone goes on scrolling the page.
+ * plus, minus, 0 and the arrow keys do the same. The wheel alone still scrolls the page.
  */
 import { ownKeys } from '../../shell/keyboard.js';
-const EDGE = 1.08; // the places are from -1 to 1
+const EDGE = 1.08; // coordinates are from -1 to 1
 const LARGEST = 12;
 const STEP = 1.6;
 
@@ -12,7 +12,7 @@ export class PanZoom {
   #box;
   #redraw;
   #zoom = 1;
-  #x = 0; // the middle of what is shown
+  #x = 0; // the centre of the visible part
   #y = 0;
   #pointers = new Map(); // id -> {x, y} in pixels of the canvas
   #frame = 0;
@@ -41,7 +41,7 @@ export class PanZoom {
     this.#apply();
   }
 
-  /** @param {number} factor @param {{x: number, y: number}} [at] pixels of the canvas; what is there stays there */
+  /** @param {number} factor @param {{x: number, y: number}} [at] pixels of the canvas; the point there stays there */
   by(factor, at) {
     const { width, height } = this.#chart;
     const across = at ? at.x / width - 0.5 : 0;

@@ -1,4 +1,4 @@
-/** Which adapter the model answers with, and those that this browser keeps. adapters_section.js shows them. */
+/** The adapter that the model answers with, and those that this browser keeps. adapters_section.js shows them. */
 import { said } from '../../i18n/engine_texts.js';
 import { t } from '../../i18n/i18n.js';
 import { chosenAdapter, rememberAdapter } from '../../storage/adapter_choice.js';
@@ -8,9 +8,9 @@ import { userError } from '../../common/user_error.js';
 /** @typedef {import('../../storage/adapter_store.js').AdapterFacts} AdapterFacts */
 
 export class Adapters {
-  /** What the model answers with; null: as it is. */
+  /** The adapter that the model answers with; null: none. */
   current = /** @type {AdapterFacts|null} */ (null);
-  /** The model that runs; null where nothing is kept of it. */
+  /** The running model; null if nothing is kept of it. */
   base = /** @type {{sha256: string, title: string}|null} */ (null);
   #engine = /** @type {import('../../engine/engine.js').Engine|null} */ (null);
   #listeners = /** @type {Set<() => void>} */ (new Set());
@@ -29,7 +29,7 @@ export class Adapters {
     });
   }
 
-  /** @param {() => void} listener called when another one is used, or one was added or deleted, also by another tab */
+  /** @param {() => void} listener called when another adapter is used, or one was added or deleted, also by another tab */
   onChange(listener) {
     this.#listeners.add(listener);
   }
@@ -58,12 +58,12 @@ export class Adapters {
     this.#tell();
   }
 
-  /** The model is loaded anew, or another one: until `begin` nothing can be used. */
+  /** The model is being loaded again, or another one: until `begin` no adapter can be used. */
   end() {
     this.#engine = null;
   }
 
-  /** @returns {Promise<AdapterFacts[]>} those of this model first */
+  /** @returns {Promise<AdapterFacts[]>} the adapters of this model first */
   async list() {
     const stored = await storedAdapters();
     return [...stored.filter((one) => this.isForThis(one)), ...stored.filter((one) => !this.isForThis(one))];
@@ -73,7 +73,10 @@ export class Adapters {
     return base.sha256 === this.base?.sha256;
   }
 
-  /** From the next message on. @param {AdapterFacts|null} facts null: none. Throws a userError where it cannot be used */
+  /**
+   * Use an adapter from the next message on. @param {AdapterFacts|null} facts null: none. Throws a userError if it cannot be
+   * used
+   */
   async use(facts) {
     const leftOut = await this.#running().useAdapter({ facts, base: this.base });
     this.current = facts;
@@ -88,7 +91,7 @@ export class Adapters {
     await this.use(await this.#running().addAdapter({ files, base: this.base }));
   }
 
-  /** Delete one; an answer that it gives ends. @param {AdapterFacts} facts */
+  /** Delete an adapter; an answer that uses it ends. @param {AdapterFacts} facts */
   async remove(facts) {
     await this.#stopUsing(facts);
     await removeAdapter(facts.sha256);

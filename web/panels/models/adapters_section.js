@@ -14,7 +14,7 @@ export class AdaptersSection {
   /**
    * @param {HTMLElement} root
    * @param {import('./adapters.js').Adapters} adapters
-   * @param {(run: () => Promise<void>) => Promise<void>} tryTo says what went wrong
+   * @param {(run: () => Promise<void>) => Promise<void>} tryTo shows errors
    */
   constructor(root, adapters, tryTo) {
     this.#list = part(root, 'ul', HTMLElement);

@@ -1,7 +1,7 @@
 /**
  * The model that the page's address names (?model=URL). Anybody can make such a link, and the model answers under Sonata's
- * name, so one from another site is named and asked about before anything of it is fetched. A yes counts for this address
- * in this tab.
+ * name, so a model from another site is named, and the user is asked, before anything of it is fetched. A yes counts for this
+ * address in this tab.
  */
 import { t } from '../../i18n/i18n.js';
 import { changeAddress } from '../../chat/address.js';
@@ -15,7 +15,7 @@ import { cut } from '../../common/cut.js';
 
 
 export class AddressModel {
-  /** Whether the user is being asked: then nothing else happens on the page. */
+  /** True while the user is being asked: then nothing else happens on the page. */
   isAsking = false;
   #asked = /** @type {Promise<boolean>|null} */ (null);
   #notices;
@@ -25,14 +25,14 @@ export class AddressModel {
     this.#notices = notices;
   }
 
-  /** Whether the address names a model. */
+  /** True if the address names a model. */
   get isNamed() {
     return readOptions().modelUrl !== null;
   }
 
   /**
-   * @returns {Promise<{title: null, url: string, hosts: string[]}|null>} as model_list.js has it; null where the address
-   *   names none, or the user did not want it. Throws a userError for what is no address.
+   * @returns {Promise<{title: null, url: string, hosts: string[]}|null>} as in model_list.js; null if the address names none,
+   *   or the user declined it. Throws a userError if it is not an address.
    */
   async model() {
     const text = readOptions().modelUrl;
@@ -51,7 +51,7 @@ export class AddressModel {
     return null;
   }
 
-  /** The address names no model any more. */
+  /** The address no longer names a model. */
   forget() {
     const url = new URL(location.href);
     url.searchParams.delete('model');
@@ -60,7 +60,7 @@ export class AddressModel {
 
   /** @param {URL} url */
   async #ask(url) {
-    // A page that has this one in a frame could lie over the question, and lead a click to its button.
+    // A page that embeds this one in a frame could cover the question and direct a click to its button.
     if (window.top !== window) return this.#decline(url, 'models.inFrame');
     const file = cut(decoded(url.pathname.split('/').at(-1) ?? ''));
     this.isAsking = true;
@@ -81,7 +81,7 @@ export class AddressModel {
     }
   }
 
-  /** @param {URL} url @param {string} why the key of a sentence */
+  /** @param {URL} url @param {string} why the key of the sentence */
   #decline(url, why) {
     this.#notices.say('address', t(why, { host: url.host }));
     return false;
@@ -92,6 +92,6 @@ function decoded(text) {
   try {
     return decodeURIComponent(text);
   } catch {
-    return text; // a % that means itself
+    return text; // a literal %
   }
 }

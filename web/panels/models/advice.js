@@ -1,16 +1,16 @@
-/** One quiet recommendation: the best model of the list that this computer runs fast enough, by what was measured. */
+/** One quiet recommendation: the best model of the list that this computer runs fast enough, judging by measurements. */
 import { t } from '../../i18n/i18n.js';
 import { formatBytes } from '../../common/format.js';
 
 const READING_TOK_S = 8; // as fast as people read
 const WORDS_A_TOKEN = 0.75;
-const MOST_BYTES = 3.2e9; // of a file whose model the CPU's kernels can hold: their memory ends at 4.3 GB
-const WORTH = 1.5; // a model that is not so many times larger does not answer much better
+const MOST_BYTES = 3.2e9; // largest file that the CPU's kernels can hold: their memory ends at 4.3 GB
+const WORTH = 1.5; // a model that is less than this many times larger does not answer much better
 
 /**
- * @param {{tokS: number, bytes: number}|null} measured how fast the model of so many bytes was
+ * @param {{tokS: number, bytes: number}|null} measured the speed of the model of this size
  * @param {{name: string, title: string, bytes: number}[]} offered by the hub
- * @param {number} memory bytes of this computer, as far as the browser tells
+ * @param {number} memory bytes of this computer, as far as the browser reports it
  * @returns {string|null} a sentence
  */
 export function advise(measured, offered, memory) {

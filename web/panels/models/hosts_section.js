@@ -1,4 +1,4 @@
-/** Which hosts models may come from: those of the site's list, and those that the user allows. */
+/** The hosts that models may come from: those of the site's list, and those that the user allows. */
 import { addedHosts, addHost, removeHost } from '../../downloads/added_hosts.js';
 import { readCatalog } from '../../downloads/hub.js';
 import { t } from '../../i18n/i18n.js';
@@ -10,7 +10,7 @@ export class HostsSection {
   #try;
   #listed = /** @type {string[]} */ ([]);
 
-  /** @param {HTMLDetailsElement} root @param {(run: () => Promise<void>) => Promise<void>} tryTo says what went wrong */
+  /** @param {HTMLDetailsElement} root @param {(run: () => Promise<void>) => Promise<void>} tryTo shows errors */
   constructor(root, tryTo) {
     this.#root = root;
     this.#try = tryTo;

@@ -4,8 +4,8 @@ import { askingButton } from '../../common/ask.js';
 import { button, element } from '../../common/dom.js';
 
 /**
- * @param {{title: string, about: string, inUse?: boolean, use?: (() => void)|null, save?: (() => void)|null,
- *   remove?: (() => void)|null}} what null: it cannot be done
+ * @param {{title: string, about: string, inUse?: boolean, use?: (() => void)|null, save?: (() => void)|null, remove?: (() =>
+ *   void)|null}} what null: the action is not available
  */
 export function listRow({ title, about, inUse = false, use = null, save = null, remove = null }) {
   const row = element('li');
@@ -20,7 +20,7 @@ export function listRow({ title, about, inUse = false, use = null, save = null, 
   return row;
 }
 
-/** @template {HTMLElement} T @param {T} made @param {string} label what a screen reader says @returns {T} */
+/** @template {HTMLElement} T @param {T} made @param {string} label for screen readers @returns {T} */
 export function named(made, label) {
   made.setAttribute('aria-label', label);
   return made;

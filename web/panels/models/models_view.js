@@ -1,6 +1,6 @@
 /**
- * The models of Settings, Model: those that this browser keeps, those that the hub has, a file of the user's, and adapters.
- * Only opening the hub's list and downloading from it use the network.
+ * The models of Settings, Model: those that this browser keeps, those that the hub has, the user's own file, and adapters. Only
+ * opening the hub's list and downloading from it use the network.
  */
 import { html, render } from '../../vendor/lit-html/lit-html.js';
 import { t } from '../../i18n/i18n.js';
@@ -33,7 +33,7 @@ export class ModelsView {
   #keeper = new ModelKeeper(() => this.#showProgress());
   #page;
   #catalog = /** @type {import('../../downloads/hub.js').Catalog|null} */ (null);
-  #listed = /** @type {Map<string, Listed>} */ (new Map()); // by the entry's name
+  #listed = /** @type {Map<string, Listed>} */ (new Map()); // keyed by the entry's name
   #site = /** @type {Awaited<ReturnType<typeof siteModel>>|null} */ (null);
   #asking = false;
   #hosts;
@@ -77,9 +77,9 @@ export class ModelsView {
     return this.#try(() => this.#show());
   }
 
-  /** Something else runs. A problem stays in view. */
+  /** Another model runs. A problem stays in view. */
   refresh() {
-    this.#show().catch(() => {}); // the lists are as they were
+    this.#show().catch(() => {}); // the lists are unchanged
   }
 
   get #isSeen() {
@@ -88,7 +88,7 @@ export class ModelsView {
 
   /**
    * A model of the user's, in one file or several, or an adapter: copied into the browser's store, and used. A model is used
-   * also where there is no room to copy it.
+   * even if there is no room to copy it.
    */
   async openFiles(given) {
     await this.#try(async () => {
@@ -109,7 +109,7 @@ export class ModelsView {
         chosen = kept?.sha256;
       } catch (error) {
         if (error.name !== 'NoRoomError') throw error;
-        chosen = files; // read as they are, this once
+        chosen = files; // read directly, this once
       }
       if (chosen) this.#use(chosen);
     });
@@ -134,7 +134,7 @@ export class ModelsView {
   async #show() {
     const { chosen } = this.#page;
     const brought = await broughtModels();
-    this.#site ??= await siteModel().catch(() => null); // without the site's list it has no name
+    this.#site ??= await siteModel().catch(() => null); // without the site's list its name is unknown
     this.#parts.kept.replaceChildren(this.#siteRow(this.#site, chosen), ...brought.map((model) => this.#keptRow(model, chosen)));
     this.#showOffered(brought);
     this.#hosts.show();
@@ -189,7 +189,7 @@ export class ModelsView {
     }
   }
 
-  /** Not one model is known: there is no network. */
+  /** No model is known: there is no network. */
   get #isUnreachable() {
     return this.#listed.size > 0 && [...this.#listed.values()].every((said) => said === 'unknown');
   }
@@ -218,7 +218,7 @@ export class ModelsView {
 
   /**
    * @param {import('../../downloads/hub.js').Catalog} catalog
-   * @param {Entry} entry @param {Listed} listed @param {number} have bytes that are here already
+   * @param {Entry} entry @param {Listed} listed @param {number} have bytes that are stored already
    */
   #offeredRow(catalog, entry, listed, have) {
     const size = listed === 'gone' ? t('models.gone') : listed === 'unknown' ? t('models.sizeUnknown') : formatBytes(listed.bytes);
@@ -269,7 +269,7 @@ export class ModelsView {
   }
 }
 
-/** Its elements; what is in the lists comes later. */
+/** Its elements; the contents of the lists come later. */
 function skeleton() {
   return html`
     <h3 id="models-title" tabindex="-1">${t('models.title')}</h3>
@@ -319,7 +319,7 @@ function skeleton() {
     </div>`;
 }
 
-/** Bytes that the page may keep and keeps; none where it may keep nothing. */
+/** Bytes that the page may store and stores; nothing if it may store nothing. */
 async function room() {
   try {
     const { quota = 0, usage = 0 } = await navigator.storage.estimate();

@@ -1,4 +1,4 @@
-/** What was learned of requests: corrections and examples, each with the agent that such requests are for. */
+/** What routing learned about requests: corrections and examples, each with the agent that such requests are for. */
 import { t } from '../../i18n/i18n.js';
 import { element } from '../../common/dom.js';
 import { formatDate, formatShare } from '../../common/format.js';
@@ -80,7 +80,7 @@ export class RoutingPanel {
   }
 }
 
-/** How much a pattern's vote counts: a weight of 1 is the usual (py_core/memory/patterns.py). */
+/** How much a pattern's vote counts: a weight of 1 is usual (py_core/memory/patterns.py). */
 function weightOf(weight) {
   const change = weight - 1;
   if (Math.abs(change) < 0.005) return t('patterns.usual');

@@ -1,4 +1,4 @@
-/** Settings, Answers: instructions for all of them, how tokens are drawn, how long they may be (app/generation/answer_settings.py). */
+/** Settings, Answers: instructions for all answers, the sampling, their length (app/generation/answer_settings.py). */
 import { html, nothing, render } from '../../vendor/lit-html/lit-html.js';
 import { live } from '../../vendor/lit-html/directives/live.js';
 import { t } from '../../i18n/i18n.js';
@@ -13,7 +13,7 @@ const ROUTING = 'routing.automatic'; // app/routing/agent_choice.py
 const LONGEST_INSTRUCTIONS = 4000; // characters, as in app/generation/answer_settings.py
 const PRESETS = ['agent', 'precise', 'balanced', 'varied'];
 const OWN = 'own'; // the full list
-/** What the full list begins with: temperature 0.7 and the penalty that keeps small models out of loops. */
+/** Initial values of the full list: temperature 0.7 and the penalty that keeps small models out of loops. */
 const FIRST = { temperature: 0.7, frequency_penalty: 0.2 };
 
 export class AnswersPart {
@@ -22,7 +22,7 @@ export class AnswersPart {
   #problem = new ProblemLine();
   #values = /** @type {Record<string, any>} */ ({});
   #saved = '';
-  #storing = /** @type {Record<string, any>} */ ({}); // what is on its way: what was read before does not set it back
+  #storing = /** @type {Record<string, any>} */ ({}); // values being saved: an earlier read does not overwrite them
 
   /** @param {HTMLElement} root @param {import('../../memory/client.js').Memory} memory */
   constructor(root, memory) {
@@ -33,7 +33,7 @@ export class AnswersPart {
   show() {
     this.#saved = '';
     this.#problem.say(null);
-    render(nothing, this.#root); // what was typed and refused
+    render(nothing, this.#root); // refused input
     return this.refresh();
   }
 
@@ -49,7 +49,7 @@ export class AnswersPart {
     return this.#values[SAMPLED] ?? 'agent';
   }
 
-  /** The fields of the full list, where that is chosen. @returns {Record<string, number>|null} */
+  /** The fields of the full list, if it is chosen. @returns {Record<string, number>|null} */
   get #own() {
     try {
       return PRESETS.includes(this.#sampling) ? null : JSON.parse(this.#sampling);
@@ -58,7 +58,7 @@ export class AnswersPart {
     }
   }
 
-  /** What is being typed stays: a field changes with what is stored only. */
+  /** Input in progress stays: a field changes only if the stored value changes. */
   #draw() {
     const own = this.#own;
     render(html`
@@ -125,7 +125,7 @@ export class AnswersPart {
     return this.#try(() => this.#store(name, value));
   }
 
-  /** An empty value, and what the agents say, are no policy at all. */
+  /** An empty value, and the agents' own values, are not stored as a policy. */
   async #store(name, value) {
     this.#storing[name] = value;
     try {

@@ -44,7 +44,10 @@ export class AppearancePart {
   }
 }
 
-/** One of a few, side by side. @param {string} about what it does @param {string[][]} options value and words @param {(value: string) => void} choose */
+/**
+ * A choice of a few options, side by side. @param {string} about what it does @param {string[][]} options value and label
+ * @param {(value: string) => void} choose
+ */
 function choices(name, title, about, options, chosen, choose) {
   return html`
     <fieldset class="choices segments" aria-describedby=${`${name}-about`}>

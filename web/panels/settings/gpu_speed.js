@@ -1,6 +1,6 @@
 /**
- * "How fast is my GPU?": measures the kernels of a token by the GPU's own clock and shows them beside the limits that were
- * measured, too. It waits its turn behind a running answer; folding it up ends it. It is there while a GPU runs the model.
+ * "How fast is my GPU?": measures the kernels of a token by the GPU's own clock and shows them beside the measured limits. It
+ * waits for a running answer; folding it up stops it. It is shown while a GPU runs the model.
  */
 import { html, render } from '../../vendor/lit-html/lit-html.js';
 import { t } from '../../i18n/i18n.js';
@@ -91,7 +91,7 @@ export class GpuSpeed {
   }
 }
 
-/** Its elements; what was measured comes later. */
+/** Its elements; the results come later. */
 function skeleton() {
   return html`
     <summary id="gpu-speed">${t('gpu.title')}</summary>
@@ -125,7 +125,7 @@ function kernelRow(kernel) {
   };
 }
 
-/** A row of the table; its bar is as long as its share of the `longest` row's time. */
+/** A row of the table; the length of its bar is its share of the `longest` row's time. */
 function row({ name, detail, us, speed, reached }, total, longest) {
   const bar = element('span', 'gpu-bar');
   bar.style.inlineSize = `${100 * us / longest}%`;

@@ -1,4 +1,4 @@
-/** Settings, Learning: a switch for each way of learning. What each did is shown under Learned. */
+/** Settings, Learning: a switch for each way of learning. Their results are shown under Learned. */
 import { html, render } from '../../vendor/lit-html/lit-html.js';
 import { live } from '../../vendor/lit-html/directives/live.js';
 import { t } from '../../i18n/i18n.js';

@@ -1,4 +1,4 @@
-/** Settings, Model: works whatever the memory's state is, and also where no model could be loaded. */
+/** Settings, Model: works in every state of the memory, and even if no model could be loaded. */
 import { t } from '../../i18n/i18n.js';
 import { ModelsView } from '../models/models_view.js';
 import { element } from '../../common/dom.js';
@@ -13,8 +13,8 @@ export class ModelPart {
 
   /**
    * @param {HTMLElement} root @param {any} _memory
-   * @param {{page: {run: import('./run_settings.js').RunSettings, models: import('../models/models.js').Models,
-   *   engine: () => import('../../engine/engine.js').Engine}}} parts what stays while models come and go
+   * @param {{page: {run: import('./run_settings.js').RunSettings, models: import('../models/models.js').Models, engine: () =>
+   *   import('../../engine/engine.js').Engine}}} parts the parts that stay while models come and go
    */
   constructor(root, _memory, { page: { run, models, engine } }) {
     const place = element('section', 'model-run'), form = element('div');

@@ -1,4 +1,4 @@
-/** Settings, Model: what the model runs on, how many threads and how much memory it gets, how long a conversation may be. */
+/** Settings, Model: the backend, the number of threads, the memory, and the length of a conversation. */
 import { html, nothing, render } from '../../vendor/lit-html/lit-html.js';
 import { live } from '../../vendor/lit-html/directives/live.js';
 import { findAdapter, isSoftware } from '../../backends/webgpu/adapter.js';
@@ -14,7 +14,7 @@ const SHOWN = { auto: 'run.auto', webgpu: 'run.webgpu', wasm: 'run.precise', 'wa
 export class RunSection {
   #root;
   #run;
-  #there = ''; // a sentence on the GPU
+  #there = ''; // a sentence about the GPU
 
   /** @param {HTMLElement} root @param {import('./run_settings.js').RunSettings} run */
   constructor(root, run) {
@@ -87,7 +87,7 @@ export class RunSection {
       ${crossOriginIsolated ? nothing : html`<small>${t('run.workersAlone')}</small>`}`);
   }
 
-  /** @param {import('./run_settings.js').Name} name @param {string[][]} options value and words */
+  /** @param {import('./run_settings.js').Name} name @param {string[][]} options value and label */
   #field(name, title, options, chosen, about) {
     const said = this.#run.inAddress(name);
     return html`
@@ -108,7 +108,7 @@ export class RunSection {
   }
 }
 
-/** What WebGPU there is, as a sentence. */
+/** A sentence about the available WebGPU. */
 async function wordsOfGpu() {
   const adapter = await findAdapter().catch(() => null);
   if (!adapter) return t('run.noGpu');

@@ -1,7 +1,7 @@
 /**
- * What runs the model: which backend, how many threads the CPU gives, how long a conversation may be, how much memory it
- * takes. The choices are in localStorage, for they are needed before the memory opens. What the address of the page says (page/options.js) comes
- * first, until something is chosen on the page: then the address says it no more.
+ * How the model runs: the backend, the number of CPU threads, the length of a conversation, the memory that it may take. The
+ * choices are in localStorage, because they are needed before the memory opens. The address of the page (page/options.js) takes
+ * precedence, until something is chosen on the page: then it is removed from the address.
  */
 import { changeAddress } from '../../chat/address.js';
 import { local } from '../../common/web_storage.js';
@@ -23,7 +23,7 @@ const IN_ADDRESS = { backend: ['backend', 'precision'], context: ['context'], me
 
 /**
  * @param {(key: string) => string|null} read of localStorage
- * @returns {Values} what was chosen; what is no valid choice counts as none
+ * @returns {Values} the choices; an invalid value counts as no choice
  */
 export function readChoices(read) {
   const backend = read(KEYS.backend);
@@ -43,16 +43,16 @@ function wholeNumber(text, most) {
 }
 
 export class RunSettings {
-  /** What runs, as `Engine.start` tells it, with the model's title; null while nothing does. */
+  /** The running configuration, as `Engine.start` reports it, with the model's title; null while none runs. */
   runs = /** @type {any} */ (null);
   #values;
-  #address; // {backend, precision, context, memory, workers}, each null where the address does not say
+  #address; // {backend, precision, context, memory, workers}, each null if the address does not set it
   #onChange;
   #listeners = /** @type {Set<() => void>} */ (new Set());
 
   /**
    * @param {{backend: string|null, precision: string|null, context: number|null, memory: number|null, workers: number|null}} address
-   * @param {() => void} onChange something else was chosen: the model has to be loaded again
+   * @param {() => void} onChange called after a change: the model has to be loaded again
    */
   constructor({ backend, precision, context, memory, workers }, onChange) {
     this.#address = { backend, precision, context, memory, workers };
@@ -67,7 +67,7 @@ export class RunSettings {
     return { ...chosen, precision: this.#address.precision ?? precision, context, memory, workers };
   }
 
-  /** What counts. `backend` is a name of `BACKENDS`, or numpy, which only the address can say. @returns {Values} */
+  /** The effective values. `backend` is a name of `BACKENDS`, or numpy, which only the address can set. @returns {Values} */
   get values() {
     const { backend, precision, context, memory, workers } = this.#address;
     return {
@@ -78,13 +78,13 @@ export class RunSettings {
     };
   }
 
-  /** @param {Name} name @returns {string|null} what the address says of it, such as "backend=wasm&precision=fast" */
+  /** @param {Name} name @returns {string|null} what the address sets for it, such as "backend=wasm&precision=fast" */
   inAddress(name) {
     const said = IN_ADDRESS[name].filter((one) => this.#address[one] !== null).map((one) => `${one}=${this.#address[one]}`);
     return said.length ? said.join('&') : null;
   }
 
-  /** From now on; the address does not say it any more. @param {Name} name @param {string|number|null} value */
+  /** Set a value from now on, and remove it from the address. @param {Name} name @param {string|number|null} value */
   choose(name, value) {
     this.#set(name, value);
     for (const one of IN_ADDRESS[name]) removeFromAddress(one);
@@ -92,19 +92,19 @@ export class RunSettings {
     this.#onChange();
   }
 
-  /** Automatic from the next load on, unless the address says otherwise. @param {Name} name */
+  /** Automatic from the next load on, unless the address sets it. @param {Name} name */
   reset(name) {
     const value = name === 'backend' ? 'auto' : null;
     this.#values = { ...this.#values, [name]: value };
     this.#store(name, value);
   }
 
-  /** For now, without remembering it. */
+  /** Set a value for now, without remembering it. */
   useCpu() {
     this.#set('backend', 'wasm');
   }
 
-  /** Another tab may have chosen since. */
+  /** Another tab may have changed the choices since. */
   reread() {
     this.#values = readChoices(fromStorage);
   }
@@ -115,7 +115,7 @@ export class RunSettings {
     for (const listener of this.#listeners) listener();
   }
 
-  /** @param {() => void} listener another model runs, on something else, or none any more */
+  /** @param {() => void} listener called when another model runs, another backend runs it, or none runs any more */
   onTell(listener) {
     this.#listeners.add(listener);
   }

@@ -1,4 +1,4 @@
-/** Delete what was learned and logged, after saying what goes. */
+/** Delete what was learned and logged, after saying what will be deleted. */
 import { currentLanguage, t } from '../../i18n/i18n.js';
 import { formatNumber } from '../../common/format.js';
 import { button, element, ProblemLine } from '../../common/dom.js';

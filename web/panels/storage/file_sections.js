@@ -1,4 +1,4 @@
-/** The whole memory to a file, and from one. */
+/** Export the whole memory to a file, and import it. */
 import { t } from '../../i18n/i18n.js';
 import { element } from '../../common/dom.js';
 import { formatBytes, formatNumber } from '../../common/format.js';

@@ -1,4 +1,4 @@
-/** Set, change or remove the passphrase that the memory is encrypted with. */
+/** Set, change or remove the passphrase with which the memory is encrypted. */
 import { t } from '../../i18n/i18n.js';
 import { button, element } from '../../common/dom.js';
 import { userError } from '../../common/user_error.js';
@@ -8,7 +8,7 @@ export class PassphraseSection {
   element = element('div');
   /** @type {import('../../memory/client.js').Memory} */ #memory;
   #lock;
-  #encrypted = null; // what is shown is for this
+  #encrypted = null; // the state that the form was made for
   #buttons = element('div', 'record-actions');
   #form = element('div');
   #lead = element('p', 'panel-lead');
@@ -22,7 +22,7 @@ export class PassphraseSection {
     this.element.append(this.#lead, this.#buttons, this.#form, this.#outcome);
   }
 
-  /** A form that is open stays, with what was typed. */
+  /** An open form stays, with its input. */
   refresh({ encrypted }) {
     if (encrypted === this.#encrypted) return;
     this.#encrypted = encrypted;

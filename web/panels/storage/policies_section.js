@@ -7,7 +7,7 @@ import { labelled } from '../../common/edit_form.js';
 import { RecordList } from '../record_list.js';
 import { actions, facts } from '../record_row.js';
 
-const FITS = 100; // characters of a value that is surely seen whole
+const FITS = 100; // characters of a value that is always fully visible
 
 export class PoliciesSection {
   /** @type {import('../../memory/client.js').Memory} */ #memory;

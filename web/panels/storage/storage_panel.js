@@ -1,4 +1,4 @@
-/** Where everything is kept and how much there is; each section is about one thing that can be done with it. */
+/** Where everything is stored, and its size; each section is about one action. */
 import { t } from '../../i18n/i18n.js';
 import { button, element, ProblemLine } from '../../common/dom.js';
 import { formatBytes, formatNumber } from '../../common/format.js';
@@ -45,7 +45,7 @@ export class StoragePanel {
     return this.refresh();
   }
 
-  /** Sections keep what is being typed in them. */
+  /** Sections keep their input. */
   async refresh() {
     const [info, counts] = await Promise.all([this.#memory.info(), this.#memory.counts()]);
     this.#showInfo(info, counts);
@@ -95,7 +95,7 @@ export class StoragePanel {
   }
 }
 
-/** Bytes of each part. The browser's own sum may leave out the models' files; it names its parts in Chromium only. */
+/** Bytes of each part. The browser's own sum may omit the models' files; it lists its parts in Chromium only. */
 async function storageSizes() {
   const estimate = async () => navigator.storage.estimate();
   const [models, adapters, { usage = 0, usageDetails = null }] = await Promise.all([
@@ -106,7 +106,7 @@ async function storageSizes() {
   return { models: modelBytes, memory: usageDetails?.indexedDB ?? null, page: usageDetails?.caches ?? null, rest };
 }
 
-/** @param {any} sizes @param {number|null} kept bytes of what the model has read, which the memory's have in them */
+/** @param {any} sizes @param {number|null} kept bytes of the kept model states, which the memory's size includes */
 function describeSizes({ models, memory, page, rest }, kept) {
   const parts = [t('stored.sizeModels', { size: formatBytes(models) })];
   if (memory === null) parts.unshift(t('stored.sizeAll', { size: formatBytes(Math.max(rest - (kept ?? 0), 0)) }));
@@ -115,9 +115,9 @@ function describeSizes({ models, memory, page, rest }, kept) {
   return parts.join(' ');
 }
 
-/** A sentence and what can be done about it. An empty sentence takes both away. */
+/** A sentence and the action for it. An empty sentence removes both. */
 function warn(place, sentence, control) {
-  if (place.dataset.said === sentence) return; // a question that is being asked stays
+  if (place.dataset.said === sentence) return; // an open question stays
   place.dataset.said = sentence;
   place.replaceChildren();
   if (!sentence) return;
@@ -131,7 +131,7 @@ function section(title) {
   return made;
 }
 
-/** @param {string} place as a store of py_core/memory names it */
+/** @param {string} place as a store of py_core/memory calls it */
 function placeOf(place) {
   const [, database] = place.match(/^this browser's database (.*)$/) ?? [];
   return database ? t('stored.place_database', { name: database }) : place === 'memory only' ? t('stored.place_volatile') : place;

@@ -9,7 +9,7 @@ from py_core.backends.webgpu.host import Binding
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.plan import Grid, Kernel, fixed, per_row
 from py_core.backends.webgpu.shaders import Constant
-from py_core.backends.webgpu.training_values import TrainingValues
+from py_core.backends.webgpu.training.values import TrainingValues
 from py_core.models.graph import Attention, Value
 from py_core.training.gradient_ops import AttentionGradient, PackedAttention
 

@@ -19,9 +19,9 @@ from py_core.backends.recovery import Recovery
 from py_core.backends.webgpu.device import WebGPUDevice
 from py_core.backends.webgpu.model_on_device import PACK_ROWS
 from py_core.backends.webgpu.plan import Launch
-from py_core.backends.webgpu.training_device import Section, SessionOnDevice
-from py_core.backends.webgpu.training_loss import SUMS_BYTES, loss_of
-from py_core.backends.webgpu.training_optimizer import STEP_BYTES
+from py_core.backends.webgpu.training.device import Section, SessionOnDevice
+from py_core.backends.webgpu.training.loss import SUMS_BYTES, loss_of
+from py_core.backends.webgpu.training.optimizer import STEP_BYTES
 from py_core.messages import Message
 from py_core.training.backward import TrainingPlan
 from py_core.training.session import (

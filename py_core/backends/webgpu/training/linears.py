@@ -12,7 +12,7 @@ from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.layout import BLOCK, LIMBS_BYTES
 from py_core.backends.webgpu.plan import Grid, Kernel, fixed, folded, per_row
 from py_core.backends.webgpu.shaders import Constant
-from py_core.backends.webgpu.training_values import TrainingValues
+from py_core.backends.webgpu.training.values import TrainingValues
 from py_core.backends.webgpu.vectors import Vectors
 from py_core.backends.webgpu.weights import MatrixPart, WeightArena, WeightMatrix
 from py_core.models.graph import Graph, Linear
@@ -45,7 +45,7 @@ class _Product:
 
 
 @dataclass(frozen=True)
-class Factor:
+class LinearFactor:
     """What is multiplied by a weight: where it lies, and a name that only these numbers have. `role` tells apart those
     that are used in turns."""
 
@@ -66,7 +66,7 @@ class TrainingLinears:
         """What is made from here on runs after something else than what was made last."""
         self._limbs.clear()
 
-    def forward(self, op: Linear, state: Binding, x: Factor, out: Binding) -> list[Kernel]:
+    def forward(self, op: Linear, state: Binding, x: LinearFactor, out: Binding) -> list[Kernel]:
         """out = x W^T + bias"""
         bias = self.bias(op.weight, op.first_row)
         found = []
@@ -91,7 +91,7 @@ class TrainingLinears:
         return [self._transposed(products[0], state, dy, out, add)]
 
     def logits(
-        self, matrix: WeightMatrix, part: MatrixPart, chunk: int, state: Binding, x: Factor, out: Binding
+        self, matrix: WeightMatrix, part: MatrixPart, chunk: int, state: Binding, x: LinearFactor, out: Binding
     ) -> list[Kernel]:
         """out (rows, chunk) = x W^T for the rows of W that the chunk's state says."""
         constants: dict[str, Constant] = {"ADD_BIAS": False, "BIAS_AT": 0, "Y_STRIDE": chunk, "Y_OFFSET": 0}
@@ -115,7 +115,7 @@ class TrainingLinears:
         ]
 
     def _matmul(
-        self, product: _Product, state: Binding, x: Factor, out: Binding, vectors: Binding,
+        self, product: _Product, state: Binding, x: LinearFactor, out: Binding, vectors: Binding,
         constants: Mapping[str, Constant],
     ) -> list[Kernel]:  # fmt: skip
         part, name = product.part, product.name("linear")
@@ -131,7 +131,7 @@ class TrainingLinears:
         grid = folded(product.rows, tiles.rows, tiles.x_rows)
         return [*before, Kernel(name, pipeline, fixed(bindings), grid, cost)]
 
-    def _in_limbs(self, product: _Product, state: Binding, x: Factor) -> tuple[Binding, list[Kernel]]:
+    def _in_limbs(self, product: _Product, state: Binding, x: LinearFactor) -> tuple[Binding, list[Kernel]]:
         """x in integers, and the kernel that makes them unless the last product with so many columns read the same."""
         columns = product.matrix.columns
         role = f"limbs {x.role}"

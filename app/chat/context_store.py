@@ -23,7 +23,7 @@ _OF_CHATS = (SESSION, TURN, FILE)
 """Kinds of records that are read in a conversation; their ids begin with its id."""
 
 
-class PageStore:
+class ContextStore:
     """Opened when it is needed first. No method raises."""
 
     def __init__(self, memory: Memory, opening: Callable[[], Awaitable[Rows]], budget: int = BUDGET) -> None:
@@ -133,7 +133,7 @@ class PageStore:
 class ChatShelf:
     """The pages of one conversation: a `PageShelf` (engine/page_keeping.py)."""
 
-    def __init__(self, store: PageStore, chat: str) -> None:
+    def __init__(self, store: ContextStore, chat: str) -> None:
         self._store, self.chat = store, chat
 
     async def names(self) -> Collection[str]:

@@ -16,7 +16,7 @@ from py_core.backends.webgpu.host import Binding
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.plan import Kernel, fixed, per_row
 from py_core.backends.webgpu.shaders import Constant
-from py_core.backends.webgpu.training_linears import Factor, TrainingLinears
+from py_core.backends.webgpu.training.linears import LinearFactor, TrainingLinears
 from py_core.backends.webgpu.weights import MatrixPart, WeightMatrix
 from py_core.training.gradient_ops import HeadLoss
 from py_core.training.session import HeadRows, Loss, Pack
@@ -116,9 +116,9 @@ class LossLowering:
         return found
 
     def _made_logits(self, chunk: _Chunk, divergence: bool) -> list[Kernel]:
-        pairs = [(Factor(self.states, "states"), self._logits)]
+        pairs = [(LinearFactor(self.states, "states"), self._logits)]
         if divergence:
-            pairs.append((Factor(self._base_states, "base", "base"), self._base_logits))
+            pairs.append((LinearFactor(self._base_states, "base", "base"), self._base_logits))
         return [
             kernel
             for states, logits in pairs

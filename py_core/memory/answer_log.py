@@ -1,4 +1,4 @@
-"""Queries of the witness log: poor answers, similar errors, latency spikes, percentiles and trends."""
+"""The log of all answers: those that were poor, errors like one, latency spikes, percentiles and trends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from py_core.memory.rows import Range
-from py_core.memory.witness import KIND, Witness, WitnessEntry, entry_of
+from py_core.memory.trajectories import Trajectories, Trajectory
 
 TOTAL = "total"
 PERCENTILES = (50, 90, 99)
@@ -22,7 +22,7 @@ ENOUGH = 20  # latencies before which nothing is called unusual
 class Spike:
     """A stage that took `ms`, where `usual_ms` (the median) was to be expected."""
 
-    entry: WitnessEntry
+    entry: Trajectory
     stage: str
     ms: float
     usual_ms: float
@@ -44,26 +44,26 @@ class Trend:
         return last / first - 1.0 if first > 0 else 0.0
 
 
-class WitnessQuestions:
-    """Answers queries from all entries, also those that still wait to be written."""
+class AnswerLog:
+    """Answers queries from all records of answers, also those that still wait to be written."""
 
-    def __init__(self, witness: Witness) -> None:
-        self._witness = witness
-        self._store = witness.store
+    def __init__(self, trajectories: Trajectories) -> None:
+        self._trajectories = trajectories
 
-    async def poor(self, quality: float = 0.5, limit: int | None = None) -> list[WitnessEntry]:
-        """Entries whose quality is known and below that, the newest first."""
-        await self._witness.writer.flush()
-        below = Range(high=math.nextafter(quality, -math.inf))
-        found = await self._store.query(KIND, {"quality": below}, newest_first=True, limit=limit)
-        return [entry_of(record) for record in found]
+    async def entries(self, *, since: float | None = None, limit: int | None = None) -> list[Trajectory]:
+        """The newest first."""
+        return await self._trajectories.find(since=since, limit=limit)
 
-    async def similar_errors(self, error: str, k: int = 10) -> list[tuple[WitnessEntry, float]]:
+    async def poor(self, rating: float = 0.5, limit: int | None = None) -> list[Trajectory]:
+        """Entries that were rated below that, the newest first."""
+        return await self._trajectories.find(rating=Range(high=math.nextafter(rating, -math.inf)), limit=limit)
+
+    async def similar_errors(self, error: str, k: int = 10) -> list[tuple[Trajectory, float]]:
         """Failed requests, and the share of words that their errors have in common with this one; the highest first."""
-        await self._witness.writer.flush()
-        failed = [entry_of(record) for record in await self._store.query(KIND, {"failed": True}, newest_first=True)]
         wanted = _words(error)
-        scored = [(entry, _overlap(wanted, _words(entry.error or ""))) for entry in failed]
+        scored = [
+            (one, _overlap(wanted, _words(one.error or ""))) for one in await self._trajectories.find(failed=True)
+        ]
         scored.sort(key=lambda pair: pair[1], reverse=True)
         return [(entry, score) for entry, score in scored[:k] if score > 0]
 
@@ -72,8 +72,8 @@ class WitnessQuestions:
 
         Where the log before has too few requests, the median is of all.
         """
-        begin = self._store.clock() - seconds
-        entries = await self._witness.entries()
+        begin = self._trajectories.store.clock() - seconds
+        entries = await self.entries()
         found: list[Spike] = []
         before = _latencies([entry for entry in entries if entry.created < begin])
         for stage, all_ms in _latencies(entries).items():
@@ -92,7 +92,7 @@ class WitnessQuestions:
 
     async def percentiles(self, since: float | None = None) -> dict[str, dict[int, float]]:
         """Stage -> {50: ms, 90: ms, 99: ms}, and the same for the TOTAL."""
-        latencies = _latencies(await self._witness.entries(since=since))
+        latencies = _latencies(await self.entries(since=since))
         return {
             stage: {p: float(value) for p, value in zip(PERCENTILES, np.percentile(ms, PERCENTILES), strict=True)}
             for stage, ms in latencies.items()
@@ -100,8 +100,8 @@ class WitnessQuestions:
 
     async def trends(self, span: float = HOUR, since: float | None = None) -> dict[str, Trend]:
         """Each stage's median in every `span` seconds."""
-        spans: dict[float, list[WitnessEntry]] = {}
-        for entry in await self._witness.entries(since=since):
+        spans: dict[float, list[Trajectory]] = {}
+        for entry in await self.entries(since=since):
             spans.setdefault(entry.created // span * span, []).append(entry)
         medians: dict[str, list[tuple[float, float]]] = {}
         for begin in sorted(spans):
@@ -110,11 +110,11 @@ class WitnessQuestions:
         return {stage: Trend(stage, tuple(values)) for stage, values in medians.items()}
 
 
-def _stages(entry: WitnessEntry) -> Mapping[str, float]:
+def _stages(entry: Trajectory) -> Mapping[str, float]:
     return {**entry.stages, TOTAL: entry.total_ms} if entry.stages else {}
 
 
-def _latencies(entries: list[WitnessEntry]) -> dict[str, list[float]]:
+def _latencies(entries: list[Trajectory]) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for entry in entries:
         for stage, ms in _stages(entry).items():

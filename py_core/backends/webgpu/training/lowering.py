@@ -14,9 +14,9 @@ from py_core.backends.webgpu.host import Binding
 from py_core.backends.webgpu.model_on_device import ModelOnDevice
 from py_core.backends.webgpu.plan import Grid, Kernel, fixed, per_row
 from py_core.backends.webgpu.shaders import Constant
-from py_core.backends.webgpu.training_attention import PackedAttentionLowering
-from py_core.backends.webgpu.training_linears import Factor, TrainingLinears
-from py_core.backends.webgpu.training_values import Step, TrainingValues
+from py_core.backends.webgpu.training.attention import PackedAttentionLowering
+from py_core.backends.webgpu.training.linears import LinearFactor, TrainingLinears
+from py_core.backends.webgpu.training.values import Step, TrainingValues
 from py_core.models import graph as ops
 from py_core.models.graph import RMSNorm, Rope, Value
 from py_core.training import gradient_ops as gradients
@@ -65,7 +65,7 @@ class TrainingLowering:
             case ops.Embedding():
                 return self._embedding(op, at(op.out))
             case ops.Linear():
-                return self._linears.forward(op, self._state, Factor(at(op.x), (op.x, step.again)), at(op.out))
+                return self._linears.forward(op, self._state, LinearFactor(at(op.x), (op.x, step.again)), at(op.out))
             case gradients.LoraDown():
                 return [self._down(op.weight, op.x.width, at(op.x), at(op.out))]
             case gradients.LoraUp():

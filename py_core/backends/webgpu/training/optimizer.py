@@ -20,7 +20,7 @@ _MOST_GROUPS = 32768
 
 
 @dataclass(frozen=True)
-class Vectors:
+class OptimizerVectors:
     """Of a session, float32 each: what `TrainingState` has, and the gradient."""
 
     parameters: Binding
@@ -39,7 +39,7 @@ class Optimizer:
     """`make(nbytes, label)` makes a buffer."""
 
     def __init__(
-        self, host: Host, builder: KernelBuilder, vectors: Vectors, make: Callable[[int, str], Binding]
+        self, host: Host, builder: KernelBuilder, vectors: OptimizerVectors, make: Callable[[int, str], Binding]
     ) -> None:
         self._host = host
         self._rule, self._shares = make(_RULE_BYTES, "rule of a step"), make(16, "shares of fisher and pull")

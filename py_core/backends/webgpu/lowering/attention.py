@@ -11,8 +11,8 @@ from py_core.backends.webgpu.cost import Cost, linear_cost
 from py_core.backends.webgpu.host import Binding, Host, covering
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.kv_pages import KVPages
-from py_core.backends.webgpu.linear_lowering import LinearInput, LinearLowering, lora_name
 from py_core.backends.webgpu.lora import LoraPart, NextOf
+from py_core.backends.webgpu.lowering.linear import LinearInput, LinearLowering, lora_name
 from py_core.backends.webgpu.plan import Grid, Kernel, fixed, per_row
 from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.values import PassContext, Values

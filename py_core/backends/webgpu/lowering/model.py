@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from py_core.backends.fusion import Fused, GatedLinear, Head, QKVAttention, ResidualLinear, fuse, linears_of
+from py_core.backends.fusion import Fused, FusedHead, GatedLinear, QKVAttention, ResidualLinear, fuse, linears_of
 from py_core.backends.sampling_state import RING
-from py_core.backends.webgpu.attention_lowering import AttentionLowering
 from py_core.backends.webgpu.cost import Cost
-from py_core.backends.webgpu.head_lowering import HeadLowering
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.layout import blocks_of
-from py_core.backends.webgpu.linear_lowering import Epilogue, LinearLowering
 from py_core.backends.webgpu.lora import LoraSets
+from py_core.backends.webgpu.lowering.attention import AttentionLowering
+from py_core.backends.webgpu.lowering.head import HeadLowering
+from py_core.backends.webgpu.lowering.linear import Epilogue, LinearLowering
 from py_core.backends.webgpu.plan import Kernel, Plan, fixed, per_row
 from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.tuning import FEW_ROWS
@@ -187,7 +187,7 @@ class PlanLowering:
                 branch = values.scratch("branch", op.out.width)
                 then = self._norm_kernel(norm, branch, values.of(op.out), add=True)
                 return [*linears.kernels([op.linear], branch, context), then]
-            case Head():
+            case FusedHead():
                 cap = op.soft_cap.cap if op.soft_cap else 0.0
                 return linears.kernels([op.linear], values.of(op.out), context, cap=cap)
             case ops.Linear():

@@ -13,11 +13,11 @@ from py_core.backends.webgpu.attention import SHORT
 from py_core.backends.webgpu.host import Binding
 from py_core.backends.webgpu.model_on_device import ModelOnDevice
 from py_core.backends.webgpu.plan import Kernel, Launch
-from py_core.backends.webgpu.training_linears import TrainingLinears
-from py_core.backends.webgpu.training_loss import LossLowering
-from py_core.backends.webgpu.training_lowering import PackBuffers, TrainingLowering
-from py_core.backends.webgpu.training_optimizer import Optimizer, Vectors
-from py_core.backends.webgpu.training_values import TrainingValues, backward_steps, forward_steps
+from py_core.backends.webgpu.training.linears import TrainingLinears
+from py_core.backends.webgpu.training.loss import LossLowering
+from py_core.backends.webgpu.training.lowering import PackBuffers, TrainingLowering
+from py_core.backends.webgpu.training.optimizer import Optimizer, OptimizerVectors
+from py_core.backends.webgpu.training.values import TrainingValues, backward_steps, forward_steps
 from py_core.training.backward import TrainingPlan
 from py_core.training.gradient_ops import HeadLoss, LoraDown, LoraUp
 from py_core.training.session import Pack
@@ -71,7 +71,7 @@ class SessionOnDevice:
         model, builder = self.model, self.model.builder
         rows = builder.shapes.max_rows
         names = ("parameters", "first_moment", "second_moment", "fisher", "gradient")
-        self.vectors = Vectors(*(self._make(nbytes, f"training's {name}") for name in names))
+        self.vectors = OptimizerVectors(*(self._make(nbytes, f"training's {name}") for name in names))
         self.buffers = PackBuffers(
             self._make(STATE_HEADER + ROW_BYTES * rows, "training's state"),
             self._make(_PACK_HEADER + _PACK_ROW * rows, "pack"),

@@ -14,7 +14,7 @@ from py_core.backends.head_slots import slot_bytes, slot_data
 from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host import HEAD_ADAPTERS, Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
-from py_core.backends.webgpu.linear_lowering import LinearLowering
+from py_core.backends.webgpu.lowering.linear import LinearLowering
 from py_core.backends.webgpu.plan import Kernel
 from py_core.backends.webgpu.values import PassContext, Values
 from py_core.backends.webgpu.vectors import Vectors
