@@ -76,7 +76,6 @@ async def measure(options: argparse.Namespace, folder: Path) -> None:
     print_tables(table)
     write_figures(options, {"milliseconds": found, "ratios": ratios})
     runtime.learning = learning
-    learning.close()
     await runtime.close()
     model.close()
 
