@@ -214,8 +214,8 @@ class ChatPage:
     async def can_learn(self) -> None:
         """Wait until lessons can be learned: before, a lesson waits or is only noted."""
         await self.page.wait_for_function("() => document.documentElement?.dataset.learning === 'ready'")
-        await self.page.evaluate("sonata.engine.learning.learnNow('preparation')")
-        known = "({ loops }) => !loops[0].words.includes('gets to know this model')"
+        await self.page.evaluate("sonata.engine.learning.learnNow({ name: 'preparation' })")
+        known = "({ loops }) => !loops[0].words.join(' ').includes('gets to know this model')"
         await self.until(f"sonata.engine.learning.overview().then({known})")
 
     async def state(self) -> str:

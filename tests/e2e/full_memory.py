@@ -116,7 +116,7 @@ async def furnish(chat: ChatPage) -> None:
         "reason": "length", "tokens": 8, "thinking": {"text": "Hm.", "seconds": 3.4},
     }  # fmt: skip
     last = (await memory.sessions.add_turns(session.id, Turn("assistant", EVERYTHING, details=details), after=2)).id
-    put = "async ([bytes]) => sonata.engine.memory.importFile(Uint8Array.from(bytes), 'replace')"
+    put = "async ([bytes]) => sonata.engine.memory.importFile({ data: Uint8Array.from(bytes), mode: 'replace' })"
     await chat.page.evaluate(put, [list(await export(store))])
     await expect(chat.page.locator(f"#chats [data-chat='{last}']")).to_have_count(1)
     await expect(chat.page.locator("#chats .chat-name")).to_have_count(len(OTHERS) + 2)

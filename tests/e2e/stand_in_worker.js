@@ -107,33 +107,34 @@ Comlink.expose({
     };
   },
 
-  respond(text, { again = false } = {}) {
+  stream(api, method, { text = '' }) {
     const events = new EventQueue();
     stopped = false;
-    answer(text, events, again).then(() => events.end(), (error) => events.fail(error));
+    const ended = method === 'profile' ? measure(events) : answer(text, events, method === 'retry');
+    ended.then(() => events.end(), (error) => events.fail(error));
     return events;
   },
 
-  ask: () => ({ error: { kind: 'EmbedderError', message: 'The stand-in remembers nothing.', details: null, reason: null } }),
-
-  checkModel: (_files, stem) => ({ title: stem, licence: '' }),
-  useAdapter: () => {},
-  openLearning: () => {},
-  noteActivity: () => {},
-  noteBattery: () => {},
-
-  stop: () => { stopped = true; },
-  newChat: () => { stopped = true; },
-  async profile(onProgress) {
-    for (let done = 0; done < 1; done += 0.1) {
-      onProgress(done);
-      await sleep(30);
+  call(api, method) {
+    if (['memory', 'learning', 'files'].includes(api)) {
+      return { error: { kind: 'EmbedderError', message: 'The stand-in remembers nothing.', details: null, reason: null } };
     }
-    return PROFILE;
+    if (['stop', 'begin'].includes(method)) stopped = true;
+    return { value: null };
   },
-  stopProfile: () => {},
+
+  checkModel: ({ stem }) => ({ title: stem, licence: '' }),
+  useAdapter: () => '',
   loseDevice: () => report({ stage: 'device', done: 0, total: null }),
 });
+
+async function measure(events) {
+  for (let done = 0; done < 1; done += 0.1) {
+    events.push({ done, report: null });
+    await sleep(30);
+  }
+  events.push({ done: 1, report: PROFILE });
+}
 
 async function answer(text, events, again) {
   if (text.includes('busy')) for (const end = performance.now() + 1000; performance.now() < end;);

@@ -190,7 +190,7 @@ async def test_the_form_knows_pythons_standards(page: Page) -> None:
 
 
 async def test_the_map_shows_every_request_and_what_the_user_said_stands_out(page: Page, screenshots: Path) -> None:
-    await page.evaluate("text => sonata.engine.memory.correct('', text, 'planner')", CORRECTED)
+    await page.evaluate("text => sonata.engine.memory.correct({ id: '', text, agent: 'planner' })", CORRECTED)
     panel = await open_tab(page, "Map")
     entry = panel.get_by_role("button")
     await entry.filter(has_text="Planner").wait_for()

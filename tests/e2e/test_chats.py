@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600
 DAY = 24 * 60 * 60
 SAID = {"Basil on a windowsill": 0.0, "A trip to Lisbon": 1.0, "Rivers": 5.0, "Knots": 20.0, "Old bread": 400.0}
 """Titles of chats, and the days since their last message."""
-PUT = """async ([bytes]) => sonata.engine.memory.importFile(Uint8Array.from(bytes), 'replace')"""
+PUT = """async ([bytes]) => sonata.engine.memory.importFile({ data: Uint8Array.from(bytes), mode: 'replace' })"""
 NOON = "new Date(new Date().setHours(12, 0, 0, 0)).getTime() / 1000"
 
 

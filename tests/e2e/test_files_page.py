@@ -44,7 +44,7 @@ KEY = b"The key of the shed is under the blue pot."
 LARGE = b"\n\n".join(b"Bed %d has %d tulips." % (number, number * 7) + FILLER.encode() for number in range(3000))
 TEXT_OF_LAST = """async (chat) => {
   const { files } = sonata.engine;
-  return files.text((await files.files(chat)).at(-1).id);
+  return files.text({ id: (await files.files({ chat })).at(-1).id });
 }"""
 DROP = """([names, text]) => {
   const data = new DataTransfer();

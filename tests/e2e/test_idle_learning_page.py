@@ -34,8 +34,9 @@ UNTIL = """async ([state, done, pause]) => {
 IN_USE = """async (on) => (await sonata.engine.learning.adapters()).some(
   (one) => one.kind === 'learned' && one.on === on)"""
 RESPOND = """async (text) => {
+  const { conversation } = sonata.engine;
   let said = '';
-  for await (const event of await sonata.engine.respond(text)) if (event.type === 'delta') said += event.text;
+  for await (const event of await conversation.respond({ text })) if (event.type === 'delta') said += event.text;
   return said;
 }"""
 PATIENCE = 60_000
@@ -128,7 +129,7 @@ async def test_a_correction_is_trained_though_the_tab_is_killed_answers_by_itsel
         await expect(used).to_be_checked(checked=on)
         await expect(used).to_be_focused()
         await expect(adapter.get_by_role("listitem")).to_be_visible()  # opened details stay open
-        await chat.page.evaluate("sonata.engine.newChat()")
+        await chat.page.evaluate("sonata.engine.conversation.begin()")
         assert (await chat.page.evaluate(RESPOND, QUESTION) == ANSWER) == on
     row = (await chat.show("Facts")).locator(".record").filter(has_text=ANSWER)
     await row.get_by_role("button", name="Forget").click()

@@ -24,6 +24,7 @@ READ = {
     "What is the topic of my thesis?": "Your thesis is about moss on medieval walls.",
 }
 SIZES = ((1280, 800), (390, 844), (320, 568))
+TEACH = "([question, answer]) => sonata.engine.learning.teach({ question, answer })"
 TABS_IN_A_ROW = """() => {
   const box = (selector) => document.querySelector(`#panel:not([hidden]) ${selector}`)?.getBoundingClientRect();
   const [row, tab] = [box('.panel-tabs'), box('[role=tab][aria-selected=true]')];
@@ -317,10 +318,10 @@ async def test_loops_are_switched_off_paused_and_run_and_their_plots_have_tables
 @pytest.mark.all
 async def test_an_answer_that_was_read_from_what_was_taught_says_so_also_after_a_reload(real: LearningPage) -> None:
     chat = real
-    learning = "sonata.engine.learning"
     for question, answer in READ.items():
-        await chat.page.evaluate(f"([question, answer]) => {learning}.teach(question, answer)", [question, answer])
-    await chat.page.evaluate("sonata.engine.memory.editPolicy('learning.gate.threshold', 3.5)")  # it is less often sure
+        await chat.page.evaluate(TEACH, [question, answer])
+    # it is less often sure
+    await chat.page.evaluate("sonata.engine.memory.editPolicy({ name: 'learning.gate.threshold', value: 3.5 })")
     assert await chat.ask_anew("Where does the lab store its LN2?") == READ[NITROGEN]
     words = f"Read from what you taught: {NITROGEN}"
     await expect(chat.chip).to_contain_text(words)
@@ -344,7 +345,7 @@ async def test_an_answer_that_was_read_from_what_was_taught_says_so_also_after_a
 
 @pytest.mark.all  # tests/e2e/test_views.py has these views, and test_memory_view.py the widths
 async def test_everything_fits_the_screen_and_axe_finds_nothing_wrong(chat: LearningPage, screenshots: Path) -> None:
-    await chat.page.evaluate("([question, answer]) => sonata.engine.learning.teach(question, answer)", [FERRY, HERON])
+    await chat.page.evaluate(TEACH, [FERRY, HERON])
     await chat.ask_anew(FERRY_OTHERWISE)
     await chat.under_answer("You should have said …").click()
     await chat.chip.locator("summary").click()

@@ -23,7 +23,8 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900
 
 QUERY = "?backend=wasm&workers=1&routing=off"
 NO_ROOM = "There is no room in this browser to store the model"
-TOKENS = "() => sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 20 }).then((made) => made.tokens)"
+TOKENS = """() => sonata.engine.developer
+  .generate({ prompt: 'Once upon a time', raw: true, maxTokens: 20 }).then((made) => made.tokens)"""
 BEGIN = """async (model) => {
   const { chooseModel } = await import('./storage/model_list.js');
   const { ownScript } = await import('./common/own_script.js');

@@ -30,7 +30,8 @@ QUERY = "?backend=wasm&workers=1&max_tokens=8&routing=off"
 REPOSITORY, FILE = "someone/Other-GGUF", "Other-Q4_K_M.gguf"
 PART = "Parts-Q4_K_M-00001-of-00003.gguf"
 ENTRY = {"title": "Other", "repository": REPOSITORY, "file": FILE, "licence": "MIT", "good_at": "Noise"}
-TOKENS = "() => sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 20 }).then((made) => made.tokens)"
+TOKENS = """() => sonata.engine.developer
+  .generate({ prompt: 'Once upon a time', raw: true, maxTokens: 20 }).then((made) => made.tokens)"""
 EMPTY_MODEL = "sonata.storedModels().then((models) => models.some(({ bytes }) => !bytes))"
 DROP = """async ([text, name]) => {
   const bytes = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));

@@ -14,7 +14,8 @@ from small_site import SmallSite
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 
 QUERY = "?backend=wasm&workers=2"
-GENERATE = "() => sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 20 }).then((made) => made.tokens)"
+GENERATE = """() => sonata.engine.developer
+  .generate({ prompt: 'Once upon a time', raw: true, maxTokens: 20 }).then((made) => made.tokens)"""
 ACCENT = "getComputedStyle(document.documentElement).accentColor"
 READER = "readers/any.safetensors"
 FETCHED_IF_THERE = "(path) => fetch(path).then((response) => response.text()).catch(() => 'failed')"

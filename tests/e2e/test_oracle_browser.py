@@ -36,8 +36,11 @@ SLOW = frozenset(
 """Kernels whose compilation for a software GPU takes a second and more. Kernels that a prompt needs are compiled
 when the tiny model answers."""
 
-GENERATE = "([prompt, maxTokens]) => sonata.engine.generate(prompt, { raw: true, maxTokens })"
-LOGITS = "async (prompt) => Array.from(await sonata.engine.logits(prompt, { raw: true }))"
+GENERATE = "([prompt, maxTokens]) => sonata.engine.developer.generate({ prompt, raw: true, maxTokens })"
+LOGITS = """async (prompt) => {
+  const bytes = await sonata.engine.developer.logits({ prompt, raw: true });
+  return Array.from(new Float32Array(bytes.buffer));
+}"""
 
 
 async def logits_equal(chat: ChatPage, prompt: str, reference: np.ndarray) -> None:
@@ -57,8 +60,8 @@ async def test_logits_and_greedy_tokens_equal_numpy(chat: ChatPage, model_path: 
 
     answer = await chat.page.evaluate(GENERATE, ["The capital of France is", STEPS])
     assert answer["backend"] == "webgpu"
-    assert answer["prompt_tokens"] == model.tokenizer.encode("The capital of France is")
-    await model.backend.prefill(answered, answer["prompt_tokens"])
+    assert answer["promptTokens"] == model.tokenizer.encode("The capital of France is")
+    await model.backend.prefill(answered, answer["promptTokens"])
     assert len(answer["tokens"]) == STEPS
     for token in answer["tokens"]:
         logits = await model.backend.logits(answered)
@@ -82,7 +85,7 @@ async def test_logits_and_greedy_tokens_equal_llama_cpp(chat: ChatPage, oracle, 
     assert begun == ("The" if name == "p1" else "A" if name == "p3" else "")
     answer = await chat.page.evaluate(GENERATE, [expected.prompt + begun, len(certain)])
     assert answer["backend"] == "webgpu"
-    assert answer["prompt_tokens"] == expected.prompt_ids + expected.greedy_ids[:first]
+    assert answer["promptTokens"] == expected.prompt_ids + expected.greedy_ids[:first]
     assert answer["tokens"] == certain
     assert chat.errors == []
 
@@ -100,7 +103,7 @@ async def test_the_cpu_agrees_with_llama_cpp_where_the_next_token_is_certain(cha
         begun = expected.text[: {"p0": 0, "p1": 3, "p3": 1}[name]]
         answer = await chat.page.evaluate(GENERATE, [expected.prompt + begun, len(certain)])
         assert answer["backend"] == "wasm"
-        assert answer["prompt_tokens"] == expected.prompt_ids + expected.greedy_ids[:first]
+        assert answer["promptTokens"] == expected.prompt_ids + expected.greedy_ids[:first]
         assert answer["tokens"] == certain
     assert chat.errors == []
     assert await chat.page.evaluate("sonata.engine.pythonHeapBytes()") < 150e6

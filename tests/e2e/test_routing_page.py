@@ -145,10 +145,10 @@ async def test_who_answers_is_chosen_for_a_chat_kept_with_it_and_seen_in_every_t
     await expect(chosen(other)).to_have_value("planner")
     await chosen(other).select_option("tester")
     await expect(choice).to_have_value("tester")
-    await other.page.evaluate("sonata.engine.memory.removeAgent('tester')")
+    await other.page.evaluate("sonata.engine.memory.removeAgent({ id: 'tester' })")
     await expect(choice).to_have_value("")
     await expect(chat.page.locator("#notices")).to_contain_text("The agent that you chose for this chat was removed.")
-    await other.page.evaluate("sonata.engine.memory.restoreAgent('tester')")
+    await other.page.evaluate("sonata.engine.memory.restoreAgent({ id: 'tester' })")
     await expect(choice).to_have_value("tester")
     await expect(chat.page.locator("#notices p")).to_have_count(0)
     await other.page.close()
@@ -168,7 +168,8 @@ async def test_who_answers_is_chosen_for_a_chat_kept_with_it_and_seen_in_every_t
     await choose_files(chat.page, lambda: chat.page.get_by_label("Attach files").first.click(), [file])
     await chat.page.wait_for_function("() => location.hash.includes('chat=')")
     await chat.until(
-        "sonata.engine.memory.agentChoice(location.hash.match(/chat=([^&]+)/)[1]).then((it) => it.chosen === 'coder')"
+        "sonata.engine.memory.agentChoice({ id: location.hash.match(/chat=([^&]+)/)[1] })"
+        ".then((it) => it.chosen === 'coder')"
     )
     await expect(choice).to_have_value("coder")
 
@@ -191,7 +192,7 @@ async def test_without_the_router_the_plain_assistant_answers_and_the_page_says_
 async def test_a_passphrase_locks_the_memory_and_nothing_is_lost(chat: ChatPage) -> None:
     assert await agent_of(chat, CRASH) == "Debugger"
     await correct(chat, "Tester")
-    await chat.page.evaluate("sonata.engine.memory.setPassphrase('a long way')")
+    await chat.page.evaluate("sonata.engine.memory.setPassphrase({ passphrase: 'a long way' })")
     await chat.page.reload()
     await chat.wait_for("ready")
     await chat.routed()
@@ -217,7 +218,7 @@ async def test_a_passphrase_locks_the_memory_and_nothing_is_lost(chat: ChatPage)
     await chat.page.locator(".question", has_text=CRASH).wait_for()
     await chat.ask("And why?")
     await stored(chat, f"items => items.some(({{ title, turns }}) => title === '{CRASH}' && turns === 4)")
-    await chat.page.evaluate("sonata.engine.memory.removePassphrase('a long way')")
+    await chat.page.evaluate("sonata.engine.memory.removePassphrase({ old: 'a long way' })")
 
 
 async def test_a_conversation_that_was_deleted_elsewhere_is_told(chat: ChatPage) -> None:
@@ -228,7 +229,7 @@ async def test_a_conversation_that_was_deleted_elsewhere_is_told(chat: ChatPage)
     await chat.page.evaluate(
         """async () => {
           const [{ id }] = (await sonata.engine.memory.conversations()).items;
-          await sonata.engine.memory.removeConversations([id]);
+          await sonata.engine.memory.removeConversations({ ids: [id] });
           document.querySelector(`[data-chat="${id}"] a`)?.click();
         }"""
     )

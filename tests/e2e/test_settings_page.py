@@ -123,7 +123,7 @@ async def test_what_runs_the_real_engine_is_what_was_chosen(ready_chat: ChatPage
     assert min(sizes[1:]) * 1e6 >= fit["weights"] + fit["pages"] + fit["scratch"]  # every offered value fits
     await part.locator("#memory").select_option("1000")
     await ready_chat.wait_for("ready")
-    await ready_chat.until("sonata.engine.memoryUse().then(({ limit }) => limit === 1e9)")
+    await ready_chat.until("sonata.engine.model.memoryUse().then(({ limit }) => limit === 1e9)")
     await part.locator("#memory").scroll_into_view_if_needed()
     await page.screenshot(path=screenshots / "settings-memory.png")
     await ready_chat.close_panel()

@@ -19,8 +19,9 @@ SLOW = "?backend=numpy&max_tokens=1000&routing=off"
 KEPT = "() => document.documentElement?.dataset.offline === 'ready'"
 ELSEWHERE = "Another tab runs the model."
 RESPOND = """async (text) => {
+  const { conversation } = sonata.engine;
   let said = '';
-  for await (const event of await sonata.engine.respond(text)) if (event.type === 'delta') said += event.text;
+  for await (const event of await conversation.respond({ text })) if (event.type === 'delta') said += event.text;
   return said;
 }"""
 
@@ -102,7 +103,7 @@ async def test_answers_at_once_are_those_of_each_tab_alone(browser_tabs: Browser
     first, second = await new_tab(browser_tabs, tiny_site), await new_tab(browser_tabs, tiny_site)
     alone = [await tab.page.evaluate(RESPOND, text) for tab, text in ((first, "One"), (second, "Two"))]
     for tab in (first, second):
-        await tab.page.evaluate("sonata.engine.newChat()")
+        await tab.page.evaluate("sonata.engine.conversation.begin()")
     at_once = await asyncio.gather(first.page.evaluate(RESPOND, "One"), second.page.evaluate(RESPOND, "Two"))
     assert list(at_once) == alone
 

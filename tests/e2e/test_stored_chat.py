@@ -17,7 +17,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 FIRST, SECOND, THIRD = "The first question.", "The second question.", "The third question."
 UNKNOWN = "#chat=0123456789abcdef0123456789abcdef"
 ANOTHER_ANSWER = """async () => {
-  const events = await sonata.engine.respond('', { again: true });
+  const events = await sonata.engine.conversation.retry();
   for await (const event of events) if (event.type === 'stored') return event.answer;
 }"""
 """Replaces the last answer, as "Try again" does."""
@@ -119,19 +119,19 @@ async def test_a_chat_in_a_locked_memory_is_told_and_comes_when_it_is_unlocked(p
     await plain_chat.ask(FIRST)
     alone = await prompt_tokens(plain_chat)
     await stored(plain_chat)
-    await page.evaluate("sonata.engine.memory.setPassphrase('a long passphrase')")
+    await page.evaluate("sonata.engine.memory.setPassphrase({ passphrase: 'a long passphrase' })")
     try:
         await page.reload()
         await plain_chat.wait_for("ready")
         await expect(page.locator("#notices")).to_contain_text("This conversation is in the locked memory: unlock")
         await expect(questions(plain_chat)).to_have_count(0)
 
-        await page.evaluate("sonata.engine.memory.unlock('a long passphrase')")
+        await page.evaluate("sonata.engine.memory.unlock({ passphrase: 'a long passphrase' })")
         await expect(page.locator(".question .body")).to_have_text([FIRST])
         await plain_chat.ask(FIRST)
         assert await prompt_tokens(plain_chat) > alone
     finally:
-        await page.evaluate("sonata.engine.memory.removePassphrase('a long passphrase')")
+        await page.evaluate("sonata.engine.memory.removePassphrase({ old: 'a long passphrase' })")
 
 
 async def test_what_one_tab_says_appears_in_the_other(plain_chat: ChatPage, second_tab: ChatPage) -> None:
@@ -158,7 +158,8 @@ async def test_what_one_tab_says_appears_in_the_other(plain_chat: ChatPage, seco
     await plain_chat.ask(THIRD)
     await expect(second_tab.page.locator(".question .body")).to_have_text([FIRST, SECOND, THIRD])
     turns = await plain_chat.page.evaluate(
-        "async (id) => (await sonata.engine.memory.conversation(id)).turns.map(({ role, content }) => [role, content])",
+        "(id) => sonata.engine.memory.conversation({ id })"
+        ".then(({ turns }) => turns.map(({ role, content }) => [role, content]))",
         url.rpartition("=")[2],
     )
     assert [content for role, content in turns if role == "user"] == [FIRST, SECOND, THIRD]
@@ -170,7 +171,9 @@ async def test_a_chat_that_is_deleted_leaves_the_page_and_the_model(plain_chat: 
     await plain_chat.ask(FIRST)
     alone = await prompt_tokens(plain_chat)
     url = await stored(plain_chat)
-    await second_tab.page.evaluate("(id) => sonata.engine.memory.removeConversations([id])", url.rpartition("=")[2])
+    await second_tab.page.evaluate(
+        "(id) => sonata.engine.memory.removeConversations({ ids: [id] })", url.rpartition("=")[2]
+    )
     await expect(plain_chat.page.locator("#welcome")).to_be_visible()
     await expect(questions(plain_chat)).to_have_count(0)
     await plain_chat.ask(FIRST)
@@ -209,9 +212,9 @@ async def prompt_tokens(chat: ChatPage) -> int:
     return await chat.page.evaluate("sonata.lastAnswer.promptTokens")
 
 
-EVENTS = """async ([call, ...given]) => {
+EVENTS = """async ([call, given]) => {
   const events = [];
-  for await (const event of await sonata.engine[call](...given)) events.push(event);
+  for await (const event of await sonata.engine.conversation[call](given)) events.push(event);
   return events;
 }"""
 
@@ -219,12 +222,12 @@ EVENTS = """async ([call, ...given]) => {
 async def test_the_engine_edits_goes_on_and_shows_another_branch(plain_chat: ChatPage) -> None:
     page = plain_chat.page
 
-    async def events_of(*call: object) -> dict[str, dict]:
-        return {event["type"]: event for event in await page.evaluate(EVENTS, call)}
+    async def events_of(call: str, **given: object) -> dict[str, dict]:
+        return {event["type"]: event for event in await page.evaluate(EVENTS, [call, given])}
 
     await plain_chat.ask_for_cut_off(FIRST)
     await stored(plain_chat)
-    edited = await events_of("respond", SECOND, {"after": None})
+    edited = await events_of("respond", text=SECOND, after=None)
     chat = edited["stored"]["chat"]
     assert [edited["stored"][name] for name in ("turns", "question", "number")] == [2, 2, 3]
     context = edited["context"]
@@ -233,7 +236,7 @@ async def test_the_engine_edits_goes_on_and_shows_another_branch(plain_chat: Cha
     assert context["total"] - context["free"] == edited["done"]["promptTokens"]
     assert (context["leftOut"], context["bytesPerToken"] > 0) == (0, True)
 
-    shown = await page.evaluate("([chat]) => sonata.engine.memory.choose(chat, 0)", [chat])
+    shown = await page.evaluate("([chat]) => sonata.engine.memory.choose({ id: chat, number: 0 })", [chat])
     first = shown["turns"][1]
     assert [(turn["number"], turn["siblings"]) for turn in shown["turns"]] == [(0, [0, 2]), (1, [1])]
     longer = await events_of("continueAnswer")
@@ -243,11 +246,11 @@ async def test_the_engine_edits_goes_on_and_shows_another_branch(plain_chat: Cha
     assert "stored" in longer, longer
     assert longer["stored"]["number"] == 1
     assert longer["replacement"]["text"].startswith(first["content"])
-    turns = (await page.evaluate("(chat) => sonata.engine.memory.conversation(chat)", chat))["turns"]
+    turns = (await page.evaluate("(chat) => sonata.engine.memory.conversation({ id: chat })", chat))["turns"]
     assert [turn["content"] for turn in turns] == [FIRST, longer["replacement"]["text"]]
 
-    refused = (await events_of("respond", THIRD, {"after": 99}))["failure"]
+    refused = (await events_of("respond", text=THIRD, after=99))["failure"]
     assert (refused["kind"], refused["details"]) == ("StoreError", None)
-    assert "not in this conversation any more" in refused["message"]
+    assert "not in this conversation any more" in refused["message"]["text"]
     with pytest.raises(Error, match="not in this conversation any more"):
-        await page.evaluate("(chat) => sonata.engine.memory.choose(chat, 99)", chat)
+        await page.evaluate("(chat) => sonata.engine.memory.choose({ id: chat, number: 99 })", chat)

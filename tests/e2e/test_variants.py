@@ -47,7 +47,7 @@ async def test_any_answer_can_be_tried_again_and_the_variants_are_switched(plain
     await expect(questions(plain_chat)).to_have_text([FIRST, SECOND])
     await expect(place(first)).to_have_text("1 / 2")
     await expect(first.get_by_role("button", name="Later version")).to_be_focused()
-    told = await page.evaluate("() => sonata.engine.memory.conversation(location.hash.split('chat=')[1])")
+    told = await page.evaluate("() => sonata.engine.memory.conversation({ id: location.hash.split('chat=')[1] })")
     assert [turn["content"] for turn in told["turns"]][::2] == [FIRST, SECOND]
 
     await plain_chat.page.reload()

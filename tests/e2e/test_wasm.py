@@ -21,7 +21,7 @@ Trouble = tuple[str, int]
 STORY = "Tell me a very long story about a lighthouse."
 QUESTION = "What is the capital of France?"
 GENERATE = """async ([prompt, maxTokens, trouble]) => {
-  const answer = sonata.engine.generate(prompt, { raw: true, maxTokens });
+  const answer = sonata.engine.developer.generate({ prompt, raw: true, maxTokens });
   for (const [what, number] of trouble) await sonata.engine[what](number); // right behind the question: in its middle
   return (await answer).tokens;
 }"""

@@ -34,8 +34,11 @@ def chat(tiny_chat: ChatPage) -> ChatPage:
     return tiny_chat
 
 
-GENERATE = "([prompt, maxTokens]) => sonata.engine.generate(prompt, { raw: true, maxTokens })"
-LOGITS = "async (prompt) => Array.from(await sonata.engine.logits(prompt, { raw: true }))"
+GENERATE = "([prompt, maxTokens]) => sonata.engine.developer.generate({ prompt, raw: true, maxTokens })"
+LOGITS = """async (prompt) => {
+  const bytes = await sonata.engine.developer.logits({ prompt, raw: true });
+  return Array.from(new Float32Array(bytes.buffer));
+}"""
 
 
 async def test_on_webgpu_a_tiny_model_says_what_numpy_says(ready_chat: ChatPage, tiny_files: SmallSite) -> None:
@@ -45,7 +48,7 @@ async def test_on_webgpu_a_tiny_model_says_what_numpy_says(ready_chat: ChatPage,
         answer = await ready_chat.page.evaluate(GENERATE, [prompt, count])
         assert len(answer["tokens"]) == count
         sequence = model.backend.new_sequence()
-        await model.backend.prefill(sequence, answer["prompt_tokens"])
+        await model.backend.prefill(sequence, answer["promptTokens"])
         expected = await model.backend.logits(sequence)
         got = np.array(await ready_chat.page.evaluate(LOGITS, prompt), np.float32)
         np.testing.assert_allclose(got, expected, atol=0.01)
@@ -81,7 +84,8 @@ STORY = "Tell me a very long story about a lighthouse."
 GENERATE_AND_LOSE = """async (lossesAfter) => {
   let done = false, late = 0;
   const begin = performance.now();
-  const answer = sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 120, temperature: 0.9, seed: 3 });
+  const prompt = 'Once upon a time';
+  const answer = sonata.engine.developer.generate({ prompt, raw: true, maxTokens: 120, temperature: 0.9, seed: 3 });
   answer.then(() => { done = true; });
   for (const ms of lossesAfter) {
     await new Promise((resolve) => setTimeout(resolve, ms));
