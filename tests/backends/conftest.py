@@ -1,7 +1,7 @@
-"""What is written once for all backends is tested in the gate on WASM, the cheapest that has all of it, and on numpy.
+"""Code that all backends share is tested in the gate on WASM, the cheapest backend with all features, and on numpy.
 
-The GPU's kernels on a processor take ten times as long. Of each feature one test is in the gate there, too: one that
-fails if the GPU's part of it is missing or wrong. It is marked `every_backend`; the others are in `all`.
+The GPU's kernels on a processor take ten times as long. Each feature has one test in the gate there, too: a test
+that fails if the GPU's part of it is missing or wrong. It is marked `every_backend`; the others are in `all`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 HERE = Path(__file__).parent
 ON_THE_GPU = {"webgpu", "device"}
-"""How the parameters of fixtures name it."""
+"""Its name in the parameters of fixtures."""
 
 
 @pytest.hookimpl(tryfirst=True)

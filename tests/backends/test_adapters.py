@@ -1,4 +1,4 @@
-"""LoRA sets on each backend: a sequence with a set gives what weights with the set's product in them give."""
+"""LoRA sets on each backend: a sequence with a set gives the same as merged weights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.tiny_adapters import drawn
 
 TOKENS = [3, 17, 80, 5, 42, 9, 61]
 NAMES = ["llama", pytest.param("llama-fused-qkv", marks=pytest.mark.every_backend), "qwen2", "gemma2", "phi3"]
-"""Every way in which linears of a block lie in tensors; several formats of weights; biases; norms behind linears."""
+"""Every layout of a block's linears in tensors; several formats of weights; biases; norms behind linears."""
 
 
 @dataclasses.dataclass
@@ -72,7 +72,7 @@ async def test_a_sequence_gives_the_logits_of_weights_with_its_set_in_them(
     await backend.prefill(sequence, TOKENS)
     plain = await logits(backend, sequence)
     close(plain, await expected(pair, None))
-    # Ranks, and choices of linears, that differ.
+    # Different ranks, and different choices of linears.
     sets = [drawn(pair.graph, 1), drawn(pair.graph, 2, rank=16), drawn(pair.graph, 3, rank=3, only="attn")]
     numbers = [await backend.add_adapter(one) for one in sets]
     for number, one in zip([*numbers, numbers[0]], [*sets, sets[0]], strict=True):

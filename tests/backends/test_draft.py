@@ -1,4 +1,5 @@
-"""A draft model's guesses change no token: whatever they are, whoever fails, whoever else is answered. Tiny models."""
+"""A draft model's guesses change no token: whatever they are, whichever model fails, and whatever else is answered.
+Tiny models."""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ async def engine(request: pytest.FixtureRequest, models: Models) -> Engine:
 
 
 class Asked:
-    """Makes a backend ask its draft for every pass, in as many rows as there may be; `times` counts how often."""
+    """Makes a backend ask its draft for every pass, with the most rows; `times` counts the calls."""
 
     def __init__(self, backend: Backend, patch: pytest.MonkeyPatch) -> None:
         assert isinstance(backend, PipelinedBackend)
@@ -313,7 +314,7 @@ async def test_a_device_that_is_lost_costs_time_only(
 
 
 class Scripted:
-    """A draft that is told how many of its guesses are right, of how many rows, pass by pass, and then again."""
+    """A draft that gets the number of its right guesses, of the given rows, pass by pass, and then again."""
 
     def __init__(self, told: list[int], start: int, script: Sequence[tuple[int, int]]) -> None:
         self._told, self._start, self._script, self._at = told, start, script, 0
@@ -337,7 +338,7 @@ class Scripted:
 
 @pytest.fixture
 async def told_by(models: Models) -> tuple[PipelinedBackend, dict[str, list[int]]]:
-    """A model and what it says without a draft, by the rules of sampling."""
+    """A model and its tokens without a draft, by the rules of sampling."""
     engine = Engine(await models.open(tiny()), ())
     return await models.open(tiny()), {name: await answer(engine, sampling=one) for name, one in SAMPLINGS.items()}
 

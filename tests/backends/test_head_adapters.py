@@ -47,7 +47,7 @@ class Tiny:
         return self.graph.output.width
 
     def drawn(self, seed: int, rank: int) -> HeadAdapter:
-        """An adapter that shows."""
+        """An adapter with a visible effect."""
         draw, n = np.random.default_rng(seed), self.hidden_size
         a, b = draw.standard_normal((rank, n)), draw.standard_normal((n, rank)) / (rank * n) ** 0.5
         return HeadAdapter(a.astype(np.float32), b.astype(np.float32))
@@ -64,7 +64,7 @@ class Tiny:
     ) -> np.ndarray:
         """log p after each of the tokens (M, vocab_size), by the definitions: kNN mixes probabilities.
 
-        h: the states after the final norm, where they are not those of the model alone.
+        h: the states after the final norm, if they differ from the model's own.
         """
         h = await self.states(tokens) if h is None else h
         if isinstance(adapter, HeadAdapter):
@@ -118,7 +118,7 @@ async def opened(name: str, folder: Path, load_backend: BackendLoader) -> Tiny:
 
 
 def close(ours: np.ndarray, expected: np.ndarray) -> None:
-    """Log-probabilities; those of the unlikeliest tokens need not be so exact."""
+    """Log-probabilities; those of the least likely tokens may be less exact."""
     np.testing.assert_allclose(ours, expected, atol=2e-3 * np.abs(expected).max())
 
 
@@ -129,7 +129,7 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
 
 
 async def neighbours(tiny: Tiny, **settings: float) -> NeighbourAdapter:
-    """Of a text that shares its beginning with TOKENS, so that some states are the same and others are far."""
+    """States of a text that shares its beginning with TOKENS, so that some states are equal and others are far."""
     text = [*TOKENS[:6], 11, 12]
     tokens = np.array([*text[1:], text[1]])
     return NeighbourAdapter(await tiny.states(text), tokens, **{"temperature": 0.2, **settings})
@@ -158,7 +158,7 @@ async def test_logits_and_scores_are_those_of_the_definition(tiny: Tiny) -> None
 
 
 def expected_of(tokens: list[int], log_p: np.ndarray, start: int) -> np.ndarray:
-    """log p of the tokens from `start` on, of log p after each."""
+    """log p of the tokens from `start` on, taken from log p after each position."""
     return log_p[np.arange(start - 1, len(tokens) - 1), tokens[start:]]
 
 
@@ -181,7 +181,7 @@ async def test_states_are_read_before_the_adapter(llama: Tiny) -> None:
 
 
 async def test_answers_are_sampled_of_the_changed_logits(llama: Tiny) -> None:
-    """An adapter of one state that every row is near to says one token again and again."""
+    """An adapter with a single state near every row repeats one token."""
     backend, sequence = llama.backend, llama.backend.new_sequence()
     await backend.prefill(sequence, TOKENS)
     plain = await collect(backend, sequence, 6)

@@ -1,4 +1,5 @@
-"""Whatever is done in whatever order, each conversation says what it says on numpy, without a cache. Tiny models."""
+"""Whatever happens, in whatever order, each conversation gives the tokens that it gives on numpy without a cache.
+Tiny models."""
 
 from __future__ import annotations
 
@@ -34,18 +35,19 @@ from tests.tiny_llama import TinyLlama
 
 CONTEXT = 4 * PAGE
 SLOTS = 5
-"""More than there are rows at work at a time, as always (32 and 8)."""
+"""More than the rows that run at a time, as usual (32 and 8)."""
 NOISE = 5e-4
-"""Of the largest logit: so far the kernels are from numpy, whose tokens are compared with theirs at any temperature."""
+"""Tolerance relative to the largest logit: the distance of the kernels from numpy, whose tokens are compared with
+theirs at any temperature."""
 HEAD = len(packed("", b""))
-"""Bytes of a kept page before what it holds."""
+"""Bytes of a kept page before its contents."""
 MOST = 8
-"""Conversations that are open at a time: more than there are slots, and than memory holds."""
+"""Conversations that are open at a time: more than slots, and more than memory holds."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """`which` and `size` are what it is done to, and how much of it."""
+    """`which` and `size` are its target and its amount."""
 
     what: str
     which: int
@@ -77,13 +79,13 @@ class Conversations:
             await getattr(self, step.what.replace(" ", "_"))(sequence, step)
         for number, one in self.sequences.items():
             assert one.tokens == self.texts[number]
-        if self.counts_pages and not self.backend.recovery.is_lost:  # else another table comes
+        if self.counts_pages and not self.backend.recovery.is_lost:  # otherwise another table comes
             assert_each_page_has_its_owners(self.backend, SLOTS)
         if step.size % 4 == 0 and sequence.number in self.sequences:
             await self.assert_alike(sequence)
 
     async def opens(self, step: Step) -> TokenSequence:
-        """Text that begins as that of others, or as none."""
+        """Text that shares its beginning with others, or with none."""
         if len(self.sequences) == MOST:
             await self.is_freed(next(iter(self.sequences.values())), step)
         sequence = self.engine.new_sequence()
@@ -102,7 +104,7 @@ class Conversations:
         await self.holds(sequence, text)
 
     async def branches(self, sequence: TokenSequence, step: Step) -> None:
-        """Another one goes on from the middle of this one's text."""
+        """Another conversation continues from the middle of this one's text."""
         text = self.texts[sequence.number]
         if len(self.sequences) < MOST:
             other = self.engine.new_sequence()
@@ -118,7 +120,7 @@ class Conversations:
         self.texts[sequence.number] = text
 
     async def stops(self, sequence: TokenSequence, step: Step) -> None:
-        """Reads, and is told to forget some of it in the middle."""
+        """Reads, and truncates in the middle."""
         text = self.texts[sequence.number][: step.size] + prompt(100, seed=step.which)
         reading = asyncio.ensure_future(self.engine.prefill(sequence, text, Timings()))
         for _ in range(step.which):
@@ -141,7 +143,7 @@ class Conversations:
         return said
 
     async def guesses(self, sequence: TokenSequence, step: Step) -> None:
-        """Answers in passes of several rows: what comes was there before, but for some tokens."""
+        """Answers in passes of several rows: the continuation occurred before, except for some tokens."""
         if not (text := self.texts[sequence.number]):
             return
         rules, count = RULES[step.which % len(RULES)], min(step.size % 12 + 9, CONTEXT - len(text))
@@ -157,7 +159,7 @@ class Conversations:
         await self.compare(sequence, text, rules, said)
 
     async def answers_beside_others(self, sequence: TokenSequence, step: Step) -> None:
-        """Several answer in the same steps, in turns where they have no room together."""
+        """Several answer in the same steps, or in turns if they have no room together."""
         rows = [one for one in self.sequences.values() if self.texts[one.number]][: step.size % (SLOTS - 1) + 1]
         before = [self.texts[one.number] for one in rows]
         steps = [Step("", step.which + at, step.size) for at in range(len(rows))]
@@ -188,7 +190,7 @@ class Conversations:
             self.seen["kept"] += await self.engine.pages.keep(one, self.shelf)
 
     async def is_brought(self, sequence: TokenSequence, step: Step) -> None:
-        """Memory has nothing of it any more; its pages come back from where they were kept."""
+        """Memory no longer holds it; its pages come back from the shelf."""
         self.seen["kept"] += await self.engine.pages.keep(sequence, self.shelf)
         if sequence.slot != NO_SLOT:
             self.backend.pages.send_away(sequence)
@@ -197,19 +199,19 @@ class Conversations:
         await self.holds(sequence, [*self.texts[sequence.number][: CONTEXT - 2], step.which], self.shelf)
 
     async def is_damaged(self, sequence: TokenSequence, step: Step) -> None:
-        """A page that was kept is not what it was, all of it or what it holds: logits would not tell of one byte."""
+        """A kept page is damaged, all of it or only its contents: a single byte would not show in logits."""
         if kept := list(self.shelf.kept):
             name = kept[step.which % len(kept)]
             data, begin = self.shelf.kept[name], 0 if step.size % 2 else HEAD
             self.shelf.kept[name] = data[:begin] + bytes(255 - byte for byte in data[begin:])
 
     async def lets_go(self, sequence: TokenSequence, step: Step) -> None:
-        """Pages that nobody uses."""
+        """Drops unused pages."""
         for _ in range(step.which):
             self.backend.pages.let_go()
 
     async def has_another_budget(self, sequence: TokenSequence, step: Step) -> None:
-        """The pool grows, or what it holds moves to its beginning."""
+        """The pool grows, or its contents move to its beginning."""
         use = self.backend.memory()
         await self.engine.limit_memory(None if step.which % 4 == 0 else use.total - step.which % 4 * use.total // 40)
 
@@ -218,7 +220,7 @@ class Conversations:
         self.engine.use_adapter(sequence, step.which % (len(self.numpy._adapters) + 1))
 
     async def is_lost(self, sequence: TokenSequence, step: Step) -> None:
-        """Workers die, or the device goes away, soon."""
+        """Soon workers die, or the device is lost."""
         self.host.lose(step.size % 12 + 1)
 
     async def assert_alike(self, sequence: TokenSequence) -> None:
@@ -260,7 +262,7 @@ EACH = [
 
 @contextlib.contextmanager
 def counted(backend: PipelinedBackend, seen: Counter[str]) -> Iterator[None]:
-    """How often pages came back, and sequences were sent away because others needed room."""
+    """The number of times that pages came back, and that sequences lost their slot because others needed room."""
     send_away, import_pages = backend.pages.send_away, backend.import_pages
 
     def sent(sequence: TokenSequence) -> None:
@@ -295,7 +297,7 @@ async def play(
     tiers: TierPolicy | None = None,
     noise: float = NOISE,
 ) -> None:
-    """With memory for two whole conversations, as long as the budget is not another. kernel: of WASM. counts_pages: see
+    """With memory for two whole conversations, unless the budget differs. kernel: that of WASM. counts_pages: see
     `assert_each_page_has_its_owners`."""
     host = DeviceGoes() if kind == "webgpu" else WorkersDie(kernel)
     pair = await open_pair(path, host, tiers=tiers)
@@ -305,7 +307,7 @@ async def play(
             await one.add_adapter(drawn(pair.numpy.graph, seed))
     backend = await with_little_memory(pair, CONTEXT)
     backend.pages.slots.free = backend.pages.slots.free[-SLOTS:]
-    # Whatever is faster here, as many share steps as can.
+    # Whichever is faster here, as many as possible share steps.
     backend.rows_that_pay = pair.numpy.rows_that_pay  # type: ignore[method-assign]
     try:
         with counted(backend, seen):

@@ -1,7 +1,6 @@
-"""Workers die, or the device goes away, in the middle of whatever is under way: that costs time, nothing else.
+"""Workers die, or the device is lost, in the middle of any work: that costs time, nothing else.
 
-Each test does the same once undisturbed, then again and again, with the loss in another call of the host each time.
-Tiny models.
+Each test runs once undisturbed, then repeatedly with the loss in a different call of the host. Tiny models.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from tests.tiny_llama import TinyLlama
 
 CONTEXT = 6 * PAGE
 PLACES = {"workers": 4, "workers in more places": 16, "device": 3}
-"""Losses of each test: a device takes longer to come back."""
+"""Losses per test: a device takes longer to come back."""
 
 
 class Losing:
@@ -48,7 +47,7 @@ class Losing:
         self.engine.pages.note_read = lambda tokens, seconds: None  # type: ignore[method-assign]
 
     async def everywhere(self, act: Callable[[], Awaitable[None]], prepare: Callable[[], Awaitable[None]]) -> None:
-        """`prepare`, then `act` with a loss in its middle; before and behind it nothing is there."""
+        """`prepare`, then `act` with a loss in its middle; before and after it nothing is held."""
         await prepare()
         self.host.lose(0)
         self.calls = 0
@@ -62,11 +61,11 @@ class Losing:
             self.host.lose(0)
             assert_each_page_has_its_owners(self.backend)
             await self.end()
-        # How many steps are in a submission depends on how long one takes: the last ones may come no more.
+        # The number of steps in a submission depends on their time: the last ones may not occur.
         assert self.host.lost - lost > 0.6 * self.places
 
     def undisturbed(self) -> None:
-        """What comes now is not lost: the calls before it were those to look at."""
+        """Later calls are not lost: only the calls before this point count."""
         self.calls = self.host.calls
         self.host.lose(0)
 
@@ -81,7 +80,7 @@ class Losing:
         return sequence
 
     async def says(self, sequence: TokenSequence, count: int, rules: SamplingParams = GREEDY) -> None:
-        """What follows the sequence's tokens, as numpy has it."""
+        """The continuation of the sequence's tokens according to numpy."""
         before = list(sequence.tokens)
         said = [token async for ids in self.engine.generate(sequence, count, rules, Timings()) for token in ids]
         assert len(said) == count
@@ -89,7 +88,7 @@ class Losing:
         await self.assert_right(before, said, rules)
 
     async def assert_right(self, before: list[int], said: list[int], rules: SamplingParams) -> None:
-        """What was said behind these tokens, which are behind no others with other rules, is what numpy says."""
+        """Asserts that the answer to these tokens, which have no earlier tokens with other rules, equals numpy's."""
         if self._known.get(tuple(before)) != said:
             await assert_said_alone(self.numpy, before, rules, said, NOISE)
             self._known[tuple(before)] = said
@@ -100,7 +99,7 @@ async def losing(
     request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Losing]:
     monkeypatch.setattr(page_table, "FIRST_PAGES", 2)
-    # As many calls each time, whatever a step takes.
+    # The same number of calls each time, however long a step takes.
     monkeypatch.setattr(StepTimes, "batch", lambda self, rows, seconds: 2)
     tiny = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=CONTEXT)
     host = DeviceGoes() if request.param == "device" else WorkersDie(kernel_wasm())
@@ -240,7 +239,7 @@ async def test_while_what_was_guessed_is_run(losing: Losing, monkeypatch: pytest
     always = Always(losing.backend, monkeypatch)
 
     async def prepare() -> None:
-        # Without a token it would not be known what one takes, and nothing is guessed.
+        # Without a token its time would be unknown, and nothing is guessed.
         losing.backend.decoder.times.seconds[1] = 1e-3
         await losing.read(text)
 
@@ -275,7 +274,7 @@ async def test_while_several_answer_in_the_same_steps(losing: Losing, memory: st
 
 
 async def test_pages_that_never_arrive_are_read_and_nobody_hears_of_it(losing: Losing) -> None:
-    """However often in a row: neither who takes pages nor who keeps them counts losses."""
+    """However often in a row: neither taking nor keeping pages counts losses."""
     text, shelf = prompt(2 * PAGE + 9, seed=1), Shelf()
     sequence = await losing.read(text)
     await losing.engine.pages.keep(sequence, shelf)

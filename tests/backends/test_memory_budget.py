@@ -37,7 +37,7 @@ class NarrowHost(WgpuHost):
 
 
 class HostInTurns(WasmtimeHost):
-    """Others go on until a run is over, as in the page."""
+    """Others continue until a run is over, as in the page."""
 
     def run(self, program: int, steps: int) -> asyncio.Future[list[int]]:
         return asyncio.ensure_future(asyncio.sleep(0, super().run(program, steps).result()))
@@ -95,7 +95,7 @@ async def test_a_smaller_budget_counts_at_once_and_all_say_what_they_would_have_
 
 @pytest.mark.parametrize("what", ["is freed", "goes back"])
 async def test_whoever_ends_while_a_smaller_pool_moves_his_pages_loses_nobody_elses(tiny: Pair, what: str) -> None:
-    """Wherever that is: after so many turns of the event loop."""
+    """After this number of turns of the event loop, wherever that is."""
     backend = tiny.other
     assert isinstance(backend, PipelinedBackend)
     if isinstance(backend, WebGPUBackend):
@@ -104,7 +104,8 @@ async def test_whoever_ends_while_a_smaller_pool_moves_his_pages_loses_nobody_el
     for turns in range(8):
         await engine.limit_memory(None)
         await opened(engine, 4)
-        # Nobody begins as these do: what they hold is free once they end. All are at work, so their pages are moved.
+        # No other sequence shares their beginning: their pages are free once they end. All are running, so their pages
+        # are moved.
         sequences = [engine.new_sequence(shares=False) for _ in range(2)]
         for seed, one in enumerate(sequences):
             await engine.prefill(one, prompt(3 * PAGE, seed=seed), Timings())

@@ -1,4 +1,4 @@
-"""What a backend says that its memory holds, by owner. Tiny models."""
+"""A backend's report of its memory, by owner. Tiny models."""
 
 from __future__ import annotations
 

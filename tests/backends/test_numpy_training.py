@@ -1,4 +1,4 @@
-"""The reference for training: gradients are the slopes of the loss, and a pack is what its sequences are alone."""
+"""The reference for training: gradients are the slopes of the loss, and a pack equals its sequences alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VOCABULARY = 100
 
 
 async def opened(name: str, folder: Path) -> tuple[NumpyBackend, Graph]:
-    """The model in float64, in which differences of the loss tell its slope."""
+    """The model in float64, in which differences of the loss give its slope."""
     source = FileSource(VARIANTS[name].write(folder / "tiny.gguf"))
     header = await read_header(source)
     config, graph = describe_model(header)
@@ -31,7 +31,7 @@ async def opened(name: str, folder: Path) -> tuple[NumpyBackend, Graph]:
 
 
 def packed(prefix: int, lengths: list[int], seed: int = 0, hidden: int = 0) -> Pack:
-    """Random tokens; some rows have a loss. With `hidden` there are states of a base, arbitrary ones."""
+    """Random tokens; some rows have a loss. With `hidden` there are arbitrary states of a base."""
     draw = np.random.default_rng(seed)
     starts = np.concatenate([np.zeros(prefix), *(np.full(n, prefix + sum(lengths[:i])) for i, n in enumerate(lengths))])
     positions = np.concatenate([np.arange(prefix), *(prefix + np.arange(n) for n in lengths)])
@@ -52,7 +52,7 @@ def packed(prefix: int, lengths: list[int], seed: int = 0, hidden: int = 0) -> P
 
 
 def parameters(layout: ParameterLayout, seed: int) -> np.ndarray:
-    """Pairs that show, both matrices of them."""
+    """Pairs with a visible effect in both matrices."""
     flat = np.zeros(layout.size)
     draw = np.random.default_rng(seed)
     for a, b in layout.views(flat).values():

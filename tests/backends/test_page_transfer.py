@@ -21,7 +21,7 @@ CONTEXT = 14 * PAGE
 
 
 class Shelf:
-    """Keeps pages in a dict, as many as it has room for."""
+    """Keeps pages in a dict, up to its room."""
 
     def __init__(self, room: int = 1000) -> None:
         self.kept: dict[str, bytes] = {}
@@ -44,7 +44,7 @@ class Shelf:
 
 
 class Tiny:
-    """Engines of one model, each on a backend of its own: what one has read the others have not."""
+    """Engines of one model, each on its own backend: they share no computed pages."""
 
     def __init__(self, path: Path, kind: str, kernel_wasm, precision: str) -> None:
         self.path, self.kind, self.kernel_wasm, self.precision = path, kind, kernel_wasm, precision
@@ -75,7 +75,7 @@ async def tiny(request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm) -> A
 async def answer(
     engine: Engine, text: list[int], shelf: Shelf | None, keep: bool = True
 ) -> tuple[list[int], int, np.ndarray]:
-    """The tokens that follow, how many of the text were not read, and the logits behind it."""
+    """The tokens that follow, the number of tokens of the text that were not read, and the logits behind it."""
     sequence, timings = engine.new_sequence(), Timings()
     await engine.prefill(sequence, text, timings, shelf=shelf)
     logits = await engine.logits(sequence)

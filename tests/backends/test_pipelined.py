@@ -1,4 +1,4 @@
-"""What every backend that decodes in flight must do, on tiny models: on WebGPU and in the WASM kernels."""
+"""Requirements for every backend that decodes in flight, on tiny models: on WebGPU and in the WASM kernels."""
 
 from __future__ import annotations
 
@@ -166,14 +166,14 @@ async def test_every_slot_can_be_used_again_after_free(tiny: Pair) -> None:
             tiny.other.free(sequence)
 
 
-# In passes of 64 rows (WASM) or 16 the last one has more rows than need logits, or fewer: then it is made longer.
+# In passes of 64 rows (WASM) or 16 the last pass has more rows than need logits, or fewer: then it is made longer.
 @pytest.mark.parametrize(
     ("length", "rows"), [(66, 1), (45, 2), (45, 8), (66, 5), pytest.param(66, 8, marks=pytest.mark.every_backend)]
 )
 async def test_the_last_rows_have_the_logits_that_each_would_have_alone(tiny: Pair, length: int, rows: int) -> None:
     ours, reference = await tiny.prefilled(prompt(length))
     again = await tiny.other.last_logits(ours, rows)
-    ours.stored = 0  # as after a lost device: all tokens run again
+    ours.stored = 0  # as after a device loss: all tokens run again
     logits = await tiny.other.last_logits(ours, rows)
     np.testing.assert_allclose(logits, again, atol=0.01)
     np.testing.assert_allclose(logits, await tiny.numpy.last_logits(reference, rows), atol=0.01)
@@ -215,7 +215,7 @@ async def test_hidden_states_may_be_read_between_tokens(tiny: Pair) -> None:
     ours, reference = await tiny.prefilled(prompt(20))
     expected = await collect(tiny.numpy, reference, 20)
     written = await collect(tiny.other, ours, 10)
-    states = await tiny.other.hidden(ours, ["final_norm"], 20)  # of tokens that decoding wrote, the last one pending
+    states = await tiny.other.hidden(ours, ["final_norm"], 20)  # of tokens that decoding wrote, the last token pending
     assert written + await collect(tiny.other, ours, 10) == expected
     again = await tiny.other.hidden(ours, ["final_norm"], 20)
     np.testing.assert_allclose(again["final_norm"][:10], states["final_norm"], atol=1e-3)
@@ -236,9 +236,9 @@ async def test_what_cannot_be_read_is_refused_with_a_sentence(tiny: Pair) -> Non
 
 
 class SlowHost(WgpuHost):
-    """A GPU that takes 40 ms for a step, and of whose batches one hears two at a time, as of SwiftShader's in Chromium.
+    """A GPU that takes 40 ms for a step, and reports its batches two at a time, like SwiftShader in Chromium.
 
-    `most_waiting` is the most tokens that were waited for at one time.
+    `most_waiting` is the largest number of tokens that were awaited at a time.
     """
 
     def __init__(self) -> None:
@@ -263,9 +263,9 @@ class SlowHost(WgpuHost):
         return await super().read(buffer, offset, nbytes)
 
 
-@pytest.mark.all  # the gate has tests/unit/test_step_times.py, without a clock
+@pytest.mark.all  # in the gate: tests/unit/test_step_times.py, without a clock
 async def test_a_slow_device_of_which_one_hears_late_is_given_little_ahead(tmp_path: Path) -> None:
-    """What is queued runs to its end, even after a loss or Stop."""
+    """Queued work runs to its end, even after a loss or Stop."""
     host = SlowHost()
     pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)
     sequence = pair.other.new_sequence()

@@ -1,4 +1,5 @@
-"""Sequences that begin alike share pages, and each still has the logits that it would have alone. Tiny models."""
+"""Sequences with a common beginning share pages, and each still has the logits that it would have alone. Tiny
+models."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ async def read(engine: Engine, sequence: TokenSequence, tokens: list[int]) -> Ti
 
 
 async def assert_alike(tiny: Pair, sequence: TokenSequence) -> None:
-    """As on numpy, which shares nothing."""
+    """The results on numpy, which shares nothing."""
     reference = tiny.numpy.new_sequence()
     await tiny.numpy.prefill(reference, sequence.tokens)
     expected, got = await tiny.numpy.logits(reference), await tiny.other.logits(sequence)
@@ -54,7 +55,7 @@ async def assert_alike(tiny: Pair, sequence: TokenSequence) -> None:
 
 
 def assert_no_page_is_lost(tiny: Pair, engine: Engine, open_ones: list[TokenSequence]) -> None:
-    """Those that are kept for others, and nobody else's, are left when all is closed."""
+    """Only pages that are kept for others remain when everything is closed."""
     assert isinstance(tiny.other, PipelinedBackend)
     table = tiny.other.pages.table
     assert table is not None

@@ -1,4 +1,4 @@
-"""A conversation that is opened again after a restart is not read again, and says what it would have said."""
+"""A conversation that is opened after a restart is not read again, and gives the same answers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Program:
     conversation: Conversation
     runtime: Runtime
     reused: list[int] = field(default_factory=list)
-    """Tokens that were not read, of each prompt."""
+    """The number of tokens of each prompt that were not read."""
 
     async def ask(self, text: str, after: Place = "leaf") -> tuple[str, Stored]:
         *_, done, stored = [event async for event in self.conversation.respond(text, after=after)]
@@ -154,7 +154,7 @@ async def test_what_commands_without_a_model_delete_has_no_pages_either(start: C
     await tidy_pages(tmp_path / "memory.sqlite", memory)
     other = KeptPages(await open_pages(pages_path(tmp_path / "memory.sqlite")), lambda: None, 1 << 20)
     assert await other.names(stored.chat)
-    program.runtime.pages._unlisten()  # as another program, which hears of no change
+    program.runtime.pages._unlisten()  # like another program, which gets no notice of changes
     program.runtime.pages._unlisten = lambda: None
     await memory.sessions.delete(stored.chat)
     await tidy_pages(tmp_path / "memory.sqlite", memory)

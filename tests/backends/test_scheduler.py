@@ -31,13 +31,13 @@ RULES = [
 ]
 TEXTS = [prompt(50, seed=1), prompt(20, seed=2), prompt(33, seed=3)]
 PATIENCE = 300
-"""Seconds after which somebody waits for ever, on whatever machine."""
+"""Seconds after which a wait counts as endless, on any machine."""
 
 
 not_on_numpy = pytest.mark.parametrize(
     "engine", gated(("wasm", "webgpu", "numpy"), lambda name: name != "numpy"), indirect=True
 )
-"""Skipped in the gate on numpy: turns work the same way there, and each step takes longer."""
+"""Not in the gate on numpy: turns work the same way there, and each step takes longer."""
 
 
 @pytest.fixture(params=["numpy", "wasm", "webgpu"])
@@ -92,7 +92,7 @@ async def test_each_gets_the_tokens_that_it_would_get_alone(engine: Engine) -> N
 
     async with asyncio.timeout(PATIENCE):
         assert await asyncio.gather(*map(answer, TEXTS, RULES)) == expected
-    # They really took turns: none was done before another one began.
+    # They really took turns: none ended before another began.
     first = {sequence.number: log.index(sequence) for sequence in log}
     last = {sequence.number: len(log) - 1 - log[::-1].index(sequence) for sequence in log}
     assert max(first.values()) < min(last.values())
@@ -107,7 +107,7 @@ async def test_a_reader_who_pauses_stops_nobody_else(engine: Engine) -> None:
         assert await alone(engine, TEXTS[1], 60, RULES[1]) == others
         while sequence.length < len(TEXTS[0]) + len(said) + LOOK_AHEAD:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
-        # For the one who pauses it stops, too.
+        # For the caller that pauses it stops, too.
         assert await alone(engine, TEXTS[1], 60, RULES[1]) == others
         assert sequence.length < len(TEXTS[0]) + 200
         async for ids in batches:
@@ -188,7 +188,7 @@ async def test_a_cancelled_prefill_leaves_the_others_alone(engine: Engine) -> No
 
 
 async def batches_during(engine: Engine, read: Callable[[list[str]], Awaitable[None]]) -> int:
-    """How many batches of an answer come between the first and the last "read" that `read` puts into its list."""
+    """The number of batches of an answer between the first and the last "read" that `read` puts into its list."""
     sequence, log = await begin(engine, TEXTS[0]), list[str]()
 
     async def say() -> None:
@@ -236,7 +236,7 @@ async def test_an_interactive_request_goes_before_one_in_the_background(engine: 
         sequence = await begin(engine, TEXTS[1])
         await go_on(engine, sequence, 30, log=log)
         assert not working.done()
-        # What was in flight may come in between; no turn does.
+        # Work in flight may come in between; a turn may not.
         first, last = log.index(sequence), len(log) - 1 - log[::-1].index(sequence)
         assert log[first:last].count(background) <= 1
         assert await working == expected

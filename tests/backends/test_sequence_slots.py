@@ -1,4 +1,5 @@
-"""More conversations than slots, and more than memory holds: each says what it would say alone. Tiny models."""
+"""More conversations than slots, and more than memory holds: each gives the tokens that it would give alone. Tiny
+models."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ CONTEXT = 6 * PAGE
 async def tiny(
     request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Pair]:
-    """In float32, with few pages in the beginning. `limit_memory` then allows those of two conversations."""
+    """In float32, with few pages at first. `limit_memory` then allows the pages of two conversations."""
     monkeypatch.setattr(page_table, "FIRST_PAGES", 2)
     tiny = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=CONTEXT)
     host = WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm())
@@ -42,7 +43,8 @@ async def tiny(
 
 
 async def with_little_memory(tiny: Pair, context: int = CONTEXT) -> PipelinedBackend:
-    """Two whole conversations have room, or on the CPU, which takes eight pages at a time, one and a bit."""
+    """There is room for two whole conversations, or on the CPU, which takes eight pages at a time, for somewhat more
+    than one."""
     backend = tiny.other
     assert isinstance(backend, PipelinedBackend)
     table, pages = backend.pages.store.limited, backend.pages.store.limited_bytes
@@ -92,7 +94,7 @@ async def test_who_comes_back_reads_again_only_what_was_let_go(tiny: Pair) -> No
     assert first.stored == 209
     backend.pages.send_away(first)
     assert np.abs(await engine.logits(first) - expected).max() <= 2e-3 * np.abs(expected).max()
-    # Several rows of logits, states, and a shorter text work from outside of a slot, too.
+    # Several rows of logits, states, and a shorter text also work for a sequence without a slot.
     backend.pages.send_away(first)
     rows = await tiny.numpy.last_logits(reference, 3)
     assert np.abs(await engine.last_logits(first, 3) - rows).max() <= 2e-3 * np.abs(rows).max()
@@ -135,7 +137,7 @@ async def test_those_who_are_answered_at_once_and_have_no_room_together_are_answ
 async def test_texts_that_have_no_room_together_are_read_to_their_end(
     tiny: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each would take in its turn what the others had read in theirs."""
+    """Otherwise each would, in its turn, evict what the others read in theirs."""
     monkeypatch.setattr(turns, "TURN_SECONDS", 0)
     backend = await with_little_memory(tiny)
     if isinstance(backend, WasmBackend):
@@ -154,7 +156,7 @@ async def test_a_conversation_that_needs_more_than_there_is_says_so(tiny: Pair) 
     backend = await with_little_memory(tiny)
     engine = Engine(backend, ())
     sequences = await opened(engine, [prompt(300, seed=at) for at in range(2)])
-    backend.pages.put_to_work(sequences)  # nobody can be sent away
+    backend.pages.put_to_work(sequences)  # no sequence can give its slot up
     third = engine.new_sequence()
     backend.pages.take_slot(third)
     with pytest.raises(BackendError, match="memory"):
@@ -165,10 +167,10 @@ async def test_a_conversation_that_needs_more_than_there_is_says_so(tiny: Pair) 
 async def test_who_fills_all_the_room_there_is_may_take_some_of_it_back(tiny: Pair) -> None:
     engine, backend = Engine(tiny.other, ()), tiny.other
     assert isinstance(backend, PipelinedBackend)
-    await engine.limit_memory(1)  # one conversation has room all the same
+    await engine.limit_memory(1)  # one conversation still has room
     (sequence,) = await opened(engine, [prompt(CONTEXT)])
     for length in (CONTEXT - 1, CONTEXT - 20, CONTEXT - PAGE - 7):
-        # Its last page is kept for whoever begins alike, and there is none for a copy of it.
+        # Its last page is kept for sequences with the same beginning, and there is no free page for a copy of it.
         await engine.prefill(sequence, sequence.tokens[:length] + prompt(CONTEXT - length, seed=length), Timings())
         await assert_alike(tiny, engine, sequence)
     assert backend.pages.table is not None
@@ -177,7 +179,7 @@ async def test_who_fills_all_the_room_there_is_may_take_some_of_it_back(tiny: Pa
 
 
 async def assert_alike(tiny: Pair, engine: Engine, sequence: TokenSequence) -> None:
-    """As on numpy, which keeps and shares nothing."""
+    """The results on numpy, which keeps and shares nothing."""
     reference = tiny.numpy.new_sequence()
     await tiny.numpy.prefill(reference, sequence.tokens)
     expected, got = await tiny.numpy.logits(reference), await engine.logits(sequence)
@@ -198,7 +200,8 @@ async def test_who_changes_the_adapter_holds_no_pages_until_its_text_runs_again(
 
 
 async def test_one_conversation_has_room_though_another_page_of_its_text_is_kept(tiny: Pair) -> None:
-    """The page of who read the same at the same time: behind it those are kept that the conversation holds itself."""
+    """The page of a sequence that read the same at the same time: behind it the pages are kept that the conversation
+    itself holds."""
     backend = await with_little_memory(tiny, CONTEXT // 2)
     engine, text = Engine(backend, ()), prompt(CONTEXT - 1)
     other, one = (engine.new_sequence() for _ in range(2))

@@ -1,4 +1,5 @@
-"""Tokens that are guessed and run together are those of a decode without guesses, whatever was guessed. Tiny models."""
+"""Tokens that are guessed and run together equal those of a decode without guesses, whatever was guessed. Tiny
+models."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ SAMPLINGS = {
 
 
 def told_before(text: list[int], told: list[int], wrong: float, seed: int = 0) -> PromptLookup:
-    """Guesses for what comes after a text, which was there before, but for some tokens."""
+    """Guesses for the continuation of a text, which occurred before, except for some tokens."""
     draw = random.Random(seed)
     before = [token if draw.random() >= wrong else (token + 1) % 64 for token in told]
     return PromptLookup([*text, *before, *text])
@@ -63,7 +64,7 @@ async def decoded(backend: PipelinedBackend, sequence: TokenSequence, sampling: 
 
 
 class Always:
-    """Makes a backend guess whenever there is room, in as many rows as there may be; `asked` counts how often."""
+    """Makes a backend guess whenever there is room, with the most rows; `asked` counts the calls."""
 
     def __init__(self, backend: PipelinedBackend, patch: pytest.MonkeyPatch) -> None:
         self.asked = 0
@@ -104,7 +105,7 @@ async def test_the_tokens_are_those_without_guesses(
     assert sequence.stored == sequence.length - 1
     if not wrong:
         assert always.asked < TOKENS / 5
-    # What comes after is right, too, with guesses and without.
+    # The continuation is right, too, with guesses and without.
     sequence.guesses = None
     assert await decoded(backend, sequence, sampling, 20) == await decoded(backend, plain, sampling, 20)
 
@@ -168,7 +169,8 @@ async def test_two_answers_at_once_keep_their_own_guesses(
 
 
 class DyingAfterAnswers(DyingHost):
-    """Its workers die in one run after each answer. In each third one, say, they might die in every try of one step."""
+    """The workers die in one run after each answer. If they died in each third run, they might die in every try of
+    one step."""
 
     dies, due, deaths = 1, False, 0
 
@@ -181,7 +183,7 @@ class DyingAfterAnswers(DyingHost):
 async def test_workers_that_die_in_a_guess_cost_time_only(
     tmp_path: Path, kernel_wasm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(step_times, "MAX_BATCH", 2)  # many runs to die in, however fast a step is
+    monkeypatch.setattr(step_times, "MAX_BATCH", 2)  # many runs in which they can die, however fast a step is
     host = DyingAfterAnswers(kernel_wasm())
     backend = (await open_pair(written(tmp_path), host)).other
     assert isinstance(backend, PipelinedBackend)

@@ -1,4 +1,5 @@
-"""Pages of keys and values that are demoted as they grow old: as numpy does it, for all who share them. Tiny models."""
+"""Pages of keys and values are demoted as they age: as numpy does it, for all sequences that share them. Tiny
+models."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ CONTEXT = 12 * PAGE
 POLICY = TierPolicy(hot=2, warm=1, least=2)
 SMALL = DeviceSettings(first_demoted=2, demoted_at_once=2)
 WARM = TierPolicy(hot=2, warm=CONTEXT, least=2)
-"""For comparisons where the order of things makes a difference: four bits are much for such a small model."""
+"""Tolerance for comparisons that depend on the order of events: four bits are coarse for such a small model."""
 
 
 def written(folder: Path) -> Path:
@@ -50,7 +51,7 @@ async def tiny(
     monkeypatch.setattr(page_table, "FIRST_PAGES", 2)
     if kind == "wasm":
         pair = await open_pair(written(tmp_path), WasmtimeHost(kernel_wasm()), tiers=request.param)
-    else:  # in passes of as many rows as the others'
+    else:  # in passes with the same number of rows as the others'
         pair = await open_pair(written(tmp_path), WgpuHost(), shapes=HARDWARE, tiers=request.param, settings=SMALL)
     yield pair
     pair.other.close()
@@ -68,7 +69,7 @@ def tiers_of(pair: Pair, sequence: TokenSequence) -> list[Tier]:
 
 
 async def exact_logits(pair: Pair, tokens: list[int]) -> np.ndarray:
-    """Without tiers, on numpy."""
+    """The logits without tiers, on numpy."""
     tiers, pair.numpy._tiers = pair.numpy._tiers, None
     sequence = pair.numpy.new_sequence()
     await pair.numpy.prefill(sequence, tokens)
@@ -79,7 +80,7 @@ async def exact_logits(pair: Pair, tokens: list[int]) -> np.ndarray:
 
 
 async def off(pair: Pair, ours: TokenSequence, reference: TokenSequence | None = None) -> float:
-    """How far logits are from those of a sequence on numpy, or from exact ones: as a part of the largest."""
+    """The distance of logits from those of a sequence on numpy, or from exact ones, relative to the largest."""
     got, exact = await pair.other.logits(ours), await exact_logits(pair, ours.tokens)
     expected = await pair.numpy.logits(reference) if reference else exact
     return float(np.abs(got - expected).max() / np.abs(exact).max())
@@ -91,7 +92,7 @@ def test_what_is_left_of_a_page_is_within_half_a_step(tier: Tier) -> None:
     keys, values = (rng.standard_normal((PAGE, 3, 8)).astype(np.float32) for _ in range(2))
     keys += 30 * rng.standard_normal((1, 3, 8)).astype(
         np.float32
-    )  # channels far from 0, which a scale for all would lose
+    )  # channels far from 0, which a common scale would lose
     for x, left, axis in zip((keys, values), demoted(keys, values, tier), (0, 2), strict=True):
         step = (x.max(axis, keepdims=True) - x.min(axis, keepdims=True)) / MOST_CODE[tier]
         halves = np.abs(x).max() * 2.0**-10  # of offsets and scales
@@ -186,11 +187,11 @@ async def test_a_page_is_demoted_once_for_all_who_share_it(tiny: Pair) -> None:
     await engine.prefill(second, [*text[: 6 * PAGE], *prompt(20, seed=2)], timings := Timings())
     assert timings.reused_tokens == 6 * PAGE
     assert tiers_of(tiny, second) == [Tier.WARM] * 4 + [Tier.HOT] * 3
-    # It goes on, and pages become warm for both: not the last ones of the other, which may go back into them.
+    # It continues, and pages become warm for both: except the last ones of the other, which may truncate into them.
     await engine.prefill(first, text + prompt(3 * PAGE, seed=3), Timings())
     assert tiers_of(tiny, second) == [Tier.WARM] * 5 + [Tier.HOT] * 2
     assert table.held(second.slot)[:6] == table.held(first.slot)[:6]
-    # Who begins alike gets no part of a demoted page.
+    # A sequence with the same beginning gets no part of a demoted page.
     await engine.prefill(third, text[: 2 * PAGE + 20] + prompt(20, seed=4), timings := Timings())
     assert timings.reused_tokens == 2 * PAGE
     for sequence in (first, second, third):
@@ -235,7 +236,7 @@ async def test_demoted_pages_leave_and_come_back_as_they_are(tiny: Pair) -> None
 
 
 def assert_no_page_is_lost(pair: Pair, open_ones: list[TokenSequence]) -> None:
-    """When all is closed, those that are kept for others are left, in each tier."""
+    """When everything is closed, the pages that are kept for others remain, in each tier."""
     table = table_of(pair)
     for sequence in open_ones:
         pair.other.free(sequence)
@@ -251,7 +252,7 @@ def assert_no_page_is_lost(pair: Pair, open_ones: list[TokenSequence]) -> None:
 @pytest.mark.parametrize("tiny", [WARM], indirect=True)
 @pytest.mark.parametrize("seed", range(3))
 async def test_whatever_is_done_in_whatever_order_each_has_about_its_own_logits(tiny: Pair, seed: int) -> None:
-    """Open, read, go on, go back, read another text, free: near what they are with exact pages."""
+    """Open, read, continue, truncate, read another text, free: the logits are near those with exact pages."""
     draw, engine = random.Random(seed), Engine(tiny.other, ())
     beginnings = [prompt(5 * PAGE, seed=at) for at in range(2)]
     open_ones: list[TokenSequence] = []

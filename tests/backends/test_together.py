@@ -38,7 +38,7 @@ RULES = [
     SamplingParams(temperature=1.2, min_p=0.02, seed=8),
 ]
 PATIENCE = 300
-"""Seconds after which somebody waits for ever, on whatever machine."""
+"""Seconds after which a wait counts as endless, on any machine."""
 
 
 def written(folder: Path) -> Path:
@@ -50,7 +50,7 @@ def written(folder: Path) -> Path:
 async def backend(request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm) -> AsyncIterator[Backend]:
     host = WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm())
     pair = await open_pair(written(tmp_path), host)
-    # Whatever is faster here, as many share steps as can.
+    # Whichever is faster here, as many as possible share steps.
     pair.other.rows_that_pay = pair.numpy.rows_that_pay  # type: ignore[method-assign]
     yield pair.numpy if request.param == "numpy" else pair.other
     pair.other.close()
@@ -94,7 +94,7 @@ async def test_rows_of_the_same_steps_are_what_they_would_be_alone(backend: Back
         if at < len(gaps):
             backend.free(gaps[at])  # slots do not follow one another
     assert await together(backend, sequences, 40, rules) == [said[:40] for said in expected]
-    # One goes on alone, then all together again.
+    # One continues alone, then all together again.
     last = [token async for ids in backend.decode(sequences[-1], 10, rules[-1]) for token in ids]
     assert last == expected[-1][40:50]
     assert await together(backend, sequences[:-1], 50, rules[:-1]) == [said[40:] for said in expected[:-1]]
@@ -137,7 +137,7 @@ async def test_what_cannot_be_decoded_together_is_refused(backend: Backend) -> N
 
 
 async def test_workers_that_die_cost_time_only(tmp_path: Path, kernel_wasm, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Many runs to die in, however fast a step is, and never more lost ones in a row than a backend bears.
+    # Many runs in which they can die, however fast a step is, and never more losses in a row than a backend tolerates.
     monkeypatch.setattr(step_times, "MAX_BATCH", 8)
     monkeypatch.setattr(step_times, "MOST_BATCHES", 1)
     host = DyingHost(kernel_wasm())
@@ -206,7 +206,7 @@ async def test_more_than_a_step_has_rows_have_fair_shares(backend: Backend) -> N
         engine = Engine(backend, ())
         assert await asyncio.gather(*(answer(engine, text, 60, log=log) for text in texts)) == expected
     assert max(shared.rows) == 8
-    # Nobody is done before everybody has begun.
+    # None is done before all have begun.
     first = {number: log.index(number) for number in log}
     last = {number: len(log) - 1 - log[::-1].index(number) for number in log}
     assert len(first) == 11
@@ -279,7 +279,7 @@ async def test_too_many_at_a_time_are_refused_with_a_sentence(backend: Backend) 
 
 
 class Speaker:
-    """One of several who read, answer, stop, go back and pause, in an order that is drawn; what was said when."""
+    """One of several sequences that read, answer, stop, truncate and pause in a random order; records its answers."""
 
     def __init__(self, engine: Engine, seed: int) -> None:
         self._engine, self._draw = engine, random.Random(seed)

@@ -1,4 +1,4 @@
-"""Layers with a window keep only that in memory, on every backend, and answer as if they kept everything."""
+"""Layers with a window keep only the window in memory, on every backend, and answer as if they kept everything."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.architectures.variants import VARIANTS
 from tests.backend_pairs import collect, cosine
 
 CONTEXT, SLACK = 640, 96
-"""Windows are 16 tokens long. A window and its slack take 3 pages, the context 10."""
+"""Windows have 16 tokens. A window and its slack take 3 pages, the context 10."""
 
 GEMMA = dataclasses.replace(
     VARIANTS["gemma2"], config={**VARIANTS["gemma2"].config, "max_position_embeddings": CONTEXT}, context=CONTEXT
@@ -36,7 +36,7 @@ GEMMA = dataclasses.replace(
 
 @dataclass
 class Windowed:
-    """A model of whose layers every second has a window, and numpy with memory for everything.
+    """A model with a window in every second layer, and numpy with memory for everything.
 
     `pages` are the bytes that keys and values take now.
     """
@@ -46,7 +46,7 @@ class Windowed:
     need: Need
     pages: Callable[[], int]
     same: dict[int, TokenSequence] = field(default_factory=dict)
-    """Sequences of the reference, by the numbers of those that they are compared with."""
+    """Sequences of the reference, by the numbers of the sequences that they are compared with."""
 
     async def read(self, sequence: TokenSequence, ids: list[int]) -> None:
         """Read ids, after which the logits must be those of the reference."""
@@ -86,7 +86,7 @@ class CountingGPU(WgpuHost):
 
 
 class CountingMemory(WasmtimeHost):
-    """Remembers how much memory was asked for."""
+    """Records the requested memory."""
 
     reserved = 0
 
@@ -103,7 +103,7 @@ async def model(
     header = await read_header(source)
     config, graph = describe_model(header, CONTEXT)
     weights = await load_weights(source, header, graph)
-    reference = NumpyBackend(config, graph, weights)  # with more slack than context it gives nothing back
+    reference = NumpyBackend(config, graph, weights)  # with more slack than context it returns no pages
     monkeypatch.setattr(page_table, "SLACK", SLACK)
     monkeypatch.setattr(page_table, "FIRST_PAGES", 2)
     need = memory_need(header.tensors, config, graph, request.param)
@@ -139,7 +139,7 @@ async def test_memory_stays_at_what_was_told_and_logits_are_those_of_the_whole_t
         await collect(model.backend, sequence, 24)
         await model.check(sequence)
     assert sequence.length == 589
-    # Two layers keep ten pages, two three; WASM's extents have eight.
+    # Two layers keep ten pages, two keep three; WASM's extents have eight.
     told = {"numpy": 26, "webgpu": 26, "wasm": 48}[model.need.backend] * model.need.layer_page
     assert model.need.at(CONTEXT).pages == told
     assert model.pages() == told or (model.need.backend == "numpy" and told / 2 < model.pages() < told)

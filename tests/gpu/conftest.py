@@ -1,4 +1,4 @@
-"""The GPU of this machine through wgpu-py (lavapipe where there is none), and a way to run one kernel on it."""
+"""The GPU of this machine through wgpu-py (lavapipe if there is none), and a way to run one kernel on it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class KeepingHost(WgpuHost):
 
 
 class KernelRunner:
-    """Runs one kernel over arrays and gives back what its writable bindings hold afterwards, as bytes."""
+    """Runs one kernel over arrays and returns the contents of its writable bindings afterwards, as bytes."""
 
     def __init__(self, host: WgpuHost) -> None:
         self.host = host

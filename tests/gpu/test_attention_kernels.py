@@ -97,7 +97,7 @@ def test_rope_append_normalizes_and_rotates_q_and_k_and_stores_k_and_v(run_kerne
     expected_q = reference.rope(q, turn, heads, interleaved)
     got_q = np.frombuffer(q_out, np.float32).reshape(MAX_ROWS, -1)[:m]
     np.testing.assert_allclose(got_q, expected_q, rtol=1e-5, atol=1e-6)
-    # What was not written must be as before, everywhere in the pool.
+    # Places that were not written must be unchanged, everywhere in the pool.
     expected_k, expected_v = pages.sequence(pages.pool, 0), pages.sequence(pages.pool, 1)
     expected_k[positions] = reference.rope(k, turn, kv_heads, interleaved).reshape(m, kv_heads, head_dim)
     expected_v[positions] = v.reshape(m, kv_heads, head_dim)
@@ -110,8 +110,8 @@ def test_rope_append_normalizes_and_rotates_q_and_k_and_stores_k_and_v(run_kerne
 
 @dataclass
 class Sequences:
-    """Rows of sequences in shuffled pages. What no row may read is NaN: positions after theirs or before all of their
-    windows, queries past the last."""
+    """Rows of sequences in shuffled pages. Data that no row may read are NaN: positions after theirs or before all
+    of their windows, queries past the last."""
 
     heads: int
     kv_heads: int
@@ -121,9 +121,9 @@ class Sequences:
     max_rows: int
     seed: int
     spread: float
-    """Of the scores: large ones test the softmax's range."""
+    """Scale of the scores: large ones test the softmax's range."""
     pages: int = SHORT // PAGE + 1
-    """Of each sequence."""
+    """Settings of each sequence."""
     softcap: float = 0.0
     window: int = 0
 
@@ -146,7 +146,7 @@ class Sequences:
         self.q = np.full((self.max_rows, self.heads * self.head_dim), np.nan, np.float32)
         self.q[: len(self.rows)] = rng.standard_normal((len(self.rows), self.q.shape[1])) * self.spread
         self.beside: list[np.ndarray] = []
-        """What the kernel binds besides."""
+        """The kernel's other bindings."""
         self.reader: dict[str, str] = {}
         """The snippets that read the pages."""
 
@@ -176,7 +176,7 @@ class Sequences:
         self, run_kernel, name: str, out: np.ndarray, groups: tuple[int, int, int],
         snippets: dict[str, str] | None = None, **constants,
     ) -> np.ndarray:  # fmt: skip
-        """What a kernel over the pages makes of `out`."""
+        """The contents of `out` after a kernel over the pages."""
         (written,) = run_kernel(
             name,
             [self.state, self.q, self.table, self.pool, out, *self.beside],
@@ -188,7 +188,7 @@ class Sequences:
         return np.frombuffer(written, np.float32)[: out.size].reshape(out.shape)
 
     def check(self, out: np.ndarray) -> None:
-        """Each row's attention is numpy's, and what belongs to no row is as before."""
+        """Asserts that each row's attention equals numpy's, and that everything else is unchanged."""
         for m, (position, slot) in enumerate(self.rows):
             first = self.first_seen(position)
             keys, values = self.kv[slot, :, :, first : position + 1].swapaxes(1, 2)
@@ -207,7 +207,7 @@ BORDERS = [
 
 
 HEADS = [(1, 1), (2, 1), (5, 1), (8, 1), (16, 1), (3, 3), (6, 2), (12, 3)]
-"""Of queries, of keys and values."""
+"""Numbers of heads of queries, and of keys and values."""
 HEAD_DIMS = [8, 24, 64, 80, 96, 128, 256]
 SCORES = {"softcap": [0.0, 0.0, 3.0], "window": [0, 0, 1, 40, SPLIT, 300]}
 
@@ -256,7 +256,7 @@ LANE_GROUPS = [
     ("reduce_workgroup", 8, 64),
     ("reduce_workgroup", 32, 256),
 ]
-"""How sums over the lanes of a lane group are made, the lanes, and the workgroup."""
+"""The way of summing over the lanes of a lane group, the lanes, and the workgroup."""
 
 
 def run_splits(run_kernel, case: Sequences, out: np.ndarray, variant: dict, splits: int, **sizes) -> np.ndarray:
@@ -307,7 +307,7 @@ def test_one_split_of_the_window_of_any_sequence_equals_numpy(run_kernel, varian
 @few
 def test_splits_merged_equal_numpy(run_kernel, variant, draw, more: int) -> None:
     case = draw(variant)
-    # The recorded grid is for any length of its class: splits past the position must do nothing.
+    # The recorded grid covers any length of its class: splits past the position must do nothing.
     splits = -(-max(position + 1 for position, _ in case.rows) // SPLIT) + more
     width = case.head_dim + 4
     partials = np.full((case.max_rows, case.heads, -(-case.pages * PAGE // SPLIT), width), np.nan, np.float32)

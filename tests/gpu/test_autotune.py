@@ -1,4 +1,4 @@
-"""The shapes of a matvec are measured once, kept, and give the same tokens."""
+"""The shapes of a matvec are measured once, stored, and give the same tokens."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Kept(AutotuneCache):
 
 
 class LateHost(WgpuHost):
-    """Its kernels are there after a `check` only, as a browser's are."""
+    """Its kernels exist only after a `check`, as in a browser."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class LateHost(WgpuHost):
 
 
 class Order:
-    """In place of a clock: the later a list was recorded, the faster it is, or the earlier."""
+    """Replaces the clock: the later a list was recorded, the faster it is, or the other way round."""
 
     def __init__(self, later_is_faster: bool = True) -> None:
         self.later_is_faster = later_is_faster
@@ -102,7 +102,7 @@ def builder_of(pair: Pair) -> KernelBuilder:
 
 
 def possible_shapes(pair: Pair, shapes: KernelShapes, host: WgpuHost) -> dict[str, list[list[int]]]:
-    """Of each kernel, by the name under which its shape is kept."""
+    """The shape of each kernel, by the name under which it is stored."""
     builder = builder_of(pair)
     one_row = {name: candidates(shapes, host.adapter, columns) for name, columns in builder.shaped.items()}
     few_rows = {f"{name}, few rows": few for name, few in builder.of_few.items()}
@@ -146,7 +146,7 @@ async def test_the_fastest_shapes_are_measured_once_kept_and_change_no_token(
 async def test_no_kernel_runs_before_it_is_compiled(tmp_path: Path, form: str, measure: Measure) -> None:
     path, settings = TinyLlama(formats=(form,), layers=1).write(tmp_path / "tiny.gguf"), DeviceSettings(measure=measure)
     store = Kept(tmp_path / "tuning.json")
-    for _ in range(2):  # measured, then kept
+    for _ in range(2):  # measured, then stored
         pair = await open_pair(path, LateHost(), tuning=store, shapes=SHAPES, settings=settings)
         await says_the_same(pair, prompt(9), 3)
         await pair.other.profile(20)
@@ -169,7 +169,7 @@ async def test_the_shape_that_is_kept_is_the_one_that_runs(tmp_path: Path, host:
 async def test_a_prefill_runs_in_the_tiles_that_were_kept(
     tmp_path: Path, host: WgpuHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its integers take the memory that was told before."""
+    """Its integers take the memory that was stated before."""
     # Each shape that is tried takes seconds to compile here.
     monkeypatch.setattr(kernel_builder, "_INTEGER_TILES", [MatmulShape(True, 2, 4)])
     taken = {}
@@ -181,7 +181,7 @@ async def test_a_prefill_runs_in_the_tiles_that_were_kept(
     model = TinyLlama(layers=1, formats=("Q4_1",)).write(tmp_path / "tiny.gguf")
     order = Order(later_is_faster=False)
     await open_pair(model, host, tuning=store, shapes=shapes, settings=DeviceSettings(measure=order))
-    assert order.calls == 3  # of one row, of few rows, and a pass of 128
+    assert order.calls == 3  # passes of one row, of few rows, and of 128
     kept = json.loads(await store.read())
     (of_adapter,) = kept.values()
     many = [name for name in of_adapter if name.endswith("many rows")]
@@ -213,7 +213,7 @@ async def test_what_is_damaged_is_measured_again(tmp_path: Path, host: WgpuHost)
     await load(tmp_path, host, store, order=order)
     good = json.loads(await store.read())
     (adapter,) = good
-    # Shapes that no kernel of this adapter has, too: its lanes could not add up.
+    # Also shapes that no kernel of this adapter supports: its lanes could not add up.
     impossible = {adapter: {name: [64, 64, 1, 1, 1] for name in good[adapter]}}
     for damaged in ("", "{", "[]", '{"a": 3}', '{"a": {"qkv": [3, 5]}}', json.dumps(impossible)):
         calls, order.calls = order.calls, 0

@@ -27,17 +27,17 @@ from tests.gpu_shapes import HARDWARE, INTEGERS, SHAPES, SUBGROUPS
 from tests.tiny_llama import TinyLlama
 from tests.variants import gated
 
-# Fused as a GPU would run them: tests/architectures has them as the adapter here does.
+# Fused as a GPU would run them: tests/architectures covers the adapter of this machine.
 WAYS = [(model, ("hardware", "integers", "subgroups")[at % 3]) for at, model in enumerate(QUANTIZED)]
-# They have no operation that the others have not.
+# They have no operation that the others lack.
 REPEATED = ("llama with biases of q and v", "llama in fused tensors")
 UNFUSED_WAYS = [
     (model, ("software", "integers", "subgroups")[at % 3])
     for at, model in enumerate(QUANTIZED)
     if model not in REPEATED
 ]
-# In the gate: a model of each kind of shapes, with biases, windows, soft-caps, norms of heads and fused
-# matrices. tests/architectures has every architecture.
+# In the gate: a model of each kind of shapes, with biases, windows, soft-caps, norms of heads and fused matrices.
+# tests/architectures covers every architecture.
 IN_GATE = ("llama with biases of q and v", "phi3", "gemma2", "gemma3", "qwen3 of odd widths")
 UNFUSED_IN_GATE = ("llama with every bias", "phi3", "gemma3")
 
@@ -45,7 +45,7 @@ UNFUSED_IN_GATE = ("llama with every bias", "phi3", "gemma3")
 @pytest.mark.parametrize(("model", "shapes"), gated(WAYS, lambda way: way[0] in IN_GATE))
 async def test_logits_equal_numpy(tmp_path: Path, host: WgpuHost, model: str, shapes: str) -> None:
     pair = await open_pair(QUANTIZED[model].write(tmp_path / "tiny.gguf"), host, shapes=SHAPES[shapes])
-    # One row, few and many; windows are 40 and 150 tokens long.
+    # One row, few and many; windows have 40 and 150 tokens.
     await pair.compare((1, 2, 45, 70, 3, 60), 6)
 
 
@@ -126,7 +126,7 @@ async def test_kernels_bind_8_buffers_where_webgpu_promises_no_more(
 
 
 def unusual(c: ModelConfig, g: Graph) -> None:
-    """A model that nobody made: only queries rotate, values are keys, and a block's halves read one norm."""
+    """A made-up model: only queries rotate, values are keys, and a block's halves read one norm."""
     heads, kv_heads = c.num_attention_heads, c.num_key_value_heads
     x = g.embedding("token_embd.weight", c.vocab_size, c.hidden_size, scale=3.0)
     for layer in range(c.num_hidden_layers):
@@ -136,7 +136,7 @@ def unusual(c: ModelConfig, g: Graph) -> None:
         q = g.rope(q, heads, interleaved=False, rotation=c.rope)
         a = g.attention(layer, q, k, g.add(k, g.soft_cap(v, 2.0)), heads, kv_heads, 0.3, softcap=2.0, window=20)
         x = g.add(x, g.linear(a, f"{block}.attn_output", c.hidden_size))
-        x = g.add(x, blocks.mlp(g, c, h, block, "gelu"))  # h is the norm of what x was before
+        x = g.add(x, blocks.mlp(g, c, h, block, "gelu"))  # h is the norm of the earlier x
         x = g.add(x, g.linear(x, f"{block}.attn_output", c.hidden_size))
         x = g.add(g.rms_norm(x, f"{block}.ffn_norm.weight", c.rms_norm_eps), x)
         g.tap(f"residual.{layer + 1}", x)
@@ -144,7 +144,8 @@ def unusual(c: ModelConfig, g: Graph) -> None:
 
 
 def wide_norms(c: ModelConfig, g: Graph) -> None:
-    """Nearly OLMo 2 (arXiv 2501.00656): norms of q and k over all heads, and of what is added, by the same weights."""
+    """Nearly OLMo 2 (arXiv 2501.00656): norms of q and k over all heads, and of the added vectors, by the same
+    weights."""
     heads, kv_heads = c.num_attention_heads, c.num_key_value_heads
     x = g.embedding("token_embd.weight", c.vocab_size, c.hidden_size)
     for layer in range(c.num_hidden_layers):

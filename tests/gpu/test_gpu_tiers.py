@@ -1,4 +1,4 @@
-"""What only the GPU's pages have to do with tiers: passes of each kind, a lost device, buffers that may not grow."""
+"""Tiers of the GPU's pages alone: passes of each kind, a lost device, buffers that may not grow."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def assert_near(got: np.ndarray, expected: np.ndarray, off: float = 0.01) -> Non
 
 @pytest.mark.parametrize("shapes", gated(["software", "hardware", "some"], lambda shapes: shapes == "hardware"))
 async def test_passes_of_one_row_of_few_and_of_many_read_all_tiers(path: Path, shapes: str) -> None:
-    """Behind a text that several workgroups share, and behind a shorter one."""
+    """Tested behind a text that several workgroups share, and behind a shorter one."""
     own = SHAPES[shapes]
     pair = await open_pair(path, WgpuHost(), shapes=replace(own, max_rows=64) if own else None, tiers=POLICY)
     texts = [prompt(SHORT + PAGE + 9, seed=1), prompt(5 * PAGE + 20, seed=2)]

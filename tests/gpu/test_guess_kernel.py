@@ -17,7 +17,7 @@ some = settings(max_examples=60, suppress_health_check=[HealthCheck.function_sco
 
 
 def guessed(text: list[int]) -> list[int]:
-    """What came after the newest of the places that are most like the end, again and again; the end where none is."""
+    """The token after the newest of the places that match the end best, repeatedly; the end if no place matches."""
 
     def alike(place: int) -> int:
         length = 0
@@ -46,7 +46,7 @@ def test_what_was_sampled_is_followed_and_what_comes_next_is_guessed(
     if rows == 1:  # any number of steps
         states = [(new[-1], position + len(new), SLOT)]
         sampled = new
-    else:  # one step, whose row i ran fed[i] at the position of the last token + i
+    else:  # one step, whose row i ran fed[i] at the last token's position + i
         new = (new * 8)[:rows]
         states = [(token, position + 1 + at, SLOT) for at, token in enumerate(new)]
         right = next((at for at in range(rows - 1) if new[at] != fed[at + 1]), rows - 1)

@@ -28,9 +28,9 @@ REDUCTIONS = [("reduce_single", 1, 64), ("reduce_workgroup", 32, 64), ("reduce_s
 
 
 def adapt(run_kernel, variant, x: np.ndarray, numbers: Sequence[int], adapters, scored: bool = False):
-    """The rows that the kernel changed, and what it notes of neighbours. The first row of x needs no logits.
+    """The rows that the kernel changed, and its notes about neighbours. The first row of x needs no logits.
 
-    Where tokens are `scored` rows are taken from x in the opposite order.
+    If tokens are `scored`, rows are taken from x in the opposite order.
     """
     reduce, lanes, workgroup = variant
     m, weight = len(numbers), np.linspace(0.5, 2, WIDTH).astype(np.float32)
@@ -53,7 +53,7 @@ def slots(adapters: Sequence[AnyHeadAdapter | None]) -> bytes:
 
 
 def noted(adapters: Sequence[AnyHeadAdapter | None], numbers: Sequence[int], h: np.ndarray) -> np.ndarray:
-    """What `near` holds of rows with these adapters: an open gate's slot, and weights."""
+    """The expected contents of `near` for rows with these adapters: an open gate's slot, and weights."""
     near = np.zeros((MAX_ROWS, NEAR), np.float32)
     for row, number in enumerate(numbers):
         adapter = adapters[number]

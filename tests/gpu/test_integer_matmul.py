@@ -1,4 +1,4 @@
-"""The matmul in integers, and what it reads, against numpy."""
+"""The matmul in integers, and its input, against numpy."""
 
 from __future__ import annotations
 

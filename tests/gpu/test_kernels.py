@@ -29,7 +29,7 @@ REDUCTIONS = [
 def lane_group_constants(
     lanes: int, workgroup: int, subgroups: int, row_tiles: int, chunk: int, k: int
 ) -> dict[str, int]:
-    """A shape of a matvec: a workgroup of whole lane groups; several row tiles only where all of x is at hand."""
+    """A shape of a matvec: a workgroup of whole lane groups; several row tiles only if all of x is at hand."""
     whole = chunk >= k // 32
     subgroups = subgroups if workgroup % (lanes * subgroups) == 0 else 1
     return {"LANES": lanes, "WORKGROUP": workgroup, "SUBGROUPS": subgroups, "ROW_TILES": row_tiles if whole else 1,
@@ -37,7 +37,7 @@ def lane_group_constants(
 
 
 def snippets_of(form: str, reduce: str, integers: bool) -> dict[str, str]:
-    """Of a matvec: what adds up nothing reads x where it lies. Integers multiply codes only."""
+    """Variants of a matvec: without sums over lanes, x is read in place. Integers multiply codes only."""
     columns = "x_limbs" if integers and LAYOUTS[form].quantized else "x_staged"
     if reduce == "reduce_single":
         columns = "x_direct"
@@ -46,7 +46,7 @@ def snippets_of(form: str, reduce: str, integers: bool) -> dict[str, str]:
 
 MAX_ROWS = 16
 PLAIN = {"FIRST_ROW": 0, "ADD_BIAS": False, "BIAS_AT": 0, "GELU": False}
-"""Constants of a linear of all rows of W, without biases."""
+"""Constants of a linear with all rows of W, without biases."""
 
 SEEDS = st.integers(0, 2**32 - 1)
 few = settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -83,26 +83,26 @@ def expected_linear(
 
 
 def rounded(x: np.ndarray) -> np.ndarray:
-    """x as kernels in integers read it: 16 bits for each value of a block of 32."""
+    """x in the form that integer kernels read: 16 bits for each value of a block of 32."""
     blocks = x.astype(np.float64).reshape(-1, 32)
     step = np.maximum(np.abs(blocks).max(axis=1, keepdims=True), 1e-30) / 32639
     return (np.rint(blocks / step) * step).reshape(x.shape)
 
 
 def rounding(w: np.ndarray, x: np.ndarray) -> float:
-    """What it makes of a sum if some of its values of x, halfway between two steps, are rounded the other way."""
+    """The change of a sum if values of x that are halfway between two steps are rounded the other way."""
     return float(5 * np.abs(x).max() / 32639 * np.abs(w).max())
 
 
 def random_bias(rng: np.random.Generator, variant: dict, rows: int, before: np.ndarray) -> tuple[np.ndarray, dict]:
-    """A bias for each row of W, or zeros, and the constants that tell where it follows other vectors."""
+    """A bias for each row of W, or zeros, and the constants for its place behind other vectors."""
     if not variant["bias"]:
         return np.zeros(rows, np.float32), {"ADD_BIAS": False, "BIAS_AT": 0}
     return rng.standard_normal(rows).astype(np.float32), {"ADD_BIAS": True, "BIAS_AT": len(before)}
 
 
 def width(form: str, blocks: int) -> int:
-    """Columns of so many blocks of 32, or of fewer superblocks."""
+    """Number of columns: this many blocks of 32, or fewer superblocks."""
     size = FORMATS[form].block_size
     return 32 * blocks if size <= 32 else size * -(-blocks // 4)
 
@@ -111,7 +111,8 @@ SIZES = {
     "form": FORMAT_NAMES, "n": [1, 7, 32, 75], "blocks": [1, 2, 5, 9], "epilogue": [0, 1, 2], "offset": [0, 3],
     "first": [0, 0, 3], "bias": [False, True], "gelu": [False, True],
 }  # fmt: skip
-"""Of a matrix product; `n` rows of results, `offset` where they begin in a row of y, `first` rows of W before them."""
+"""Constants of a matrix product; `n` rows of results, `offset` their place in a row of y, `first` rows of W before
+them."""
 
 
 @named(
@@ -188,7 +189,7 @@ def test_several_rows_in_integers_equal_numpy(run_kernel, variant, m, logits, se
     count, needed = min(logits or m, m), state(m, min(logits or 0, m))
     data, w = random_matrix(run_kernel.host, rng, rows, k, form)
     x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
-    x[m:] = np.nan  # rows that are not there, of whatever was computed before
+    x[m:] = np.nan  # missing rows, of whatever was computed before
     weight = rng.standard_normal(k).astype(np.float32)
     y = rng.standard_normal((MAX_ROWS, n)).astype(np.float32)
     norms: dict[str, int | float | bool] = {"NORM": norm, "EPS": 1e-5 if norm else 0.0}
@@ -221,7 +222,7 @@ def test_several_rows_in_integers_equal_numpy(run_kernel, variant, m, logits, se
 
 
 def all_values(rng: np.random.Generator, k: int) -> np.ndarray:
-    """Blocks of any size side by side: of nothing, with one large value, just below a power of two."""
+    """Blocks of any magnitude side by side: zeros, one large value, values just below a power of two."""
     x = rng.standard_normal((k // 32, 32))
     x[:, 0] *= rng.choice([1, 1, 1e3], k // 32)
     nearly = rng.random(k // 32) < 0.3
@@ -336,9 +337,10 @@ def test_qkv_rotates_and_appends_as_numpy_does(run_kernel, variant, m, seed) -> 
 
 
 class RandomMatmul:
-    """A matmul of m rows in a variant of SIZES and of "shape", (slices, wide): what a kernel of it reads, and its y.
+    """A matmul of m rows in a variant of SIZES and of "shape", (slices, wide): a kernel's input, and its y.
 
-    `data` are the buffers of W, x (MAX_ROWS, K), `vectors` the bias behind what is no part of it, y (MAX_ROWS, stride).
+    `data` are the buffers of W, x (MAX_ROWS, K), `vectors` (the bias behind unrelated numbers), y (MAX_ROWS,
+    stride).
     """
 
     def __init__(self, run_kernel, variant: dict, m: int, seed: int) -> None:
@@ -361,7 +363,7 @@ class RandomMatmul:
         }  # fmt: skip
 
     def expected(self, x: np.ndarray) -> np.ndarray:
-        """y after it, where x is as a kernel takes it; the rest is left alone."""
+        """y after it, if x is in the kernel's form; the rest is left alone."""
         v, y = self._variant, self.y.copy()
         at = np.s_[: self._m, v["offset"] : v["offset"] + v["n"]]
         y[at] = expected_linear(self.w[v["first"] :], self._bias, x[: self._m], self.y[at], v["epilogue"], v["gelu"])
@@ -413,7 +415,7 @@ def test_embedding_gathers_the_tokens_rows(run_kernel, form, rows, blocks, scale
     rng = np.random.default_rng(seed)
     k, first = width(form, blocks), 7
     data, table = random_matrix(run_kernel.host, rng, rows, k, form)
-    # Some tokens lie in another part of the table: their rows stay as they are.
+    # Some tokens are in another part of the table: their rows stay unchanged.
     tokens = rng.integers(0, rows + 2 * first, m)
     rows_state = state_bytes([(int(token), 0, 0) for token in tokens]) + bytes(ROW_BYTES * (MAX_ROWS - m))
     x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
@@ -429,7 +431,7 @@ def test_embedding_gathers_the_tokens_rows(run_kernel, form, rows, blocks, scale
 
 
 NORMS = [(1, 1, False), (45, 3, False), (300, 1, True)]
-"""Values of a norm, norms of a row, and whether the result is added to what is there."""
+"""Values of a norm, norms of a row, and whether the result is added to the old values."""
 
 
 @pytest.mark.parametrize(

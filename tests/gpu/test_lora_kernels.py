@@ -90,7 +90,7 @@ async def test_kernels_with_a_set_bind_8_buffers_where_webgpu_promises_no_more(
 
 
 async def test_a_set_takes_one_dispatch_more_in_a_decode_step(tmp_path: Path, host: WgpuHost) -> None:
-    """What makes x leaves parts of A x; only the first linears read what no such kernel makes."""
+    """The kernel that makes x leaves parts of A x; only the first linears read an x that no such kernel makes."""
     _, backend, adapter = await opened(TinyLlama().write(tmp_path / "tiny.gguf"), host, shapes=INTEGERS)
     await backend.add_adapter(adapter)
     assert len(backend.device._sets._plans[8]["one"].step) == len(backend.device._plans["one"].step) + 1

@@ -14,7 +14,7 @@ NO_ROW = 2**32 - 1
 
 
 def matrices(rng: np.random.Generator, linears: int, k: int, rank: int) -> np.ndarray:
-    """A as it lies in a set."""
+    """A as a set stores it."""
     return rng.standard_normal((linears, k, rank)).astype(np.float32)
 
 
@@ -36,7 +36,7 @@ def test_a_matvec_adds_up_parts_of_a_x_and_leaves_parts_for_what_reads_its_resul
     tile = workgroup // lanes // subgroups * row_tiles * together
     n = 3 * tile
     rows = 2 * n if gated else n
-    # Linears begin among the rows of a lane group as well.
+    # Linears also begin in the middle of a lane group's rows.
     second, third = n if gated else n // 3 + 1, n // 2 + 1
     data, w = random_matrix(run_kernel.host, rng, rows, k, "F32")
     x, weight = rng.standard_normal((MAX_ROWS, k)).astype(np.float32), rng.standard_normal(k).astype(np.float32)

@@ -1,4 +1,4 @@
-"""A device that is lost is replaced, and whoever asked for tokens sees nothing of it. Tiny models, really destroyed."""
+"""A lost device is replaced, and the caller that waits for tokens does not notice. Tiny models, really destroyed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SAMPLED = SamplingParams(temperature=0.9, top_k=40, repetition_penalty=1.2, freq
 
 
 class FragileHost(WgpuHost):
-    """Loses its device with the submissions of these numbers once armed: on its way, or already waited for."""
+    """Once armed, loses its device with the submissions of these numbers: on their way, or already waited for."""
 
     def __init__(self, *breaks: int, waited_for: bool = False) -> None:
         super().__init__()
@@ -70,8 +70,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def open_fragile(path: Path, host: FragileHost) -> Pair:
-    """In passes of 32 rows, so that a prompt takes several, and with two steps in a submission, however fast a step is
-    here. Submissions count from here on."""
+    """Uses passes of 32 rows, so that a prompt takes several, and two steps in a submission, however fast a step is.
+    Submissions count from here on."""
     pair = await open_pair(path, host, shapes=dataclasses.replace(choose_shapes(host.adapter, 16), max_rows=32))
     assert isinstance(pair.other, WebGPUBackend)
     pair.other.decoder.times.batch = lambda rows, seconds: 2  # type: ignore[method-assign]
@@ -80,7 +80,7 @@ async def open_fragile(path: Path, host: FragileHost) -> Pair:
 
 
 async def answer(path: Path, host: FragileHost, sampling: SamplingParams) -> list[int]:
-    """40 tokens after a prompt, which is the first four submissions."""
+    """40 tokens after a prompt, which takes the first four submissions."""
     pair = await open_fragile(path, host)
     sequence = pair.other.new_sequence()
     await pair.other.prefill(sequence, prompt(100, seed=1))
@@ -100,7 +100,7 @@ BREAKS = [(1,), (4,), (5,), (8,), (2, 3, 4), (6, 7)]
 
 @pytest.mark.parametrize(
     ("breaks", "waited_for"),
-    # In the gate: once while the prompt is read, once while tokens are awaited, and again and again.
+    # In the gate: once while the prompt is read, once while tokens are awaited, and repeatedly.
     gated(
         [(breaks, waited_for) for breaks in BREAKS for waited_for in (False, True)],
         lambda case: case in (((4,), False), ((8,), True), ((2, 3, 4), False)),
@@ -113,7 +113,7 @@ async def test_an_answer_goes_on(path: Path, undisturbed, breaks: tuple[int, ...
     assert host.reopened == len(breaks)
 
 
-@pytest.mark.all  # two answers at once draw by a seed, too
+@pytest.mark.all  # two simultaneous answers with a seed, too
 @settings(max_examples=8, deadline=None)
 @given(breaks=st.sets(st.integers(1, 40), max_size=3), waited_for=st.booleans())
 def test_a_seed_gives_the_same_tokens_wherever_the_device_is_lost(
@@ -232,7 +232,8 @@ async def test_logits_are_those_of_before(path: Path) -> None:
 
 @pytest.mark.parametrize("breaks", gated([((5,),), ((6,),), ((7,),), ((6, 8),)], lambda case: case == ((6,),)), ids=str)
 async def test_hidden_states_are_those_of_before(path: Path, breaks: tuple[int, ...]) -> None:
-    """The prompt is four submissions; hidden states of its last 90 tokens are three more, and what a loss repeats."""
+    """The prompt is four submissions; hidden states of its last 90 tokens take three more, plus the repeated ones
+    after a loss."""
     host = FragileHost(*breaks)
     pair = await open_fragile(path, host)
     ours, reference = await pair.prefilled(prompt(100))

@@ -38,7 +38,7 @@ async def smollm(model_path: Path) -> AsyncIterator[WebGPUBackend]:
 async def test_the_model_takes_as_much_memory_as_was_told_and_little_more_than_the_file(
     smollm: WebGPUBackend, model_path: Path
 ) -> None:
-    """Before a token is read: its pages grow afterwards."""
+    """Called before a token is read: its pages grow afterwards."""
     sizes = smollm.device.host.buffer_bytes()
     assert 0.9 < sizes["weights"] / FileSource(model_path).size < 1.05
     assert not {"bytes of the file", "runs of blocks"} & sizes.keys()
@@ -48,7 +48,7 @@ async def test_the_model_takes_as_much_memory_as_was_told_and_little_more_than_t
     assert told == pytest.approx(sum(sizes.values()), rel=0.02)
 
 
-@pytest.mark.all  # tiny models have the same comparison in the gate
+@pytest.mark.all  # tiny models are compared in the same way in the gate
 @pytest.mark.asyncio(loop_scope="module")
 async def test_hidden_states_and_scores_equal_numpy_and_states_make_the_logits(
     smollm: WebGPUBackend, model_path: Path, oracle
@@ -82,7 +82,7 @@ async def test_logits_and_greedy_tokens_equal_llama_cpp(smollm: WebGPUBackend, o
     logits, reference = await smollm.logits(sequence), expected.logits.ravel()
     assert cosine(logits, reference) > 0.99999
     assert np.abs(logits - reference).max() < 0.02
-    # Rounding may decide the first token of p1 and p3: they go on after the oracle's.
+    # Rounding may decide the first token of p1 and p3: they continue after the oracle's.
     first = expected.first_certain()
     if first:
         await smollm.prefill(sequence, expected.greedy_ids[:first])

@@ -1,4 +1,4 @@
-"""Profiling on the real device: what is measured, what it is compared with, and that nobody else notices."""
+"""Profiling on the real device: the measurements, their comparison values, and that other callers do not notice."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def total(profile: Profile, what: str) -> float:
 async def test_each_kernel_of_a_step_is_measured_once(tmp_path: Path, host: WgpuHost) -> None:
     backend = (await open_pair(TinyLlama(layers=3).write(tmp_path / "tiny.gguf"), host)).other
     profile = await backend.profile(40)
-    # What a token runs, list by list as `decode` submits them.
+    # The lists of a token, in the order in which `decode` submits them.
     launches = [launch for name in ("step", "argmax") for launch in backend.device.launches(name, 1, 41)]
     expected = Counter(launch.kernel.name for launch in launches)
     assert {kernel.name: kernel.count for kernel in profile.kernels} == expected
@@ -70,7 +70,7 @@ async def test_bytes_and_flops_are_those_of_the_models_sizes(tmp_path: Path, hos
     head = "output.weight" if "output.weight" in tensors else "token_embd.weight"
     read = {name: info for name, info in tensors.items() if name == head or name != "token_embd.weight"}
     weights = sum(info.nbytes for info in read.values())
-    # Besides: keys and values, the token's embedding, and per layer some twelve activations as wide as the widest.
+    # In addition: keys and values, the token's embedding, and per layer some twelve activations as wide as the widest.
     widest = 4 * max(2 * tiny["intermediate_size"], hidden, tiny["vocab_size"])
     besides = total(near, "bytes") - weights - 11 * layers * 2 * width
     assert 0 < besides < (12 * layers + 6) * widest
@@ -103,7 +103,7 @@ async def test_conversations_go_on_as_if_nothing_had_been_measured(tmp_path: Pat
             await backend.profile(3, rows=12)
         made = await collect(backend, other, 6, sampling) + await collect(backend, sequence, 6, sampling)
         if measure:
-            await backend.profile(1500)  # where the pool of pages has to grow
+            await backend.profile(1500)  # which makes the pool of pages grow
         made += await collect(backend, sequence, 6, sampling) + await collect(backend, other, 6, sampling)
         for one in (sequence, other):
             backend.free(one)
@@ -137,7 +137,7 @@ async def test_a_gpu_without_timestamps_says_so(tmp_path: Path, monkeypatch: pyt
 
 
 class CoarseClock(WgpuHost):
-    """Runs what is recorded, and says that each list takes a known time, in steps of 100 us as Chromium gives them."""
+    """Runs the recorded lists, and reports a known time for each, in steps of 100 us like Chromium."""
 
     async def profile(self, recorded: Sequence[int], times: Sequence[int]) -> list[float]:
         await super().profile(recorded, [1] * len(recorded))
@@ -145,7 +145,7 @@ class CoarseClock(WgpuHost):
 
 
 def seconds_of(at: int) -> float:
-    """Of the list that is recorded at this place: some take less than a step of the clock, some more."""
+    """The time of the list that is recorded at this place: some take less than a step of the clock, some more."""
     return 3e-6 * 1.7**at
 
 
@@ -173,7 +173,7 @@ async def test_a_clock_that_stands_still_is_a_sentence(tmp_path: Path) -> None:
 
 
 class KnownClock(WgpuHost):
-    """Runs what is recorded, and says that the list at place n takes n + 1 milliseconds."""
+    """Runs the recorded lists, and reports n + 1 milliseconds for the list at place n."""
 
     async def profile(self, recorded: Sequence[int], times: Sequence[int]) -> list[float]:
         await super().profile(recorded, [1] * len(recorded))

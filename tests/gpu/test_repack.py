@@ -26,11 +26,11 @@ few = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scop
 HALVES = {
     "Q4_1": [0, 2], "Q5_1": [0, 2], "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
 }  # fmt: skip
-"""Bytes of a block at which scales begin; in the other formats at 0."""
+"""Offset of the scales in a block; 0 in the other formats."""
 
 
 def random_blocks(rng: np.random.Generator, form: str, rows: int, columns: int) -> bytes:
-    """Rows with any bits in their blocks, but for scales that are not numbers: half of them are subnormal."""
+    """Rows with random bits in their blocks, except scales that would not be numbers: half of these are subnormal."""
     fmt = FORMATS[form]
     blocks = rng.integers(0, 256, (nbytes(fmt, (rows, columns)) // fmt.block_bytes, fmt.block_bytes), np.uint8)
     if form in ("F32", "BF16"):
@@ -103,7 +103,7 @@ def read_layout(form: str, quants: bytes, scales: bytes, blocks: int) -> np.ndar
 
 @st.composite
 def joined(draw: st.DrawFn, form: str) -> tuple[list[int], int]:
-    """Rows of tensors that can be one matrix, and their columns."""
+    """Rows of tensors that can form one matrix, and their columns."""
     fmt = FORMATS[form]
     columns = max(32, fmt.block_size) * draw(st.integers(1, 5))
     unit = LAYOUTS[form].unit

@@ -15,7 +15,7 @@ from py_core.sampling import SamplingParams, apply_penalties, sample
 MAX_ROWS, RING = 4, 512
 
 few = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-# Each is compiled: around the 64 lanes, and where a lane has many.
+# Each is compiled: sizes around the 64 lanes, and with many per lane.
 SIZES = st.sampled_from([1, 5, 63, 64, 65, 900])
 
 
@@ -28,7 +28,7 @@ def start_state(positions: Sequence[int], rules: Sequence[SamplingParams]) -> by
 def draw_on_gpu(
     run_kernel, kernel: str, logits: np.ndarray, positions: Sequence[int], rules: Sequence[SamplingParams]
 ) -> list[int]:
-    """The rows' tokens; checks that they became the next step's input, and their places in the rings.
+    """Returns the rows' tokens; checks that they became the next step's input, and their places in the rings.
 
     logits (rows, vocabulary); one position and one set of rules for each row.
     """
@@ -66,7 +66,7 @@ def test_argmax_takes_the_first_of_the_largest_of_each_row(run_kernel, size, pos
 
 
 def possible(logits: np.ndarray, position: int, rules: SamplingParams) -> set[int]:
-    """What the reference draws, and what it draws with other borders.
+    """The reference's draw, and its draws with other borders.
 
     A random number that falls on the border of two tokens may go either way by rounding; so may a token on the border
     of top-p or min-p.
@@ -89,7 +89,7 @@ sampled = st.builds(
     size=SIZES, seed=st.integers(0, 9999),
     rows=st.lists(st.tuples(st.integers(0, 5000), sampled), min_size=1, max_size=MAX_ROWS),
 )  # fmt: skip
-@example(  # the share of top-p is one of what top-k leaves
+@example(  # the share of top-p is relative to the result of top-k
     size=64, seed=1,
     rows=[(n, SamplingParams(seed=n, temperature=2.0, top_k=2, top_p=0.5, min_p=0.0)) for n in range(MAX_ROWS)],
 )  # fmt: skip

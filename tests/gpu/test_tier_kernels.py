@@ -26,7 +26,7 @@ def place_words(kv_heads: int, head_dim: int) -> int:
 
 
 def packed(page: np.ndarray, tier: Tier) -> np.ndarray:
-    """The words of a page (key | value, kv_heads, PAGE, head_dim) in a tier, as snippets/tiers.wgsl says."""
+    """The words of a page (key | value, kv_heads, PAGE, head_dim) in a tier, as snippets/tiers.wgsl lays it out."""
     heads = [
         [*map(np.ravel, planes), *map(np.ravel, scales)]
         for planes, scales in (
@@ -39,7 +39,7 @@ def packed(page: np.ndarray, tier: Tier) -> np.ndarray:
 
 
 def packed_plane(x: np.ndarray, which: int, tier: Tier) -> tuple[np.ndarray, np.ndarray]:
-    """The words of the codes of a head's keys (which 0) or values, and those of their scales and offsets."""
+    """The words of the codes of a head's keys (which 0) or values, and the words of their scales and offsets."""
     found, scales, offsets = (each[:, 0] for each in codes(x[:, None], 2 * which, tier))
     halves = np.stack([scales.ravel(), offsets.ravel()], axis=1).view(np.uint32)
     quads = found.reshape(PAGE, -1, 4).astype(np.uint32)
@@ -50,7 +50,7 @@ def packed_plane(x: np.ndarray, which: int, tier: Tier) -> tuple[np.ndarray, np.
 
 
 class Tiered(Sequences):
-    """Sequences of which whole pages were demoted: of both in the same places, while `tiers` lasts."""
+    """Sequences with demoted whole pages: at the same places in both, for the length of `tiers`."""
 
     def demote(self, tiers: Sequence[Tier]) -> Tiered:
         places, self.beside = [np.full(place_words(self.kv_heads, self.head_dim), UNWRITTEN, np.uint32)], []
@@ -80,7 +80,7 @@ def tiered(case: Sequences, tiers: Sequence[Tier]) -> Tiered:
 
 TIERS = st.lists(st.sampled_from(list(Tier)), max_size=Sequences.pages)
 LANE_GROUPS = [("reduce_subgroup", 4, 64), ("reduce_workgroup", 8, 128), ("reduce_workgroup", 32, 256)]
-"""As in test_attention_kernels.py. With fewer lanes the code of large heads takes a minute to compile."""
+"""As in test_attention_kernels.py. With fewer lanes the code for large heads takes a minute to compile."""
 CHOICES = {"heads": HEADS, "softcap": [0.0, 3.0], "window": [0], "halves": ["halves", "halves_unpacked"]}
 
 
@@ -161,7 +161,7 @@ def test_a_demoted_page_is_what_numpy_makes_of_it(run_kernel, variant, seed, tie
     if old == Tier.HOT:
         pool[sources] = pages
     else:
-        # Warm pages lie before the cold ones that they become.
+        # Warm pages lie before the cold pages that they become.
         sources, targets = np.arange(count) * 2, 8 - np.arange(count)
         for at, page in zip(sources, pages, strict=True):
             space[at : at + 2] = packed(page, old).reshape(2, -1)
@@ -182,7 +182,7 @@ def test_a_demoted_page_is_what_numpy_makes_of_it(run_kernel, variant, seed, tie
 
 
 def assert_packed_alike(got: np.ndarray, expected: np.ndarray, kv_heads: int, head_dim: int, tier: Tier) -> None:
-    """Scales may round to the next half, and what lies between two codes become the other one."""
+    """Scales may round to the next half, and values halfway between two codes may become either."""
     quads = PAGE * head_dim // (4 if tier == Tier.WARM else 8)
     heads = kv_heads * (2 * quads + head_dim + PAGE)
     np.testing.assert_array_equal(got[heads:], expected[heads:])

@@ -1,6 +1,6 @@
-"""Sessions of training on a GPU: fused matrices in integers, what is left in the middle, and memory that is given back.
+"""Sessions of training on a GPU: fused matrices in integers, sessions left in the middle, and memory that is returned.
 
-tests/learning has them on every backend: beside chats, and after a lost device.
+tests/learning covers every backend: beside chats, and after a lost device.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def plain(pack: Pack) -> Pack:
 async def test_gradients_of_fused_matrices_by_products_in_integers_are_those_of_numpy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training_loss, "CHUNK", 48)  # of 128 tokens: three chunks, of which the last is shorter
+    monkeypatch.setattr(training_loss, "CHUNK", 48)  # of 128 tokens: three chunks, the last of which is shorter
     path = VARIANTS["phi3-partial"].changed(num_hidden_layers=1).write(tmp_path / "tiny.gguf")
     pair = await open_pair(path, WgpuHost(), shapes=INTEGERS)
     pair.other.device.model.builder.usual_tiles = [MatmulShape(True, 2, 4)]
@@ -62,7 +62,7 @@ async def test_gradients_of_fused_matrices_by_products_in_integers_are_those_of_
 
 async def test_left_in_the_middle_it_begins_again_and_closed_it_gives_its_memory_back(tmp_path: Path) -> None:
     host = WgpuHost()
-    # The kernels of tests/learning, which are compiled there as well.
+    # The kernels of tests/learning, which are also compiled there.
     backend = (await open_pair(CASES["llama"].write(tmp_path / "tiny.gguf"), host)).other
     layout, before = parameter_layout(backend.device.model.graph, RANK, SCALE), len(host._buffers)
     training = await backend.open_training(layout)

@@ -1,4 +1,4 @@
-"""Each kernel of training against numpy on random numbers, in few variants: tests/learning has whole models."""
+"""Each kernel of training against numpy on random numbers, in few variants: tests/learning covers whole models."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def state(count: int, positions: np.ndarray | None = None) -> bytes:
 
 
 def drawn(seed: int, *shapes: tuple[int, ...]) -> list[np.ndarray]:
-    """Arrays of random numbers; what a kernel must not read of them it gets all the same."""
+    """Arrays of random numbers, also in the places that a kernel must not read."""
     rng = np.random.default_rng(seed)
     return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
 
 
 def equal(found: np.ndarray, expected: np.ndarray, before: np.ndarray, count: int) -> None:
-    """The first `count` rows are as expected, the others as before."""
+    """Asserts that the first `count` rows are as expected, and the others unchanged."""
     wanted = before.astype(np.float64)
     wanted[:count] = expected
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=2e-5 * np.abs(wanted).max())
@@ -249,7 +249,7 @@ def test_the_loss_over_two_chunks_of_the_vocabulary(run_kernel, more, count, las
 )  # fmt: skip
 @settings(few, max_examples=8)
 def test_a_step_of_the_optimizer(run_kernel, seed, clip, steps, broken) -> None:
-    """By a gradient that may be none: then it only is 0 afterwards."""
+    """With a gradient that may be missing: then it is only set to 0."""
     count, rule = 1028, AdamW(0.01, decay=0.1, clip=clip)
     parameters, first, second, gradient, fisher = drawn(seed, *5 * [(count,)])
     second, fisher = np.abs(second), np.abs(fisher)

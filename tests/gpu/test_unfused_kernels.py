@@ -1,4 +1,4 @@
-"""The kernels of operations that no pattern of fusion takes in, against numpy."""
+"""The kernels of operations that no pattern of fusion covers, against numpy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def floats(data: bytes, *shape: int) -> np.ndarray:
 
 
 def check(out: bytes, before: np.ndarray, expected: np.ndarray, atol: float = 2e-6) -> None:
-    """The rows of a pass are as expected, the others as before."""
+    """Asserts that the rows of a pass are as expected, and the others unchanged."""
     m = len(expected)
     np.testing.assert_allclose(floats(out, *before.shape)[:m], expected, rtol=1e-5, atol=atol)
     np.testing.assert_array_equal(floats(out, *before.shape)[m:], before[m:])

@@ -23,12 +23,12 @@ from tests.gpu_shapes import HARDWARE, INTEGERS, SHAPES
 from tests.tiny_llama import TinyLlama
 from tests.variants import gated
 
-# Each model as the adapter here would run it or as a GPU would, and those with every format in all ways.
+# Each model as this machine's adapter would run it or as a GPU would, and models with every format in all ways.
 WAYS = [
     (model, "integers" if at % 2 else "software") for at, model in enumerate(MODELS) if not model.startswith("mixed")
 ]
 WAYS += [("mixed", shapes) for shapes in SHAPES] + [("mixed few bits", "hardware"), ("mixed k", "subgroups")]
-# In the gate: every format and every kind of shapes, and a number of heads that is no power of two.
+# In the gate: every format and every kind of shapes, and a number of heads that is not a power of two.
 IN_GATE = [
     ("mixed", "software"), ("mixed", "integers"), ("mixed", "some"), ("mixed few bits", "hardware"),
     ("mixed k", "subgroups"), ("q8_0 odd heads", "software"),
@@ -70,14 +70,14 @@ async def test_reading_hidden_states_leaves_decoding_as_it_was(tmp_path: Path, h
         wanted = (("step", 1), ("argmax", 1), ("body", 5), ("head", 1))
         return [len(backend.device.launches(name, m, 100)) for name, m in wanted]
 
-    # A block is five dispatches; besides them the embedding, the logits and the sampler.
+    # A block takes five dispatches; the embedding, the logits and the sampler come on top.
     assert lists() == [5 * 2 + 2, 1, 5 * 2 + 1, 1]
     await backend.hidden(ours, ["residual.1", "final_norm"])
     await backend.last_logits(ours, 3)
     assert lists() == [5 * 2 + 2, 1, 5 * 2 + 1, 1]
 
 
-@pytest.mark.all  # the blocks of a tiny model have as many dispatches, in the gate
+@pytest.mark.all  # in the gate, the blocks of a tiny model have the same number of dispatches
 async def test_a_decode_step_of_smollm2_is_152_dispatches_and_its_sampler(model_path: Path, host: WgpuHost) -> None:
     source = FileSource(model_path)
     header = await read_header(source)
@@ -103,7 +103,7 @@ async def test_a_sequence_is_split_when_it_gets_long(tmp_path: Path, host: WgpuH
     np.testing.assert_allclose(await pair.other.logits(ours), expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
 
 
-@pytest.mark.all  # it grows while a sequence is split, too
+@pytest.mark.all  # it grows also while a sequence is split
 async def test_the_pool_of_pages_grows_and_keeps_what_it_held(tmp_path: Path, host: WgpuHost) -> None:
     path = TinyLlama(context=2048, layers=1).write(tmp_path / "tiny.gguf")
     pair = await open_pair(path, host, shapes=dataclasses.replace(HARDWARE, max_rows=256))
@@ -143,7 +143,7 @@ async def test_a_weight_that_cannot_be_bound_is_named(
 
 
 async def test_a_format_without_a_layout_is_named(host, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.delitem(LAYOUTS, "Q6_K")  # as a format that only numpy has so far
+    monkeypatch.delitem(LAYOUTS, "Q6_K")  # like a format that only numpy supports so far
     model = TinyLlama(hidden=256, formats=("F32", "F32", "Q6_K", "F32", "F32", "F32", "F32"))
     with pytest.raises(BackendError, match=r"blk\.0\.attn_v\.weight is in Q6_K; the GPU kernels read .* Q5_K only"):
         await open_pair(model.write(tmp_path / "tiny.gguf"), host)
@@ -158,7 +158,8 @@ async def test_norms_in_another_format_are_named(host, tmp_path: Path) -> None:
 async def test_the_first_token_is_no_measure_of_a_step(
     tmp_path: Path, host: WgpuHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is sampled from logits at hand: a batch as long as that is quick would keep a slow GPU busy for a minute."""
+    """Sampling starts from known logits: a batch that is long enough for a fast GPU would keep a slow one busy for a
+    minute."""
     lengths = list[int]()
     pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)
     sequence, _ = await pair.prefilled(prompt(5))
@@ -178,7 +179,7 @@ async def test_a_closed_device_says_what_to_do(tmp_path: Path) -> None:
 
 
 async def test_a_host_that_was_used_and_closed_leaves_nothing_with_the_driver(host: WgpuHost, tmp_path: Path) -> None:
-    """What is left holds the device, with all kernels that were compiled for it."""
+    """A leftover object would hold the device, with all kernels that were compiled for it."""
 
     def left() -> dict[str, int]:
         gc.collect()

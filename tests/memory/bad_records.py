@@ -55,7 +55,7 @@ async def good_rows() -> list[Row]:
 
 
 def file_of(rows: Sequence[Row]) -> bytes:
-    """An export with these rows, whatever is in them, with a checksum that is right."""
+    """An export with these rows, whatever they contain, with a correct checksum."""
     head, data = pack(rows)
     rest = json.dumps(head).encode() + b"\n" + data
     digest = hashlib.sha256(rest).hexdigest()
@@ -64,7 +64,7 @@ def file_of(rows: Sequence[Row]) -> bytes:
 
 
 def with_body(row: Row, **changes: Any) -> Row:
-    """The row with these fields in its body; `...` takes a field away."""
+    """The row with these fields in its body; `...` removes a field."""
     body = {name: value for name, value in {**json.loads(row.body), **changes}.items() if value is not ...}
     return replace(row, body=json.dumps(body).encode())
 
@@ -90,7 +90,7 @@ VECTORS = st.sampled_from([None, b"", b"123", b"\0" * 4, VECTOR.tobytes()[4:], V
 
 @dataclass(frozen=True)
 class BadFile:
-    """untouched: keys of the rows that are as they were."""
+    """untouched: keys of the unchanged rows."""
 
     data: bytes = field(repr=False)
     rows: list[Row] = field(repr=False)

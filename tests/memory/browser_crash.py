@@ -1,4 +1,4 @@
-"""Chromium, killed with SIGKILL at random moments while the page writes: what was there afterwards.
+"""Kills Chromium with SIGKILL at random moments while the page writes, and checks the stored data afterwards.
 
 Used by the test (a few rounds) and by tests/bench/crash_browser.py (fifty).
 """
@@ -74,7 +74,7 @@ class Chromium:
             raise RuntimeError("Chromium did not start")
 
     def kill(self) -> None:
-        """The browser process; then what is left of it, so that the next one finds its profile free."""
+        """Kill the browser process, then the rest of it, so that the next one finds its profile free."""
         if self._process.returncode is not None:
             return
         self._process.kill()
@@ -87,7 +87,7 @@ class Chromium:
 
 @contextlib.contextmanager
 def killable_browser(thread: BrowserThread, program: Path, profile: Path) -> Iterator[tuple[Browser, Chromium]]:
-    """A new browser on this profile, which is killed at the end if it was not before."""
+    """A new browser on this profile, which is killed at the end if it is still running."""
     for attempt in range(STARTS):
         chromium = Chromium(program, profile)
         try:
@@ -109,7 +109,7 @@ def killable_browser(thread: BrowserThread, program: Path, profile: Path) -> Ite
 def killable_tab(
     thread: BrowserThread, program: Path, profile: Path, site: str, said: Callable[[str], None] = print
 ) -> Iterator[tuple[Tab, Chromium]]:
-    """A tab in a `killable_browser`. said: gets what the page says on its console."""
+    """A tab in a `killable_browser`. said: gets the page's console output."""
     with killable_browser(thread, program, profile) as (browser, chromium):
         yield Tab.open(thread, browser.contexts[0], site, said), chromium
 
@@ -133,10 +133,10 @@ async def stored_in(tab: Tab) -> set[int]:
 def kill_rounds(
     thread: BrowserThread, program: Path, profile: Path, site: str, rounds: int, seed: int = 0
 ) -> dict[str, Any]:
-    """Figures of `rounds` kills on one profile: all must be 0 but rounds and judged.
+    """Figures of `rounds` kills on one profile: all must be 0 except rounds and judged.
 
-    judged: records that the page said were stored before its browser was killed; missing: of these, and of what an
-    earlier round had found; damaged: rounds after which something could not be read, or was half there.
+    judged: records that the page said were stored before its browser was killed; missing: of these, and of those
+    that an earlier round found; damaged: rounds after which something was unreadable or incomplete.
     """
     chance = random.Random(seed)
     figures: dict[str, Any] = {"rounds": rounds, "judged": 0, "missing": 0, "damaged": 0, "stored": 0}

@@ -31,7 +31,7 @@ def chromium(browser_thread: BrowserThread, chromium_path: Path) -> Iterator[Bro
 
 @pytest.fixture(scope="session")
 def get_tab(request: pytest.FixtureRequest) -> Callable[[], Tab]:
-    """A tab that all tests may use, opened when it is needed first."""
+    """A tab that all tests may use, opened when it is first needed."""
 
     def tab() -> Tab:
         tabs: Tabs = request.getfixturevalue("tabs")
@@ -56,7 +56,7 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path, get_tab: Callabl
 
 @pytest_asyncio.fixture(params=SEMANTIC)
 async def lasting(request: pytest.FixtureRequest, tmp_path: Path, get_tab: Callable[[], Tab]) -> AsyncIterator[Place]:
-    """A place that is still there after its store was closed."""
+    """A place that still exists after its store was closed."""
     async with opened_place(request.param, tmp_path, get_tab) as made:
         yield made
 
@@ -75,7 +75,7 @@ def tabs(browser_thread: BrowserThread, chromium: Browser, site: str) -> Iterato
 
 @pytest_asyncio.fixture
 async def open_tab(tabs: Tabs) -> AsyncIterator[Callable[[], Awaitable[Tab]]]:
-    """Opens a tab; those of one test are of one window."""
+    """Opens a tab; the tabs of a test share a window."""
     yield tabs.open
     await tabs.end_test()
 
@@ -91,5 +91,5 @@ def limited(browser_thread: BrowserThread, chromium: Browser, site: str) -> Iter
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
-    """Of a database that no other test uses."""
+    """The name of a database that no other test uses."""
     return request.node.name

@@ -1,4 +1,4 @@
-"""A process that makes others, which write until they are killed: for test_crash.py.
+"""A process that starts others, which write until they are killed: for test_crash.py.
 
 Reads lines "SLOT MODE FILE START" and answers with a line "pid SLOT PID". Each process then says "stored SLOT NUMBER"
 whenever all records up to this number are durable. It forks instead of starting Python again and again.
@@ -47,7 +47,7 @@ async def write(slot: str, path: Path, start: int) -> None:
 
 
 async def rekey(path: Path) -> None:
-    """Change the passphrase, from the one to the other and back, for ever."""
+    """Change the passphrase back and forth for ever."""
     store, now = await opened(path)
     os.write(1, b"stored - 0\n")  # from here on it is at work
     while True:
@@ -56,7 +56,7 @@ async def rekey(path: Path) -> None:
 
 
 async def opened(path: Path) -> tuple[Store, int]:
-    """The store, and which passphrase opens it."""
+    """The store, and the passphrase that opens it."""
     for index, passphrase in enumerate(PASSPHRASES):
         rows = await SQLiteRows.open(path)
         try:
@@ -80,5 +80,5 @@ def main() -> None:
 if __name__ == "__main__":
     import signal
 
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that were killed
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # killed processes need no wait
     main()

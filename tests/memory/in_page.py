@@ -1,6 +1,6 @@
 """Runs in Pyodide, in the worker of the tests' page: the page's own rows and cryptography, driven by page.py.
 
-Everything crosses as JSON, bytes in base64. What begins with `do_` can be called.
+Everything crosses as JSON, bytes in base64. Functions whose names begin with `do_` can be called.
 """
 
 import base64

@@ -10,8 +10,8 @@ from py_core.memory.records import Record
 
 
 class Secrets:
-    """Records whose texts nothing compresses, and what of them is still in files. A large one lies in a file of its own
-    in Chromium."""
+    """Records with incompressible texts, and a search for them in files. Chromium puts a large one into its own
+    file."""
 
     def __init__(self, count: int = 200) -> None:
         texts = [secrets.token_hex(40) for _ in range(count)] + [secrets.token_hex(50_000)]
@@ -19,10 +19,10 @@ class Secrets:
         self.needles = [text[:60].encode() for text in texts]
 
     def found_in(self, folder: Path) -> dict[str, int]:
-        """By file: how many of the texts."""
+        """The number of texts by file."""
         found = {}
         for path in sorted(folder.rglob("*")):
-            with contextlib.suppress(FileNotFoundError):  # a browser that ends removes some
+            with contextlib.suppress(FileNotFoundError):  # an exiting browser removes some
                 data = path.read_bytes() if path.is_file() else b""
                 if count := sum(needle in data for needle in self.needles):
                     found[str(path.relative_to(folder))] = count

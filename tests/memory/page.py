@@ -1,7 +1,7 @@
 """IndexedDB and WebCrypto of a real Chromium, as `Rows` and `Crypto` for the tests that every backend passes.
 
-The page runs Pyodide in a worker with the site's own code; tests/memory/in_page.py in it does what is asked here.
-Chromium is driven from a thread of its own, so that any event loop can wait for it.
+The page runs Pyodide in a worker with the site's own code; tests/memory/in_page.py in it runs the calls. Chromium is
+driven from a thread of its own, so that any event loop can wait for it.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class BrowserThread:
         self.playwright: Playwright = self.wait(async_playwright().start())
 
     def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """From any other thread."""
+        """Call from any other thread."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
     async def do(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """From any event loop."""
+        """Call from any event loop."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
 
     def launch(self, chromium: Path) -> Browser:
@@ -92,7 +92,7 @@ class Tab:
     def open(
         cls, thread: BrowserThread, context: Browser | BrowserContext, site: str, said: Callable[[str], None] = print
     ) -> Tab:
-        """said: gets what the page says on its console."""
+        """said: gets the page's console output."""
 
         async def opening() -> Page:
             page = await context.new_page()
@@ -105,7 +105,7 @@ class Tab:
         return cls(thread, thread.wait(opening()))
 
     async def call(self, name: str, *arguments: Any) -> Any:
-        """What `do_NAME` of in_page.py returns. Raises its StoreError or WrongKeyError."""
+        """The result of `do_NAME` of in_page.py. Raises its StoreError or WrongKeyError."""
         message = {"name": name, "argument": json.dumps(arguments)}
         answer = json.loads(await self.thread.do(self.page.evaluate("(message) => ask(message)", message)))
         if "value" in answer:
@@ -122,9 +122,9 @@ class Tab:
 
 
 class Tabs:
-    """Tabs of one window, used again by test after test: starting Python takes its time.
+    """Tabs of one window, which tests reuse: starting Python takes time.
 
-    `shared` gives one for a test that needs no other, and does nothing that a later test could notice.
+    `shared` gives a tab for a test that needs only one, and does nothing that a later test could notice.
     """
 
     def __init__(self, open_one: Callable[[], Tab]) -> None:
@@ -150,14 +150,14 @@ class Tabs:
 
 @dataclass
 class LimitedTab:
-    """A tab whose origin gets no more room than a quota allows."""
+    """A tab whose origin is limited by a quota."""
 
     tab: Tab
     site: str
     session: CDPSession
 
     async def set_quota(self, nbytes: int | None) -> None:
-        """While there is no database: a later one counts for new databases only. None: as much as there is."""
+        """Call while there is no database: a later quota applies to new databases only. None: no limit."""
         size = {} if nbytes is None else {"quotaSize": nbytes}
         await self.tab.thread.do(self.session.send("Storage.overrideQuotaForOrigin", {"origin": self.site, **size}))
 
@@ -210,7 +210,7 @@ class PageRows:
         return False
 
     async def heard(self) -> list[Change]:
-        """What other tabs changed since the last call."""
+        """The changes of other tabs since the last call."""
         changes = await self.tab.call("heard", self.number)
         return [Change(tuple(map(tuple, puts)), tuple(map(tuple, gone)), *rest) for puts, gone, *rest in changes]
 

@@ -1,4 +1,4 @@
-"""Where each backend keeps a database, for the tests that every backend passes."""
+"""The place of each backend's database, for the tests that every backend passes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ FEW_ITERATIONS = 1000
 LASTING = ["sqlite", "sqlite encrypted", "indexeddb", "indexeddb encrypted"]
 BACKENDS = ["volatile", *LASTING]
 SEMANTIC = ["sqlite", "indexeddb encrypted"]
-"""Where what is above the store is tested: a process and a page, in the clear and encrypted."""
+"""The places for testing the layers above the store: a process and a page, plain and encrypted."""
 _numbers = itertools.count()
 
 
 @dataclass
 class Place:
-    """Where a backend keeps one database."""
+    """The place of one database of a backend."""
 
     rows: Callable[[], Awaitable[Rows]]
     crypto: Crypto
@@ -36,7 +36,7 @@ class Place:
     opened: list[Store] = field(default_factory=list)
 
     async def open(self, **options: Any) -> Store:
-        """Open the database, and close it at the end of the test. The first time it is made, with its passphrase."""
+        """Open the database, and close it at the end of the test. The first time it is created, with its passphrase."""
         passphrase = PASSPHRASE if self.encrypted else None
         store = await Store.open(await self.rows(), passphrase, crypto=self.crypto, **options)
         self.opened.append(store)

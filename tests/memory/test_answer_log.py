@@ -1,4 +1,4 @@
-"""The log of answers and what it can be asked, on every backend."""
+"""The log of answers and its queries, on every backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversations as trees of turns: variants, edited messages, and the path that is shown."""
+"""Conversations as trees of turns: variants, edited messages, and the shown path."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_choosing_a_turn_shows_the_newest_one_below_it(store: Store) -> No
     assert before is not None
     chosen = await sessions.choose(session.id, 2)
     assert chosen.leaf == 4
-    assert chosen.said == before.said  # nothing was said: the conversation stays where it is in the list
+    assert chosen.said == before.said  # no message was sent: the conversation keeps its place in the list
     assert texts(await sessions.branches(session.id)) == ["Hello", "Hi.", "A storry", "Pardon?"]
     await sessions.choose(session.id, 3)
     assert texts(await sessions.branches(session.id))[-1] == "What?"
@@ -75,7 +75,7 @@ async def test_what_cannot_be_chosen_or_followed_says_so_and_changes_nothing(sto
     session, other = await conversation(sessions, "One", "Two"), await conversation(sessions, *"abcdef")
     before = await sessions.get(session.id)
     for call in (
-        sessions.choose(session.id, 5),  # a turn of the other one
+        sessions.choose(session.id, 5),  # a turn of the other conversation
         sessions.choose(session.id, -1),
         sessions.add_turns(session.id, Turn("user", "?"), after=2),
         sessions.add_turns(session.id, Turn("user", "?"), after=-1),
@@ -122,7 +122,7 @@ async def test_tabs_that_answer_at_once_lose_nothing(place: Place) -> None:
 
 
 async def test_turns_that_the_conversation_does_not_count_are_not_written_over(store: Store) -> None:
-    """As after an import of a newer conversation record from a machine where less was said."""
+    """As after an import of a newer conversation record from a machine with fewer turns."""
     sessions = Sessions(store)
     session = await conversation(sessions, "One", "Two", "Three", "Four")
     await sessions.edit(session.id, turns=2, leaf=1)
@@ -149,7 +149,7 @@ BEFORE = 5
 
 
 def old(record: Record) -> Record:
-    """As the version before stored it."""
+    """As the previous version stored it."""
     new = ("leaf", "pinned", "archived", "titled", "said", "after")
     return replace(record, body={name: value for name, value in record.body.items() if name not in new})
 
@@ -217,7 +217,7 @@ def test_a_path_of_a_conversation_with_many_variants_visits_each_turn_once() -> 
 
 @dataclass
 class Model:
-    """What a tree should be: for each turn the one before, as lists."""
+    """The expected tree: the parent of each turn, as lists."""
 
     after: list[int | None] = field(default_factory=list)
     text: list[str] = field(default_factory=list)

@@ -1,6 +1,6 @@
 """The contract of a store, on all five: plain memory, SQLite and IndexedDB, the latter two encrypted too.
 
-All else that is tested of the memory stands on this contract, and runs on two of them (`places.SEMANTIC`).
+All other tests of the memory rely on this contract, and run on two of them (`places.SEMANTIC`).
 """
 
 from __future__ import annotations

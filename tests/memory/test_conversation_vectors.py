@@ -1,4 +1,4 @@
-"""Conversations are found by what their messages mean, on every backend, without reading all messages again."""
+"""Conversations are found by the meaning of their messages, on every backend, without reading all messages again."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_a_search_by_meaning_follows_what_changes(store: Store) -> None:
     assert await found(memory, 2) == [f"{ids[1]}/000000"]
     assert await found(memory, 90) == []
     await memory.sessions.add_turns(ids[0], Turn("user", "Another."), Turn("user", " "))
-    assert list(await memory.vectors.bare()) == [f"{ids[0]}/000002"]  # nothing is said in the last one
+    assert list(await memory.vectors.bare()) == [f"{ids[0]}/000002"]  # the last one has no messages
     (turn,) = await store.get_many([(TURN, f"{ids[0]}/000002")])
     await store.put(replace(turn, vector=vector(90)))
     assert await memory.vectors.bare() == {}
@@ -109,7 +109,7 @@ async def test_a_search_after_a_restart_reads_only_the_messages_that_it_finds(la
     assert read == [f"{ids[1]}/000000"]
     await again.sessions.edit(ids[2], title="Another")
     assert await found(again, 2) == [f"{ids[1]}/000000"]
-    assert f"{ids[2]}/000000" in read  # of what has changed
+    assert f"{ids[2]}/000000" in read  # of the changed ones
 
 
 async def test_vectors_that_came_after_their_conversation_was_kept_are_found_after_a_restart(lasting: Place) -> None:
@@ -129,7 +129,7 @@ async def test_the_vectors_of_a_conversation_that_was_left_are_kept_before_anybo
     memory, ids = await started(store)
     await memory.background.settled()
     kept = [await store.get_blob(f"session:{id}/vectors") for id in ids]
-    assert [data is None for data in kept] == [False, False, True]  # the last one goes on, perhaps
+    assert [data is None for data in kept] == [False, False, True]  # the last one may continue
     assert len(kept[0] or b"") < 3 * DIMENSIONS + 100  # a byte a number
     await memory.sessions.delete(ids[0])
     assert await store.get_blob(f"session:{ids[0]}/vectors") is None
@@ -155,7 +155,7 @@ async def test_vectors_of_another_embedder_are_forgotten(store: Store) -> None:
     assert await found(memory, 2) == []
     assert len(await memory.vectors.bare()) == 6
     await give_vectors(store, ids[1], 2, dimensions=DIMENSIONS * 2)
-    assert await found(memory, 2) == []  # of another length
+    assert await found(memory, 2) == []  # of different length
     two = vector(2, DIMENSIONS * 2)
     assert [record.id for record, _ in await memory.vectors.search(two, 1, 0.5)] == [f"{ids[1]}/000000"]
 

@@ -1,4 +1,4 @@
-"""kill -9 at random moments: nothing that was stored is missing, and nothing is half there."""
+"""kill -9 at random moments: nothing that was stored is missing, and nothing is incomplete."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Writers:
-    """Processes of crash_writer.py, and what they said."""
+    """Processes of crash_writer.py, and their output."""
 
     def __init__(self) -> None:
         command = [sys.executable, str(Path(__file__).with_name("crash_writer.py"))]
@@ -69,12 +69,12 @@ class Writers:
         return self.pids[slot]
 
     def wait_for(self, slot: str, times: int) -> None:
-        """Until it has said so many times that something is stored."""
+        """Wait until it has reported this number of times that something is stored."""
         with self._said:
             self._said.wait_for(lambda: len(self.stored[slot]) >= times)
 
     def kill(self, slot: str) -> int:
-        """Returns the last number that was stored for certain."""
+        """Returns the last number that was certainly stored."""
         last, pid = self.stored[slot][-1] if slot in self.stored else -1, self.pids[slot]
         os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
@@ -101,7 +101,7 @@ def sound(path: Path) -> bool:
 
 
 async def numbers_in(path: Path) -> set[int]:
-    """Of all records, each of which is whole."""
+    """The numbers of all records, each of which must be complete."""
     store = await Store.open(await SQLiteRows.open(path))
     pairs: list[str] = [record.id async for record in store.scan("pair")]
     assert [pair for pair in pairs if pair.endswith("left")] == [pair.replace("right", "left") for pair in pairs[1::2]]
@@ -140,7 +140,7 @@ def test_writers_killed_at_random_moments(tmp_path: Path, writers: Writers, at_o
 
 @pytest.mark.all
 async def test_a_change_of_the_passphrase_killed_halfway(tmp_path: Path, writers: Writers) -> None:
-    """Until both ends were seen, and a dozen times at least."""
+    """Repeat until both outcomes were seen, and at least a dozen times."""
     path = tmp_path / "memory.sqlite"
     store = await Store.open(await SQLiteRows.open(path), crypto=NativeCrypto())
     records = [Record("pattern", f"{n:03d}", BODY, vector(n), 1.0, 1.0) for n in range(300)]
@@ -166,7 +166,7 @@ async def test_a_change_of_the_passphrase_killed_halfway(tmp_path: Path, writers
 async def test_who_is_killed_while_he_encrypts_loses_nothing_and_goes_on_at_the_next_start(
     tmp_path: Path, writers: Writers
 ) -> None:
-    """Later and later, until the passphrase was set when it died."""
+    """Kill later and later, until the passphrase was set at the time."""
     is_encrypted = False
     turn = 0
     while not is_encrypted:

@@ -40,7 +40,8 @@ IDS_AFTER_PUTTING = """async ([LAYOUT, ids]) => {
 def test_a_log_that_ends_in_the_middle_of_a_write_is_not_written_on(
     browser_thread: BrowserThread, chromium_path: Path, site: str, tmp_path: Path
 ) -> None:
-    """Chromium writes behind what a kill tore, finds that corrupt at the next start, and deletes all: see `settle`."""
+    """Chromium writes behind an entry that a kill tore, finds the log corrupt at the next start, and deletes
+    everything: see `settle`."""
     profile = tmp_path / "profile"
 
     def session(*ids: str) -> set[str]:

@@ -156,7 +156,7 @@ async def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
 
 
 async def test_the_key_is_pbkdf2_and_the_cipher_aes_gcm() -> None:
-    """By other implementations than the ones it is made with."""
+    """Checked with other implementations than those that made it."""
     lock = await new_lock(NativeCrypto(), "pässphrase")
     header = json.loads(lock.header)
     assert header["iterations"] == 600_000

@@ -1,4 +1,4 @@
-"""Where nothing can be stored, the app goes on in memory and is told why."""
+"""If nothing can be stored, the app continues in memory and is told why."""
 
 from __future__ import annotations
 

@@ -41,18 +41,18 @@ QUOTA = 3_000_000
 
 @dataclass
 class Disk:
-    """Where the memory and the pages are, with as much room as the test says."""
+    """The place of the memory and the pages, with the room that the test sets."""
 
     crypto: Crypto
     memory: Callable[[], Awaitable[Rows]]
     pages: Callable[[], Awaitable[Rows]]
     limit: Callable[[Rows | None, int | None], Awaitable[None]]
-    """Of some rows: so many bytes more, or without one."""
+    """Set the room: this many bytes more, or None for no limit."""
 
 
 @dataclass
 class Program:
-    """Sonata, as far as pages are concerned: a model, and a memory with a chat."""
+    """The parts of Sonata that handle pages: a model, and a memory with a chat."""
 
     pair: Pair
     runtime: Runtime
@@ -70,27 +70,27 @@ class Program:
         return self.runtime.pages.shelf((await self.runtime.memory.sessions.start("Of islands")).id)
 
     async def read(self, text: list[int], shelf: ChatShelf | None = None) -> tuple[TokenSequence, int]:
-        """A sequence that holds a text, and how many tokens of it were not read."""
+        """A sequence that holds a text, and the number of its tokens that were not read."""
         sequence, timings = self.engine.new_sequence(), Timings()
         await self.engine.prefill(sequence, text, timings, shelf=shelf)
         return sequence, timings.reused_tokens
 
     async def comes_back(self, text: list[int], shelf: ChatShelf, pages: int) -> TokenSequence:
-        """So many pages come from the shelf, the rest is read, and it goes on as it should."""
+        """Asserts that this number of pages comes from the shelf, the rest is read, and the continuation is right."""
         sequence, reused = await self.read(text, shelf)
         assert reused == pages * PAGE
         await self.says(sequence, 4)
         return sequence
 
     async def says(self, sequence: TokenSequence, count: int) -> None:
-        """What follows the sequence's tokens, as numpy has it."""
+        """The continuation of the sequence's tokens according to numpy."""
         before = list(sequence.tokens)
         said = [token async for ids in self.engine.generate(sequence, count, GREEDY, Timings()) for token in ids]
         assert len(said) == count
         await assert_said_alone(self.pair.numpy, before, GREEDY, said)
 
     def forget(self) -> None:
-        """The model knows nothing of what it has read."""
+        """Make the model forget everything that it has read."""
         for sequence in list(self.backend.pages.sequences.values()):
             self.engine.free(sequence)
         assert_nothing_is_left(self.backend)
@@ -159,7 +159,7 @@ async def test_what_has_no_room_is_read_again_and_kept_once_there_is_some(start,
             await program.says(sequence, 4)
             assert await program.engine.pages.keep(sequence, shelf) == 0
             program.forget()
-            # What was kept comes back from the full disk, what was not is read.
+            # Kept pages come back from the full disk, the others are read.
             sequence = await program.comes_back(text, shelf, kept)
             await sqlite.limit(rows, None)
             assert await program.engine.pages.keep(sequence, shelf) == 5 - kept
@@ -185,7 +185,7 @@ async def test_a_damaged_page_on_a_full_disk_is_read_each_time_until_it_can_be_k
         id, _ = kept._chats[shelf.chat].pages[page_names(program.engine.pages._key(0), text)[1]]
         (row,) = await rows.get([(BLOB, id)])
         await rows.apply(Batch([replace(row, body=row.body[:-1] + bytes([row.body[-1] ^ 1]))]))
-        with largest_file(0):  # not even what is deleted can be written down
+        with largest_file(0):  # not even deletions can be written down
             for _ in range(2):
                 sequence, reused = await program.read(text, shelf)
                 assert reused == PAGE
@@ -202,7 +202,8 @@ async def test_a_damaged_page_on_a_full_disk_is_read_each_time_until_it_can_be_k
 
 
 async def test_who_gives_his_pages_up_while_the_disk_is_full_reads_what_it_does_not_have(start, sqlite: Disk) -> None:
-    """Three in turns, with memory for one and a bit, and a disk for some pages of them; then all at once."""
+    """Three conversations in turns, with memory for somewhat more than one, and a disk for some of their pages; then
+    all at once."""
     texts = [prompt(3 * PAGE + 9 * at, seed=at) for at in range(1, 4)]
     async with running(start(sqlite, context=6 * PAGE)) as program:
         await with_little_memory(program.pair)

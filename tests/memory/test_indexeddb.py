@@ -1,4 +1,4 @@
-"""What only the page has: other tabs, versions that meet, quotas, windows without storage."""
+"""Features of the page alone: other tabs, versions that meet, quotas, windows without storage."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_a_tab_that_keeps_an_old_version_open_is_named(open_tab: OpenTab, 
     new = await open_tab()
     old = await new.thread.do(new.page.context.new_page())
     await new.thread.do(old.goto(new.page.url))
-    await new.thread.do(old.evaluate(RAW_OPEN, [name, 1]))  # and does not make way
+    await new.thread.do(old.evaluate(RAW_OPEN, [name, 1]))  # and does not close
     with pytest.raises(StoreError, match="Close that tab") as raised:
         await opened(new, name)
     assert raised.value.reason == "blocked"
@@ -219,7 +219,7 @@ async def test_pages_that_are_kept_give_their_space_to_what_is_remembered(limite
 
 @pytest.fixture
 def no_storage(tmp_path: Path) -> Path:
-    """A profile that lets no site keep anything."""
+    """A profile that lets no site store anything."""
     preferences = {"profile": {"default_content_setting_values": {"cookies": 2}}}
     (tmp_path / "Default").mkdir()
     (tmp_path / "Default" / "Preferences").write_text(json.dumps(preferences))

@@ -96,7 +96,7 @@ async def test_stored_qualities_are_the_weights_that_they_were_made_of() -> None
 
 
 async def test_policies_of_an_older_memory_were_set_when_they_were_used_last() -> None:
-    """Version 4 told neither how many observations a policy was made of, nor when."""
+    """Version 4 stored neither the number of observations behind a policy, nor its time."""
     rows = VolatileRows({"schema": "4"})
     old = await Store.open(rows, schema=4)
     await old.put(Record("policy", "p", {"value": 3, "confidence": 0.5, "source": "deep", "last_used": 7.0}))
@@ -108,7 +108,7 @@ async def test_policies_of_an_older_memory_were_set_when_they_were_used_last() -
 
 @pytest.mark.parametrize("lasting", ["sqlite", "sqlite encrypted"], indirect=True)
 async def test_a_search_follows_what_another_writes(lasting: Place) -> None:
-    """A tab hears of changes by message: test_indexeddb.py."""
+    """A tab gets changes by message: test_indexeddb.py."""
     here, there = await lasting.open(), await lasting.open()
     search = VectorSearch(here)
     await here.put(Record("pattern", "a", {}, vector(1, 0)))
@@ -190,7 +190,7 @@ async def test_the_policy_used_longest_ago_goes_first(place: Place) -> None:
         await policies.set(name, name, confidence=1.0, source="user")
     assert policies.get("a", "") == "a"
     await writer.flush()
-    policies = await Policies.open(store, writer, capacity=3)  # that a was used is remembered
+    policies = await Policies.open(store, writer, capacity=3)  # the use of a is remembered
     await policies.set("d", "d", confidence=1.0, source="user")
     assert [policy.name for policy in policies.all()] == ["d", "a", "c"]
     assert await store.count("policy") == 3

@@ -1,4 +1,4 @@
-"""What something other than Sonata does to an encrypted memory is noticed, and can be accepted."""
+"""Changes to an encrypted memory by other programs are noticed, and can be accepted."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_what_others_delete_change_or_date_anew_is_noticed_until_it_is_acc
         rows = await lasting.rows()
         await tamper(rows, store)
         await rows.close()
-        for _ in range(1 if tamper is pretend_to_be_older else 2):  # opening it brought it to the present version
+        for _ in range(1 if tamper is pretend_to_be_older else 2):  # opening it upgraded it to the current version
             store = await opened(lasting)
             said = await store.check()
             assert said is not None, tamper
@@ -138,7 +138,7 @@ async def test_an_encrypted_memory_of_version_3_gets_its_ledger(lasting: Place) 
     await store.put_many(RECORDS)
     rows = await lasting.rows()
     await rows.apply(Batch(meta={LEDGER: None, "schema": "3"}))
-    await rows.note_locked(False)  # which that version did not note
+    await rows.note_locked(False)  # which that version did not record
     await rows.close()
 
     store = await opened(lasting)

@@ -1,4 +1,4 @@
-"""After a passphrase was set, or all was deleted, the real files hold nothing of what was there before."""
+"""After a passphrase was set, or everything was deleted, the real files contain none of the earlier data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def all_of(store: Store) -> list[Record]:
 def test_a_browsers_files_hold_nothing_of_what_was_encrypted_or_deleted(
     browser_thread: BrowserThread, chromium_path: Path, site: str, tmp_path: Path
 ) -> None:
-    """The browser is killed, which leaves on the disk what is there."""
+    """The browser is killed, which leaves the disk unchanged."""
     encrypted, deleted = Secrets(), Secrets()
 
     async def work(tab: Tab) -> None:
@@ -49,7 +49,7 @@ def test_a_browsers_files_hold_nothing_of_what_was_encrypted_or_deleted(
         assert store.uncompacted is other.uncompacted is None
         assert await all_of(store) == encrypted.records
         await store.put(Record("turn", "s/1000000", {"content": "after"}, None, 1.0, 1.0))
-        # The browser removes files that it does not need any more a moment after it says that it is done.
+        # The browser removes unneeded files a moment after it reports completion.
         while encrypted.found_in(tmp_path) | deleted.found_in(tmp_path):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
@@ -95,11 +95,11 @@ KILLED = """async ([name, LAYOUT, step]) => {
 async def test_a_page_that_is_killed_while_it_moves_the_memory_loses_nothing(
     get_tab: Callable[[], Tab], name: str, every: int
 ) -> None:
-    """At each of its steps, or each fifth: it dies at its next call of IndexedDB, and the next page goes on."""
+    """At each of its steps, or each fifth: it dies at its next call of IndexedDB, and the next page continues."""
     tab = get_tab()
     page = await tab.thread.do(tab.page.context.new_page())
     for step in range(0, 100, every):
-        await tab.thread.do(page.goto(tab.page.url))  # the end of what was there
+        await tab.thread.do(page.goto(tab.page.url))  # the end of the earlier data
         outcome = await tab.thread.do(page.evaluate(KILLED, [name, LAYOUT, step]))
         assert outcome["trouble"] == [], step
         if outcome["finished"]:
@@ -184,7 +184,7 @@ async def test_a_full_disk_is_told_before_anything_is_changed(tmp_path: Path, mo
     store = await opened(tmp_path / "memory.sqlite")
     await store.put_many(before.records)
     with monkeypatch.context() as full:
-        full.setattr(sqlite, "SPARE_BYTES", 1 << 60)  # more than any disk has
+        full.setattr(sqlite, "SPARE_BYTES", 1 << 60)  # more than any disk holds
         with pytest.raises(StoreError, match=r"needs [\d,]+ MB .* Nothing was changed") as raised:
             await set_passphrase(store, PASSPHRASE, iterations=FEW_ITERATIONS)
     assert raised.value.reason == "room"

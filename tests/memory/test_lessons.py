@@ -1,4 +1,4 @@
-"""What a person taught, on every backend."""
+"""Taught lessons, on every backend."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_what_comes_back_after_its_question_got_another_answer_is_history(
     await lessons.undo(new.id)
     assert [one.id for one in await lessons.all() if one.answers] == [old.id]
 
-    # Its question was changed, and taught anew: undoing the change may not make two of it.
+    # Its question was changed, and taught again: undoing the change must not duplicate it.
     moved = await lessons.keep(Lesson("Where does my car stand?", "In row five."), replaces=(old.id,))
     newest = await lessons.keep(Lesson("Where do I park?", "In row one."))
     assert await lessons.undo(moved.id) == []

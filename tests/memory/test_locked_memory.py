@@ -1,4 +1,4 @@
-"""A memory that needs a passphrase is a temporary one until it is unlocked, and stays the same object."""
+"""A memory that needs a passphrase is a temporary one until it is unlocked, and remains the same object."""
 
 from __future__ import annotations
 

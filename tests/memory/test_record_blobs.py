@@ -1,4 +1,4 @@
-"""Blobs that belong to a record go with it, in whatever way it goes; and all blobs go where the key changes."""
+"""Blobs of a record are deleted with it, however it is deleted; and all blobs are deleted if the key changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only SQLite does: files of others, old layouts, several processes, a full disk."""
+"""Behaviour of SQLite alone: foreign files, old layouts, several processes, a full disk."""
 
 from __future__ import annotations
 

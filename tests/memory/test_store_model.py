@@ -1,4 +1,4 @@
-"""Whatever is done to a store, in whatever order, it holds what a dictionary would."""
+"""After any operations in any order, a store holds the same as a dictionary."""
 
 from __future__ import annotations
 

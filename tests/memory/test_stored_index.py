@@ -1,4 +1,4 @@
-"""The graph of an index is kept beside its vectors: read when it fits, topped up, built again, never trusted."""
+"""The graph of an index is stored beside its vectors: read if it fits, extended, rebuilt, never trusted."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_a_graph_is_built_in_the_background_and_read_at_the_next_opening(l
     store, there = await lasting.open(), vectors(200)
     stored = await opened(store, there)
     assert stored.index.behind == 200
-    assert_finds_the_true_ones(stored, there)  # each is compared until then
+    assert_finds_the_true_ones(stored, there)  # until then each vector is compared
     await built(store, there)
     await store.close()
 
@@ -94,7 +94,7 @@ async def test_what_came_went_and_changed_meanwhile_is_topped_up(store: Store) -
     await background.settled()
     assert again.index.behind == 0
     assert_finds_the_true_ones(again, there)
-    assert b'"thing 77"' not in (await store.get_blob(NAME) or b"")  # it was written anew without what went
+    assert b'"thing 77"' not in (await store.get_blob(NAME) or b"")  # it was written again without the deleted ones
 
 
 @pytest.mark.parametrize("harm", ["lost", "cut", "damaged", "foreign", "of other vectors"])
@@ -195,7 +195,7 @@ async def test_nothing_is_linked_or_written_while_an_answer_is_made(store: Store
 
 
 async def test_a_search_by_meaning_reads_its_graph(lasting: Place) -> None:
-    """With as many vectors as it takes: SCANNED of them are compared."""
+    """With as many vectors as needed: SCANNED of them are compared."""
     rng = np.random.default_rng(1)
     there = {f"r{n}": rng.standard_normal(4).astype(np.float32) for n in range(1600)}
     store = await lasting.open()
@@ -235,4 +235,4 @@ async def test_closing_the_memory_keeps_its_graphs() -> None:
 
 
 async def _stay_open() -> None:
-    """Of rows that another store shall read."""
+    """Vectors of rows for another store."""

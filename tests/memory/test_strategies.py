@@ -1,4 +1,4 @@
-"""What the deep loop found, on every backend."""
+"""Strategies of the deep loop, on every backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was learned of a person's style goes with everything that it was learned from, on every backend."""
+"""A learned style is deleted together with anything that it was learned from, on every backend."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_what_was_forgotten_while_it_was_learned_leaves_no_style(store: St
 
 @pytest.mark.parametrize("weights", ["", "2", "2 x", "0 AAAA", "2 AAAAAAAA", "x AAAAAAAA", "1 AH4AfgB+AH4="])
 async def test_damaged_numbers_are_no_adapter(weights: str) -> None:
-    """The last ones are no numbers; the ones before have no shape of two matrices, or no text of numbers."""
+    """The last ones are not numbers; the ones before are not the shape of two matrices, or not a text of numbers."""
     assert Style(BASE, "accepted", "", weights=weights).adapter is None
 
 
@@ -124,7 +124,7 @@ async def test_numbers_that_are_too_large_to_be_kept_are_no_adapter() -> None:
 
 
 async def test_no_power_cut_leaves_a_style_without_what_it_was_learned_from() -> None:
-    """The rows never hold a style without what it was learned from."""
+    """Asserts that the rows never hold a style without its sources."""
     rows = VolatileRows()
     seen: list[set[str]] = []
     apply = rows.apply

@@ -1,4 +1,5 @@
-"""Several tabs with one memory: one writes for all, each hears of the others, and one takes over when it goes."""
+"""Several tabs with one memory: one writes for all, each is told of the others' changes, and another takes over when
+it closes."""
 
 from __future__ import annotations
 
@@ -113,7 +114,7 @@ async def test_a_writer_that_hangs_is_not_waited_for(open_tab: OpenTab, name: st
         await second.put(record("b"))
 
         assert [r.id async for r in second.scan()] == ["a", "b"]
-    finally:  # what goes on computing would slow down every test after this one
+    finally:  # leftover computation would slow down every later test
         await asyncio.to_thread(writer.close)
     with pytest.raises(Exception, match="closed"):
         await hangs
@@ -124,7 +125,7 @@ async def test_a_writer_that_hangs_is_not_waited_for(open_tab: OpenTab, name: st
 async def test_a_batch_that_was_done_before_its_writer_died_is_not_done_again(
     get_tab: Callable[[], Tab], name: str
 ) -> None:
-    """As the next writer gets it: the same request, which expects what was so before."""
+    """As the next writer gets it: the same request, which expects the earlier state."""
     twice = await get_tab().evaluate(
         """async (name) => {
           const { memoryStore } = await import('/memory/indexeddb.js');
@@ -177,7 +178,7 @@ async def test_a_writer_that_does_not_answer_is_not_waited_for(get_tab: Callable
 
 
 async def test_what_waits_for_a_writer_that_closes_is_done_at_once(get_tab: Callable[[], Tab], name: str) -> None:
-    """Without waiting until the writer is given up: no timer runs out here."""
+    """Without waiting until the writer times out: no timer runs out here."""
     done = await get_tab().evaluate(
         """async (name) => {
           const { TabWriter } = await import('/memory/tab_writer.js');

@@ -45,7 +45,7 @@ async def test_words_are_found_in_titles_and_messages(store: Store) -> None:
     assert await found("holidays") == ["Holidays"]
     assert await found("ALGARVE") == ["Holidays"]
     assert await found("cod") == ["A bug"]
-    assert await found("oding") == []  # not where a word begins
+    assert await found("oding") == []  # not at the beginning of a word
     assert await found("sao evora") == ["Holidays"]
     assert await found("STRASSE ubung") == ["天气"]
     assert await found("天气") == ["天气"]
@@ -66,7 +66,7 @@ async def test_a_search_follows_what_changes(store: Store) -> None:
     longer = replace(begun, content="Is the Algarve warm in zebra stripes?")
     await memory.sessions.replace_turn(ids["A bug"], longer, begun.content)
     await memory.sessions.add_turns(ids["A bug"], Turn("assistant", "Try the Alentejo."), after=0)
-    for word in ("zebra", "alentejo"):  # what went on, and what is not shown now
+    for word in ("zebra", "alentejo"):  # the continuation, and hidden branches
         assert [match.session for match in await memory.text.search(word)] == [ids["A bug"]]
     await memory.sessions.delete(ids["A bug"])
     assert [match.session for match in await memory.text.search("algarve")] == [ids["Holidays"]]
@@ -107,19 +107,19 @@ async def test_a_search_after_a_restart_reads_no_message_again(lasting: Place, m
     assert read == []
     await again.sessions.edit(ids["A bug"], title="A crash")
     await again.text.search("algarve")
-    assert f"{ids['A bug']}/000001" in read  # of what has changed
+    assert f"{ids['A bug']}/000001" in read  # of the changed ones
     monkeypatch.setattr("py_core.memory.conversation_text.FOLDING", FOLDING + 1)
     newer = await Memory.open(await lasting.open())
     read = reads_of_turns(newer.store)
     assert len(await newer.text.search("algarve")) == 1
-    assert f"{ids['Holidays']}/000001" in read  # what another version folded
+    assert f"{ids['Holidays']}/000001" in read  # text that another version folded
 
 
 async def test_the_text_of_a_conversation_that_was_left_is_kept_before_anybody_searches(store: Store) -> None:
     memory, ids = await started(store)
     await memory.background.settled()
     kept = {id: await store.get_blob(f"session:{id}/text") for id in ids.values()}
-    assert kept.pop(ids["天气"]) is None  # the last one goes on, perhaps
+    assert kept.pop(ids["天气"]) is None  # the last one may continue
     assert all(data is not None for data in kept.values())
 
 

@@ -1,4 +1,4 @@
-"""What happened while answers were made, on every backend."""
+"""Records of how answers were made, on every backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything in one file, and back: on every backend, and from one to the other."""
+"""Export to one file and import: on every backend, and from one to the other."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def sample(passphrase: str | None = None) -> tuple[Store, bytes]:
 
 
 async def refused(store: Store, data: bytes) -> str:
-    """The sentence, after which everything is as it was."""
+    """Returns the error's sentence, after which everything is unchanged."""
     before = await everything(store)
     with pytest.raises(StoreError) as raised:
         await import_file(store, data, "replace", PASSPHRASE)
@@ -128,7 +128,7 @@ def check_one_byte(choose: st.DataObject, encrypted: bool) -> None:
         assert "nothing was changed" in asyncio.run(refused(store, bytes(changed))).lower()
         return
     before = asyncio.run(everything(store))
-    with contextlib.suppress(StoreError):  # in the first line a change may mean nothing, as in "records"
+    with contextlib.suppress(StoreError):  # in the first line a change may have no effect, as in "records"
         asyncio.run(import_file(store, bytes(changed), "merge", PASSPHRASE))
     assert asyncio.run(everything(store)) == before
 

@@ -73,7 +73,7 @@ ONE_BAD = {
 
 
 async def check_that_all_works(store: Store) -> None:
-    """What an application does with a memory: none of it may fail."""
+    """The operations of an application on a memory: none may fail."""
     memory = await Memory.open(store)
     await memory.patterns.all()
     for session in await memory.sessions.all():
@@ -119,7 +119,7 @@ async def test_a_bad_record_can_be_replaced_and_deleted_and_goes_with_its_conver
     rows = store._rows
     damaged = [replace(ONE_BAD["no JSON"], id=f"{GOOD[SESSION].id}/000001"), ONE_BAD["an extra field"]]
     await rows.apply(Batch(puts=[GOOD[SESSION], GOOD[TURN], *damaged]))
-    if store.lock is not None:  # what is in the clear cannot be opened with a key
+    if store.lock is not None:  # plain data cannot be opened with a key
         assert await store.get("session", GOOD[SESSION].id) is None
         assert await store.delete_unreadable() == 4
         assert await store.count() == 0
@@ -276,7 +276,7 @@ async def open_runtime(path: Path, parts: RouterParts) -> Runtime:
 @pytest.mark.all
 @pytest.mark.no_cover
 def test_after_any_import_the_view_lists_routes_exports_and_deletes(parts: RouterParts) -> None:
-    """Seconds each; what an import takes in is drawn more often above."""
+    """Seconds each; imports are fuzzed more often above."""
 
     async def check(file: BadFile) -> None:
         with tempfile.TemporaryDirectory() as folder:

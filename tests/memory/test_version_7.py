@@ -1,4 +1,4 @@
-"""A memory and exports that version 7 of the records wrote: an answer had a log entry and a trajectory.
+"""A memory and exports that version 7 of the records wrote, in which an answer had a log entry and a trajectory.
 
 Their three answers: "both" has both, with a judgement; "failed" and "computed" have a log entry alone; "unlogged" has
 a trajectory alone, whose log entry was deleted.

@@ -1,4 +1,4 @@
-"""Writes that are not waited for arrive: after a hundred, after half a second, or when they are asked for."""
+"""Deferred writes are stored: after a hundred, after half a second, or on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast answers were, from the log."""
+"""The speed of answers, from the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whether passes with guesses are submitted follows from what guesses would have given, and from what passes cost."""
+"""Passes with guesses are submitted depending on the tokens that guesses would have gained, and on the cost of
+passes."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ LONG = list(range(200))
 
 
 def answered(guesses: DeviceGuesses, answer: list[int], text: list[int] = LONG) -> PromptLookup:
-    """An answer to a text, in pieces as they are heard."""
+    """An answer to a text, in pieces as they arrive."""
     lookup = PromptLookup(text)
     guesses.rehearsal(lookup)
     for at in range(0, len(answer), 5):

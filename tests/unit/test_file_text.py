@@ -1,4 +1,4 @@
-"""A file becomes text whatever encoding it is in, or a sentence says why not."""
+"""A file becomes text in any encoding, or a sentence says why not."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_pdf_whose_fonts_do_not_tell_their_letters_says_so() -> None:
 def test_any_bytes_are_text_or_a_sentence(data: bytes) -> None:
     try:
         said = text_of("any", data)
-        said.encode()  # no half of a surrogate pair
+        said.encode()  # not half of a surrogate pair
     except FileError as error:
         said = str(error)
     assert said

@@ -1,4 +1,4 @@
-"""Templates that would take all time and memory, crash, or reach what is none of theirs: a sentence, and nothing else.
+"""Templates that would exhaust time or memory, crash, or reach foreign data: a sentence, and nothing else.
 
 They run with a fifth of a second instead of two, so that the tests are short.
 """
@@ -90,7 +90,7 @@ ESCAPES = {
 ENDLESS = "{{ ('a' * 4000000 ~ 'b') in ('a' * 8000000) }}"
 LONG_LIST = "{% set x = [0] * 16000000 %}"
 LONG_TEXT = "{% set x = 'b' * 16000000 %}"
-# What was found: each crashed the process or the page, hung for ever or took gigabytes while steps were only counted.
+# Found by fuzzing: each crashed the process or the page, hung for ever or took gigabytes while only steps were counted.
 COSTLY |= {
     "nested tuples": "{% set ns = namespace(x=(1,)) %}{% for i in range(30000) %}{% set ns.x = (ns.x,) %}{% endfor %}"
     "{{ ns.x }}",
@@ -165,11 +165,11 @@ def test_only_the_time_of_the_processor_is_counted() -> None:
     ended = threading.Event()
     watchdog = template_renderer_wasmtime._Watchdog(ended.set)
     with watchdog.watching(0.05) as spent:
-        time.sleep(0.3)  # as on a machine that has no time for it
+        time.sleep(0.3)  # as on an overloaded machine
         assert not ended.is_set()
         while not ended.is_set():
             assert spent() < 10.0
-    with watchdog.watching(0.05):  # the watchdog goes on
+    with watchdog.watching(0.05):  # the watchdog continues
         ended.clear()
         while not ended.is_set():
             pass
@@ -225,7 +225,7 @@ def test_an_error_that_is_kept_holds_no_memory(monkeypatch: pytest.MonkeyPatch) 
 
 
 class Counting:
-    """The native renderer, and how often it was asked."""
+    """The native renderer, with a counter of its calls."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -237,7 +237,7 @@ class Counting:
 
 
 def test_a_costly_template_is_not_tried_with_other_messages() -> None:
-    """To encode a chat, a template is run up to eight times: each would take all the time there is."""
+    """To encode a chat, a template is run up to eight times: each would take all of the time."""
     counting: TemplateRenderer = Counting()
     template = chat_template.ChatTemplate(ENDLESS, counting)
     tokenizer = ByteBPE(Vocabulary([*BYTE_TO_CHAR.values()], [NORMAL] * 256), [], "gpt-2")

@@ -1,4 +1,4 @@
-"""What an imprint holds, how it is cut into parts, and that it is read back as it was."""
+"""The contents of an imprint, its division into parts, and that it is read back unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WIDTH = 96
 
 
 def states(*shape: int, seed: int = 1) -> np.ndarray:
-    """Random states around a large common one, as a model's are."""
+    """Random states around a large common one, like a model's."""
     draw = np.random.default_rng(seed)
     return (draw.standard_normal((*shape, WIDTH)) + 3).astype(np.float32)
 
@@ -39,7 +39,7 @@ def test_the_directions_that_all_states_share_are_taken_out() -> None:
     np.testing.assert_allclose(rest @ directions.T, 0, atol=1e-4)
     unit = rest / np.linalg.norm(rest, axis=1, keepdims=True)
     assert np.abs(unit @ unit.T - np.eye(4)).max() < 0.5  # before, all cosines were near 0.9
-    np.testing.assert_array_equal(projected(directions[:1], directions), directions[:1])  # nothing else was in it
+    np.testing.assert_array_equal(projected(directions[:1], directions), directions[:1])  # it contained nothing else
     assert directions_of(states(300)[:, :16]).shape == (2, 16)
 
 

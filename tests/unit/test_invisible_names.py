@@ -1,4 +1,4 @@
-"""A name that shows nothing counts as empty, and none turns the order of others around."""
+"""An invisible name counts as empty, and no name reverses the order of others."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The renderer makes of a template what jinja2 makes of it, set up as transformers sets it up.
+"""The renderer gives the same text as jinja2 with the settings of transformers.
 
-tests/chat_templates has templates that were written for these tests in the manner of the families: what the published
-ones use, in fewer words. tests/bench/chat_templates.py compares any folder of published ones.
+tests/chat_templates has templates that were written for these tests in the manner of the families: the features of
+published ones, in fewer words. tests/bench/chat_templates.py compares any folder of published ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def rendered(source: str, variables: dict[str, Any]) -> str:
 
 
 def said(render: Any, source: str, variables: dict[str, Any]) -> str | None:
-    """The text, or None where the template refuses the conversation."""
+    """The text, or None if the template refuses the conversation."""
     try:
         return render(source, variables)
     except Exception:

@@ -1,4 +1,4 @@
-"""What is told of each loop and of the answers over time, from records as the loops write them."""
+"""The history of each loop and of the answers over time, from records as the loops write them."""
 
 from __future__ import annotations
 

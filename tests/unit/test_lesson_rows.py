@@ -1,4 +1,4 @@
-"""Rows of lessons: what a file may hold, and a sentence for each row that holds no lesson."""
+"""Rows of lessons: the allowed contents of a file, and a sentence for each row without a lesson."""
 
 from __future__ import annotations
 

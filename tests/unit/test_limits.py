@@ -1,4 +1,5 @@
-"""What is larger than any real model is refused by its count, before it is read; what changes the answers, by name."""
+"""Files larger than any real model are refused by their counts, before they are read; settings that would change the
+answers are refused by name."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ NESTED = 9
 
 
 def array(element_type: int, count: int) -> tuple[bytes, ...]:
-    """A metadata value that says it is a list of so many, of which nothing follows."""
+    """A metadata value that claims to be a list of this length, without any items."""
     return (key_value("k", ARRAY, struct.pack("<IQ", element_type, count)),)
 
 
@@ -151,7 +152,7 @@ def headers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], GGUFHea
 
 
 def described(header: GGUFHeader, changes: dict[str, Any]) -> None:
-    """The tiny model with other settings, as far as the file is read before its weights."""
+    """The tiny model with other settings, up to the part that is read before the weights."""
     factors = {name: np.ones(info.shape) for name, info in header.tensors.items() if name.startswith("rope_f")}
     describe_model(replace(header, metadata={**header.metadata, **changes}), None, factors)
 

@@ -1,4 +1,4 @@
-"""Guesses are made by who promises most, only where they pay; a draft that does not is asked again now and then."""
+"""The most promising source makes guesses, only if they pay; a draft that does not pay is retried now and then."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ STEP = 1.0
 
 
 def rows(lookahead: Lookahead, match: int, most: int = 8) -> int:
-    """Of a pass after a match of so many tokens, without a draft; 0 for a plain step."""
+    """Guesses of a pass after a match of this length, without a draft; 0 for a plain step."""
     plan = lookahead.plan(match, None, STEP, 1000, most)
     assert plan is None or plan.kind == kind_of(match)
     return plan.rows if plan else 0
@@ -32,7 +32,7 @@ def test_nothing_is_guessed_where_it_does_not_pay() -> None:
     passes(lookahead, kind_of(10), 8, 0, 1.5)
     assert rows(lookahead, 10) == 0
     lookahead.note_plain(2000)
-    assert rows(lookahead, 10) in SIZES  # the text may be another one now
+    assert rows(lookahead, 10) in SIZES  # the text may have changed
 
 
 def test_a_pass_that_costs_as_much_as_its_tokens_is_not_made() -> None:

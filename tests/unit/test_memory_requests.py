@@ -1,4 +1,4 @@
-"""What a message asks of the memory, what it asks to remember, and what it tells in passing, with near misses."""
+"""Requests to the memory, statements to remember, and facts mentioned in passing are recognized, with near misses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mistakes that `python -m tests.mistakes` puts into the code still fit it, and none that is known is left out."""
+"""The mistakes that `python -m tests.mistakes` puts into the code still fit it, and no known mistake is left out."""
 
 from __future__ import annotations
 

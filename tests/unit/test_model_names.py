@@ -1,4 +1,4 @@
-"""What people call a model, by the name of its file or what the file calls itself."""
+"""A model's title for people, from the name of its file or from its metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a message asks in the person's own words, with what is pasted around them."""
+"""The question of a message in the user's own words, with pasted text around it."""
 
 from __future__ import annotations
 

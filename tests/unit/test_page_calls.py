@@ -1,4 +1,4 @@
-"""What the page is told of a call: its value, bytes as they are, and errors as plain data."""
+"""The result of a call for the page: its value, bytes unchanged, and errors as plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sequence stored in its pages is there as long as a position can see it, and pages come back."""
+"""Data in a sequence's pages stay as long as a position can see them, and pages are returned."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_pages_hold_what_is_seen_and_none_is_lost(window: int, steps: list[tuple
     table = PageTable(SLOTS, CONTEXT, window)
     stored, read = [0] * SLOTS, [0] * SLOTS
     written: dict[tuple[int, int], tuple[int, int]] = {}
-    """Who wrote last to a place of the pool, and which position: by page and place in it."""
+    """The last writer of each place of the pool, and its position: by page and place in it."""
     for slot, what, count in steps:
         if what == "read":
             first, length = stored[slot], min(stored[slot] + count, CONTEXT)
@@ -41,7 +41,7 @@ def test_pages_hold_what_is_seen_and_none_is_lost(window: int, steps: list[tuple
             table.take(slot, first, length)
             for position in range(first, length):
                 written[int(table.rows[slot, position // PAGE]), position % PAGE] = (slot, position)
-            # Each row of the pass finds all that it sees, also what was read before.
+            # Each row of the pass finds all that it sees, including earlier tokens.
             for position in range(max(0, first + 1 - window) if window else 0, length):
                 page = int(table.rows[slot, position // PAGE])
                 assert page < table.capacity
@@ -82,5 +82,5 @@ def test_layers_share_a_table_by_what_they_keep() -> None:
     for layer, window in enumerate([50, 0, 50, 2000, 1000]):
         x = graph.attention(layer, x, x, x, 1, 1, 1.0, window=window)
     assert layer_groups(graph, CONTEXT) == {50: [0, 2], 0: [1], 2000: [3], 1000: [4]}
-    # A window that with its slack is as long as the context gives nothing back.
+    # A window that is, with its slack, as long as the context returns no pages.
     assert layer_groups(graph, 1320) == {50: [0, 2], 0: [1, 3, 4]}

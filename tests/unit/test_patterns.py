@@ -1,7 +1,7 @@
-"""Every regular expression over strangers' text takes time in proportion to it: each is fed with its worst repeats.
+"""Every regular expression over untrusted text takes linear time: each is fed with its worst repeats.
 
-A text that is too much for it would hold the engine of all tabs. What is looked at once only as far as a bound goes is
-fed with texts of that length.
+A slow one would block the engine of all tabs. Expressions that only read up to a bound are fed with texts of that
+length.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ LENGTH = 40_000
 BOUNDS = {"py_core.tools": 1000, "py_core.routing.language": 400, "py_core.learning.worth_remembering": 300}
 """Characters that a package or a module reads at most, if they are fewer."""
 CPU_SECONDS = 0.5
-"""For a text that takes a millisecond or two: one of quadratic cost takes longer on any machine."""
+"""Limit for a text that takes a millisecond or two: with quadratic cost it takes longer on any machine."""
 METHODS = {"search", "match", "fullmatch", "finditer", "findall", "sub", "split"}
 NOT_READ = re.compile(r"browser|indexeddb|^app\.(?:building|training|bench|page\.worker)")
-"""Modules that run in the page alone, and those that read no stranger's text."""
+"""Modules that run in the page only, and modules that read no untrusted text."""
 WEB = Path(__file__).parents[2] / "web"
 LENGTH_IN_THE_PAGE, MS = 100_000, 2000
-"""V8 is faster; its limit is by the clock, so it is a thousand times what such a text takes."""
+"""V8 is faster; its limit is by the clock, so it is a thousand times the time of such a text."""
 
 
 def modules() -> Iterator[ModuleType]:
@@ -45,7 +45,7 @@ def modules() -> Iterator[ModuleType]:
 
 
 def python_patterns() -> Iterator[tuple[str, re.Pattern[str], set[str]]]:
-    """Where each stands, and the methods by which it is used."""
+    """The place of each, and the methods by which it is used."""
     for module in modules():
         source = Path(module.__file__ or "").read_text("utf-8")
         for name, value in vars(module).items():
@@ -106,7 +106,7 @@ def test_no_pattern_of_python_is_slow() -> None:
     for where, pattern, methods in python_patterns():
         length = next((most for package, most in BOUNDS.items() if where.startswith(package)), LENGTH)
         for method in sorted(methods):
-            ends = (END, "") if "(?=" in pattern.pattern else (END,)  # a text may end where something has to follow
+            ends = (END, "") if "(?=" in pattern.pattern else (END,)  # a text may end before a required part
             for lead, repeated in pumped(pattern.pattern, pattern.flags):
                 text = lead + repeated * (length // len(repeated))
                 if any(is_slow(pattern, method, text + end) for end in ends):
@@ -127,7 +127,7 @@ def test_no_pattern_of_the_page_is_slow() -> None:
 
 
 def in_node(ms: int | None = None, patterns: list[Any] | None = None) -> list[Any]:
-    """What patterns_in_code.cjs prints."""
+    """The output of patterns_in_code.cjs."""
     script = Path(__file__).with_name("patterns_in_code.cjs")
     command = [node_path(), "--expose-internals", script, WEB, *([] if ms is None else [str(ms)])]
     told = subprocess.run(command, input=json.dumps(patterns), capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Plots as SVG: what is drawn lies where its numbers say, and the commands write it."""
+"""Plots as SVG: shapes are drawn where their numbers say, and the commands write it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def lines_of(svg: str) -> list[list[tuple[float, float]]]:
-    """The points of each line, those of the legend left out."""
+    """The points of each line, without the legend."""
     ways = [one.get("d", "") for one in ElementTree.fromstring(svg).iter(f"{SVG}path") if one.get("class") == "line"]
     return [
         [(float(x), float(y)) for x, y in re.findall(r"[ML]([\d.]+) ([\d.]+)", way)] for way in ways if "h20" not in way

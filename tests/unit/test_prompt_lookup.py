@@ -1,4 +1,4 @@
-"""Guesses continue the text where its end was before."""
+"""Guesses continue the text from an earlier occurrence of its end."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from py_core.speculation.guesses import (
 
 
 def expected(tokens: list[int]) -> tuple[int, int]:
-    """The newest of the last earlier places with the longest match, by comparing all of them; short ones where there
-    is no longer one."""
+    """The newest of the last earlier places with the longest match, by comparing all of them; short ones if there is
+    no longer match."""
     last = len(tokens) - 1
     for least in (LEAST_MATCH, 1):
         places = [at for at in range(last) if _alike(tokens, at) >= least]
@@ -48,7 +48,7 @@ def test_a_guess_is_what_came_after_the_longest_match(tokens: list[int], more: l
     place, match = expected(text)
     assert guesses.match == match
     if match:
-        told = list(text)  # what a text that goes on so says, also beyond its end
+        told = list(text)  # the continuation of such a text, also beyond its end
         for at in range(count):
             told.append(told[place + 1 + at])
         assert guesses.propose(count) == told[len(text) :]
@@ -75,7 +75,7 @@ def test_a_rehearsal_says_what_guesses_would_have_given(tokens: list[int], more:
         right = next((at for at, (one, other) in enumerate(zip(guess, left, strict=False)) if one != other), None)
         right = min(len(guess), len(left)) if right is None else right
         if right == len(left):
-            break  # the pass would go on
+            break  # the pass would continue
         gains = {size: gain + (min(right + 1, size) - gain) * NEWEST_SHARE for size, gain in gains.items()}
         text, left = text + left[: right + 1], left[right + 1 :]
     assert rehearsal.gains == gains

@@ -1,4 +1,4 @@
-"""The tree finds the longest beginning of a text that is in it, and gives each page back once."""
+"""The tree finds the longest beginning of a text that is in it, and returns each page once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time that reading a prompt still takes: told when it is known, by the pace of the last seconds."""
+"""The remaining time for reading a prompt: reported when known, by the pace of the last seconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.generation.reading_time import ReadingTime
 
 
 def told(done: list[int], seconds: list[float]) -> list[float | None]:
-    """What is told at each number of tokens, when the passes between them took so long."""
+    """The report at each number of tokens, if the passes between them took this long."""
     times = iter([sum(seconds[:n]) for n in range(len(done))])
     rest = ReadingTime(done[-1], lambda: next(times))
     return [rest.push(tokens) for tokens in done]

@@ -1,4 +1,4 @@
-"""Answers that go in circles are told from those that only repeat a few words."""
+"""Answers that loop are distinguished from answers that only repeat a few words."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tokenizer(model_path: Path) -> Tokenizer:
 
 
 def find_loop(ids: Sequence[int]) -> tuple[int, int] | None:
-    """How many tokens it takes to find the loop, and how many come before its third time."""
+    """The number of tokens until the loop is found, and the number before its third round."""
     detector = LoopDetector()
     for index, token in enumerate(ids):
         if (begin := detector.push(token)) is not None:

@@ -1,4 +1,4 @@
-"""What older versions stored of trainings of the router goes when a memory opens, and stays out of imports."""
+"""Records of router trainings by older versions are deleted when a memory opens, and left out of imports."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_a_memory_and_an_export_with_trainings_of_the_router_keep_everythi
     assert [one.name for one in memory.policies.all()] == [record.id for record in reversed(kept)]
     revision = await memory.store.revision()
     await Memory.open(memory.store)
-    assert await memory.store.revision() == revision  # nothing is left to delete
+    assert await memory.store.revision() == revision  # nothing remains to delete
 
     other = await Store.open(VolatileRows(), problem_of=problem_of)
     assert await import_file(other, exported, "merge") == Imported(2, 0)

@@ -31,7 +31,7 @@ def row(values: Sequence[float]) -> np.ndarray:
 
 
 def exact_probabilities(logits: Sequence[float], params: SamplingParams) -> dict[int, float]:
-    """The distribution after temperature, top-k, top-p and min-p, told with sorted lists and plain floats."""
+    """The distribution after temperature, top-k, top-p and min-p, computed with sorted lists and plain floats."""
     weights = {token: math.exp(logit / params.temperature) for token, logit in enumerate(logits)}
     if params.top_k:
         least = sorted(weights.values(), reverse=True)[: params.top_k][-1]
@@ -169,7 +169,7 @@ def test_what_is_impossible_is_never_drawn() -> None:
 @pytest.mark.parametrize(("position", "number", "token"), [(12469586, 0.0, 1), (16187505, 0.25, 2)])
 def test_a_number_on_a_border_goes_to_the_token_above_it(position: int, number: float, token: int) -> None:
     assert uniform(0, position) == number
-    # Shares of 0, 1/4, 1/4, 1/4, 1/4: a share of 0 is not drawn even at the border.
+    # Shares of 0, 1/4, 1/4, 1/4, 1/4: a share of 0 is never drawn, even at the border.
     assert sample(row([-math.inf, 0, 0, 0, 0]), [], position, SamplingParams(temperature=1.0)) == token
 
 
@@ -207,7 +207,7 @@ def test_uniform_numbers_fill_the_unit_interval_evenly(seed: int) -> None:
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**31))
 def test_uniform_is_the_pcg_hash_in_32_bits(seed: int, position: int) -> None:
-    """As the paper's C has it, on numpy's wrapping integers."""
+    """The paper's C code, on numpy's wrapping integers."""
 
     def pcg(value: np.ndarray) -> np.ndarray:
         state = value * np.uint32(747796405) + np.uint32(2891336453)
@@ -236,7 +236,7 @@ def test_penalties_follow_their_formulas(
         expected.append(value)
     given_logits = row(logits)
     np.testing.assert_allclose(apply_penalties(given_logits, recent, params), expected, rtol=1e-6, atol=1e-6)
-    assert given_logits.tolist() == logits  # what the model said is not changed
+    assert given_logits.tolist() == logits  # the model's logits are not changed
 
 
 def test_a_repetition_penalty_turns_a_greedy_answer_away_from_what_was_said() -> None:

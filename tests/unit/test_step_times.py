@@ -1,4 +1,4 @@
-"""How many sequences share a step follows from what steps took."""
+"""The number of sequences that share a step follows from the times of steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_as_many_rows_as_give_the_most_tokens_share_a_step() -> None:
     assert noted({1: 1.0, 2: 4.0, 8: 11.0}).rows_that_pay(8) == 1
     assert noted({1: 1.0, 4: 1.2, 8: 11.0}).rows_that_pay(8) == 4
     assert noted({1: 1.0, 4: 1.2, 8: 11.0}).rows_that_pay(2) == 2
-    # Nearly as good is good: each change costs a while without work.
+    # Nearly as good is good enough: each change costs a while without work.
     assert noted({1: 1.0, 2: 2.5}).rows_that_pay(2) == 2
 
 
@@ -48,7 +48,7 @@ def test_what_was_slow_once_is_tried_again_and_believed_again() -> None:
 def test_the_first_batches_say_nothing_of_a_pace_nor_when_two_ends_are_heard_at_once() -> None:
     times = noted({1: 0.010})
     pace = Pace(times, 2)
-    for now in (2.0, 3.0, 3.0, 3.048, 3.048, 3.096):  # the first waited for kernels, and the others come in pairs
+    for now in (2.0, 3.0, 3.0, 3.048, 3.048, 3.096):  # the first waited for kernels, and the others arrive in pairs
         pace.note(now, 2)
         assert times.rows_that_pay(2) == 2
     for _ in range(3):

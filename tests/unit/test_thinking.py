@@ -1,4 +1,4 @@
-"""A model's thoughts are told from its answer, however the text comes."""
+"""A model's thoughts are separated from its answer, however the text arrives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WHOLE = {
     ("<think>\n\n</think>\n\nHello", False): ("", "Hello"),
     ("\n</think>\n\nHello", True): ("", "Hello"),
     ("<think>a < b </thin </think >\n</think>c", False): ("a < b </thin </think >", "c"),
-    # A tag further on is text: someone may ask about it.
+    # A later tag is text: the user may ask about it.
     ("The tag <think> opens, </think> closes.", False): ("", "The tag <think> opens, </think> closes."),
     ("<think>a</think>b <think>c</think>", False): ("a", "b <think>c</think>"),
     # The answer was stopped, or the model found no end.
@@ -66,7 +66,7 @@ def test_any_pieces_of_a_text_give_what_the_whole_gives(parts: list[str], cuts: 
     pieces += splitter.flush()
     assert all(piece.text for piece in pieces)
     thoughts = [piece.is_thought for piece in pieces]
-    assert thoughts == sorted(thoughts, reverse=True)  # the thought comes before the answer
+    assert thoughts == sorted(thoughts, reverse=True)  # the thought precedes the answer
     thought = "".join(piece.text for piece in pieces if piece.is_thought)
     assert (thought, "".join(piece.text for piece in pieces if not piece.is_thought)) == split_thought(text, opened)
 
@@ -96,7 +96,7 @@ def test_a_prompt_that_ends_with_an_open_tag_opens_the_thought() -> None:
 
 @pytest.mark.parametrize(("text", "opened"), list(WHOLE))
 def test_a_text_that_goes_on_after_it_was_shown_gives_what_the_whole_gives(text: str, opened: bool) -> None:
-    """Where it was cut within a tag, or in white space before one, what was shown of that is too much."""
+    """If it was cut within a tag, or in white space before one, the shown part of that is removed."""
     tags = [range(tag.start() + 1, tag.end()) for tag in re.finditer(r"\s*</?think>\s*|<thi$|</thi$|^\s+", text)]
     for cut in (cut for cut in range(len(text) + 1) if not any(cut in tag for tag in tags)):
         splitter = ThoughtSplitter(opened)

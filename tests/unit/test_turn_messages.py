@@ -1,4 +1,4 @@
-"""Which turns of a conversation the model reads again."""
+"""The turns of a conversation that the model reads again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""While a line is typed, the event loop goes on; then it is the caller's again."""
+"""While a line is typed, the event loop continues; then it is the caller's again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.cli.waiting_line import line_meanwhile
 
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """What is written to this file descriptor is what a person types."""
+    """Text that is written to this file descriptor counts as typed."""
     read, write = os.pipe()
     with os.fdopen(read, encoding="utf-8") as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
