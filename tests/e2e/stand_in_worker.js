@@ -1,7 +1,7 @@
 /**
- * A worker without a model, for tests of the page alone. What it does is in the address of the "model" when it starts
- * (silent, broken, missing; held: it stays at one half until a message comes on the channel `stand-in`) and in the words
- * of the question afterwards.
+ * A worker without a model, for tests of the page alone. Its behaviour is set by the address of the "model" at the start
+ * (silent, broken, missing; held: it stays at one half until a message arrives on the channel `stand-in`) and later by the
+ * words of the question.
  */
 import * as Comlink from '../vendor/comlink.mjs';
 import './stream_transfer.js';
@@ -73,7 +73,7 @@ let stopped = false;
 Comlink.expose({
   async start({ model, backend, precision, context }, onProgress) {
     report = onProgress;
-    const { url = '' } = model; // none where the browser keeps it
+    const { url = '' } = model; // none if the browser keeps it
     if (url.includes('silent')) await new Promise(() => {});
     if (url.includes('broken')) throw new TypeError('nothing is here');
     if (url.includes('missing')) throw userError('DownloadError', 'The model file is not on the server (HTTP 404). Check the address, then load again.');
@@ -102,7 +102,7 @@ Comlink.expose({
         contexts: [[1024, 166_000_000], [4096, 308_000_000], [8192, 496_000_000]],
       },
       longestPrompt: 100_000,
-      given: url, // the model that it was told to load
+      given: url, // the model that it was asked to load
       notice: null,
     };
   },

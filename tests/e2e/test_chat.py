@@ -1,4 +1,4 @@
-"""The whole product in a browser: Python in Pyodide, the model on the CPU's workers where there is no GPU."""
+"""The whole product in a browser: Python in Pyodide, the model on the CPU's workers if there is no GPU."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ async def module_answered(browser: Browser, site: str) -> AsyncIterator[ChatPage
 
 @pytest.fixture
 def answered(module_answered: ChatPage) -> ChatPage:
-    """The page of all tests here that need an answer only. Each opens it itself, and closes it."""
+    """The page of all tests here that need only an answer. Each opens the fold-out itself, and closes it."""
     return module_answered
 
 
@@ -129,7 +129,7 @@ NOTE_HOW_FAR = """() => {
     }
   };
 }"""
-"""`measured` becomes the part of a measurement that is done."""
+"""`measured` becomes the finished share of a measurement."""
 
 
 @pytest.mark.all
@@ -159,7 +159,7 @@ async def test_the_real_gpu_is_measured_between_two_answers(tiny_chat: ChatPage,
     await shown.get_by_role("button", name="Measure again").click()
     await chat.page.wait_for_function("() => window.measured > 0", timeout=180_000)
     await chat.close_panel()
-    # waits its turn, but not for a measurement nobody looks at
+    # waits its turn, but not for a hidden measurement
     await chat.page.evaluate("sonata.engine.conversation.begin()")
     assert await chat.page.evaluate("window.measured") < 1
     assert await chat.ask("And of Italy?")

@@ -1,4 +1,4 @@
-"""Learning on the page: what a person teaches is the answer at once, and in other words, until it is forgotten."""
+"""Learning on the page: a taught answer is given at once, also to a paraphrase, until it is forgotten."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ TABS_IN_A_ROW = """() => {
 
 class LearningPage(ChatPage):
     async def ask_anew(self, text: str) -> str:
-        """In a new chat."""
+        """Ask in a new chat."""
         await self.page.click("#new-chat")
         return await self.ask(text)
 
     def under_answer(self, name: str) -> Locator:
-        """A button below the last answer."""
+        """Press a button below the last answer."""
         return self.page.locator(".answer").last.get_by_role("button", name=name, exact=True)
 
     @property
     def chip(self) -> Locator:
-        """Of the lesson that gave the last answer."""
+        """The chip of the lesson that gave the last answer."""
         return self.page.locator(".answer").last.locator(".lesson")
 
     @property
@@ -59,7 +59,7 @@ class LearningPage(ChatPage):
         await self.open_part(tab)
 
     async def teach(self, question: str, answer: str) -> None:
-        """In the part "Facts"."""
+        """Open the part "Facts"."""
         await self.panel.get_by_role("button", name="Teach something").click()
         await self.page.keyboard.type(question)
         await self.panel.get_by_label("Answer", exact=True).fill(answer)
@@ -112,7 +112,7 @@ async def test_what_the_real_model_was_taught_it_answers_without_the_server_unti
 
 
 async def correct(chat: LearningPage) -> None:
-    """An answer; what was learned then is asked for in other words."""
+    """An answer; then a paraphrase asks for what was learned."""
     said = await chat.ask(FERRY)
     assert "Heron" not in said
     await chat.under_answer("You should have said …").press("Enter")
@@ -151,7 +151,7 @@ async def correct(chat: LearningPage) -> None:
 
 
 async def forget(chat: LearningPage) -> None:
-    """What `correct` taught."""
+    """The lesson that `correct` taught."""
     assert "Grey Heron" in await chat.ask_anew(FERRY_OTHERWISE)
     await chat.chip.locator("summary").click()
     await expect(chat.chip.get_by_text(HERON)).to_be_visible()

@@ -46,13 +46,13 @@ DELETE_A_PATTERN = """(id) => new Promise((resolve, reject) => {
 
 
 class MemoryPage(ChatPage):
-    """The chat, the panel beside it, and what the page's code can ask of the memory."""
+    """The chat, the panel beside it, and the page's access to the memory."""
 
     async def memory(self, call: str, **given: Any) -> Any:
         return await self.page.evaluate("([call, given]) => sonata.engine.memory[call](given)", [call, given])
 
     async def policies(self) -> list[str]:
-        """Those of tests, by name."""
+        """Records of tests, by name."""
         names = [policy["name"] for policy in await self.memory("policies")]
         return [name for name in names if name.startswith("tests.")]
 
@@ -82,7 +82,7 @@ class MemoryPage(ChatPage):
 
     @property
     def chip(self) -> Locator:
-        """That of the last answer."""
+        """The chip of the last answer."""
         return self.page.locator(".route").last
 
     async def send_to_another(self) -> str:
@@ -286,7 +286,7 @@ async def test_several_patterns_are_deleted_at_once(chat: MemoryPage) -> None:
         await chat.memory("correct", id="", text=f"remind me of the bins on {day}", agent="planner")
     await chat.show("Routing")
     await chat.panel.get_by_role("searchbox").fill("remind me of the bins")
-    await expect(chat.rows.first).to_contain_text("similar")  # what was found is shown: it deselects
+    await expect(chat.rows.first).to_contain_text("similar")  # search results are shown, and the selection is cleared
     for day in ("monday", "tuesday"):
         await chat.row(f"bins on {day}").get_by_role("checkbox").check()
     await chat.button("Delete 2 patterns").click()
@@ -305,7 +305,7 @@ async def test_what_is_typed_stays_when_the_memory_changes(chat: MemoryPage) -> 
     await chat.panel.get_by_label("Request").fill("half a thou")
     await chat.memory("correct", id="", text=text, agent="tester")  # in another tab, say
     await chat.memory("correct", id="", text="mow the lawn at noon", agent="planner")
-    await expect(chat.row("mow the lawn at noon")).to_be_visible()  # both have come then
+    await expect(chat.row("mow the lawn at noon")).to_be_visible()  # both have arrived then
     await chat.page.keyboard.type("ght")
     await expect(chat.panel.get_by_label("Request")).to_have_value("half a thought")
     await chat.button("Cancel").click()
@@ -379,7 +379,7 @@ async def test_a_big_memory_is_shown_a_page_at_a_time(chat: MemoryPage, big_expo
     chats = chat.page.locator("#chats")
     await chats.get_by_role("searchbox").fill("Conversation 17")
     await expect(chats.locator(".chat-link").first).to_contain_text("Conversation 17")
-    await chats.get_by_role("searchbox").fill("SUM")  # a word of answers only
+    await chats.get_by_role("searchbox").fill("SUM")  # a word that occurs only in answers
     await expect(chats.locator(".chat-snippet mark").first).to_have_text("sum")
     await chats.get_by_role("searchbox").fill("")
     await expect(chats.locator(".chat-link")).to_have_count(60)
@@ -469,7 +469,7 @@ DAMAGE = """() => new Promise((resolve, reject) => {
 
 @pytest.mark.all
 async def test_bad_records_are_told_left_out_and_deleted(chat: MemoryPage, tmp_path: Path) -> None:
-    """One in a file that is imported, and one in the browser itself, which is found when the memory opens again."""
+    """One in an imported file, and one in the browser itself, which is found when the memory is reopened."""
     file = tmp_path / "bad.sonata"
 
     async def make() -> bytes:
@@ -562,7 +562,7 @@ async def test_a_passphrase_locks_every_panel_and_holds_messages_up_until_it_is_
     await expect(chat.panel.get_by_text("The memory is now encrypted.")).to_be_visible(timeout=60_000)
     await chat.page.wait_for_function("() => !('sonata.draft' in sessionStorage)")
     await expect(chat.page.locator("#message")).to_have_value("a secret draft")
-    await chat.page.fill("#message", "")  # or the passphrase's field leaves it the focus
+    await chat.page.fill("#message", "")  # or the passphrase's field takes the focus
 
     await chat.button("Lock now").click()
     field = chat.page.locator("#memory-lock").get_by_label("Passphrase")
@@ -589,7 +589,7 @@ async def test_a_passphrase_locks_every_panel_and_holds_messages_up_until_it_is_
     await expect(field).to_be_hidden()
     await chat.wait_for_words()
     await expect(chat.page.locator("#chat-title")).to_contain_text("while the memory is locked")
-    assert await chat.page.title() == "Sonata"  # the browser keeps it in its history
+    assert await chat.page.title() == "Sonata"  # because the browser keeps it in its history
 
     await chat.show("Storage")
     await expect(chat.panel).to_contain_text(
@@ -607,7 +607,7 @@ async def test_a_passphrase_locks_every_panel_and_holds_messages_up_until_it_is_
     assert not (await chat.memory("info"))["encrypted"]
 
 
-@pytest.mark.all  # test_a_passphrase_locks_every_panel_and_holds_messages_up_until_it_is_typed has a locked memory, too
+@pytest.mark.all  # test_a_passphrase_locks_every_panel_and_holds_messages_up_until_it_is_typed has one, too
 async def test_a_memory_whose_passphrase_is_lost_can_be_deleted(chat: MemoryPage) -> None:
     await chat.memory("correct", id="", text="nobody can read this any more", agent="planner")
     await chat.memory("setPassphrase", passphrase="lost for ever")

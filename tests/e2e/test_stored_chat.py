@@ -20,7 +20,7 @@ ANOTHER_ANSWER = """async () => {
   const events = await sonata.engine.conversation.retry();
   for await (const event of events) if (event.type === 'stored') return event.answer;
 }"""
-"""Takes the place of the last answer, as "Try again" does."""
+"""Replaces the last answer, as "Try again" does."""
 IN_ADDRESS = re.compile(r"#chat=[0-9a-f]{32}$")
 
 
@@ -66,7 +66,7 @@ async def test_a_reload_keeps_the_chat_on_the_page_and_in_the_model(plain_chat: 
     await plain_chat.ask(FIRST)
     await expect(questions(plain_chat)).to_have_text([FIRST, FIRST])
     assert await prompt_tokens(plain_chat) > alone
-    # What the model had read came from the disk: whole pages of it.
+    # The pages that the model had computed came from the disk, whole pages.
     assert await plain_chat.page.evaluate("sonata.lastAnswer.reusedTokens") >= PAGE
 
 
@@ -105,7 +105,7 @@ async def test_each_chat_has_an_address_and_back_and_forward_lead_to_it(plain_ch
 @pytest.mark.all  # in the gate: a conversation that was deleted elsewhere (test_routing_page.py)
 async def test_a_chat_that_does_not_exist_any_more_is_told(plain_chat: ChatPage) -> None:
     here = plain_chat.page.url
-    await plain_chat.page.goto("about:blank")  # or the address alone would change
+    await plain_chat.page.goto("about:blank")  # otherwise only the address would change
     await plain_chat.page.goto(here + UNKNOWN)
     await plain_chat.wait_for("ready")
     await expect(plain_chat.page.locator("#notices")).to_contain_text("This conversation is not in this browser")
@@ -145,8 +145,8 @@ async def test_what_one_tab_says_appears_in_the_other(plain_chat: ChatPage, seco
     await expect(plain_chat.page.locator("#notices")).to_contain_text("open in another tab")
 
     answers = await plain_chat.page.locator(".answer .body").all_inner_texts()
-    # Drawn at random, until it does not look the same once more. What is shown of noise is no longer what was said:
-    # Markdown takes some of it for its own.
+    # Sampled until two answers look different. The shown text of noise differs from the answer: Markdown interprets
+    # some of it.
     for _ in range(9):  # an answer of no words is not stored: then there is none
         replaced = await second_tab.page.evaluate(ANOTHER_ANSWER)
         if replaced and re.sub(r"\W", "", replaced) != re.sub(r"\W", "", answers[1]):
@@ -164,7 +164,7 @@ async def test_what_one_tab_says_appears_in_the_other(plain_chat: ChatPage, seco
     )
     assert [content for role, content in turns if role == "user"] == [FIRST, SECOND, THIRD]
     assert turns[3][1] == replaced
-    assert await prompt_tokens(plain_chat) > await prompt_tokens(second_tab)  # the model has read both
+    assert await prompt_tokens(plain_chat) > await prompt_tokens(second_tab)  # the model has read both messages
 
 
 async def test_a_chat_that_is_deleted_leaves_the_page_and_the_model(plain_chat: ChatPage, second_tab: ChatPage) -> None:
@@ -192,13 +192,13 @@ async def test_a_message_that_is_not_answered_yet_survives_a_reload(plain_chat: 
 
 
 async def stored(chat: ChatPage) -> str:
-    """The address, once the chat has one of its own."""
+    """The address, once the chat has one."""
     await chat.page.wait_for_url(IN_ADDRESS)
     return chat.page.url
 
 
 async def has_address(chat: ChatPage, url: str) -> None:
-    """Wait until the chat on the page has this one, or none."""
+    """Wait until the chat on the page has this title, or none."""
     wanted = f"#{url.partition('#')[2]}" if url else ""
     await chat.page.wait_for_function("wanted => location.hash === wanted", arg=wanted)
 
@@ -208,7 +208,7 @@ def questions(chat: ChatPage) -> Locator:
 
 
 async def prompt_tokens(chat: ChatPage) -> int:
-    """How long the prompt of the last answer was."""
+    """The length of the last answer's prompt."""
     return await chat.page.evaluate("sonata.lastAnswer.promptTokens")
 
 
@@ -240,7 +240,7 @@ async def test_the_engine_edits_goes_on_and_shows_another_branch(plain_chat: Cha
     first = shown["turns"][1]
     assert [(turn["number"], turn["siblings"]) for turn in shown["turns"]] == [(0, [0, 2]), (1, [1])]
     longer = await events_of("continueAnswer")
-    for _ in range(9):  # what is drawn first may be the end: then nothing is stored
+    for _ in range(9):  # the first token may be the end: then nothing is stored
         if "stored" not in longer:
             longer = await events_of("continueAnswer")
     assert "stored" in longer, longer

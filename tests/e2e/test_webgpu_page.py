@@ -1,4 +1,5 @@
-"""The page with the model on a GPU: it says what numpy says, and goes on when the device is lost. A tiny model."""
+"""The page with the model on a GPU: it answers as numpy does, and continues after a loss of the device. A tiny
+model."""
 
 from __future__ import annotations
 
@@ -105,10 +106,10 @@ def tiny(tmp_path: Path) -> Iterator[DamagedServer]:
 
 @pytest.mark.all
 async def test_drawn_tokens_are_the_same_when_the_device_is_lost(ready_chat: ChatPage) -> None:
-    """In the middle of the answer, and once more before the device is back. The first answer takes the longest."""
+    """In the middle of the answer, and again before the device is back. The first answer takes the longest."""
     undisturbed, _, ms = await ready_chat.page.evaluate(GENERATE_AND_LOSE, [])
     assert len(undisturbed) == 120
-    for part in (0.3, 0.1, 0.03, 0):  # sooner where the answer was there by then: it took longer before
+    for part in (0.3, 0.1, 0.03, 0):  # earlier if the answer was there by then: it took longer before
         tokens, late, _ = await ready_chat.page.evaluate(GENERATE_AND_LOSE, [part * ms, 0])
         assert tokens == undisturbed
         if not late:
@@ -117,7 +118,7 @@ async def test_drawn_tokens_are_the_same_when_the_device_is_lost(ready_chat: Cha
 
 
 async def test_an_answer_goes_on_when_the_device_is_lost_without_the_server(ready_chat: ChatPage) -> None:
-    """The weights come from what the browser keeps of them."""
+    """The weights come from the browser's storage."""
     chat = ready_chat
     undisturbed = await chat.ask(STORY)
     before = await chat.page.inner_text(".status-line")
@@ -172,7 +173,7 @@ async def test_a_device_that_cannot_be_replaced_is_told_and_the_cpu_goes_on(chat
     await expect(chat.page.locator("#log")).to_contain_text("Interrupted")
     await expect(chat.page.locator("#log")).not_to_contain_text(
         "does not know"
-    )  # what was said is stored, and the model has read it
+    )  # the conversation is stored, and the model has read it
 
 
 async def only_one_adapter(route: Route) -> None:
@@ -192,7 +193,7 @@ async def test_weights_that_come_back_damaged_are_told(chat: ChatPage, damaged: 
 
     await chat.page.route("**/models/*.gguf", fulfill)
     await chat.page.goto(f"{chat.site}/THIRD_PARTY.txt")
-    no_room = {"origin": chat.site, "quotaSize": 1000}  # what the browser keeps is not damaged
+    no_room = {"origin": chat.site, "quotaSize": 1000}  # the stored model is not damaged
     session = await chat.page.context.new_cdp_session(chat.page)
     await session.send("Storage.overrideQuotaForOrigin", no_room)
     await chat.open_ready(f"?{SHORT}&backend=webgpu")
