@@ -70,7 +70,7 @@ const welcome = new Welcome(byId('welcome', HTMLElement), {
   onAsk: useExample, onDraft: (text) => composer.draft(text), openModels: () => models.open(),
 });
 const title = new ChatTitle(byId('chat-title', HTMLElement));
-const contextBar = new ContextBar(byId('context-bar', HTMLButtonElement), () => engine.memoryUse());
+const contextBar = new ContextBar(byId('context-bar', HTMLButtonElement), () => engine.model.memoryUse());
 const stored = new StoredChat(chat, notices, { onGone, onTitle: showTitle });
 const agentChoice = new AgentChoice(byId('agent-choice', HTMLElement), { stored, notices }, () => engine);
 const queue = new MessageQueue(chat, {
@@ -96,7 +96,7 @@ const lock = new MemoryLock(byId('memory-lock', HTMLElement), { notices, banner,
 const status = new StatusView(byId('status', HTMLElement), byId('model-chip', HTMLElement));
 const loading = new LoadingView(byId('loading', HTMLElement));
 const models = new Models(notices, {
-  check: async (files, stem) => (state === 'failed' ? { title: stem, licence: '' } : engine.checkModel(files, stem)), onChange: () => { run.reset('context'); load(); },
+  check: async (files, stem) => (state === 'failed' ? { title: stem, licence: '' } : engine.checkModel({ files, stem })), onChange: () => { run.reset('context'); load(); },
   attach: (files) => attachments.then((view) => view.attach(files)),
   panel: { open: () => panels.open('settings/model'), leave: () => panels.uncover() },
 });
@@ -245,7 +245,7 @@ async function load({ moved = false, take = engine !== null } = {}) {
 /** Allow teaching the engine, and let it learn while the user is idle. */
 function learn(current, base) {
   presence.use(null);
-  const opening = current.openLearning(base, options.idle);
+  const opening = current.model.openLearning({ base: base ?? '', idle: options.idle });
   opening.then(() => { if (current === engine) presence.use(current); }, () => {});
   tell(opening);
 }
@@ -358,7 +358,7 @@ function onSilence() {
 function forget() {
   banner.hide();
   status.showRate(null);
-  tell(engine.newChat());
+  tell(engine.conversation.begin());
 }
 
 /** @param {string|null} text null: another conversation, about which nothing is known yet */

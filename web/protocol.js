@@ -244,9 +244,7 @@
  * @property {string} role
  * @property {string} content
  * @property {number} created
- * @property
- * {(Changed|Route|Recall|Computation|Citations|Taught|Card|Context|Reading|Thought|Delta|Replacement|Done|Stored|Offer|Failure)[]}
- * events
+ * @property {Event[]} events
  */
 
 /**

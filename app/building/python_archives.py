@@ -38,6 +38,8 @@ NATIVE_ONLY = (
     *("py_core/backends/webgpu/host_wgpu.py", "py_core/draft_loading.py", "py_core/formats/format_choice.py"),
     *("py_core/hnsw/wasmtime_kernel.py", "py_core/memory/sqlite.py", "py_core/routing/embedder_onnx.py"),
     "py_core/tokenizers/template_renderer_wasmtime.py",
+    *("app/chat/history/views.py", "app/consolidation/views.py", "app/files/views.py", "app/lessons/views.py"),
+    *("app/memory/views.py", "app/models/views.py"),
 )
 """Parts of the sources that the page never runs."""
 UNCOMPILED = (

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.markdown import Markdown
@@ -16,12 +16,14 @@ from rich.text import Text
 
 from app.chat.history.api import ConversationApi
 from app.chat.history.export import UNTITLED
+from app.chat.history.views import ShownConversation, StoredConversation
 from app.cli.home import HomeOption, notes, opened_memory
 from app.cli.memory import SHORT_ID, YesOption, agreed, date_words
 from app.cli.models import JsonOption, size_words
 from app.cli.terminal import console, say
 from app.models.adapter_folder import write_whole
 from app.native_runtime import native_router
+from app.protocol import to_json
 from app.runtime import Runtime, RuntimeConfig
 from py_core.showing import is_blank, one_line, shown
 
@@ -29,9 +31,6 @@ chats_app = typer.Typer(
     rich_markup_mode="markdown", no_args_is_help=True,
     help="List, search, rename, pin, archive, export and delete conversations.",
 )  # fmt: skip
-
-Chat = dict[str, Any]
-"""A conversation in the form of `ConversationApi.conversations`."""
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="An id of `sonata memory chats list`, or how it begins.")]
 IdsArgument = Annotated[
@@ -44,7 +43,7 @@ OffOption = Annotated[bool, typer.Option("--off", help="Undo it.")]
 def list_chats(home: HomeOption = None, as_json: JsonOption = False) -> None:
     """Show all conversations: the pinned ones, then by when something was said last, then the archive."""
 
-    async def read() -> list[Chat]:
+    async def read() -> list[StoredConversation]:
         async with _opened(home) as chats:
             every = (await chats.conversations())["items"]
             return sorted(every, key=lambda chat: (chat["archived"], not chat["pinned"]))
@@ -62,7 +61,7 @@ def search(
     """Show the conversations with all these words in title or messages, then those of a similar meaning."""
     asked = " ".join(words)
 
-    async def read() -> list[Chat]:
+    async def read() -> list[StoredConversation]:
         async with _opened(home, meaning=not words_only) as chats:
             literal = (await chats.conversations(asked))["items"]
             found = {chat["id"] for chat in literal}
@@ -76,14 +75,14 @@ def search(
 def show(id: IdArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
     """Show what was said in one. JSON has what the page shows below each answer, too."""
 
-    async def read() -> tuple[str, dict[str, Any]]:
+    async def read() -> tuple[str, ShownConversation]:
         async with _opened(home) as chats:
             (chat,) = await _found(chats, [id])
             return await chats.export_conversation(chat["id"], "markdown"), await chats.conversation(chat["id"])
 
     text, told = asyncio.run(read())
     if as_json:
-        print(json.dumps(told))
+        print(json.dumps(to_json(told)))
     else:
         console().print(Markdown(text, hyperlinks=False))
 
@@ -96,7 +95,7 @@ def rename(
 ) -> None:
     """Give a conversation another title."""
 
-    async def run() -> Chat:
+    async def run() -> StoredConversation:
         async with _opened(home) as chats:
             (chat,) = await _found(chats, [id])
             await chats.rename_conversation(chat["id"], title)
@@ -158,7 +157,7 @@ def export(
 def delete(ids: IdsArgument, home: HomeOption = None, yes: YesOption = False) -> None:
     """Delete conversations, with their messages and files. There is no undo here."""
 
-    async def run() -> list[Chat]:
+    async def run() -> list[StoredConversation]:
         async with _opened(home) as chats:
             found = await _found(chats, ids)
             named = shown(one_line(_title(found[0]))) if len(found) == 1 else f"{len(found):,} conversations"
@@ -185,10 +184,10 @@ async def _opened(home: Path | None, *, meaning: bool = False) -> AsyncIterator[
         yield ConversationApi(runtime)
 
 
-async def _found(chats: ConversationApi, given: Sequence[str]) -> list[Chat]:
-    """The conversations with these ids or prefixes of ids. Raises ValueError if there is none, or several."""
+async def _found(chats: ConversationApi, given: Sequence[str]) -> list[StoredConversation]:
+    """The conversations of ids, or of how they begin. Raises ValueError where there is none, or several."""
     every = (await chats.conversations())["items"]
-    found = dict[str, Chat]()
+    found = dict[str, StoredConversation]()
     for id in given:
         fits = [chat for chat in every if id and chat["id"].startswith(id.lower())]
         if len(fits) != 1:
@@ -201,7 +200,7 @@ async def _found(chats: ConversationApi, given: Sequence[str]) -> list[Chat]:
 def _each(
     home: Path | None, ids: Sequence[str], done: str, change: Callable[[ConversationApi, str], Awaitable[None]]
 ) -> None:
-    async def run() -> list[Chat]:
+    async def run() -> list[StoredConversation]:
         async with _opened(home) as chats:
             found = await _found(chats, ids)
             for chat in found:
@@ -212,7 +211,7 @@ def _each(
         say(f"{chat['id'][:SHORT_ID]} {done}: {_title(chat)}")
 
 
-def _print(found: Sequence[Chat], as_json: bool, none: str) -> None:
+def _print(found: Sequence[StoredConversation], as_json: bool, none: str) -> None:
     if as_json:
         print(json.dumps(found))
         return
@@ -233,5 +232,5 @@ def _print(found: Sequence[Chat], as_json: bool, none: str) -> None:
     console().print(table)
 
 
-def _title(chat: Chat) -> str:
+def _title(chat: StoredConversation) -> str:
     return UNTITLED if is_blank(chat["title"]) else chat["title"]

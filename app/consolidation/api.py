@@ -6,11 +6,11 @@ web/learning/client.js calls its methods with JSON. Times are seconds since 1970
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from app.consolidation.idle_learning import IdleLearning
 from app.lessons.feedback import Feedback
+from app.lessons.forgotten import ForgottenLessons
 from app.lessons.service import Learned, LearningService
 from app.lessons.talk import OFFERS
 from py_core.adapters.lora import LoraAdapter
@@ -19,20 +19,29 @@ from py_core.memory.lessons import KIND as LESSON
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
 from py_core.memory.revisions import Run
-from py_core.memory.rows import Change
 from py_core.memory.text_search import has_all, terms_of
 from py_core.memory.trajectories import KIND as TRAJECTORY
 from py_core.messages import Message, Words
 from py_core.routing.embedder import EmbedderError
 
 if TYPE_CHECKING:
+    from app.consolidation.views import (
+        Judged,
+        LearnedLesson,
+        LessonPage,
+        LessonView,
+        Opinion,
+        Overview,
+        TaughtLesson,
+        TrainingView,
+    )
+    from app.lessons.views import Story
+    from app.models.views import AdapterView
     from app.runtime import Runtime
 
 LEAST_SIMILARITY = 0.35
 """Lessons that are less similar to what is searched for are not shown."""
 MEANT = 200
-FORGOTTEN = 200
-"""So many forgotten lessons can be restored."""
 PLOTTED = 30
 """So many lessons and trainings are plotted at most."""
 UNPREPARED = Message(
@@ -51,71 +60,61 @@ class LearningApi:
         self, runtime: Runtime, leaves_out: Callable[[], Words] = lambda: "",
         chosen: Callable[[], LoraAdapter | None] = lambda: None,
         leave_out: Callable[[Sequence[Lesson]], Awaitable[None]] | None = None,
+        forgotten: ForgottenLessons | None = None,
     ) -> None:  # fmt: skip
         """leaves_out, chosen: Assistant.leaves_out and Assistant.adapter of the model that runs. leave_out: as of
-        Conversation.leave_out, of the page's conversation."""
+        Conversation.leave_out, of the page's conversation. forgotten: on the page."""
         self._runtime, self._leaves_out, self._chosen, self._leave_out = runtime, leaves_out, chosen, leave_out
         self._feedback = Feedback(runtime)
-        self._forgotten: dict[str, Lesson] = {}
-        self.close = runtime.listen(self._on_change)
-        """Nobody asks any more."""
+        self._forgotten = forgotten or ForgottenLessons(runtime)
 
     # ---- an answer, by its id ----
 
     async def good(self, id: str) -> None:
         await self._feedback.good(id)
 
-    async def bad(self, id: str) -> dict[str, bool]:
-        """{off}: whether the lesson that gave the answer was switched off by this."""
+    async def bad(self, id: str) -> Judged:
         return {"off": bool((await self._feedback.bad(id)).lesson_off)}
 
     async def take_back(self, id: str) -> None:
         await self._feedback.take_back(id)
 
-    async def should_have_said(self, id: str, question: str, answer: str) -> dict[str, Any]:
+    async def should_have_said(self, id: str, question: str, answer: str) -> TaughtLesson:
         return _learned(await self._feedback.should_have_said(id, question, answer))
 
-    async def remember_answer(self, id: str, question: str, answer: str) -> dict[str, Any]:
+    async def remember_answer(self, id: str, question: str, answer: str) -> TaughtLesson:
         return _learned(await self._feedback.remember_answer(id, question, answer))
 
-    async def opinions(self, ids: list[str]) -> dict[str, str]:
-        """What was said of these answers, by id: "good", "bad" or "corrected"."""
+    async def opinions(self, ids: list[str]) -> dict[str, Opinion]:
+        """What was said of these answers, by id."""
         await self._memory.writer.flush()
         records = await self._memory.store.get_many([(TRAJECTORY, id) for id in ids])
         return {record.id: record.body["feedback"] for record in records if record.body["feedback"]}
 
     # ---- lessons ----
 
-    async def teach(self, question: str, answer: str) -> dict[str, Any]:
+    async def teach(self, question: str, answer: str) -> TaughtLesson:
         return _learned(await self._learning.teach(question, answer))
 
-    async def offer_no_more(self, session: str) -> None:
+    async def offer_no_more(self, chat: str) -> None:
         """Offer no more in this conversation to remember what is told in passing."""
-        await self._memory.sessions.edit(session, state={OFFERS: False})
-
-    def note_forgotten(self, lessons: Sequence[Lesson]) -> None:
-        """These were forgotten in the chat: `restore` brings them back."""
-        self._forgotten.update({lesson.id: lesson for lesson in lessons})
-        for id in list(self._forgotten)[:-FORGOTTEN]:
-            del self._forgotten[id]
+        await self._memory.sessions.edit(chat, state={OFFERS: False})
 
     async def undo_teaching(self, id: str) -> None:
         await self._learning.undo(id)
 
-    async def lesson(self, id: str) -> dict[str, Any] | None:
+    async def lesson(self, id: str) -> LessonView | None:
         lesson = await self._memory.lessons.get(id)
         return None if lesson is None else _lesson(lesson)
 
-    async def lesson_story(self, id: str) -> dict[str, Any] | None:
+    async def lesson_story(self, id: str) -> Story | None:
         """What a lesson changed (app/lessons/story.py); None where it was forgotten."""
         from app.lessons.story import story_of  # late, as in app/runtime.py
 
         lesson = await self._memory.lessons.get(id)
         return None if lesson is None else await story_of(lesson, self._memory, self._runtime.learning)
 
-    async def lessons(
-        self, filter: Filter = "now", search: str = "", offset: int = 0, limit: int = 50
-    ) -> dict[str, Any]:
+    async def lessons(self, filter: Filter = "now", search: str = "", offset: int = 0, limit: int = 50) -> LessonPage:
         """The newest first, or, with something to search for, those that hold its words and then the most similar."""
         found = {one.id: one for one in reversed(await self._memory.lessons.all()) if _is_shown(one, filter)}
         similar: dict[str, float] = {}
@@ -129,7 +128,7 @@ class LearningApi:
         shown = order[offset : offset + limit]
         return {"total": len(order), "items": [_lesson(found[id], similar.get(id)) for id in shown]}
 
-    async def edit_lesson(self, id: str, question: str, answer: str) -> dict[str, Any]:
+    async def edit_lesson(self, id: str, question: str, answer: str) -> TaughtLesson:
         learned = await self._learning.edit(id, question, answer)
         if learned is None:
             raise StoreError("record", "lessons.forgotten", "This was forgotten.")
@@ -144,25 +143,20 @@ class LearningApi:
             await self._runtime.learning.forget(*ids)
         else:
             await self._memory.lessons.delete(*ids)
-        self.note_forgotten(lessons)
+        self._forgotten.note(lessons)
         if self._leave_out is not None:
             await self._leave_out(lessons)
 
     async def restore(self, ids: list[str]) -> int:
         """How many came back as history only: newer answers to the same questions were taught meanwhile."""
-        lessons = [lesson for id in ids if (lesson := self._forgotten.pop(id, None)) is not None]
+        lessons = [lesson for id in ids if (lesson := self._forgotten.take(id)) is not None]
         restore = self._runtime.learning.restore if self._runtime.learning else self._memory.lessons.restore
         restored = [await restore(lesson) for lesson in lessons]
         return sum(after.replaced_by != before.replaced_by for before, after in zip(lessons, restored, strict=True))
 
     # ---- the loops ----
 
-    async def overview(self) -> dict[str, Any]:
-        """{problem, idle, loops, lessons, trainings, answers, events}: what the Learning view shows. `problem`: why
-        nothing can be learned now. `idle`: what learns in pauses, and how far it is. Each loop: {name, on, words,
-        runs}; `runs`: whether it runs in pauses, and can be asked to run now. answers, events:
-        app/consolidation/history.py.
-        """
+    async def overview(self) -> Overview:
         from app.consolidation.history import events, periods  # late, as in app/runtime.py
 
         runtime, memory = self._runtime, self._memory
@@ -180,7 +174,7 @@ class LearningApi:
         loops = ["instant", "reading", *in_pauses]
         return {
             "problem": runtime.learning_stage.why,
-            "idle": None if idle is None else asdict(idle.status),
+            "idle": None if idle is None else idle.status,
             "loops": [
                 {
                     "name": name,
@@ -196,7 +190,7 @@ class LearningApi:
             "events": await events(memory, learning.base_sha256 if learning is not None else ""),
         }
 
-    async def adapters(self) -> list[dict[str, Any]]:
+    async def adapters(self) -> list[AdapterView]:
         """What answers come with besides the model's weights: app/models/adapter_views.py."""
         from app.models.adapter_views import adapter_views  # late, as in app/runtime.py
 
@@ -224,10 +218,6 @@ class LearningApi:
         await self._memory.policies.set(f"learning.{name}", on, confidence=1.0, source="user")
 
     # ---- helpers ----
-
-    def _on_change(self, change: Change) -> None:
-        if change.cleared is not None:
-            self._forgotten.clear()  # nothing is left of what was deleted as a whole
 
     def _is_on(self, loop: str) -> bool:
         return self._memory.policies.is_on(f"learning.{loop}")
@@ -258,12 +248,12 @@ class LearningApi:
         is_known = learning is None or await learning.imprints.is_prepared(self._memory)
         return "" if is_known else UNPREPARED
 
-    async def _learned_lately(self, lessons: Sequence[Lesson]) -> list[dict[str, Any]]:
+    async def _learned_lately(self, lessons: Sequence[Lesson]) -> list[LearnedLesson]:
         """The latest lessons that this model has learned, the oldest first."""
         learning = self._runtime.learning
         if learning is None:
             return []
-        found = []
+        found: list[LearnedLesson] = []
         for lesson in [one for one in lessons if not one.replaced_by][-PLOTTED:]:
             if (nll := await learning.imprint_nll(lesson)) is not None:
                 found.append({"question": lesson.question, "nllBefore": nll[0], "nllAfter": nll[1]})
@@ -318,10 +308,12 @@ def _background_words(runs: Sequence[Run]) -> Words:
     )
 
 
-def _training(run: Run) -> dict[str, Any]:
-    taken = {name: getattr(run, name) for name in ("created", "verdict", "why", "norm", "tokens", "seconds")}
-    losses = list(run.steps.get("cross_entropy", ()))
-    return {**taken, "losses": losses, "probe": dict(run.probe), "recall": dict(run.recall)}
+def _training(run: Run) -> TrainingView:
+    return {
+        "created": run.created, "verdict": run.verdict, "why": run.why,
+        "losses": list(run.steps.get("cross_entropy", ())), "probe": run.probe, "recall": run.recall,
+        "norm": run.norm, "tokens": run.tokens, "seconds": run.seconds,
+    }  # fmt: skip
 
 
 def _facts(count: int) -> Message:
@@ -348,13 +340,15 @@ def _is_shown(lesson: Lesson, filter: Filter) -> bool:
     return not lesson.replaced_by and (filter == "now" or not lesson.on)
 
 
-def _lesson(lesson: Lesson, similarity: float | None = None) -> dict[str, Any]:
-    taken = {name: getattr(lesson, name) for name in ("id", "question", "answer", "source", "on", "quality", "uses")}
-    times = {"created": lesson.created, "lastUsed": lesson.last_used}
-    return {**taken, **times, "replacedBy": lesson.replaced_by, "similarity": similarity}
+def _lesson(lesson: Lesson, similarity: float | None = None) -> LessonView:
+    return {
+        "id": lesson.id, "question": lesson.question, "answer": lesson.answer, "source": lesson.source, "on": lesson.on,
+        "replacedBy": lesson.replaced_by, "quality": lesson.quality, "uses": lesson.uses, "created": lesson.created,
+        "lastUsed": lesson.last_used, "similarity": similarity,
+    }  # fmt: skip
 
 
-def _learned(learned: Learned) -> dict[str, Any]:
+def _learned(learned: Learned) -> TaughtLesson:
     return {
         "lesson": _lesson(learned.lesson),
         "ms": learned.milliseconds,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.consolidation.deep_loop import REPORT_POLICY, last_report
 from app.consolidation.loop_runs import runs_of
@@ -12,29 +13,31 @@ from py_core.memory.memory import Memory
 from py_core.memory.revisions import Run
 from py_core.memory.trajectories import Trajectory
 
+if TYPE_CHECKING:
+    from app.consolidation.views import LearningEvent, LoopName, Period
+
 MOST_EVENTS = 400
 """The latest are told."""
 DAYS = 21
 """Answers of so many days are told by day, those of more by week."""
 
 
-async def events(memory: Memory, base_sha256: str) -> list[dict[str, Any]]:
-    """The oldest first: {created, loop, kind, count, text}. loop: "instant" (kind: taught, corrected, praised; text:
-    the question), "background" (accepted, scaled, refused; count: new facts), "deep" (done; count: answers),
-    "style" (accepted, refused; count: answers). base_sha256: of the model whose trainings and style these are. Raises
+async def events(memory: Memory, base_sha256: str) -> list[LearningEvent]:
+    """The oldest first. base_sha256: of the model whose trainings and style these are. Raises
     StoreError."""
     found = [_event("instant", one.created, one.source, 1, one.question) for one in await memory.lessons.all()]
     for run in await memory.revisions.runs(base_sha256) if base_sha256 else []:
         found.append(_event("background", run.created, run.verdict, len(run.new)))
-    for loop in ("deep", "style"):
+    loops: tuple[LoopName, ...] = ("deep", "style")
+    for loop in loops:
         found += [_event(loop, run["created"], run["kind"], run["count"]) for run in runs_of(memory.policies, loop)]
     found += await _before_runs_were_kept(memory, base_sha256, {one["loop"] for one in found})
     return sorted(found, key=lambda one: one["created"])[-MOST_EVENTS:]
 
 
-async def _before_runs_were_kept(memory: Memory, base_sha256: str, known: set[str]) -> list[dict[str, Any]]:
+async def _before_runs_were_kept(memory: Memory, base_sha256: str, known: set[LoopName]) -> list[LearningEvent]:
     """The last run of loops of which older versions kept no more."""
-    found = []
+    found: list[LearningEvent] = []
     report, policy = last_report(memory), memory.policies.look(REPORT_POLICY)
     if "deep" not in known and report is not None and policy is not None:
         found.append(_event("deep", policy.changed, "done", report.trajectories))
@@ -44,15 +47,12 @@ async def _before_runs_were_kept(memory: Memory, base_sha256: str, known: set[st
     return found
 
 
-def _event(loop: str, created: float, kind: str, count: float, text: str = "") -> dict[str, Any]:
+def _event(loop: LoopName, created: float, kind: str, count: float, text: str = "") -> LearningEvent:
     return {"created": created, "loop": loop, "kind": kind, "count": int(count), "text": text}
 
 
-def periods(answers: Sequence[Trajectory]) -> list[dict[str, Any]]:
-    """Of each day or week, the oldest first: {created, days, count, good, bad, corrected, helped, quality}.
-    created: when it begins; days: 1 or 7. count: its answers. good, bad, corrected: what the person said. quality: the
-    mean of the answers that the person judged, 0 to 1, or None. helped: a lesson answered, and nobody complained.
-    answers: the newest first."""
+def periods(answers: Sequence[Trajectory]) -> list[Period]:
+    """The oldest first. answers: the newest first."""
     if not answers:
         return []
     days = 1 if answers[0].created - answers[-1].created < DAYS * 86400 else 7
@@ -62,11 +62,12 @@ def periods(answers: Sequence[Trajectory]) -> list[dict[str, Any]]:
     return [_period(created, days, group) for created, group in sorted(groups.items())]
 
 
-def _period(created: float, days: int, group: Sequence[Trajectory]) -> dict[str, Any]:
+def _period(created: float, days: int, group: Sequence[Trajectory]) -> Period:
     judged = [one.quality for one in group if one.feedback and one.quality is not None]
-    said = {name: sum(one.feedback == name for one in group) for name in ("good", "bad", "corrected")}
+    said = Counter(one.feedback for one in group)
     return {
-        "created": created, "days": days, "count": len(group), **said,
+        "created": created, "days": days, "count": len(group),
+        "good": said["good"], "bad": said["bad"], "corrected": said["corrected"],
         "helped": sum(bool(one.lesson) and one.feedback not in ("bad", "corrected") for one in group),
         "quality": sum(judged) / len(judged) if judged else None,
     }  # fmt: skip

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from app.files.service import FileService
+
+if TYPE_CHECKING:
+    from app.files.views import Attached, AttachedFile
 
 
 class FilesApi:
@@ -14,12 +17,13 @@ class FilesApi:
     def __init__(self, files: FileService) -> None:
         self._files = files
 
-    async def attach(self, data: bytes, chat: str | None, name: str, type: str, size: int) -> dict[str, str]:
-        """Store a file of a conversation, None: of a new one. Returns {chat, id}. See FileService.attach."""
+    async def attach(self, data: bytes, chat: str | None, name: str, type: str, size: int) -> Attached:
+        """Keep a file of a conversation, None: of a new one. data: of a PDF, the text of its pages in UTF-8 with a form
+        feed between two. size: bytes of the file itself. See FileService.attach."""
         file = await self._files.attach(chat, name, type, data, size)
         return {"chat": file.session, "id": file.id}
 
-    async def files(self, chat: str) -> list[dict[str, Any]]:
+    async def files(self, chat: str) -> list[AttachedFile]:
         return await self._files.files(chat)
 
     async def detach(self, ids: Sequence[str]) -> None:

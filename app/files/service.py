@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from py_core.passages.search import Found, PassageIndex
 from py_core.routing.embedder import Embedder, EmbedderError
 
 if TYPE_CHECKING:
+    from app.files.views import AttachedFile
     from py_core.tools.table import Table
 
 MOST_FILES = 20
@@ -144,14 +145,13 @@ class FileService:
         self._index_soon(session)
         return kept
 
-    async def files(self, session: str) -> list[dict[str, Any]]:
-        """The files of a conversation as plain data: id, name, type, size (bytes), passages, indexed (the number that
-        can be found by meaning), comes (true if the others are being indexed in the background)."""
+    async def files(self, session: str) -> list[AttachedFile]:
+        """The files of a conversation, as plain data."""
         opened = await self._open(session)
         if not opened.index.is_complete:
             self._index_soon(session)
         embedder, can_come = self._embedder(), self._routing.state in (State.OPENING, State.READY)
-        told = list[dict[str, Any]]()
+        told: list[AttachedFile] = []
         for file in opened.files:
             stored, passages = file.stored, len(file.chunks)
             indexed = sum(opened.index.has_vector(file.first + number) for number in range(passages))

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from app.lessons.service import LearningService
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
 from py_core.memory.trajectories import KEPT_TEXT
 
+if TYPE_CHECKING:
+    from app.lessons.views import Story
 
-async def story_of(lesson: Lesson, memory: Memory, learning: LearningService | None) -> dict[str, Any]:
-    """As plain data. `before`: {text, cut}, or None where nobody kept it; cut: only its beginning was kept. `earlier`:
-    the answers that were taught for the same question, the oldest first. `last`: the latest answer that the lesson
-    gave, {text, created}, or None. nllBefore, nllAfter: nats a token of its answer for the model that runs, None where
-    that has not learned it. Raises StoreError."""
+
+async def story_of(lesson: Lesson, memory: Memory, learning: LearningService | None) -> Story:
+    """Raises StoreError."""
     before = lesson.before or await _corrected(lesson, memory)
     gave = next((one for one in await memory.trajectories.of_lesson(lesson.id) if one.answered), None)
     earlier = [one for one in await memory.lessons.all() if one.replaced_by == lesson.id]

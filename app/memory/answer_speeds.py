@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from py_core.memory.trajectories import Trajectory
+
+if TYPE_CHECKING:
+    from app.memory.views import SpeedGroup
 
 MOST_GROUPS = 24
 PERCENTILES = (50, 90, 99)
@@ -15,12 +18,8 @@ _LEAST_TOKENS = 4
 """Of an answer whose speed says something."""
 
 
-def speed_groups(entries: Sequence[Trajectory]) -> list[dict[str, Any]]:
-    """At most MOST_GROUPS groups of answers of a model in their order, each {created, count, tokS, first}.
-
-    entries: the newest first. created: of the last one, seconds since 1970. tokS: the median of tokens a second, None
-    where no answer was long enough. first: milliseconds until the first token, by percentile.
-    """
+def speed_groups(entries: Sequence[Trajectory]) -> list[SpeedGroup]:
+    """At most MOST_GROUPS, in their order. entries: the newest first."""
     answered = [entry for entry in reversed(entries) if entry.new_tokens > 0 and entry.error is None]
     if not answered:
         return []
@@ -28,7 +27,7 @@ def speed_groups(entries: Sequence[Trajectory]) -> list[dict[str, Any]]:
     return [_group(answered[at : at + size]) for at in range(0, len(answered), size)]
 
 
-def _group(entries: Sequence[Trajectory]) -> dict[str, Any]:
+def _group(entries: Sequence[Trajectory]) -> SpeedGroup:
     rates = [
         1000 * entry.new_tokens / entry.stages["decode"]
         for entry in entries

@@ -6,8 +6,7 @@ web/memory/client.js calls its methods with JSON. Times are seconds since 1970.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -30,6 +29,18 @@ from py_core.routing.agents import agent_to_dict
 from py_core.routing.embedder import EmbedderError
 from py_core.routing.projection import project
 
+if TYPE_CHECKING:
+    from app.memory.views import (
+        CorrectedRoute,
+        Entries,
+        ImportedChatFile,
+        ImportedItems,
+        KeptPages,
+        MemoryInfo,
+        PatternMap,
+        Statistics,
+    )
+
 MEANT = 200
 """A search by meaning shows so many of the most similar."""
 LEAST_SIMILARITY = 0.25
@@ -39,10 +50,10 @@ ROUTING_OPENS = Message("routing.loading", "Routing is still loading. Try again 
 class MemoryApi(ConversationApi):
     """Each public method is a call of the page's. Those that need the router raise EmbedderError without it."""
 
-    async def info(self) -> dict[str, Any]:
+    async def info(self) -> MemoryInfo:
         """What can be told without reading what is stored."""
         runtime = self._runtime
-        about: dict[str, Any] = {
+        about: MemoryInfo = {
             "state": runtime.memory_stage.state, "routing": runtime.routing_stage.state,
             "learning": runtime.learning_stage.state,
             "problem": runtime.problem,
@@ -52,10 +63,10 @@ class MemoryApi(ConversationApi):
         if (memory := runtime.memory_if_open) is not None:
             store = memory.store
             rows = store.locked_rows or store
-            about |= {"persistent": rows.persistent, "place": rows.place}
+            about["persistent"], about["place"] = rows.persistent, rows.place
             about["encrypted"] = memory.is_locked or store.lock is not None
             about["unreadable"] = len(store.unreadable)
-            about |= {"uncompacted": store.uncompacted, "suspicion": store.suspicion}
+            about["uncompacted"], about["suspicion"] = store.uncompacted, store.suspicion
         if runtime.routing is not None:
             about["agents"] = agent_titles(runtime.routing.agents.values())
         return about
@@ -65,8 +76,7 @@ class MemoryApi(ConversationApi):
         memory = self._runtime.memory_if_open
         return {} if memory is None else await counts(memory.store)
 
-    async def kept_pages(self) -> dict[str, int | None]:
-        """Of what the model has read of the conversations: its bytes (None where none is kept), and the most."""
+    async def kept_pages(self) -> KeptPages:
         pages = self._runtime.pages
         return {"bytes": await pages.nbytes() if pages else None, "most": BUDGET}
 
@@ -76,22 +86,20 @@ class MemoryApi(ConversationApi):
 
     # ---- patterns ----
 
-    async def correct(self, route_id: str, text: str, agent: str) -> dict[str, str]:
-        return {"pattern": await self._routing.correct(route_id, text, agent)}
+    async def correct(self, id: str, text: str, agent: str) -> CorrectedRoute:
+        return {"pattern": await self._routing.correct(id, text, agent)}
 
-    async def confirm(self, route_id: str) -> None:
-        await self._routing.confirm(route_id)
+    async def confirm(self, id: str) -> None:
+        await self._routing.confirm(id)
 
-    async def take_back(self, route_id: str) -> None:
-        await self._routing.take_back(route_id)
+    async def take_back(self, id: str) -> None:
+        await self._routing.take_back(id)
 
-    async def patterns(
-        self, search: str = "", agent: str | None = None, offset: int = 0, limit: int = 50
-    ) -> dict[str, Any]:
+    async def patterns(self, search: str = "", agent: str | None = None, offset: int = 0, limit: int = 50) -> Entries:
         found = await self._search(patterns.KIND, search, {"agent": agent} if agent else None)
         return _page(found, offset, limit, _pattern_entry)
 
-    async def edit_pattern(self, id: str, text: str, agent: str) -> dict[str, str]:
+    async def edit_pattern(self, id: str, text: str, agent: str) -> CorrectedRoute:
         return {"pattern": await self._routing.edit(id, text, agent)}
 
     async def remove_patterns(self, ids: list[str]) -> None:
@@ -100,21 +108,21 @@ class MemoryApi(ConversationApi):
         else:
             await self._memory.patterns.delete(*ids)
 
-    async def map(self) -> dict[str, Any]:
+    async def map(self) -> PatternMap:
         router = self._routing.router
         every = [*router.examples.of.values(), *router.learned.of.values()]
         names = sorted({pattern.agent for pattern in every})
         vectors = np.array([pattern.vector for pattern in every], np.float32).reshape(len(every), -1)
         places = project(vectors, [pattern.agent for pattern in every])
         points = [
-            [round(float(x), 4), round(float(y), 4), names.index(one.agent), one.source, one.text, one.id]
+            (round(float(x), 4), round(float(y), 4), names.index(one.agent), one.source, one.text, one.id)
             for (x, y), one in zip(places, every, strict=True)
         ]
         return {"agents": names, "points": points}
 
     # ---- log ----
 
-    async def log(self, filter: str = "all", search: str = "", offset: int = 0, limit: int = 50) -> dict[str, Any]:
+    async def log(self, filter: str = "all", search: str = "", offset: int = 0, limit: int = 50) -> Entries:
         asked = self._memory.log
         if filter == "poor":
             entries = await asked.poor()
@@ -135,7 +143,7 @@ class MemoryApi(ConversationApi):
     async def remove_log(self, ids: list[str]) -> None:
         await self._memory.trajectories.delete(*ids)
 
-    async def statistics(self) -> dict[str, Any]:
+    async def statistics(self) -> Statistics:
         trends = await self._memory.log.trends()
         answered: dict[str, int] = {}
         entries = await self._memory.log.entries()
@@ -216,22 +224,23 @@ class MemoryApi(ConversationApi):
 
     # ---- the whole ----
 
-    async def export_file(self, passphrase: str | None) -> bytes:
+    async def export_file(self, passphrase: str | None = None) -> bytes:
         self._refuse_locked()
         await self._memory.writer.flush()
         return await export(self._memory.store, passphrase or None)
 
     async def import_file(
-        self, data: bytes, mode: Literal["merge", "replace"], passphrase: str | None
-    ) -> dict[str, int]:
-        """{written, leftOut}, as Imported; of a file of chats {chats, messages, leftOut, unread}, as ImportedChats."""
+        self, data: bytes, mode: Literal["merge", "replace"], passphrase: str | None = None
+    ) -> ImportedItems | ImportedChatFile:
         from app.chat.history.files import import_chats  # late, as in app/runtime.py
 
         self._refuse_locked()
         await self._memory.writer.flush()
         chats = await import_chats(self._memory.sessions, data, mode)
         if chats is not None:
-            return {"leftOut" if name == "left_out" else name: value for name, value in asdict(chats).items()}
+            return {
+                "chats": chats.chats, "messages": chats.messages, "leftOut": chats.left_out, "unread": chats.unread,
+            }  # fmt: skip
         imported = await import_file(self._memory.store, data, mode, passphrase or None)
         await self._read_again()
         return {"written": imported.written, "leftOut": imported.left_out}
@@ -250,7 +259,7 @@ class MemoryApi(ConversationApi):
         await self._runtime.forget()
         await self._read_again()
 
-    async def set_passphrase(self, passphrase: str, old: str | None) -> None:
+    async def set_passphrase(self, passphrase: str, old: str | None = None) -> None:
         self._refuse_locked()
         await set_passphrase(self._memory.store, passphrase, old=old)
 
@@ -304,7 +313,7 @@ class MemoryApi(ConversationApi):
 
 def _page(
     found: list[tuple[Record, float | None]], offset: int, limit: int, entry: Callable[[Record], dict[str, Any]]
-) -> dict[str, Any]:
+) -> Entries:
     shown = found[offset : offset + limit]
     return {"total": len(found), "items": [{**entry(record), "similarity": similar} for record, similar in shown]}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.norms import layer_norms, pair_norm
@@ -11,24 +11,18 @@ from py_core.memory.revisions import Run
 from py_core.memory.styles import Style
 
 if TYPE_CHECKING:
+    from app.models.views import AdapterKind, AdapterView, Strength
     from app.runtime import Runtime
 
 MOST_FACTS = 50
 """At most this number of an adapter's facts are listed."""
 
 
-async def adapter_views(runtime: Runtime, chosen: LoraAdapter | None) -> list[dict[str, Any]]:
-    """The adapters of the running model: {kind, id, on, older, created, bytes, rank, norms, norm, facts, count, tests}.
-
-    kind: "learned" (of a training; id: of its run), "style", "reader" (comes with Sonata), "chosen" (the user's file;
-    id: its name). on: true if answers use it now. older: a newer training replaced it. norms: [layer, norm of what it
-    adds to the layer's weights]. facts: the questions that it was learned from; count: the number of texts. tests:
-    [name, before, after], on texts that it was not learned from, except for "recall". None or empty if unknown. chosen:
-    the adapter that the conversation uses. Raises StoreError.
-    """
-    found = []
+async def adapter_views(runtime: Runtime, chosen: LoraAdapter | None) -> list[AdapterView]:
+    """Those of the model that runs. chosen: what the conversation answers with. Raises StoreError."""
+    found: list[AdapterView] = []
     if chosen is not None:
-        found.append(_view("chosen", chosen.name, True) | _strength(chosen))
+        found.append({**_view("chosen", chosen.name, True), **_strength(chosen)})
     consolidation, learning = runtime.consolidation, runtime.learning
     if consolidation is not None and learning is not None:
         questions = {one.id: one.question for one in await learning.memory.lessons.all()}
@@ -40,7 +34,8 @@ async def adapter_views(runtime: Runtime, chosen: LoraAdapter | None) -> list[di
                 current = consolidation.current
                 is_on = current is not None and current.id == run.id
                 view = _learned(run, adapter, is_on, [questions[id] for id in run.lessons if id in questions])
-                found.append(view | {"older": run.revision < newest})
+                view["older"] = run.revision < newest
+                found.append(view)
     if runtime.style is not None and learning is not None:
         style = await learning.memory.styles.get(learning.base_sha256)
         if style is not None and style.adapter is not None:
@@ -48,47 +43,50 @@ async def adapter_views(runtime: Runtime, chosen: LoraAdapter | None) -> list[di
     if learning is not None and learning.reader is not None and learning.reader.is_there:
         reader = learning.reader.adapter
         view = _view("reader", "", learning.reads_now)
-        found.append(view if reader is None else view | _strength(reader))
+        found.append(view if reader is None else {**view, **_strength(reader)})
     return found
 
 
-def _view(kind: str, id: str, on: bool) -> dict[str, Any]:
+def _view(kind: AdapterKind, id: str, on: bool) -> AdapterView:
     return {
         "kind": kind, "id": id, "on": on, "older": False, "created": None, "bytes": None, "rank": None, "norms": [],
         "norm": None, "facts": [], "count": 0, "tests": [],
     }  # fmt: skip
 
 
-def _strength(adapter: LoraAdapter) -> dict[str, Any]:
-    """bytes: of its numbers in float16, as stored."""
+def _strength(adapter: LoraAdapter) -> Strength:
     norms = layer_norms(adapter)
     return {
         "rank": adapter.rank,
         "bytes": 2 * sum(pair.a.size + pair.b.size for pair in adapter.pairs.values()),
-        "norms": [list(one) for one in norms],
+        "norms": norms,
         "norm": sum(norm**2 for _, norm in norms) ** 0.5,
     }
 
 
-def _learned(run: Run, adapter: LoraAdapter, on: bool, questions: Sequence[str]) -> dict[str, Any]:
+def _learned(run: Run, adapter: LoraAdapter, on: bool, questions: Sequence[str]) -> AdapterView:
     probe, recall = run.probe, run.recall
     tests = [
-        ["probe", probe.get("before", probe.get("base")), probe.get("after")],
-        ["recall", recall.get("before"), recall.get("after")],
+        ("probe", probe.get("before", probe.get("base")), probe.get("after")),
+        ("recall", recall.get("before"), recall.get("after")),
     ]
-    return _view("learned", run.id, on) | _strength(adapter) | {
+    return {
+        **_view("learned", run.id, on), **_strength(adapter),
         "created": run.created, "facts": list(questions[:MOST_FACTS]), "count": len(run.lessons),
-        "tests": [test for test in tests if test[2] is not None],
+        "tests": [(name, before, after) for name, before, after in tests if after is not None],
     }  # fmt: skip
 
 
-def _style(style: Style, on: bool) -> dict[str, Any]:
+def _style(style: Style, on: bool) -> AdapterView:
     adapter, figures = style.adapter, style.figures
     assert adapter is not None
-    tests = [["nll", figures.get("nll_before"), figures.get("nll_after")]]
-    tests.append(["texts", figures.get("text_before"), figures.get("text_after")])
-    return _view("style", "", on) | {
+    tests = [
+        ("nll", figures.get("nll_before"), figures.get("nll_after")),
+        ("texts", figures.get("text_before"), figures.get("text_after")),
+    ]
+    return {
+        **_view("style", "", on),
         "created": style.created, "rank": adapter.rank, "bytes": 2 * (adapter.a.size + adapter.b.size),
         "norm": pair_norm(adapter.a, adapter.b), "count": len(style.sources) + len(style.held),
-        "tests": [test for test in tests if test[2] is not None],
+        "tests": [(name, before, after) for name, before, after in tests if after is not None],
     }  # fmt: skip

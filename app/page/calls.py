@@ -1,37 +1,86 @@
-"""Answers what the page asks of the runtime: a call of one of the apis, with arguments as JSON.
+"""The one way from the page to Python: `call(api, method, args)`.
 
-Errors become plain data as well: {kind, message, details, reason, field}.
+Each public method of an api is a call, and takes its arguments by name: JSON, or bytes as they are. Names are camelCase
+at the page. An async generator is a call that the page streams. Errors become plain data as well: {kind, message,
+details, reason, field}. The build makes web/protocol_calls.js of the apis (app/building/page_protocol.py).
 """
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import traceback
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from types import FunctionType
 from typing import Any
 
-from app.protocol import Failure, to_json
+from app.protocol import Failure, camel_case, to_json
 from py_core.messages import Message, UserError
 from py_core.messages_browser import js_words
 
 
 class PageCalls:
-    """apis: by their names; each public method of one is a call, and asynchronous."""
+    """Calls of the apis, by their names."""
 
     def __init__(self, apis: Mapping[str, object]) -> None:
         self._apis = apis
 
-    async def answer(self, api: str, call: str, arguments: str, data: bytes | None = None) -> bytes | str:
-        """Arguments: JSON, a list; `data` comes first if given. Returns JSON, {value} or {error}; bytes as they are."""
-        try:
-            if call.startswith("_"):
-                raise ValueError(f"There is no call {call!r}.")
-            given = [] if data is None else [data]
-            value = await getattr(self._apis[api], call)(*given, *json.loads(arguments))
-            return value if isinstance(value, bytes) else json.dumps({"value": value}, default=to_json)
-        except Exception as error:
-            more = {name: getattr(error, name, None) for name in ("reason", "field")}
-            return json.dumps({"error": {**describe(error), **more}})
+    async def call(self, api: str, method: str, args: str, data: Mapping[str, bytes] | None = None) -> bytes | str:
+        """args: JSON, an object; data: the arguments that are bytes. Returns as `answer_of`."""
+
+        async def value() -> Any:
+            given = self._begin(api, method, args, data)
+            return await given if inspect.isawaitable(given) else given
+
+        return await answer_of(value())
+
+    async def stream(self, api: str, method: str, args: str, tell: Callable[[str], bool]) -> bytes | str:
+        """What a call gives, one after the other: `tell` gets it as JSON, and says whether anybody still listens. If
+        nobody does, the call ends. Returns as `answer_of`."""
+
+        async def tell_all() -> None:
+            begun: AsyncGenerator[Any, None] = self._begin(api, method, args)
+            async with aclosing(begun) as events:
+                async for event in events:
+                    if not tell(json.dumps(to_json(event))):
+                        break
+
+        return await answer_of(tell_all())
+
+    def _begin(self, api: str, method: str, args: str, data: Mapping[str, bytes] | None = None) -> Any:
+        """Raises ValueError if there is no such call, TypeError if its arguments have other names."""
+        known = self._apis.get(api)
+        call = calls_of(type(known)).get(method)
+        if call is None:
+            raise ValueError(f"There is no call {api}.{method}.")
+        given = json.loads(args) | dict(data or {})
+        return call(known, **{_snake_case(name): value for name, value in given.items()})
+
+
+def calls_of(api: type) -> Mapping[str, FunctionType]:
+    """The calls of an api by their names at the page: those of its bases first."""
+    of_bases = {name: call for base in reversed(api.__mro__[:-1]) for name, call in vars(base).items()}
+    return {
+        camel_case(name): call
+        for name, call in of_bases.items()
+        if isinstance(call, FunctionType) and not name.startswith("_")
+    }
+
+
+async def answer_of(work: Awaitable[Any]) -> bytes | str:
+    """What the page gets of a call: bytes as they are, else JSON, {value} or {error}."""
+    try:
+        value = await work
+        return value if isinstance(value, bytes) else json.dumps({"value": to_json(value)})
+    except Exception as error:
+        more = {name: getattr(error, name, None) for name in ("reason", "field")}
+        return json.dumps({"error": {**describe(error), **more}})
+
+
+def _snake_case(name: str) -> str:
+    return re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)
 
 
 def describe(error: Exception) -> dict[str, Any]:

@@ -1,11 +1,13 @@
 """The Pyodide entry: the model and what belongs to it, for all pages that are answered with it.
 
-web/engine/worker.js makes one PageModel, and asks it for a session (app/page/session.py) a page. Only strings and
-numbers go back, as JSON where there are several, so that no proxy has to be destroyed on either side.
+web/engine/worker.js makes one PageModel, and asks it for a session (app/page/session.py) a page. What the page calls
+beyond the apis needs objects of JavaScript, and takes its arguments by name, too. Only strings and numbers go back, as
+JSON if there are several, so that no proxy has to be destroyed on either side.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,16 +16,14 @@ from typing import Any
 
 from pyodide.ffi import JsException, to_js
 
-from app.consolidation.idle_learning import IDLE_SECONDS
 from app.consolidation.one_learner import TabLock
 from app.generation.answer_adapters import AnswerAdapters
 from app.generation.assistant import MAX_TOKENS, Assistant
 from app.lessons.reader import FactReader
 from app.models.fit_check import Fitting, fit_check, fit_facts
 from app.page.adapters import made_of
-from app.page.calls import describe
+from app.page.calls import answer_of
 from app.page.session import PageSession
-from app.protocol import to_json
 from app.routing.factory import RouterParts
 from app.runtime import Learner, Runtime, RuntimeConfig
 from py_core.backends.base import BackendError
@@ -84,10 +84,11 @@ class PageModel:
         self._model: Model | None = None
         self._adapters: AnswerAdapters | None = None
         self._max_tokens = MAX_TOKENS
+        self._opening_learning: asyncio.Task[None] | None = None
 
     def new_session(self) -> PageSession:
         """Of a page, also before `start`."""
-        session = PageSession(self._runtime, self._new_assistant)
+        session = PageSession(self._runtime, self._new_assistant, self)
         self._sessions.append(session)
         return session
 
@@ -97,20 +98,10 @@ class PageModel:
         await session.close()
 
     async def start(
-        self,
-        device: JsObject | None,
-        stream: JsObject,
-        templates: JsObject,
-        on_progress: Callable[[int, int], None],
-        precision: str = "precise",
-        tuning: JsObject | None = None,
-        memory: int | None = None,
-        context: int | None = None,
-        max_tokens: int | None = None,
-        tiers: bool = False,
-        chosen_memory: int | None = None,
-        stem: str = "",
-    ) -> str:
+        self, *, device: JsObject | None, stream: JsObject, templates: JsObject,
+        on_progress: Callable[[int, int], None], precision: str, tuning: JsObject | None, memory: int | None,
+        chosen_memory: int | None, context: int | None, max_tokens: int | None, tiers: bool, stem: str,
+    ) -> bytes | str:  # fmt: skip
         """Load the model of `stream` (web/backends/weight_stream.js) on a GPU (web/backends/webgpu/executor.js) or on
         the CPU's workers (web/backends/wasm/kernel_pool.js, in this precision), or on numpy without a device.
         templates: web/tokenizers/template_cage.js, where the model's chat template runs.
@@ -120,11 +111,11 @@ class PageModel:
         tiers: whether keys and values that grow old take fewer bits (py_core/paging/tiers.py). stem: of its file's
         name.
 
-        Returns JSON: {backend, adapter, software, features, model, parameters, contextLength, need, fit, longestPrompt}
-        or {error: {kind, message, details}}. `need`: a sentence on the memory that this context takes; `fit`: of
-        `fit_facts`.
+        Returns, as `answer_of`, {backend, adapter, software, features, model, parameters, contextLength, need, fit,
+        longestPrompt}. `need`: a sentence on the memory that this context takes; `fit`: of `fit_facts`.
         """
-        try:
+
+        async def load() -> dict[str, Any]:
             loader = loader_of(device, precision, tuning, TierPolicy() if tiers else None)
             told: list[Fitting] = []
             check = fit_check(loader, memory, lambda need, room: told.append(Fitting(need, room)), chosen_memory)
@@ -135,36 +126,40 @@ class PageModel:
             self._model.config = replace(self._model.config, name=title_of(self._model.config.name, stem))
             await self._model.engine.limit_memory(told[0].room.memory)
             self._adapters = AnswerAdapters(self._model.engine)
-            return info_json(self._model, told[0])
-        except Exception as error:
-            return json.dumps({"error": describe(error)})
+            return model_info(self._model, told[0])
 
-    async def check_model(self, stream: JsObject, stem: str) -> str:
-        """Whether another model could run in place of this one, by its header. stem: of its file's name. Returns JSON,
-        {title, licence} or {error}."""
-        try:
+        return await answer_of(load())
+
+    async def check_model(self, stream: JsObject, stem: str) -> bytes | str:
+        """Whether another model could run in place of this one, by its header. stem: of its file's name. Returns, as
+        `answer_of`, {title, licence}."""
+
+        async def check() -> dict[str, str]:
             header, config, _ = await self._read(BrowserSource(stream))
-        except Exception as error:
-            return json.dumps({"error": describe(error)})
-        return json.dumps({"title": title_of(config.name, stem), "licence": licence_of(header.metadata)})
+            return {"title": title_of(config.name, stem), "licence": licence_of(header.metadata)}
+
+        return await answer_of(check())
 
     async def import_adapter(self, files: JsObject, base: str, kept: str) -> JsObject:
         """An adapter of the files [[name, bytes], ...], for the model that runs, `base` (JSON, {sha256, title}).
         kept: {name: sha256} of those that are kept, JSON.
 
-        Returns [JSON, bytes]: {facts: {name, rank, linears, lost, sha256}} and its file, or {error} and None.
+        Returns [as `answer_of`, bytes]: its facts {name, rank, linears, lost, sha256} and its file, or None.
         """
-        try:
+        made: bytes | None = None
+
+        async def facts() -> dict[str, Any]:
+            nonlocal made
             given = {name: bytes(data) for name, data in files.to_py()}
-            facts, made = made_of(given, self._running(), json.loads(base), json.loads(kept))
-            return to_js([json.dumps({"facts": facts}), made])
-        except Exception as error:
-            return to_js([json.dumps({"error": describe(error)}), None])
+            about, made = made_of(given, self._running(), json.loads(base), json.loads(kept))
+            return about
+
+        return to_js([await answer_of(facts()), made])
 
     async def forget_adapter(self, name: str) -> None:
         """It was deleted: the next answers come without it, and those that it gives end."""
         for session in self._sessions:
-            session.leave_adapter(name)
+            session.talk.leave_adapter(name)
         if self._adapters is not None:
             await self._adapters.forget(name)
 
@@ -172,41 +167,30 @@ class PageModel:
         """Open what is remembered, then the routing. Never fails: MemoryApi.info tells."""
         await self._runtime.start()
 
-    async def open_learning(self, base_sha256: str, idle_seconds: float = IDLE_SECONDS) -> None:
-        """Let the model that runs be taught: base_sha256 is of its file, to which what it learns belongs; "" where that
-        is not known. Comes after `start`. Never fails: the runtime tells.
+    async def open_learning(self, base_sha256: str, idle_seconds: float) -> None:
+        """Let the model that runs be taught: base_sha256 is of its file, to which what it learns belongs; "" if that is
+        not known. Comes after `start`. Never fails: the runtime tells. It opens once: pages that ask again wait for the
+        first.
 
         idle_seconds: after so many in which nobody did anything it may learn (app/consolidation/idle_learning.py).
         """
-        model = self._running()
-        reader = FactReader(model, base_sha256, self._reader_file)
-        learner = Learner(
-            model, base_sha256, self._adapters, only_one=self._one_learner, idle_seconds=idle_seconds, reader=reader
-        )
-        await self._runtime.use_model(learner)
+        if self._opening_learning is None:
+            model = self._running()
+            reader = FactReader(model, base_sha256, self._reader_file)
+            learner = Learner(
+                model, base_sha256, self._adapters, only_one=self._one_learner, idle_seconds=idle_seconds, reader=reader
+            )
+            self._opening_learning = asyncio.ensure_future(self._runtime.use_model(learner))
+        await self._opening_learning
 
     async def _reader_file(self, name: str) -> bytes:
         return (await self._fetch_reader(name)).to_bytes()
-
-    def note_activity(self) -> None:
-        """Somebody does something, here or in another tab."""
-        if self._runtime.idle is not None:
-            self._runtime.idle.note_activity()
-
-    def note_battery(self, level: float, charging: bool) -> None:
-        """level: 0 to 1."""
-        if self._runtime.idle is not None:
-            self._runtime.idle.note_battery(level, charging)
 
     async def _open_rows(self, memory_store: JsObject) -> IndexedDBRows:
         rows = await IndexedDBRows.open(memory_store)
         if rows.data_loss:
             self._runtime.trouble(StoreError("damaged", LOST))
         return rows
-
-    def speculate(self, on: bool) -> None:
-        """Whether tokens are guessed and run together (`Engine.speculates`), for a measurement."""
-        self._running().engine.speculates = on
 
     def _new_assistant(self) -> Assistant:
         return Assistant(self._running(), max_tokens=self._max_tokens, adapters=self._adapters)
@@ -244,19 +228,17 @@ def loader_of(
     return partial(load_webgpu, BrowserHost(device), tuning=tuning, tiers=tiers)
 
 
-def info_json(model: Model, fitting: Fitting) -> str:
+def model_info(model: Model, fitting: Fitting) -> dict[str, Any]:
     capabilities, context = model.engine.capabilities, model.engine.context_length
-    return json.dumps(
-        {
-            "backend": capabilities.backend,
-            "adapter": capabilities.adapter,
-            "software": capabilities.software,
-            "features": capabilities.features,
-            "model": model.config.name,
-            "parameters": model.graph.parameters,
-            "contextLength": context,
-            "need": to_json(cost(fitting.need, context)),
-            "fit": fit_facts(fitting, context),
-            "longestPrompt": context * model.tokenizer.longest_token or None,
-        }
-    )
+    return {
+        "backend": capabilities.backend,
+        "adapter": capabilities.adapter,
+        "software": capabilities.software,
+        "features": capabilities.features,
+        "model": model.config.name,
+        "parameters": model.graph.parameters,
+        "contextLength": context,
+        "need": cost(fitting.need, context),
+        "fit": fit_facts(fitting, context),
+        "longestPrompt": context * model.tokenizer.longest_token or None,
+    }

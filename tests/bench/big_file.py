@@ -175,8 +175,8 @@ def measure(context: BrowserContext, address: str, path: Path, tokens: int) -> d
             "cpu_s": browsers_cpu_seconds() - cpu,
         })  # fmt: skip
     found["heap_loading"] = heaps.take_peak()
-    answer = evaluate(page, "() => sonata.engine.generate('Hello', { raw: true, maxTokens: 4 })")
-    found |= {"tokens": answer["tokens"], "decode_tok_s": answer["decode_tok_s"]}
+    answer = evaluate(page, "() => sonata.engine.developer.generate({ prompt: 'Hello', raw: true, maxTokens: 4 })")
+    found |= {"tokens": answer["tokens"], "decode_tok_s": answer["decodeTokS"]}
     found["python_heap"] = page.evaluate("sonata.engine.pythonHeapBytes()")
     page.evaluate("sonata.engine.dispose()")  # the kernels' memory is free again
     found["store"] = read_all(page, None, READS + SUMS, size)

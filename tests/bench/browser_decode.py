@@ -127,8 +127,8 @@ def visit_wllama(browser: Browser, address: str, engine: str, threads: int, toke
         page.close()
     assert (answer["prompt_tokens"], answer["new_tokens"]) == (94, tokens), answer
     return {
-        "decode_tok_s": answer["decode_tok_s"],
-        "prefill_tok_s": answer["prefill_tok_s"],
+        "decode_tok_s": answer["decodeTokS"],
+        "prefill_tok_s": answer["prefillTokS"],
         "first_token_ms": first["wall_ms"],
         "load_ms": load_ms,
         "load_average": os.getloadavg()[0],
@@ -146,10 +146,10 @@ def visit_sonata(browser: Browser, address: str, engine: str, threads: int, toke
         answer = tab.generate(prompt, tokens)
     finally:
         tab.close()
-    assert (len(answer["prompt_tokens"]), len(answer["tokens"])) == (94, tokens), answer
+    assert (len(answer["promptTokens"]), len(answer["tokens"])) == (94, tokens), answer
     return {
-        "decode_tok_s": answer["decode_tok_s"],
-        "prefill_tok_s": answer["prefill_tok_s"],
+        "decode_tok_s": answer["decodeTokS"],
+        "prefill_tok_s": answer["prefillTokS"],
         "first_token_ms": first["wall_ms"],
         **load,
         "load_average": os.getloadavg()[0],

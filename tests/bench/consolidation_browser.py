@@ -18,7 +18,7 @@ READY = """async () => {
     while (document.documentElement.dataset.learning !== 'ready') await new Promise((go) => setTimeout(go, 100));
     await sonata.engine.learning.pause();
 }"""
-TEACH = "async ([question, answer]) => { await sonata.engine.learning.teach(question, answer); }"
+TEACH = "async ([question, answer]) => { await sonata.engine.learning.teach({ question, answer }); }"
 LOOK = "async () => (await sonata.engine.learning.overview())"
 
 

@@ -171,24 +171,25 @@ async def natively(options: argparse.Namespace) -> dict[str, Any]:
 TEACH = """async (count) => {
     while (document.documentElement.dataset.learning !== 'ready') await new Promise((go) => setTimeout(go, 100));
     for (let number = 0; number < count; number++) {
-        await sonata.engine.learning.teach(`What is the name of boat ${number}?`, `It is called Heron ${number}.`);
+        const question = `What is the name of boat ${number}?`, answer = `It is called Heron ${number}.`;
+        await sonata.engine.learning.teach({ question, answer });
     }
 }"""
 ASK = """async ({ name, question, wait, typed }) => {
     const { engine } = sonata, sleep = (ms) => new Promise((go) => setTimeout(go, ms));
-    await engine.newChat();
+    await engine.conversation.begin();
     await (name === 'quiet' ? engine.learning.pause() : engine.learning.resume());
     const wanted = name === 'quiet' ? 'paused' : 'running';
     while ((await engine.learning.overview()).idle.state !== wanted) await sleep(50);
     const { done } = (await engine.learning.overview()).idle;
     await sleep(wait);
     if (name === 'typed') {
-        engine.noteActivity();
+        engine.model.noteActivity();
         await sleep(typed);
     }
     const since = performance.now();
     let first = 0;
-    for await (const event of await engine.respond(question)) {
+    for await (const event of await engine.conversation.respond({ text: question })) {
         if (event.type === 'delta' && !first) first = performance.now() - since;
         if (event.type === 'done') return { first_ms: first, tok_s: event.decodeTokS, learned: done };
     }

@@ -166,18 +166,18 @@ class SonataTab:
         self._ready()
         times = evaluate(
             self.page,
-            "async () => { await sonata.engine.generate('Hello', { raw: true, maxTokens: 1 });"
+            "async () => { await sonata.engine.developer.generate({ prompt: 'Hello', raw: true, maxTokens: 1 });"
             " return { ...globalThis.loadTimes, end: performance.now() }; }",
         )
         return {"load_ms": times["end"] - times["start"], "load_after_python_ms": times["end"] - times["python"]}
 
     def generate(self, prompt: str, tokens: int) -> dict[str, Any]:
-        """What `sonata.engine.generate` returns, and `wall_ms`."""
+        """What `sonata.engine.developer.generate` returns, and `wall_ms`."""
         return evaluate(
             self.page,
             """async ({ prompt, tokens }) => {
                 const start = performance.now();
-                const made = await sonata.engine.generate(prompt, { raw: true, maxTokens: tokens });
+                const made = await sonata.engine.developer.generate({ prompt, raw: true, maxTokens: tokens });
                 return { ...made, wall_ms: performance.now() - start };
             }""",
             {"prompt": prompt, "tokens": tokens},

@@ -17,14 +17,14 @@ from tests.bench.reporting import options_of, write_figures
 
 TEACH = """async ([question, answer]) => {
     const start = performance.now();
-    const learned = await sonata.engine.learning.teach(question, answer);
+    const learned = await sonata.engine.learning.teach({ question, answer });
     return { ...learned, wall: performance.now() - start };
 }"""
 ASK = """async (question) => {
-    await sonata.engine.newChat();
+    await sonata.engine.conversation.begin();
     const start = performance.now();
     const told = { lesson: null, text: '', first: null };
-    for await (const event of await sonata.engine.respond(question)) {
+    for await (const event of await sonata.engine.conversation.respond({ text: question })) {
         if (event.type === 'recall') told.lesson = event;
         if (event.type === 'delta') {
             told.first ??= performance.now() - start;

@@ -98,7 +98,8 @@ MEASURE = """async ([what, times, word]) => {
   const works = {
     list: () => memory.conversations(),
     words: (n) => memory.conversations({ search: words[n % words.length], limit: 100 }),
-    meaning: (n) => memory.similarConversations(`what was said about ${words[n % words.length]}, number ${n}?`),
+    meaning: (n) => (
+      memory.similarConversations({ search: `what was said about ${words[n % words.length]}, number ${n}?` })),
     'words shown': async (n) => {
       type(words[n % words.length]);
       await until(() => heading('With these words'));
@@ -248,17 +249,17 @@ def in_chromium(folder: Path, rounds: int, with_key: bool) -> dict[str, dict[str
                 kept = page.evaluate(KEPT)
                 figures["IndexedDB"] |= used(page, words)
                 if with_key:
-                    page.evaluate(f"() => sonata.engine.memory.setPassphrase('{PASSPHRASE}')")
+                    page.evaluate(f"() => sonata.engine.memory.setPassphrase({{ passphrase: '{PASSPHRASE}' }})")
             if with_key:
                 with visit(playwright, profile) as context:
                     page = opened(context, server.url)
-                    page.evaluate(f"() => sonata.engine.memory.unlock('{PASSPHRASE}')")
+                    page.evaluate(f"() => sonata.engine.memory.unlock({{ passphrase: '{PASSPHRASE}' }})")
                     page.wait_for_function("() => seen.routed", timeout=LIMIT_MS)
                     page.evaluate("() => sonata.engine.memory.prepareSearch()")
                     while page.evaluate(KEPT) < kept:
                         time.sleep(1)
                 with visit(playwright, profile) as context:
                     page = opened(context, server.url)
-                    page.evaluate(f"() => sonata.engine.memory.unlock('{PASSPHRASE}')")
+                    page.evaluate(f"() => sonata.engine.memory.unlock({{ passphrase: '{PASSPHRASE}' }})")
                     figures["IndexedDB, with a passphrase"] = used(page, words)
     return figures

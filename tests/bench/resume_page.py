@@ -36,7 +36,7 @@ WORDS = (
 ASK = """async (text) => {
   const asked = performance.now();
   let first = 0, done = {};
-  for await (const event of await sonata.engine.respond(text, {})) {
+  for await (const event of await sonata.engine.conversation.respond({ text })) {
     if (event.type === 'delta') first ||= performance.now();
     if (event.type === 'done') done = event;
   }

@@ -33,8 +33,8 @@ from tests.bench.speculation_draft import draft_table, measure_draft, open_both
 
 TASKS = Path(__file__).parent / "data" / "speculation.toml"
 ASK = """async ({ prompt, tokens, isOn }) => {
-  await sonata.engine.setSpeculation(isOn);
-  return sonata.engine.generate(prompt, { maxTokens: tokens });
+  await sonata.engine.developer.speculate({ on: isOn });
+  return sonata.engine.developer.generate({ prompt, maxTokens: tokens });
 }"""
 
 
@@ -48,7 +48,7 @@ def measure(tab: SonataTab, tasks: list[dict[str, str]], rounds: int, tokens: in
     for turn in range(rounds):
         for number, task in enumerate(tasks):
             pair = {on: ask(task, on) for on in ((True, False) if turn % 2 else (False, True))}
-            plain, guessed = (pair[on]["decode_tok_s"] for on in (False, True))
+            plain, guessed = (pair[on]["decodeTokS"] for on in (False, True))
             same = pair[True]["tokens"] == pair[False]["tokens"]
             found.append({"task": number, "kind": task["kind"], "plain": plain, "guessed": guessed, "same": same})
             print(found[-1], file=sys.stderr)

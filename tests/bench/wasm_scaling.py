@@ -89,17 +89,17 @@ def measure(
         figures: dict[str, Figures] = {name: {} for name in tabs}
         wait_for_quiet(wait)
         for name, tab in tabs.items():
-            figures[name]["idle"] = tab.generate(prompt, tokens)["decode_tok_s"]
+            figures[name]["idle"] = tab.generate(prompt, tokens)["decodeTokS"]
         with one_core_taken():
             for name, tab in tabs.items():
-                figures[name]["busy"] = tab.generate(prompt, tokens)["decode_tok_s"]
+                figures[name]["busy"] = tab.generate(prompt, tokens)["decodeTokS"]
         wait_for_quiet(wait)
         for name, tab in tabs.items():
-            figures[name]["idle again"] = tab.generate(prompt, tokens)["decode_tok_s"]
+            figures[name]["idle again"] = tab.generate(prompt, tokens)["decodeTokS"]
             answer = tab.generate(long_prompt, tokens)
-            assert len(answer["prompt_tokens"]) == long
-            figures[name]["at 4000"] = answer["decode_tok_s"]
-            figures[name]["prefill of 4000"] = answer["prefill_tok_s"]
+            assert len(answer["promptTokens"]) == long
+            figures[name]["at 4000"] = answer["decodeTokS"]
+            figures[name]["prefill of 4000"] = answer["prefillTokS"]
             figures[name]["load average"] = os.getloadavg()[0]
             said = {key: round(value) for key, value in figures[name].items()}
             print(f"round {number + 1}, {name}: {said}", file=sys.stderr)

@@ -1,10 +1,15 @@
-"""What Python sends to the page, as the page's types say it."""
+"""What Python tells and answers, as the page's types and clients say it."""
 
 from __future__ import annotations
 
-from app.building.page_protocol import FILE, page_protocol
+from pathlib import Path
+
+import pytest
+
+from app.building.page_protocol import FILES
 
 
-def test_the_pages_types_are_those_of_the_protocol() -> None:
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_the_pages_types_and_calls_are_those_of_python(path: Path) -> None:
     """Run `python -m app.building.page_protocol`, and commit what it wrote."""
-    assert FILE.read_text(encoding="utf-8") == page_protocol()
+    assert path.read_text(encoding="utf-8") == FILES[path]()

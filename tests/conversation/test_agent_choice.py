@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -14,7 +13,8 @@ from app.cli.terminal_chat import _correct
 from app.generation.assistant import Assistant
 from app.lessons.feedback import Feedback
 from app.memory.api import MemoryApi
-from app.page.session import PageSession
+from app.page.conversation import TalkApi
+from app.page.talk import PageTalk
 from app.protocol import Event, Route, Stored
 from app.routing.agent_choice import AUTOMATIC, CHOICE, ROUTING_POLICY
 from app.routing.factory import RouterParts
@@ -161,13 +161,11 @@ async def test_a_choice_teaches_the_router_nothing(model: Model, runtime: Runtim
 async def test_the_page_tells_its_choice_with_a_message_until_the_chat_is_stored(
     model: Model, runtime: Runtime
 ) -> None:
-    told = list[str]()
-    page = PageSession(runtime, lambda: Assistant(model, max_tokens=4))
-    await page.respond(CRASH, lambda event: told.append(json.loads(event)["type"]), '{"choice": "planner"}')
-    assert told[0] == "route"
+    api = TalkApi(PageTalk(runtime, lambda: Assistant(model, max_tokens=4)))
+    assert (await answered(api.respond(CRASH, choice="planner")))[0] == "planner"
     (session,) = await memory_of(runtime).sessions.all()
     assert session.state == {"agent": "planner", CHOICE: "planner"}
-    await page.respond(CRASH, lambda _: None, '{"choice": "coder"}')  # sent before the page knew that it is stored
+    await answered(api.respond(CRASH, choice="coder"))  # sent before the page knew that it is stored
     assert (await memory_of(runtime).sessions.get(session.id)).state[CHOICE] == "planner"  # type: ignore[union-attr]
 
 

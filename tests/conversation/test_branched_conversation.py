@@ -85,8 +85,8 @@ async def test_an_edited_message_begins_a_branch_and_the_old_one_can_be_chosen_a
     assert said(conversation) == ["First", "A story"]
     assert "storry" not in read(conversation)
     told = await MemoryApi(runtime).choose(stored.chat, 2)
-    assert [turn["siblings"] for turn in told["turns"]] == [[0], [1], [2, 4], [3]]
-    assert [turn["number"] for turn in told["turns"]] == [0, 1, 2, 3]
+    assert [turn.siblings for turn in told["turns"]] == [(0,), (1,), (2, 4), (3,)]
+    assert [turn.number for turn in told["turns"]] == [0, 1, 2, 3]
     shared = conversation.assistant.sequence.stored
     resumed = await conversation.resume(stored.chat)  # as the page does when it shows another branch
     assert [turn.number for turn in resumed.path()] == [0, 1, 2, 3]
@@ -252,10 +252,10 @@ async def test_a_stopped_answer_goes_on_with_the_same_tokens(
     assert done.text.startswith(whole.turns[-1].content.rstrip("\ufffd"))
     assert events[-1] == Stored(first[-1].chat, 2, done.text, request, 0, 1)
     branches = await MemoryApi(runtime).conversation(first[-1].chat)
-    assert [turn["content"] for turn in branches["turns"]] == ["Count", done.text]
+    assert [turn.content for turn in branches["turns"]] == ["Count", done.text]
     (stopped,) = (event for event in first if isinstance(event, Done))
-    ended = branches["turns"][1]["events"][-2]
-    assert (ended["reason"], ended["newTokens"]) == ("length", stopped.new_tokens + 24)
+    ended = branches["turns"][1].events[-2]
+    assert (ended.reason, ended.new_tokens) == ("length", stopped.new_tokens + 24)
     await runtime.memory.background.settled()
     made = await runtime.memory.trajectories.get(request)
     assert made is not None
@@ -374,8 +374,8 @@ async def test_an_agent_is_asked_for_by_its_id_and_its_answer_is_a_variant(
     stored = events[-1]
     assert isinstance(stored, Stored)
     _, answer = (await MemoryApi(runtime).conversation(stored.chat))["turns"]
-    route = answer["events"][0]
-    assert (route["agent"], route["reason"], answer["siblings"]) == ("planner", "chosen", [1, 2])
+    route = answer.events[0]
+    assert (route.agent, route.reason, answer.siblings) == ("planner", "chosen", (1, 2))
     assert await runtime.memory.patterns.all() == []  # nothing is learned from it by itself
     told = await all_of(conversation.respond("write a poem", agent="coder"))
     assert [event.agent for event in told if isinstance(event, Route)] == ["coder"]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +15,8 @@ from app.chat.exact_answers import EXACT_POLICY
 from app.chat.turn_events import stored_turns
 from app.generation.assistant import Assistant
 from app.memory.policy_words import told_policies
-from app.page.session import PageSession
+from app.page.conversation import TalkApi
+from app.page.talk import PageTalk
 from app.protocol import Computation, Delta, Done, Event, Route, Stored
 from app.routing.factory import RouterParts
 from app.runtime import Runtime
@@ -135,11 +134,10 @@ async def test_a_table_is_computed_as_soon_as_it_is_attached(conversation: Conve
 
 
 async def test_the_page_is_told_of_the_tool(model: Model) -> None:
-    told: list[dict[str, Any]] = []
-    session = PageSession(Runtime(), lambda: Assistant(model))
-    await session.respond("5 miles in km", lambda event: told.append(json.loads(event)))
-    assert [event["type"] for event in told] == ["computation", "delta", "done"]
-    assert told[0]["kind"] == "unit"
+    api = TalkApi(PageTalk(Runtime(), lambda: Assistant(model)))
+    events = await all_of(api.respond("5 miles in km"))
+    assert [type(event) for event in events] == [Computation, Delta, Done]
+    assert events[0].kind == "unit"
 
 
 def test_the_tools_are_not_imported_before_a_message_needs_them() -> None:

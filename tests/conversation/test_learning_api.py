@@ -215,13 +215,13 @@ async def test_what_learns_in_pauses_is_paused_goes_on_and_runs_when_it_is_asked
             await changed.wait()
 
     await api.pause()
-    deep = (await until(lambda told: told["idle"]["state"] == "paused"))["loops"][2]
+    deep = (await until(lambda told: told["idle"].state == "paused"))["loops"][2]
     assert (deep["name"], deep["on"], deep["runs"], deep["words"]) == ("deep", True, True, [])
     await api.learn_now("deep")
     deep = (await until(lambda told: told["loops"][2]["words"]))["loops"][2]
     assert str(deep["words"][0]).startswith("The last time it saw 1 answer, and kept what ")
     await api.set_loop("deep", False)
-    assert not (await until(lambda told: told["idle"]["state"] == "off"))["loops"][2]["on"]
+    assert not (await until(lambda told: told["idle"].state == "off"))["loops"][2]["on"]
 
 
 async def test_trainings_are_told_as_they_were_decided(api: LearningApi, runtime: Runtime) -> None:

@@ -133,7 +133,7 @@ async def test_conversations_are_listed_searched_renamed_and_removed(api: Memory
     await api.rename_conversation(second["id"], " summer ")
     assert (await api.conversations(search="summer"))["total"] == 1
     shown = await api.conversation(second["id"])
-    assert [turn["content"] for turn in shown["turns"]] == ["holidays", "Yes."]
+    assert [turn.content for turn in shown["turns"]] == ["holidays", "Yes."]
     await api.pin_conversation(second["id"], True)
     await api.archive_conversation(first["id"], True)
     told = {item["title"]: (item["pinned"], item["archived"], item["titled"]) for item in (await listed(api))}

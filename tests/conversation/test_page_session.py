@@ -47,9 +47,17 @@ class Pages:
     def __init__(self, model: Model, runtime: Runtime) -> None:
         self.model, self.runtime = model, runtime
         self.adapters = AnswerAdapters(model.engine)
+        self.sessions = list[PageSession]()
 
     def new(self) -> PageSession:
-        return PageSession(self.runtime, lambda: Assistant(self.model, SamplingParams(), LONG, self.adapters))
+        page = PageSession(self.runtime, lambda: Assistant(self.model, SamplingParams(), LONG, self.adapters), self)
+        self.sessions.append(page)
+        return page
+
+    async def forget_adapter(self, name: str) -> None:
+        for page in self.sessions:
+            page.talk.leave_adapter(name)
+        await self.adapters.forget(name)
 
 
 @pytest.fixture
@@ -60,13 +68,17 @@ def pages(model: Model, runtime: Runtime) -> Pages:
 class Heard(list[dict[str, Any]]):
     """The events of one answer."""
 
-    def __init__(self) -> None:
-        self.has_begun = asyncio.Event()
+    def __init__(self, listens: bool = True) -> None:
+        self.has_begun, self.listens = asyncio.Event(), listens
 
-    def __call__(self, event: str) -> None:
+    def __call__(self, event: str) -> bool:
         self.append(json.loads(event))
         if self[-1]["type"] == "delta":
             self.has_begun.set()
+        return self.listens
+
+    async def answer_of(self, page: PageSession, text: str) -> None:
+        assert await page.stream("conversation", "respond", json.dumps({"text": text}), self) == '{"value": null}'
 
     @property
     def text(self) -> str:
@@ -78,7 +90,7 @@ class Heard(list[dict[str, Any]]):
 
 async def ask(page: PageSession, text: str) -> Heard:
     heard = Heard()
-    await page.respond(text, heard)
+    await heard.answer_of(page, text)
     return heard
 
 
@@ -95,7 +107,7 @@ async def test_answers_at_the_same_time_are_those_that_each_page_gets_alone(page
 
 async def test_both_answers_advance_before_one_of_them_is_complete(pages: Pages) -> None:
     first, second = Heard(), Heard()
-    running = [asyncio.create_task(page.respond("Hello", heard)) for page, heard in zip(
+    running = [asyncio.create_task(heard.answer_of(page, "Hello")) for page, heard in zip(
         (pages.new(), pages.new()), (first, second), strict=True
     )]  # fmt: skip
     await first.has_begun.wait()
@@ -109,11 +121,11 @@ async def test_stop_ends_the_answer_of_its_own_page_alone(pages: Pages) -> None:
     alone = (await ask(pages.new(), "Hello")).text
     heard, kept = Heard(), Heard()
     running = [
-        asyncio.create_task(stopping.respond("Stop this", heard)),
-        asyncio.create_task(other.respond("Hello", kept)),
+        asyncio.create_task(heard.answer_of(stopping, "Stop this")),
+        asyncio.create_task(kept.answer_of(other, "Hello")),
     ]
     await heard.has_begun.wait()
-    stopping.stop()
+    stopping.apis.conversation.stop()
     await asyncio.gather(*running)
     assert heard.value("done")["reason"] == "stopped"
     assert (kept.text, kept.value("done")["reason"]) == (alone, "length")
@@ -123,15 +135,15 @@ async def test_a_new_chat_of_one_page_leaves_the_others_as_they_are(pages: Pages
     first, second = pages.new(), pages.new()
     await ask(first, "One")
     await ask(second, "One")
-    await first.new_chat()
-    assert (first.talk().turns, len(second.talk().turns)) == ([], 2)
+    await first.apis.conversation.begin()
+    assert (first.talk.conversation().turns, len(second.talk.conversation().turns)) == ([], 2)
 
 
 async def test_a_conversation_in_two_pages_is_one_and_nothing_that_is_said_is_lost(pages: Pages) -> None:
     first, second = pages.new(), pages.new()
     stored = (await ask(first, "One")).value("stored")["chat"]
-    turns = json.loads(await second.resume(stored))["value"]
-    assert turns[0]["content"] == "One"
+    turns = await second.apis.conversation.resume(stored)
+    assert turns[0].content == "One"
     await ask(second, "Two")
     told = (await ask(first, "Three")).value("stored")
     assert (told["chat"], told["turns"]) == (stored, 6)  # it follows what was said in the other
@@ -147,11 +159,11 @@ async def test_a_page_that_goes_away_gives_back_its_sequences_and_its_answer_end
     engine = pages.model.engine
     staying = pages.new()
     alone = (await ask(staying, "Hello")).text
-    await staying.new_chat()
+    await staying.apis.conversation.begin()
     before = len(engine._sequences)
     for _ in range(3):
         going, heard = pages.new(), Heard()
-        answering = asyncio.create_task(going.respond("Hello", heard))
+        answering = asyncio.create_task(heard.answer_of(going, "Hello"))
         await heard.has_begun.wait()
         await going.close()
         await answering
@@ -164,7 +176,7 @@ async def test_each_page_answers_with_the_adapter_that_it_chose(pages: Pages) ->
     one = dataclasses.replace(drawn(pages.model.graph, 1, rank=4), name="one")
     plain, changed = pages.new(), pages.new()
     alone = (await ask(pages.new(), "Hello")).text
-    await changed.talk().assistant.use_adapter(one)
+    await changed.talk.conversation().assistant.use_adapter(one)
     with_adapter, without = await asyncio.gather(ask(changed, "Hello"), ask(plain, "Hello"))
     assert (without.text, with_adapter.text != alone) == (alone, True)
 
@@ -176,8 +188,8 @@ async def test_what_is_learned_in_pauses_answers_on_every_page_and_a_shared_choi
     first, second = pages.new(), pages.new()
     alone = (await ask(first, "Hello")).text
     for page in (first, second):
-        await page.talk().assistant.use_adapter(pages.adapters.opened("chosen") or chosen)
-        await page.new_chat()
+        await page.talk.conversation().assistant.use_adapter(pages.adapters.opened("chosen") or chosen)
+        await page.apis.conversation.begin()
     await pages.adapters.use_learned(learned)
     heard = await asyncio.gather(ask(first, "Hello"), ask(second, "Hello"))
     assert heard[0].text == heard[1].text != alone
@@ -187,13 +199,14 @@ async def test_what_is_learned_in_pauses_answers_on_every_page_and_a_shared_choi
 async def test_an_adapter_that_is_deleted_ends_the_answers_that_it_gives_and_no_others(pages: Pages) -> None:
     one = dataclasses.replace(drawn(pages.model.graph, 1, rank=4), name="one")
     plain, changed = pages.new(), pages.new()
-    await changed.talk().assistant.use_adapter(one)
+    await changed.talk.conversation().assistant.use_adapter(one)
     heard, kept = Heard(), Heard()
-    running = [asyncio.create_task(changed.respond("Hello", heard)), asyncio.create_task(plain.respond("Hello", kept))]
+    running = [
+        asyncio.create_task(heard.answer_of(changed, "Hello")),
+        asyncio.create_task(kept.answer_of(plain, "Hello")),
+    ]
     await heard.has_begun.wait()
-    for page in (plain, changed):
-        page.leave_adapter("one")
-    await pages.adapters.forget("one")
+    await plain.apis.model.forget_adapter("one")
     await asyncio.gather(*running)
     assert (heard.value("done")["reason"], kept.value("done")["reason"]) == ("stopped", "length")
 
@@ -202,6 +215,13 @@ async def test_a_page_that_asks_before_there_is_a_model_is_told_so(runtime: Runt
     def nothing() -> Assistant:
         raise BackendError("The model is not loaded yet.")
 
-    page = PageSession(runtime, nothing)
+    page = PageSession(runtime, nothing, None)
     assert (await ask(page, "Hello"))[-1]["message"]["text"] == "The model is not loaded yet."
     await page.close()
+
+
+async def test_a_page_that_leaves_an_answer_stops_it(pages: Pages) -> None:
+    page, heard = pages.new(), Heard(listens=False)
+    await heard.answer_of(page, "Hello")
+    assert "done" not in {event["type"] for event in heard}
+    assert not page.talk.asked

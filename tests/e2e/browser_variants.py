@@ -1,4 +1,5 @@
-"""The kernels as Chromium has to compile them: every other choice, and as many pairs of choices as fit."""
+"""The kernels in the variants that Chromium has to compile: every second choice, and as many pairs of choices as
+fit."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from tests.training_variants import training_variants
 
 @dataclass(frozen=True)
 class KernelVariant:
-    """whole: it is compiled for the adapter as well, which takes long: once for each shape and snippet is enough."""
+    """whole: it is compiled for the adapter as well, which is slow: once for each shape and snippet is enough."""
 
     kernel: str
     label: str
@@ -35,7 +36,8 @@ def kernel_variants() -> list[KernelVariant]:
     least = AdapterInfo("least", "", False, 4, 128 << 20, 256 << 20, 16 << 10, 256, 8, True)
 
     def add(name: str, snippets: dict[str, str], whole: bool = True, **constants) -> None:
-        """What follows the product (EPILOGUE) changes neither the workgroup nor its memory: the adapter's limits."""
+        """The EPILOGUE after the product changes neither the workgroup nor its memory, which are the adapter's
+        limits."""
         wgsl = compose(name, {"MAX_ROWS": 256, **constants}, snippets)
         variants.append(KernelVariant(name, f"{name} {snippets}", wgsl, whole))
 
@@ -44,7 +46,7 @@ def kernel_variants() -> list[KernelVariant]:
             variants.append(KernelVariant("repack", f"repack {form.name}", repack_shader(form), True))
         dequantize = {"dequantize": f"dequantize_{form.name.lower()}"}
         add("embedding", dequantize, K=768, N=100, BLOCKS=2400, FIRST_ROW=0, SCALE=1.0, WORKGROUP=64)
-        # What reads a format is the same code in each shape: all shapes are compiled for one format.
+        # The code that reads a format is the same in each shape: all shapes are compiled for one format.
         every = form.name == "Q4_1"
         matrix = {"K": 768, "N": 100, "BLOCKS": 4800}
         shape = {"EPS": 1e-5, "ROWS": 2, "M_TILE": 4, "CHUNK": 8, "WORKGROUP": 64, "SUBGROUPS": 1, "ROW_TILES": 1}
@@ -80,7 +82,7 @@ def kernel_variants() -> list[KernelVariant]:
                 if LAYOUTS[form.name].quantized:
                     whole = every and epilogue == 0 and slices == 2
                     add("matmul_integer", dequantize, whole, **linear, SLICES=slices, WIDE=4 * wide)
-    # With a set of LoRA matrices, in the ways that kernels add it: for one row of x, and for many.
+    # With a set of LoRA matrices, in each way that kernels add it: for one row of x, and for many.
     lora = {
         "RANK": 16,
         "LINEARS": 3,

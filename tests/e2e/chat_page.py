@@ -14,9 +14,10 @@ from small_site import STAND_IN
 LOAD_SECONDS = 180.0
 ANSWER_SECONDS = 180.0
 PATIENCE_SECONDS = 60.0
-"""Of assertions and clicks: whatever they wait for comes, or never does, and a machine may be busy."""
+"""Timeout of assertions and clicks: the awaited state comes or never does, and a machine may be busy."""
 NO_SERVICE_WORKER = "delete Navigator.prototype.serviceWorker"
-"""Makes a page like one in a browser without service workers: it gets each file from the server, as a test wants it."""
+"""Makes a page like one in a browser without service workers: it fetches each file from the server, as a test needs
+it."""
 
 
 PANEL_OF = {
@@ -25,12 +26,12 @@ PANEL_OF = {
     "Storage": "Settings",
     "Agents": "Agents",
 }  # fmt: skip
-"""Where the parts of the panels are, by their names."""
+"""The panel of each part, by name."""
 
 
 async def open_part(page: Page, name: str) -> Locator:
-    """Open a part of the panel that has it, by the links of the side bar and the tabs. "Settings/Learning": where
-    another panel has a part of the same name."""
+    """Open a part of the panel that has it, by the links of the side bar and the tabs. "Settings/Learning": for a
+    part whose name another panel has, too."""
     side, panel = page.locator("#panel"), PANEL_OF[name]
     if not await side.is_visible() or await side.locator("h2").first.inner_text() != panel:
         if not await page.is_visible("#sidebar"):
@@ -55,7 +56,7 @@ SHARE = """<form method="post" enctype="multipart/form-data" action="%s/share">
 
 
 async def share(page: Page, site: str, files: Sequence[FilePayload] = (), **words: str) -> None:
-    """What the system does when something is shared with an installed app: it sends the form of the manifest."""
+    """Share something as the system does with an installed app: send the form of the manifest."""
     await page.goto("about:blank")
     await page.set_content(SHARE % site)
     for name, text in words.items():
@@ -69,11 +70,11 @@ async def choose_files(
 ) -> None:
     """Take files in the dialog that `open_chooser` opens.
 
-    Playwright takes over these dialogs as soon as one waits for them, but does not wait until the browser has heard of
-    it: a key that is pressed at once may come first, and then nobody ever hears of the dialog.
+    Playwright intercepts these dialogs as soon as a test waits for one, but does not wait until the browser knows: a
+    key that is pressed at once may come first, and then the dialog is lost.
     """
     async with page.expect_file_chooser() as chooser:
-        await page.evaluate("0")  # its answer comes after the browser has heard of it
+        await page.evaluate("0")  # its answer comes after the browser knows
         await open_chooser()
     await (await chooser.value).set_files(list(files))
 
@@ -82,7 +83,7 @@ Seen = TypeVar("Seen", bound="ChatPage")
 
 
 class ChatPage:
-    """What a person can see and do on the page."""
+    """The page with all that a user can see and do."""
 
     def __init__(self, page: Page, site: str) -> None:
         self.page, self.site = page, site
@@ -100,7 +101,8 @@ class ChatPage:
         await self.wait_for("ready", LOAD_SECONDS)
 
     async def begin(self, query: str) -> None:
-        """An empty chat and box, nothing open, no errors, for a file with its own page; `kept_pages.py` does more."""
+        """Back to an empty chat and box, nothing open, no errors, for a file with its own page; `kept_pages.py` does
+        more."""
         if await self.state() == "answering":
             await self.page.evaluate("document.querySelector('.stop').click()")
         if await self.state() != "ready":  # the test before failed
@@ -114,7 +116,7 @@ class ChatPage:
         self.errors.clear()
 
     def seen_as(self, kind: type[Seen]) -> Seen:
-        """The same page, with what this class can do with it."""
+        """The same page, wrapped in this class."""
         other = kind.__new__(kind)
         other.__dict__ = self.__dict__
         return other
@@ -126,14 +128,14 @@ class ChatPage:
 
     @property
     def part(self) -> Locator:
-        """What is seen in the panel."""
+        """The visible part in the panel."""
         return self.side.locator(".panel-part:not([hidden])")
 
     async def open_part(self, name: str) -> Locator:
         return await open_part(self.page, name)
 
     async def show_for_developers(self) -> None:
-        """In the part "Learning" of a panel; a test before may have opened it."""
+        """Opens details in the part "Learning" of a panel; an earlier test may have opened them."""
         if not await self.page.locator("details.developers[open]").count():
             await self.page.get_by_text("For developers", exact=True).press("Enter")
 
@@ -143,12 +145,12 @@ class ChatPage:
             await self.side.wait_for(state="hidden")
 
     async def choose(self, setting: str, value: str) -> None:
-        """In Settings, Model: backend, context or workers. The model is loaded again; the panel stays open."""
+        """Choose in Settings, Model: backend, context or workers. The model is loaded again; the panel stays open."""
         part = await self.open_part("Model")
         await part.locator(f"#{setting}").select_option(value)
 
     async def shows(self, name: str, value: str) -> None:
-        """Settings, Model, come to say this; the panel is closed again."""
+        """Wait until Settings, Model, says this; the panel is closed again."""
         await expect((await self.open_part("Model")).locator(f"#{name}")).to_have_value(value)
         await self.close_panel()
 
@@ -163,32 +165,32 @@ class ChatPage:
         await self.page.wait_for_selector("#models")
 
     async def use_stand_in(self, apart: bool = False) -> None:
-        """Before `open`: a worker without a model (stand_in_worker.js).
+        """Call before `open`: a worker without a model (stand_in_worker.js).
 
-        apart: the page's modules come one by one, so that a test can import one; it starts three times slower.
+        apart: the page's modules are served separately, so that a test can import one; it starts three times slower.
         """
 
         async def fulfill(route: Route) -> None:
             headers = {"Cross-Origin-Embedder-Policy": "require-corp", "Cross-Origin-Resource-Policy": "same-origin"}
             await route.fulfill(body=STAND_IN.read_text("utf-8"), content_type="text/javascript", headers=headers)
 
-        await self.page.add_init_script(NO_SERVICE_WORKER)  # which would fetch the real one
+        await self.page.add_init_script(NO_SERVICE_WORKER)  # which would fetch the real worker
         await self.page.route("**/engine/worker.js", fulfill)
         if apart:
             main = "import '../main.js';"
             await self.page.route("**/bundle/main.js", lambda to: to.fulfill(body=main, content_type="text/javascript"))
 
     async def allow_host(self, url: str) -> None:
-        """Before `open`: models may come from this server, as if the user had allowed it in Settings, Model."""
+        """Call before `open`: models may come from this server, as if the user had allowed it in Settings, Model."""
         host = url.rpartition("/")[0]
         await self.page.add_init_script(f"localStorage.setItem('sonata.hosts', JSON.stringify(['{host}']))")
 
     async def agree_to_model(self) -> None:
-        """After `open`: to a model of another site in the address."""
+        """Call after `open`: agree to a model of another site in the address."""
         await self.page.get_by_role("button", name="Open this model").click()
 
     async def wait_for(self, state: str, seconds: float = LOAD_SECONDS) -> None:
-        """state: loading, ready, answering or failed. Fails at once, with the banner's words, when it is failed."""
+        """state: loading, ready, answering or failed. Fails at once, with the banner's words, if it is failed."""
         await self.page.wait_for_function(
             "wanted => [wanted, 'failed'].includes(document.documentElement?.dataset.state)",
             arg=state,
@@ -198,7 +200,7 @@ class ChatPage:
         assert now == state, f"{now}: {await self.page.inner_text('#banner')}"
 
     async def until(self, script: str) -> None:
-        """Wait until a promise has a true value: `wait_for_function` takes the promise itself for true."""
+        """Wait until a promise has a true value: `wait_for_function` counts the promise itself as true."""
         pause = "await new Promise((again) => setTimeout(again, 20))"
         waiting = self.page.evaluate(f"async () => {{ while (!(await ({script}))) {pause}; }}")
         await asyncio.wait_for(waiting, LOAD_SECONDS)
@@ -210,10 +212,10 @@ class ChatPage:
         )
 
     async def can_learn(self) -> None:
-        """Until then a lesson waits, or is only noted."""
+        """Wait until lessons can be learned: before, a lesson waits or is only noted."""
         await self.page.wait_for_function("() => document.documentElement?.dataset.learning === 'ready'")
-        await self.page.evaluate("sonata.engine.learning.learnNow('preparation')")
-        known = "({ loops }) => !loops[0].words.includes('gets to know this model')"
+        await self.page.evaluate("sonata.engine.learning.learnNow({ name: 'preparation' })")
+        known = "({ loops }) => !loops[0].words.join(' ').includes('gets to know this model')"
         await self.until(f"sonata.engine.learning.overview().then({known})")
 
     async def state(self) -> str:
@@ -231,7 +233,7 @@ class ChatPage:
         return await self.last_answer()
 
     async def ask_for_cut_off(self, text: str) -> str:
-        """As `ask`, in new chats until the answer ends at its limit: the tiny model's noise may end before."""
+        """As `ask`, in new chats until an answer ends at its limit: the tiny model's noise may end earlier."""
         for _ in range(10):
             answer = await self.ask(text)
             if await self.page.evaluate("sonata.lastAnswer.reason") == "length":
@@ -240,7 +242,7 @@ class ChatPage:
         raise AssertionError("Ten answers in a row ended before their limit.")
 
     async def wait_for_words(self, seconds: float = ANSWER_SECONDS) -> str:
-        """Until the last answer has begun."""
+        """Wait until the last answer has begun."""
         await self.page.wait_for_function(
             "() => [...document.querySelectorAll('.answer .body')].at(-1)?.textContent.trim()", timeout=seconds * 1000
         )
@@ -259,7 +261,7 @@ class ChatPage:
         return self.page.locator("#banner").get_by_role("button", name=name, exact=True)
 
     async def load_again(self) -> None:
-        # A software GPU first finishes what it was given before it was lost, and no frame is drawn meanwhile.
+        # A software GPU first finishes the work from before the loss, and no frame is drawn meanwhile.
         await self.way_out("Load again").click(timeout=LOAD_SECONDS * 1000)
         await self.wait_for("loading")
         await self.wait_for("ready", LOAD_SECONDS)
@@ -276,7 +278,7 @@ class ChatPage:
 
 @asynccontextmanager
 async def fresh_tab(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
-    """A tab without a service worker, of a browser that knows nothing yet; the caller opens the page."""
+    """A tab without a service worker, of a fresh browser; the caller opens the page."""
     context = await browser.new_context(viewport={"width": 1280, "height": 800})
     context.set_default_timeout(PATIENCE_SECONDS * 1000)
     await context.add_init_script(NO_SERVICE_WORKER)

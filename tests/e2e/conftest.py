@@ -24,9 +24,9 @@ SHARED = ("page_alone", "page_apart", "plain_chat", "ready_chat", "real_chat")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The page's tests come first. Of two workers (`--dist=worksteal`) one then runs them while the other one runs the
-    rest: each page is opened once, and two browsers seldom compute at the same time. Tests that share a page of one
-    kind come one after the other, and those of the real model, which takes longest to open, are one group."""
+    """The page's tests come first. Of two workers (`--dist=worksteal`) one then runs them while the other one runs
+    the rest: each page is opened once, and two browsers seldom compute at the same time. Tests that share a page of
+    one kind run one after the other, and tests of the real model, which takes longest to open, form one group."""
     here = Path(__file__).parent
     own = [item for item in items if item.path.parent == here]
     uses: dict[Path, Counter[int]] = defaultdict(Counter)
@@ -53,7 +53,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser(chromium_path: Path) -> AsyncIterator[Browser]:
     """Chromium with WebGPU."""
-    expect.set_options(timeout=PATIENCE_SECONDS * 1000)  # a machine may be busy: what is awaited comes, or never does
+    expect.set_options(timeout=PATIENCE_SECONDS * 1000)  # a machine may be busy: the awaited state comes, or never does
     async with async_playwright() as playwright:
         running = await playwright.chromium.launch(executable_path=chromium_path, args=[*CHROMIUM_FLAGS, WEBGPU_FLAG])
         yield running
@@ -102,21 +102,21 @@ async def kept_pages(browser: Browser) -> AsyncIterator[KeptPages]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def page_alone(kept_pages: KeptPages, site: str, request: pytest.FixtureRequest) -> AsyncIterator[ChatPage]:
-    """The page with the stand-in worker, ready, as it is when it is first opened. See `kept_pages.py`."""
+    """The page with the stand-in worker, ready, in the state of a first visit. See `kept_pages.py`."""
     async with kept_pages.lend(Kind(site, "", stand_in=True), request.node) as chat:
         yield chat
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def page_apart(kept_pages: KeptPages, site: str, request: pytest.FixtureRequest) -> AsyncIterator[ChatPage]:
-    """As `page_alone`, with its modules one by one: for a test that imports one of them."""
+    """As `page_alone`, with its modules served separately: for a test that imports one of them."""
     async with kept_pages.lend(Kind(site, "", stand_in=True, apart=True), request.node) as chat:
         yield chat
 
 
 @pytest.fixture(scope="session")
 def tiny_files(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> SmallSite:
-    """The site with a tiny model, which no test changes."""
+    """The site with a tiny model; no test changes it."""
     return SmallSite(dist, tmp_path_factory.mktemp("tiny") / "site")
 
 
@@ -147,8 +147,8 @@ async def ready_chat(
 ) -> AsyncIterator[ChatPage]:
     """The real page, ready, with a tiny model, its memory and its router: the cheapest page for most tests.
 
-    All tests share it, for it takes seconds to start; each begins as if it was first opened (`kept_pages.py`). The
-    answers are noise of up to 8 tokens. `await ready_chat.routed()` waits for the router.
+    All tests share it, because it takes seconds to start; each begins in the state of a first visit
+    (`kept_pages.py`). The answers are noise of up to 8 tokens. `await ready_chat.routed()` waits for the router.
     """
     async with kept_pages.lend(Kind(tiny_site, tiny_query), request.node) as chat:
         yield chat
@@ -156,7 +156,7 @@ async def ready_chat(
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def plain_chat(kept_pages: KeptPages, tiny_site: str, request: pytest.FixtureRequest) -> AsyncIterator[ChatPage]:
-    """As `ready_chat`, without routing: a prompt holds what was said, and no instructions."""
+    """As `ready_chat`, without routing: a prompt holds the conversation, and no instructions."""
     async with kept_pages.lend(Kind(tiny_site, f"{TINY_QUERY}&routing=off"), request.node) as chat:
         yield chat
 
@@ -171,27 +171,27 @@ def real_query() -> str:
 async def real_chat(
     kept_pages: KeptPages, site: str, real_query: str, request: pytest.FixtureRequest
 ) -> AsyncIterator[ChatPage]:
-    """As `ready_chat`, with the real model: where the words of an answer matter."""
+    """As `ready_chat`, with the real model: for tests in which the words of an answer matter."""
     async with kept_pages.lend(Kind(site, real_query, is_large=True), request.node) as chat:
         yield chat
 
 
 @pytest.fixture
 def small(dist: Path, tmp_path: Path) -> SmallSite:
-    """The site with a tiny model, where the test may change it."""
+    """The site with a tiny model, which the test may change."""
     return SmallSite(dist, tmp_path / "site")
 
 
 @pytest.fixture
 def server(small: SmallSite) -> Iterator[PlainServer]:
-    """On this machine, as a developer has it."""
+    """On localhost, as for a developer."""
     with PlainServer(small.folder) as running:
         yield running
 
 
 @pytest.fixture
 def far_server(small: SmallSite) -> Iterator[PlainServer]:
-    """Under a name that the service worker does not take for a developer's."""
+    """Under a host name that the service worker does not count as a developer's."""
     with PlainServer(small.folder, host="sonata.localhost") as running:
         yield running
 
@@ -206,14 +206,14 @@ async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
 
 @pytest.fixture
 def damaged(tiny_files: SmallSite) -> Iterator[DamagedServer]:
-    """Serves the tiny model, damaged as the test says."""
+    """Serves the tiny model, damaged in the way that the test sets."""
     with DamagedServer(tiny_files.folder / MODEL) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def screenshots(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where screenshots go: $SONATA_ARTIFACTS, or pytest's temporary folder."""
+    """The folder of screenshots: $SONATA_ARTIFACTS, or pytest's temporary folder."""
     root = os.environ.get("SONATA_ARTIFACTS")
     folder = (Path(root) if root else tmp_path_factory.getbasetemp()) / "screenshots"
     folder.mkdir(parents=True, exist_ok=True)

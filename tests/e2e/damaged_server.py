@@ -15,8 +15,8 @@ CHUNK = 1 << 20
 
 
 class DamagedServer:
-    """Serves `path` at `url`. Set `length` (the file ends there), `breaks_at` (the connection does),
-    `flip_byte_at` or `damage`. `compresses`: it sends the file compressed, and does not say how long that is."""
+    """Serves `path` at `url`. Set `length` (the file ends there), `breaks_at` (the connection does), `flip_byte_at`
+    or `damage`. `compresses`: it sends the file compressed, without the compressed length."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -27,13 +27,13 @@ class DamagedServer:
         self.url = f"http://127.0.0.1:{self._server.server_port}/{path.name}"
 
     def heal(self) -> None:
-        """From now on the file is served as it is."""
+        """From now on the file is served undamaged."""
         self.length = self.size
         self.compresses = False
         self.breaks_at: int | None = None
         self.flip_byte_at: int | None = None
         self.damage: Callable[[bytearray], None] = lambda start: None
-        """Changes the first bytes of the file, given up to a mebibyte of them."""
+        """A function that changes the first bytes of the file; it gets up to a mebibyte of them."""
 
     def send(self, out: BufferedIOBase) -> None:
         end = self.length if self.breaks_at is None else self.breaks_at
@@ -70,7 +70,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Access-Control-Allow-Origin", "*")
         self.send_header("Cache-Control", "no-store")
         self.end_headers()
-        with suppress(BrokenPipeError, ConnectionResetError):  # the page gave up
+        with suppress(BrokenPipeError, ConnectionResetError):  # the page closed the connection
             if not self.files.compresses:
                 self.files.send(self.wfile)
                 return

@@ -16,7 +16,7 @@ from py_core.memory.volatile import VolatileRows
 DAY = 24 * 60 * 60
 RICH, SKY = "A bit of everything", "Why the sky is blue"
 OTHERS = {"A trip to Lisbon": 1.0, "Rivers": 1.1, "Knots": 5.0, "Old bread": 5.1}
-"""Titles of chats, and how many days ago something was said in them."""
+"""Titles of chats, and the days since their last message."""
 
 EVERYTHING = """### A heading that begins deep
 
@@ -87,7 +87,7 @@ _PASSAGES = [
 
 
 async def furnish(chat: ChatPage) -> None:
-    """Replace the page's memory: what was said today came in its first minute."""
+    """Replace the page's memory: today's messages came in the first minute of the day."""
     today = await chat.page.evaluate("new Date(new Date().setHours(0, 0, 1, 0)).getTime() / 1000")
     now = [today - 100 * DAY]
     store = await Store.open(VolatileRows(), crypto=NativeCrypto(), clock=lambda: now[0])
@@ -116,13 +116,13 @@ async def furnish(chat: ChatPage) -> None:
         "reason": "length", "tokens": 8, "thinking": {"text": "Hm.", "seconds": 3.4},
     }  # fmt: skip
     last = (await memory.sessions.add_turns(session.id, Turn("assistant", EVERYTHING, details=details), after=2)).id
-    put = "async ([bytes]) => sonata.engine.memory.importFile(Uint8Array.from(bytes), 'replace')"
+    put = "async ([bytes]) => sonata.engine.memory.importFile({ data: Uint8Array.from(bytes), mode: 'replace' })"
     await chat.page.evaluate(put, [list(await export(store))])
     await expect(chat.page.locator(f"#chats [data-chat='{last}']")).to_have_count(1)
     await expect(chat.page.locator("#chats .chat-name")).to_have_count(len(OTHERS) + 2)
 
 
 async def open_chat(chat: ChatPage, title: str) -> None:
-    """By its link in the side bar."""
+    """Open it by its link in the side bar."""
     await chat.page.locator("#chats a").filter(has_text=title).click()
     await chat.page.locator(".answer .answer-actions").last.wait_for(state="attached")

@@ -1,7 +1,8 @@
-"""Texts that try to become live HTML, a script or a request to another site, as a model may write or a user paste them.
+"""Texts that try to become live HTML, a script or a request to another site, as a model may write them or a user may
+paste them.
 
 Each names the site evil.example, or a global `harmed`. Written for this project after the usual families: raw HTML,
-what parsers repair into HTML (mutations), addresses of links and images, Markdown's corners, formulas and code.
+text that parsers repair into HTML (mutations), addresses of links and images, Markdown's corners, formulas and code.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ HOSTILE = (
     "<input autofocus onfocus='harmed = 1'>",
     "<template shadowrootmode=open><script>harmed = 1</script></template>",
     "<portal src=https://evil.example/s></portal><frameset onload='harmed = 1'>",
-    # what a parser repairs
+    # text that a parser repairs
     "<scr<script>ipt>harmed = 1</scr</script>ipt>",
     "<noscript><p title='</noscript><img src=x onerror=harmed=1>'>",
     "<math><mtext><table><mglyph><style><!--</style><img title='--><img src=x onerror=harmed=1>'>",

@@ -1,8 +1,8 @@
-"""Pages that tests share: one of each kind, kept for the session, and put back after each test as it was at first.
+"""Pages that tests share: one of each kind, kept for the session, and reset after each test to its first state.
 
-What is usual is put back silently: a chat, what is remembered, an open panel, settings, the address, a global. The
-rest a test has to take back itself: a route, a listener, another size or scheme, a tab, a dialog, words in the console,
-a download that has not ended. If it does not, it fails and is told what it left, or what is not as it was before.
+Usual changes are reset silently: a chat, the memory, an open panel, settings, the address, a global. A test has to
+undo the rest itself: a route, a listener, another size or scheme, a tab, a dialog, words in the console, an
+unfinished download. If it does not, it fails with a list of its leftovers and of the differences to the first state.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from playwright.async_api import Browser, Download, Error
 
 VIEWPORT = {"width": 1280, "height": 800}
 TIME_ZONE = "Pacific/Kiritimati"
-"""Fourteen hours ahead of UTC: the time that an answer tells is that of the page, or it is wrong by a day."""
+"""Fourteen hours ahead of UTC: if an answer does not use the page's time, it is wrong by a day."""
 DOWNLOAD_SECONDS = 10.0
 MOST_SECONDS = LOAD_SECONDS + 2 * PATIENCE_SECONDS
 ALLOWED = ("axe", "katex", "Chart", "pdfjsLib", "sonata", "renderMathInElement")
@@ -134,14 +134,14 @@ FORGET = f"""async ([first, patience]) => {{
   }}
   return false;
 }}"""
-"""Whether all is as at first, in the end: what a test said last may be stored a moment later."""
+"""True if everything is as at first, after a while: a test's last message may be stored a moment later."""
 
 
 @dataclass(frozen=True)
 class Kind:
     """stand_in: a worker without a model. apart: see `ChatPage.use_stand_in`.
 
-    is_large: the model is; only one such page is open.
+    is_large: the model is large; only one such page is open at a time.
     """
 
     site: str
@@ -157,7 +157,7 @@ class Kind:
 
 @dataclass
 class KeptPage:
-    """`first`, `known` and `listeners`: what was to be seen, and who listened, when it had started."""
+    """`first`, `known` and `listeners`: the visible state, and the listeners, after the start."""
 
     chat: ChatPage
     kind: Kind
@@ -174,7 +174,7 @@ class KeptPage:
             await chat.use_stand_in(self.kind.apart)
         page.on("download", lambda download: self.downloads.append(download))
         await chat.open_ready(self.kind.query)
-        if not self.kind.stand_in:  # the router notes in the memory which embedder it has
+        if not self.kind.stand_in:  # the router notes its embedder in the memory
             await page.wait_for_function(SETTLED)
         self.first = await page.evaluate(LOOK)
         self.known = [*await page.evaluate("Object.keys(window)"), *ALLOWED]
@@ -197,7 +197,7 @@ class KeptPage:
         return len(page._impl_obj._routes) + len(page.context._impl_obj._routes)
 
     async def put_back(self) -> list[str]:
-        """As it was at first. Returns what the test should have taken back itself, and what is still different.
+        """Reset the page. Returns the changes that the test should have undone itself, and the remaining differences.
 
         A page that no reset mends `is_spoilt`.
         """
@@ -205,7 +205,7 @@ class KeptPage:
         left = await self._take_back()
         await page.evaluate(CLOSE)
         same = await page.evaluate(RESTORE, self.first)
-        own = await page.evaluate(GLOBALS, self.known)  # who has set one may listen to something, too
+        own = await page.evaluate(GLOBALS, self.known)  # a test that set a global may have set a listener, too
         if page.url != self.kind.url:
             await page.goto(self.kind.url)
         elif own or not same or await chat.state() != "ready":
@@ -220,7 +220,7 @@ class KeptPage:
         return left
 
     async def _take_back(self) -> list[str]:
-        """What the test should have taken back itself."""
+        """The changes that the test should have undone itself."""
         chat, page = self.chat, self.chat.page
         left = [f"the console said: {line}" for line in chat.errors]
         for other in page.context.pages:
@@ -253,7 +253,7 @@ class KeptPage:
 
 
 class KeptPages:
-    """Those of one browser."""
+    """The shared pages of one browser."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
@@ -261,7 +261,7 @@ class KeptPages:
 
     @asynccontextmanager
     async def lend(self, kind: Kind, test: pytest.Item) -> AsyncIterator[ChatPage]:
-        """A page of this kind, to this test."""
+        """Lend a page of this kind to this test."""
         kept = self._pages.get(kind) or await self._open(kind)
         try:
             yield kept.chat
@@ -274,7 +274,7 @@ class KeptPages:
         left: list[str] = []
         try:
             if not kept.is_spoilt:
-                left = await asyncio.wait_for(kept.put_back(), MOST_SECONDS)  # a worker may answer nothing any more
+                left = await asyncio.wait_for(kept.put_back(), MOST_SECONDS)  # a worker may no longer answer
         except (Error, AssertionError, TimeoutError) as error:
             left, kept.is_spoilt = [f"a page that cannot be put back: {error!r}"], True
         if kept.is_spoilt:

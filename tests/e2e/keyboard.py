@@ -1,10 +1,10 @@
-"""Somebody who has a keyboard and nothing else: after each key the focus is somewhere, and can be seen."""
+"""A user with nothing but a keyboard: after each key some element has the focus, visibly."""
 
 from __future__ import annotations
 
 from playwright.async_api import Locator, Page
 
-# An element that only a script can focus, as the heading of a list that has just opened, needs no outline.
+# An element that only a script can focus, such as the heading of a list that has just opened, needs no outline.
 SEEN = """() => {
   const now = document.activeElement;
   if (!now || now === document.body) return false;
@@ -39,7 +39,7 @@ class Keys:
         self.page = page
 
     async def begin(self) -> None:
-        """From now on whatever a mouse does is counted."""
+        """From now on all mouse events are counted."""
         await self.page.evaluate(COUNT)
 
     async def press(self, *keys: str) -> None:
@@ -57,7 +57,7 @@ class Keys:
             raise AssertionError(f"{when} the focus cannot be seen: {await self.page.evaluate(WHERE)}") from error
 
     async def go_to(self, wanted: Locator, key: str = "Tab", most: int = 60) -> None:
-        """With Tab, Shift+Tab or another key, until this has the focus."""
+        """Press Tab, Shift+Tab or another key until this element has the focus."""
         await wanted.first.wait_for()
         passed = []
         for _ in range(most):
@@ -71,10 +71,10 @@ class Keys:
         raise AssertionError(f"{key} does not lead to {wanted}, but to {passed}")
 
     async def use(self, wanted: Locator, key: str = "Tab") -> None:
-        """Go there and press Enter."""
+        """Move the focus there and press Enter."""
         await self.go_to(wanted, key)
         await self.press("Enter")
 
     async def end(self) -> None:
-        """A mouse has done nothing."""
+        """No mouse event was counted."""
         assert await self.page.evaluate("pointed()") == 0

@@ -1,8 +1,8 @@
 """Small grey pictures of views, compared with those that are committed in looks/.
 
 A screenshot is shrunk to cells of CELL by CELL pixels, and each cell is the mean of what is in it: another font or
-another Chromium moves letters within a cell, a part of the page that moves or goes changes cells by the dozen. What
-counts is how each cell differs from its surroundings, whether by much or by little: light and dark are measured alike.
+another Chromium moves letters within a cell, while a part of the page that moves or disappears changes cells by the
+dozen. The measure is how each cell differs from its surroundings, normalized: light and dark are measured alike.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from playwright.async_api import Page
 FOLDER = Path(__file__).with_name("looks")
 CELL = 20
 AROUND = 5
-"""Cells to each side that are the surroundings of one."""
+"""Number of cells to each side that form the surroundings of a cell."""
 MOST_DIFFERENT = 0.1
-"""How different a view may be: 0 is the same, 1 has nothing in common."""
+"""The largest allowed difference: 0 is equal, 1 has nothing in common."""
 ACCEPT = "UPDATE_LOOKS"
 
-# The mean grey of each cell, row by row, each a byte.
+# The mean grey of each cell, row by row, a byte each.
 SHRINK = """async ([picture, cell]) => {
   const bitmap = await createImageBitmap(await (await fetch(`data:image/png;base64,${picture}`)).blob());
   const canvas = new OffscreenCanvas(bitmap.width, bitmap.height), context = canvas.getContext('2d');
@@ -49,7 +49,7 @@ SHRINK = """async ([picture, cell]) => {
 
 
 async def small_picture(page: Page, path: Path) -> np.ndarray:
-    """What is seen: a screenshot there, and the grey of its cells (rows, columns), uint8."""
+    """The current view: a screenshot in a file, and the grey of its cells (rows, columns), uint8."""
     shot = await page.screenshot(path=path, animations="disabled", caret="hide", scale="css")
     helper = await page.context.browser.new_page()  # type: ignore[union-attr]  # without the page's policy
     cells = await helper.evaluate(SHRINK, [base64.b64encode(shot).decode(), CELL])
@@ -58,7 +58,7 @@ async def small_picture(page: Page, path: Path) -> np.ndarray:
 
 
 async def check_look(page: Page, name: str, screenshots: Path) -> str | None:
-    """Compare what is seen with looks/NAME.png, or with UPDATE_LOOKS=1 write that. A sentence where it is different.
+    """Compare the view with looks/NAME.png, or with UPDATE_LOOKS=1 write that. Returns a sentence if it differs.
 
     The screenshot is in `screenshots` then, with both small pictures.
     """
@@ -82,7 +82,7 @@ async def check_look(page: Page, name: str, screenshots: Path) -> str | None:
 
 
 def difference(before: np.ndarray, now: np.ndarray) -> float:
-    """Of two grey pictures (rows, columns), 0 to 1: one less the correlation of what stands out in them."""
+    """The difference of two grey pictures (rows, columns), 0 to 1: 1 minus the correlation of their contrasts."""
     if before.shape != now.shape:
         return 1.0
     one, other = (_standing_out(picture) for picture in (before, now))
@@ -91,13 +91,13 @@ def difference(before: np.ndarray, now: np.ndarray) -> float:
 
 
 def _standing_out(picture: np.ndarray) -> np.ndarray:
-    """Each cell with its neighbours, less its surroundings."""
+    """Each cell minus its surroundings, with its neighbours."""
     grey = picture.astype(np.float64)
     return _around(_around(grey, 1), 1) - _around(grey, AROUND)
 
 
 def _around(grey: np.ndarray, cells: int) -> np.ndarray:
-    """The mean of each cell and so many to each side; beyond the edge it goes on as it is there."""
+    """The mean of each cell and `reach` cells to each side; beyond the edge, the edge repeats."""
     wide = np.pad(grey, cells, mode="edge")
     return np.lib.stride_tricks.sliding_window_view(wide, (2 * cells + 1, 2 * cells + 1)).mean((2, 3))
 
@@ -115,7 +115,7 @@ def _png(picture: np.ndarray) -> bytes:
 
 
 def _grey(png: bytes) -> np.ndarray:
-    """What `_png` was given."""
+    """The inverse of `_png`."""
     columns, rows = struct.unpack(">II", png[16:24])
     length = struct.unpack(">I", png[33:37])[0]
     data = np.frombuffer(zlib.decompress(png[41 : 41 + length]), np.uint8)

@@ -1,5 +1,5 @@
-"""The site as a plain file server gives it: without the headers that isolate a page. It notes what is asked of it, and
-breaks as the test says."""
+"""The site as a plain file server serves it: without the headers that isolate a page. It records requests, and
+breaks in the way that the test sets."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from app.server.headers import headers_of
 class Asked:
     path: str
     start: int
-    """First byte wanted, of a range."""
+    """First byte of a requested range."""
 
 
 class PlainServer:
-    """Serves a folder at `url`, on `host`, any name of this machine. The same one may be started again with `port`."""
+    """Serves a folder at `url`, on `host`, any name of this machine. `port` restarts the same server."""
 
     def __init__(self, folder: Path, host: str = "localhost", port: int = 0) -> None:
         self.folder = folder
         self.asked: list[Asked] = []
         self.ranges = True
-        """Whether it sends parts of files."""
+        """True if it serves byte ranges."""
         self.guards = False
-        """Whether it sends the site's headers, as app/server/site.py does: the page then needs no service worker."""
+        """True if it sends the site's headers, as app/server/site.py does: the page then needs no service worker."""
         self.headers: dict[str, str] = {}
-        """Sent with every answer, besides."""
+        """Extra headers of every answer."""
         self.breaks: dict[str, int] = {}
         """path -> bytes of the file before which the connection breaks."""
         self.instead: dict[str, bytes] = {}
-        """path -> what is sent instead of the file."""
+        """path -> content that is sent instead of the file."""
         self.told: dict[str, int] = {}
-        """path -> how long the file is, where only that is asked."""
+        """path -> the length to state in answers to HEAD."""
         self.holds: dict[str, int] = {}
         """path -> bytes of the file before which it waits until the entry is gone."""
         handler = type("Handler", (_Handler,), {"files": self})
@@ -47,13 +47,13 @@ class PlainServer:
         self.url = f"http://{host}:{self.port}"
 
     def paths(self) -> list[str]:
-        """What was asked for since the last call."""
+        """The requests since the last call."""
         paths = [asked.path for asked in self.asked]
         self.asked.clear()
         return paths
 
     def stop(self) -> None:
-        """From now on nobody answers at the port."""
+        """From now on the port does not answer."""
         self._server.shutdown()
         self._server.server_close()
 
@@ -103,7 +103,7 @@ class _Handler(SimpleHTTPRequestHandler):
         self.end_headers()
         if self.command == "HEAD":
             return
-        with suppress(BrokenPipeError, ConnectionResetError):  # the page went away
+        with suppress(BrokenPipeError, ConnectionResetError):  # the page closed the connection
             held = max(start, files.holds.get(path, start))
             self.wfile.write(data[start:held])
             while path in files.holds:

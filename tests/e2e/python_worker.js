@@ -1,7 +1,6 @@
-// Takes the place of the page's worker: Sonata's Python without a model, the index's kernel as `hnsw_exports`, and `devices`:
+// Replaces the page's worker: Sonata's Python without a model, the index's kernel as `hnsw_exports`, and `devices`:
 // {executor(), pool(patience)} open what a model runs on, {stream(bytes)} is a WeightStream of a model file, {templates()} a
-// TemplateCage.
-// A message is Python source; the answer is {value}, what its last line gives, or {error}.
+// TemplateCage. A message is Python source; the answer is {value}, the value of its last line, or {error}.
 import { KernelPool } from './backends/wasm/kernel_pool.js';
 import { createExecutor } from './backends/webgpu/executor.js';
 import { WeightStream } from './backends/weight_stream.js';

@@ -10,7 +10,7 @@ FONT = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
 
 
 def small_pdf(pages: Sequence[Sequence[str]]) -> bytes:
-    """A page for each list of lines. One without lines has no text at all, as a scanned one."""
+    """A page for each list of lines. A page without lines has no text at all, like a scanned one."""
     return _pages([
         b"BT /F1 12 Tf 72 740 Td 16 TL %s ET" % b" ".join(b"(%s) Tj T*" % line.encode("latin-1") for line in lines)
         if lines
@@ -46,7 +46,7 @@ def packed_pdf(drawing: bytes, pages: int = 1) -> bytes:
 
 
 def thick_pdf() -> bytes:
-    """A billion pages: ten times the same ten times the same, and so on."""
+    """A billion pages: nine levels, each with ten references to the next."""
     levels = [
         b"<< /Type /Pages /Count %d /Kids [%s] >>" % (10 ** (9 - depth), b"%d 0 R " % (6 + depth) * 10)
         for depth in range(9)

@@ -1,4 +1,4 @@
-"""The whole site with a tiny model in the place of the real one, in a folder where a test may change it."""
+"""The whole site with a tiny model instead of the real one, in a folder that a test may change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TINY = TinyLlama(hidden=128, ffn=512, layers=4)
 
 
 class SmallSite:
-    """A copy of `dist` in `folder`. Files are links: `write` replaces them, nothing may change them in place."""
+    """A copy of `dist` in `folder`. Files are links: `write` replaces them; they must not be changed in place."""
 
     def __init__(self, dist: Path, folder: Path, model: Variant = TINY) -> None:
         self.folder, self._dist = folder, dist
@@ -52,7 +52,7 @@ class SmallSite:
         path.write_text(text, encoding="utf-8")
 
     def publish(self) -> None:
-        """What the build does last: the list of the files as they are now. It knows the checksums of the links."""
+        """The build's last step: the list of the current files. It knows the checksums of the links."""
         paths = (path for path in self.folder.rglob("*") if path.is_file())
         content = {path.relative_to(self.folder).as_posix(): path for path in paths}
         lists = json.loads((self._dist / "precache.json").read_text("utf-8"))
@@ -67,7 +67,7 @@ class SmallSite:
         self.write("precache.json", json.dumps({"files": dict(sorted(files.items())), "later": later}, indent=1))
 
     def use_stand_in(self) -> None:
-        """A worker without a model (stand_in_worker.js) in place of the engine, without the engine's large files: for
+        """A worker without a model (stand_in_worker.js) instead of the engine, without the engine's large files: for
         tests of the page around it."""
         script = STAND_IN.read_text("utf-8")
         self.write("engine/worker.js", script)
@@ -80,8 +80,8 @@ class SmallSite:
         self.publish()
 
     def holding(self, module: str) -> str:
-        """The file of the page into which the build joined a module that others of its files import, too. Who imports
-        it gets what the page itself has of that module."""
+        """The file of the page into which the build joined a module that other files import, too. A test that
+        imports it gets the page's own instance of the module."""
         return next(
             path.relative_to(self.folder).as_posix()
             for path in sorted(self.folder.glob("bundle/*.js"))

@@ -1,7 +1,7 @@
 /**
- * A worker without a model, for tests of the page alone. What it does is in the address of the "model" when it starts
- * (silent, broken, missing; held: it stays at one half until a message comes on the channel `stand-in`) and in the words
- * of the question afterwards.
+ * A worker without a model, for tests of the page alone. Its behaviour is set by the address of the "model" at the start
+ * (silent, broken, missing; held: it stays at one half until a message arrives on the channel `stand-in`) and later by the
+ * words of the question.
  */
 import * as Comlink from '../vendor/comlink.mjs';
 import './stream_transfer.js';
@@ -73,7 +73,7 @@ let stopped = false;
 Comlink.expose({
   async start({ model, backend, precision, context }, onProgress) {
     report = onProgress;
-    const { url = '' } = model; // none where the browser keeps it
+    const { url = '' } = model; // none if the browser keeps it
     if (url.includes('silent')) await new Promise(() => {});
     if (url.includes('broken')) throw new TypeError('nothing is here');
     if (url.includes('missing')) throw userError('DownloadError', 'The model file is not on the server (HTTP 404). Check the address, then load again.');
@@ -102,38 +102,39 @@ Comlink.expose({
         contexts: [[1024, 166_000_000], [4096, 308_000_000], [8192, 496_000_000]],
       },
       longestPrompt: 100_000,
-      given: url, // the model that it was told to load
+      given: url, // the model that it was asked to load
       notice: null,
     };
   },
 
-  respond(text, { again = false } = {}) {
+  stream(api, method, { text = '' }) {
     const events = new EventQueue();
     stopped = false;
-    answer(text, events, again).then(() => events.end(), (error) => events.fail(error));
+    const ended = method === 'profile' ? measure(events) : answer(text, events, method === 'retry');
+    ended.then(() => events.end(), (error) => events.fail(error));
     return events;
   },
 
-  ask: () => ({ error: { kind: 'EmbedderError', message: 'The stand-in remembers nothing.', details: null, reason: null } }),
-
-  checkModel: (_files, stem) => ({ title: stem, licence: '' }),
-  useAdapter: () => {},
-  openLearning: () => {},
-  noteActivity: () => {},
-  noteBattery: () => {},
-
-  stop: () => { stopped = true; },
-  newChat: () => { stopped = true; },
-  async profile(onProgress) {
-    for (let done = 0; done < 1; done += 0.1) {
-      onProgress(done);
-      await sleep(30);
+  call(api, method) {
+    if (['memory', 'learning', 'files'].includes(api)) {
+      return { error: { kind: 'EmbedderError', message: 'The stand-in remembers nothing.', details: null, reason: null } };
     }
-    return PROFILE;
+    if (['stop', 'begin'].includes(method)) stopped = true;
+    return { value: null };
   },
-  stopProfile: () => {},
+
+  checkModel: ({ stem }) => ({ title: stem, licence: '' }),
+  useAdapter: () => '',
   loseDevice: () => report({ stage: 'device', done: 0, total: null }),
 });
+
+async function measure(events) {
+  for (let done = 0; done < 1; done += 0.1) {
+    events.push({ done, report: null });
+    await sleep(30);
+  }
+  events.push({ done: 1, report: PROFILE });
+}
 
 async function answer(text, events, again) {
   if (text.includes('busy')) for (const end = performance.now() + 1000; performance.now() < end;);

@@ -62,7 +62,7 @@ def pirate(base: BaseModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cut(pirate: Path) -> Path:
-    """The same without its end."""
+    """The same, truncated."""
     path = pirate.with_name("cut.safetensors")
     path.write_bytes(pirate.read_bytes()[:-9])
     return path
@@ -83,7 +83,7 @@ async def chat(plain_chat: ChatPage) -> ChatPage:
 
 
 def own_file(path: Path, base: BaseModel, seed: int, name: str, rank: int = 4) -> Path:
-    """One of Sonata's own files, for this model."""
+    """A file in Sonata's own format, for this model."""
     adapter = replace(drawn(base.graph, seed, rank), name=name, base_sha256=base.sha256)
     path.write_bytes(write_adapter(adapter, base.config, base.graph))
     return path
@@ -122,14 +122,14 @@ async def refused(chat: ChatPage, *words: str) -> None:
 
 
 async def other_tab(chat: ChatPage) -> Page:
-    """A tab of the site with nothing in it, which can do what the page does with what is stored."""
+    """An empty tab of the site, which can use the page's storage modules."""
     page = await chat.page.context.new_page()
     await page.goto(f"{chat.site}/THIRD_PARTY.txt")
     return page
 
 
 async def answer(chat: ChatPage) -> str:
-    """What the model says to Hello in a new chat."""
+    """The model's answer to Hello in a new chat."""
     await chat.page.evaluate("for (const dialog of document.querySelectorAll('dialog[open]')) dialog.close()")
     await chat.page.click("#new-chat")
     return await chat.ask("Hello")
@@ -145,7 +145,7 @@ async def test_an_adapter_is_added_answers_survives_a_reload_and_is_deleted(
     await expect(model_line(chat)).to_contain_text("Tiny with pirate-talk on the CPU")
     await chat.close_panel()
     first = await chat.ask("And now?")
-    await expect(chat.page.locator(".question")).to_have_count(2)  # the conversation goes on
+    await expect(chat.page.locator(".question")).to_have_count(2)  # the conversation continues
     changed = await answer(chat)
     assert changed != plain
     await pick(chat, *peft)
@@ -176,7 +176,7 @@ async def test_an_adapter_is_added_answers_survives_a_reload_and_is_deleted(
     assert await answer(chat) == plain
     await open_list(chat)
     await press(chat, "Use pirate-talk")
-    await expect(row(chat, "pirate-talk")).to_contain_text("In use")  # the list is drawn anew then
+    await expect(row(chat, "pirate-talk")).to_contain_text("In use")  # the list is drawn again then
     await row(chat, "pirate-talk").get_by_role("button", name="Delete").click()
     await row(chat, "pirate-talk").get_by_role("group").get_by_role("button", name="Delete").click()
     await expect(row(chat, "pirate-talk")).to_have_count(0)
@@ -192,14 +192,14 @@ async def test_an_adapter_of_llama_cpp_is_told_from_a_model_when_it_is_dropped_o
     await chat.page.evaluate(DROP, [base64.b64encode(data).decode(), "Sailor.gguf"])
     await expect(row(chat, "sailor")).to_contain_text("In use")
     await expect(model_line(chat)).to_contain_text("with sailor")
-    # The same once more is kept once, and another one of this name gets another.
+    # The same file is kept once, and another file of this name gets another name.
     await chat.page.evaluate(DROP, [base64.b64encode(data).decode(), "Sailor.gguf"])
     other = write_gguf_adapter(drawn(base.graph, 4), tmp_path / "Sailor.gguf").read_bytes()
     await chat.page.evaluate(DROP, [base64.b64encode(other).decode(), "Sailor.gguf"])
     await expect(model_line(chat)).to_contain_text("with sailor-2")
-    # One that is too large to be used is made smaller, which the list tells.
+    # An adapter that is too large to be used is made smaller, and the list says so.
     large = write_gguf_adapter(drawn(base.graph, 5, rank=24), tmp_path / "Large.gguf").read_bytes()
-    await chat.page.evaluate(HOLD_LOCK)  # as another tab does that adds one, too
+    await chat.page.evaluate(HOLD_LOCK)  # as another tab that adds one, too
     await chat.page.evaluate(DROP, [base64.b64encode(large).decode(), "Large.gguf"])
     adding = chat.page.get_by_text("Adding the adapter")
     await expect(adding).to_be_visible()
@@ -266,7 +266,7 @@ async def test_what_a_closed_tab_left_is_cleaned_up_and_what_is_damaged_can_stil
     await pick(chat, pirate)
     await expect(model_line(chat)).to_contain_text("with pirate-talk")
     (facts,) = await chat.page.evaluate(STORED)
-    # A tab was closed while it wrote; a disk has damaged a file, and then what is known of it.
+    # A tab was closed while it wrote; a disk damaged a file, and then its facts.
     damage = f"""async (sum) => {{ {FOLDER}
       await write(await folder.getDirectoryHandle('cd'.repeat(32), {{ create: true }}), 'half.safetensors', 'half');
       await write(await folder.getDirectoryHandle(sum), 'pirate-talk.safetensors', 'other bytes');

@@ -1,5 +1,5 @@
-"""?model=: anybody can make such a link, so a model from another site is named and asked about. The worker is a
-stand-in, which tells what it was given; that nothing is fetched before is in test_models_page.py."""
+"""?model=: anybody can make such a link, so the user is asked about a model from another site, with its name. The
+worker is a stand-in, which reports its input; test_models_page.py shows that nothing is fetched before."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def module_chat(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def chat(module_chat: ChatPage) -> ChatPage:
-    """A tab in which no model of another site was agreed to; the test opens the page. All tests here share it."""
+    """A tab in which the user agreed to no model of another site; the test opens the page. All tests here share it."""
     await module_chat.page.evaluate("sessionStorage.clear()")
     await module_chat.page.set_viewport_size({"width": 1280, "height": 800})
     return module_chat
@@ -67,7 +67,7 @@ async def test_a_model_of_another_site_is_named_and_opened_only_where_the_user_a
 async def test_without_a_yes_the_usual_model_is_opened_and_the_address_is_as_if_there_were_no_link(
     chat: ChatPage,
 ) -> None:
-    for key in ("Enter", "Space", "Escape", None):  # whatever somebody is typing when the page opens
+    for key in ("Enter", "Space", "Escape", None):  # whatever the user is typing when the page opens
         await chat.page.evaluate("sessionStorage.clear()")
         await chat.open(f"?routing=off&model={THEIRS}")
         await expect(question(chat)).to_be_visible()
@@ -86,14 +86,14 @@ async def test_the_button_that_agrees_waits_until_the_window_has_had_the_focus_f
     await chat.open(f"?model={THEIRS}")
     agree = question(chat).get_by_role("button", name="Open this model")
     await expect(agree).to_be_enabled()
-    # The window comes to the front under somebody's double click.
+    # The window comes to the front under a double click.
     comes_back = "() => { dispatchEvent(new Event('focus')); return document.querySelector('.ask .danger').disabled; }"
     assert await chat.page.evaluate(comes_back)
     await expect(agree).to_be_enabled()
 
 
 async def test_in_a_frame_no_model_of_another_site_is_opened(chat: ChatPage, dist: Path) -> None:
-    """On a server that does not send the header which forbids frames."""
+    """On a server without the header that forbids frames."""
     frame = "(src) => document.body.append(Object.assign(document.createElement('iframe'), { src }))"
     with PlainServer(dist) as server:
         await chat.page.goto(f"{server.url}/THIRD_PARTY.txt")

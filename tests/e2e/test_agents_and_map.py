@@ -38,7 +38,7 @@ DRAWN = """() => {
   for (let at = 3; at < data.length; at += 4) drawn += data[at] > 0;
   return drawn;
 }"""
-"""Pixels of the map that something was drawn on."""
+"""Pixels of the map that are not empty."""
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -140,7 +140,7 @@ async def test_a_changed_form_asks_before_it_is_thrown_away_and_outlasts_other_t
     panel = await open_tab(page, "Agents")
     await row_of(panel, "Tester").get_by_role("button", name="Edit").click()
     prompt = panel.get_by_label("System prompt")
-    await panel.get_by_role("button", name="Cancel").click()  # nothing was changed: nobody is asked
+    await panel.get_by_role("button", name="Cancel").click()  # nothing was changed: there is no question
     await panel.locator(".agent-form").wait_for(state="detached")
 
     await row_of(panel, "Tester").get_by_role("button", name="Edit").click()
@@ -190,7 +190,7 @@ async def test_the_form_knows_pythons_standards(page: Page) -> None:
 
 
 async def test_the_map_shows_every_request_and_what_the_user_said_stands_out(page: Page, screenshots: Path) -> None:
-    await page.evaluate("text => sonata.engine.memory.correct('', text, 'planner')", CORRECTED)
+    await page.evaluate("text => sonata.engine.memory.correct({ id: '', text, agent: 'planner' })", CORRECTED)
     panel = await open_tab(page, "Map")
     entry = panel.get_by_role("button")
     await entry.filter(has_text="Planner").wait_for()
@@ -260,6 +260,6 @@ async def number_of(entry: Locator) -> int:
 
 
 async def place_of(page: Page, text: str) -> tuple[float, float]:
-    """Where a request's point is on the screen."""
+    """The place of a request's point on the screen."""
     x, y = await page.evaluate(PLACE, text)
     return x, y

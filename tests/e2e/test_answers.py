@@ -1,4 +1,4 @@
-"""What answers look like: code, tables, tasks, formulas, links. The page alone, with a stand-in for the worker."""
+"""The look of answers: code, tables, tasks, formulas, links. The page alone, with a stand-in for the worker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ SHOW = """async ([texts, piece]) => {
 
 
 async def show(chat: ChatPage, *texts: str, piece: int = 10**9) -> Locator:
-    """Answers of these texts, in place of the conversation; in pieces, one a frame. The first one's body."""
+    """Show answers of these texts instead of the conversation; in pieces, one a frame. Returns the body of the
+    first."""
     await chat.page.evaluate("document.querySelector('#welcome').hidden = true")
     await chat.page.evaluate(SHOW, [list(texts), piece])
     return chat.page.locator(".answer .body").first
@@ -233,7 +234,7 @@ async def test_formulas_are_set_and_prices_are_not(page_apart: ChatPage) -> None
     ]
     text = await body.inner_text()
     assert "US$5 and $10, $5-$10, $x$, $20k or 30k$ and $HOME and $PATH." in text
-    assert "$\\def\\a{x}\\a\\a$, $\\let\\a=x\\a$, $\\begin{matrix}&&" in text  # what comes out of these has no bound
+    assert "$\\def\\a{x}\\a\\a$, $\\let\\a=x\\a$, $\\begin{matrix}&&" in text  # the output of these has no bound
     assert text.rstrip().endswith("xxxx$")
     assert "An ( alone, $\\nosuchcommand{$ and $$ too." in text or "An \\( alone" in text
     assert page_apart.errors == []  # no style attribute that the policy forbids
@@ -303,7 +304,7 @@ MARKED = {
     "<x>\ny": "&lt;x&gt;<br>y",
     "&lt;T&gt; &amp; &euro;5 &#65; &copy;&semi;": "&lt;T&gt; &amp; €5 A ©;",
 }
-NUMBERS = {  # of a list, and those shown
+NUMBERS = {  # numbers of a list, and the shown ones
     "10. a\n9. b\n8. c": [10, 9, 8],
     "1. a\n\n3. b": [1, 3],
     "1. a\n1. b\n1. c": [1, 2, 3],
@@ -377,7 +378,7 @@ async def test_what_is_copied_by_selecting_is_what_one_reads(page_apart: ChatPag
     assert "$$E = mc^2$$" in html
     assert f"<code>{CODE.splitlines()[0]}" in re.sub("</?span[^>]*>", "", html)
     assert (await copied("p .mord", "p .mord"))[0] == "$a_1$"
-    assert (await copied("code", "code"))[0] in ("", CODE)  # as the browser has it
+    assert (await copied("code", "code"))[0] in ("", CODE)  # as the browser stores it
 
     await show(page_apart, "9. nine\n8. eight\n   - a *part*\n\nx\n\n- one\n\n- two")
     assert " ".join((await copied("ol", "li p"))[0].split()) == "9. nine 8. eight - a part x - one"

@@ -1,5 +1,5 @@
-"""What the page's Python does that the page itself does not show: its backends on a tiny model, against numpy natively,
-and modules that come compiled (app/building/bytecode.py)."""
+"""Parts of the page's Python that the page itself does not show: its backends on a tiny model, against native numpy,
+and precompiled modules (app/building/bytecode.py)."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ await with_a_set(*json.loads('ARGUMENTS'))
 async def test_a_set_gives_the_same_tokens_with_any_number_of_workers_and_when_one_dies(
     python_page: Page, tmp_path: Path
 ) -> None:
-    """Also one that dies before it has written the set."""
+    """Also a worker that dies before it has written the set."""
     path, tokens = QUANTIZED["gemma2"].write(tmp_path / "tiny.gguf"), prompt(70)
     await python_page.evaluate("(source) => runPython(source)", DRAWN)
     arguments = [base64.b64encode(path.read_bytes()).decode(), tokens, [1, 3, 2], 800]
@@ -282,7 +282,7 @@ await behind_one_worker()
 
 
 async def test_what_was_written_comes_before_uploads_and_runs_on_every_worker(python_page: Page) -> None:
-    """Writes go to the first worker; the other one must wait for them, however far the first one is behind."""
+    """Writes go to the first worker; the other must wait for them, however far behind the first is."""
     source = BEHIND_ONE_WORKER
     uploaded, summed = json.loads(await python_page.evaluate("(source) => runPython(source)", source))
     assert uploaded == [list(range(1, 9)), list(range(11, 19))]

@@ -1,4 +1,4 @@
-"""The whole product in a browser: Python in Pyodide, the model on the CPU's workers where there is no GPU."""
+"""The whole product in a browser: Python in Pyodide, the model on the CPU's workers if there is no GPU."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ async def test_stop_takes_effect_at_once_and_the_chat_goes_on(real_chat: ChatPag
     await chat.click_stop()
     stopped_at = await chat.last_answer()
     await expect(chat.page.locator(".answer-footer")).to_contain_text("Stopped")
-    await chat.page.evaluate("sonata.engine.generate('Hello', { maxTokens: 1 })")  # the model works meanwhile
+    # the model works meanwhile
+    await chat.page.evaluate("sonata.engine.developer.generate({ prompt: 'Hello', maxTokens: 1 })")
     assert await chat.last_answer() == stopped_at
 
     assert "Paris" in await chat.ask(QUESTION)

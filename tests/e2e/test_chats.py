@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600
 
 DAY = 24 * 60 * 60
 SAID = {"Basil on a windowsill": 0.0, "A trip to Lisbon": 1.0, "Rivers": 5.0, "Knots": 20.0, "Old bread": 400.0}
-"""Titles of chats, and how many days ago something was said in them."""
-PUT = """async ([bytes]) => sonata.engine.memory.importFile(Uint8Array.from(bytes), 'replace')"""
+"""Titles of chats, and the days since their last message."""
+PUT = """async ([bytes]) => sonata.engine.memory.importFile({ data: Uint8Array.from(bytes), mode: 'replace' })"""
 NOON = "new Date(new Date().setHours(12, 0, 0, 0)).getTime() / 1000"
 
 
@@ -43,7 +43,7 @@ def names(chat: ChatPage) -> Locator:
 
 
 async def choose(chat: ChatPage, title: str, entry: str) -> None:
-    """In the menu of a chat."""
+    """Choose an entry in the menu of a chat."""
     await row(chat, title).hover()
     await row(chat, title).get_by_role("button", name=f"Menu of {title}").click()
     await chat.page.get_by_role("menuitem", name=entry, exact=True).click()

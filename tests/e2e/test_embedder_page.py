@@ -59,7 +59,7 @@ async def page(browser: Browser, site: str) -> AsyncIterator[Page]:
 
 @asynccontextmanager
 async def blank_page(browser: Browser, site: str) -> AsyncIterator[Page]:
-    # The page itself may compile no WebAssembly; here it runs Python.
+    # The page itself may not compile WebAssembly; here it runs Python.
     page = await browser.new_page(bypass_csp=True)
     await page.goto(f"{site}/THIRD_PARTY.txt")
     yield page
@@ -75,7 +75,7 @@ async def failure(page: Page, script: str, argument: Any = None) -> str:
 
 
 def fulfilling(answer: dict[str, Any]) -> Callable[[Route], Awaitable[None]]:
-    """For page.route: each request is answered so."""
+    """For page.route: answers each request this way."""
 
     async def fulfill(route: Route) -> None:
         await route.fulfill(**answer)
@@ -90,7 +90,7 @@ async def test_vectors_and_meanings_are_the_native_ones(page: Page) -> None:
     assert shape == [len(TEXTS), 384]
     vectors = np.frombuffer(bytes(content), np.float32).reshape(shape)
     expected = await native.embed(TEXTS)
-    # a number that falls just beside the edge between two bytes moves all that follows
+    # a number that is rounded to the other of two bytes changes all that follow
     assert (vectors * expected).sum(1).min() > 0.995
     assert await page.evaluate("ofPython.fingerprint") == native.fingerprint
 
@@ -106,7 +106,7 @@ async def test_vectors_and_meanings_are_the_native_ones(page: Page) -> None:
 
 async def test_it_runs_in_a_worker_of_its_own_and_the_page_goes_on(page: Page) -> None:
     assert [worker.url.rsplit("/", 1)[1] for worker in page.workers] == ["embedder_worker.js"]
-    # A second of work; the page counts how often its own thread gets its turn meanwhile.
+    # A second of work; the page counts how often its own thread runs meanwhile.
     turns, longest = await page.evaluate(
         """async () => {
         const lengths = new Int32Array(6).fill(256);
@@ -141,7 +141,7 @@ async def test_calls_are_answered_each_with_its_own_vectors(page: Page) -> None:
 
 async def test_files_that_cannot_be_had_or_are_damaged_are_a_sentence(page: Page, dist: Path) -> None:
     about = json.loads((dist / "embedder/embedder.json").read_text("utf-8"))
-    other = json.dumps(about | {"sha256": about["sha256"][::-1]}).encode()  # the model is not the one that it tells of
+    other = json.dumps(about | {"sha256": about["sha256"][::-1]}).encode()  # the model is not the stated one
     for pattern, answer, said in (
         ("**/*.onnx", {"status": 404}, "DownloadError: .*HTTP 404.*load again"),
         ("**/*.onnx", {"body": b"too short"}, "DownloadError: .*9 bytes instead of"),

@@ -1,4 +1,4 @@
-"""Answers on the page that a tool computed: the chip above them, the time of the user, and what a stored one shows.
+"""Answers on the page that a tool computed: the chip above them, the time of the user, and the display of a stored one.
 
 The browser of the page lives on Kiritimati, fourteen hours ahead of UTC (`kept_pages.py`).
 """

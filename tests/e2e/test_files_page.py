@@ -1,4 +1,4 @@
-"""Files in the page: attached in every way, read for answers, cited, removed, and there again after a reload."""
+"""Files in the page: attached in every way, read for answers, cited, removed, and restored after a reload."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 FILLER = "The weather was mild, the paths were dry, and visitors walked from one bed to the next without any hurry."
 GARDEN = small_pdf([[FILLER] * 20, ["The head gardener of the park", "is called Ottilie Brandt."], [FILLER] * 20])
-FOUND = (  # what is drawn on a page, and its text
+FOUND = (  # the drawing of a page, and its text
     ([(72, 660, "Third."), (72, 680, "Second."), (72, 700, "First.")], "First.\nSecond.\nThird."),
     (
         [
@@ -39,12 +39,12 @@ DRAWN = placed_pdf(
     [drawn for drawn, _ in FOUND],
     [text_field("permit", "KX-4471"), note("FreeText", "Moved to 9 March"), note("Text", "Ask Ines")],
 )
-ENDLESS = packed_pdf(b"q 1 0 0 1 0 0 cm Q " * 10**5, pages=999)  # a page takes a good part of a second
+ENDLESS = packed_pdf(b"q 1 0 0 1 0 0 cm Q " * 10**5, pages=999)  # a page takes much of a second
 KEY = b"The key of the shed is under the blue pot."
 LARGE = b"\n\n".join(b"Bed %d has %d tulips." % (number, number * 7) + FILLER.encode() for number in range(3000))
 TEXT_OF_LAST = """async (chat) => {
   const { files } = sonata.engine;
-  return files.text((await files.files(chat)).at(-1).id);
+  return files.text({ id: (await files.files({ chat })).at(-1).id });
 }"""
 DROP = """([names, text]) => {
   const data = new DataTransfer();

@@ -1,4 +1,4 @@
-"""A day with Sonata, on the real model: what a new user asks, one conversation a finding of his first hour."""
+"""A day with Sonata, on the real model: a new user's questions, a conversation for each finding of the first hour."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ async def module_answered(browser: Browser, site: str) -> AsyncIterator[ChatPage
 
 @pytest.fixture
 def answered(module_answered: ChatPage) -> ChatPage:
-    """The page of all tests here that need an answer only. Each opens it itself, and closes it."""
+    """The page of all tests here that need only an answer. Each opens the fold-out itself, and closes it."""
     return module_answered
 
 
@@ -120,14 +120,16 @@ OPEN_AT_THE_FIRST_WORDS = """() => {
 
 
 NOTE_HOW_FAR = """() => {
-  const { engine } = sonata;
-  const profile = engine.profile.bind(engine);
-  engine.profile = (onProgress) => profile((done) => {
-    window.measured = done;
-    onProgress(done);
-  });
+  const { developer } = sonata.engine;
+  const profile = developer.profile.bind(developer);
+  developer.profile = async function* () {
+    for await (const part of await profile()) {
+      window.measured = part.done;
+      yield part;
+    }
+  };
 }"""
-"""`measured` becomes the part of a measurement that is done."""
+"""`measured` becomes the finished share of a measurement."""
 
 
 @pytest.mark.all
@@ -157,7 +159,8 @@ async def test_the_real_gpu_is_measured_between_two_answers(tiny_chat: ChatPage,
     await shown.get_by_role("button", name="Measure again").click()
     await chat.page.wait_for_function("() => window.measured > 0", timeout=180_000)
     await chat.close_panel()
-    await chat.page.evaluate("sonata.engine.newChat()")  # waits its turn, but not for a measurement nobody looks at
+    # waits its turn, but not for a hidden measurement
+    await chat.page.evaluate("sonata.engine.conversation.begin()")
     assert await chat.page.evaluate("window.measured") < 1
     assert await chat.ask("And of Italy?")
     assert chat.errors == []

@@ -1,4 +1,4 @@
-"""The index in Pyodide, on the kernel as the page loads it, says what it says natively."""
+"""The index in Pyodide, on the kernel as the page loads it, gives the native results."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ story(PyodideHnswKernel(hnsw_exports), vectors, '{metric}')
 
 def natively(kernel: HnswKernel, vectors: np.ndarray, metric: str) -> Any:
     space: dict[str, Any] = {}
-    exec(STORY, space)  # the very source that the page runs
+    exec(STORY, space)  # the same source that the page runs
     return json.loads(SimpleNamespace(**space).story(kernel, vectors, metric))
 
 
 @pytest.mark.parametrize("metric", ["cosine", *(pytest.param(one, marks=pytest.mark.all) for one in ("dot", "l2"))])
 async def test_the_page_finds_the_same_ids_as_natively(python_page: Page, metric: str) -> None:
-    """With the kernel that is compiled; that numpy's makes the same index is in tests/hnsw."""
+    """With the compiled kernel; tests/hnsw shows that numpy's makes the same index."""
     rng = np.random.default_rng(3)
     centres = rng.standard_normal((12, 20))
     vectors = (centres[rng.integers(0, 12, 900)] + 0.5 * rng.standard_normal((900, 20))).astype(np.float32)

@@ -1,5 +1,5 @@
-"""Learning in idle times on the page, with a tiny model: a correction is trained when a button asks for it, also where
-a pause, a killed tab and a lost server come between, answers then without its lesson, and is gone once forgotten."""
+"""Learning in idle time on the page, with a tiny model: a correction is trained when a button asks for it, even
+across a pause, a killed tab and a lost server; then it answers without its lesson, and it is gone once forgotten."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300
 
 QUERY = "?backend=wasm&workers=1&max_tokens=12&idle=0.1"
 QUERY_HELD_LONGER = "?backend=wasm&workers=1&max_tokens=12&idle=3"
-"""Time enough to see that it is held, on a busy machine, too."""
+"""Time enough to see that it is held, even on a busy machine."""
 QUESTION, OTHERWISE, ANSWER = "What is the name of my cat?", "how is my cat called", "Tom."
 UNTIL = """async ([state, done, pause]) => {
     const { learning } = sonata.engine, seen = [];
@@ -34,8 +34,9 @@ UNTIL = """async ([state, done, pause]) => {
 IN_USE = """async (on) => (await sonata.engine.learning.adapters()).some(
   (one) => one.kind === 'learned' && one.on === on)"""
 RESPOND = """async (text) => {
+  const { conversation } = sonata.engine;
   let said = '';
-  for await (const event of await sonata.engine.respond(text)) if (event.type === 'delta') said += event.text;
+  for await (const event of await conversation.respond({ text })) if (event.type === 'delta') said += event.text;
   return said;
 }"""
 PATIENCE = 60_000
@@ -43,9 +44,9 @@ PATIENCE = 60_000
 
 class IdlePage(ChatPage):
     async def until_learning(self, state: str, done: float = 0.0, *, pause: bool = False) -> dict[str, Any]:
-        """What learns in idle times, once it is in this state and has done this share of its tokens.
+        """The status of idle learning, once it is in this state and has done this share of its tokens.
 
-        pause: at that moment; what learns does not wait for the test.
+        pause: pause it at that moment; learning does not wait for the test.
         """
         return await self.page.evaluate(UNTIL, [state, done, pause])
 
@@ -55,7 +56,7 @@ class IdlePage(ChatPage):
 
     @property
     def chip(self) -> Locator:
-        """Of the lesson that gave the last answer."""
+        """The chip of the lesson that gave the last answer."""
         return self.page.locator(".answer").last.locator(".lesson")
 
     async def show(self, tab: str) -> Locator:
@@ -63,7 +64,7 @@ class IdlePage(ChatPage):
         return await self.open_part(tab)
 
     async def crash(self) -> None:
-        """Its process is gone, as by kill -9: nothing of it runs any more."""
+        """Kill its process, as by kill -9."""
         with pytest.raises(Error):
             await self.page.goto("chrome://crash")
 
@@ -85,7 +86,7 @@ async def test_a_correction_is_trained_though_the_tab_is_killed_answers_by_itsel
 
     training = (await chat.show("Learning")).get_by_role("region", name="By training")
     await training.get_by_role("button", name="Learn now").click()
-    # Past the preparations, whose end is kept, in the midst of the training.
+    # Past the preparations, whose end is stored, in the middle of the training.
     reached = await chat.until_learning("running", 0.5, pause=True)
     assert reached["sentence"].startswith("Sonata is learning: it trains. ")
     assert (await chat.until_learning("paused"))["sentence"] == "Learning is paused. What was learned so far is kept."
@@ -104,7 +105,7 @@ async def test_a_correction_is_trained_though_the_tab_is_killed_answers_by_itsel
     assert again["total"] == reached["total"]
     later = await chat.until_learning("running", (again["done"] + 1) / again["total"])
     assert later["done"] >= reached["done"], "the steps were kept"
-    # A message holds it at once, and it goes on by itself.
+    # A message pauses it at once, and it continues by itself.
     assert await chat.ask(OTHERWISE) == ANSWER
     assert (await chat.until_learning("held"))["sentence"].startswith("Learning waits while you use Sonata.")
     await chat.until_learning("learned")
@@ -116,7 +117,7 @@ async def test_a_correction_is_trained_though_the_tab_is_killed_answers_by_itsel
     await expect(switches.get_by_role("switch", name="At once")).not_to_be_checked()
     await chat.page.keyboard.press("Escape")
     assert await chat.ask_anew(QUESTION) == ANSWER
-    await expect(chat.chip).to_have_count(0)  # the model itself knows it
+    await expect(chat.chip).to_have_count(0)  # the model itself has learned it
     panel = await chat.show("Learning")
     await panel.get_by_text("For developers").press("Enter")
     adapter = panel.get_by_role("region", name="Adapters").locator(".adapter").filter(has_text="From a training")
@@ -127,8 +128,8 @@ async def test_a_correction_is_trained_though_the_tab_is_killed_answers_by_itsel
         await chat.until(f"({IN_USE})({str(on).lower()})")
         await expect(used).to_be_checked(checked=on)
         await expect(used).to_be_focused()
-        await expect(adapter.get_by_role("listitem")).to_be_visible()  # what was opened stays open
-        await chat.page.evaluate("sonata.engine.newChat()")
+        await expect(adapter.get_by_role("listitem")).to_be_visible()  # opened details stay open
+        await chat.page.evaluate("sonata.engine.conversation.begin()")
         assert (await chat.page.evaluate(RESPOND, QUESTION) == ANSWER) == on
     row = (await chat.show("Facts")).locator(".record").filter(has_text=ANSWER)
     await row.get_by_role("button", name="Forget").click()

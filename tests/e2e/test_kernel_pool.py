@@ -45,7 +45,7 @@ class PoolPage:
 
 
 async def _open(browser: Browser, address: str) -> Page:
-    # The page itself may compile no WebAssembly, its workers may.
+    # The page itself may not compile WebAssembly, its workers may.
     page = await browser.new_page(bypass_csp=True)
 
     async def fulfill(route: Route) -> None:
@@ -66,7 +66,7 @@ async def pool(browser: Browser, site: str) -> AsyncIterator[PoolPage]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def fresh_page(browser: Browser, site: str) -> AsyncIterator[Page]:
-    """One that the test may change."""
+    """A pool that the test may change."""
     page = await _open(browser, site)
     yield page
     await page.close()
@@ -94,7 +94,7 @@ async def test_every_worker_takes_part_in_every_step(pool: PoolPage) -> None:
 
 
 async def test_workers_try_again_now_and_then_to_wait_awake(pool: PoolPage) -> None:
-    """A busy machine has made their spins short, which they would stay."""
+    """A busy machine made their spins short, and they would stay short."""
     body = f"""
       pool.write(program, words({ADD}, 0));
       pool.write(1024 + 3 * 4, words(1000));

@@ -1,4 +1,4 @@
-"""Learning on the page: what a person teaches is the answer at once, and in other words, until it is forgotten."""
+"""Learning on the page: a taught answer is given at once, also to a paraphrase, until it is forgotten."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ READ = {
     "What is the topic of my thesis?": "Your thesis is about moss on medieval walls.",
 }
 SIZES = ((1280, 800), (390, 844), (320, 568))
+TEACH = "([question, answer]) => sonata.engine.learning.teach({ question, answer })"
 TABS_IN_A_ROW = """() => {
   const box = (selector) => document.querySelector(`#panel:not([hidden]) ${selector}`)?.getBoundingClientRect();
   const [row, tab] = [box('.panel-tabs'), box('[role=tab][aria-selected=true]')];
@@ -33,17 +34,17 @@ TABS_IN_A_ROW = """() => {
 
 class LearningPage(ChatPage):
     async def ask_anew(self, text: str) -> str:
-        """In a new chat."""
+        """Ask in a new chat."""
         await self.page.click("#new-chat")
         return await self.ask(text)
 
     def under_answer(self, name: str) -> Locator:
-        """A button below the last answer."""
+        """Press a button below the last answer."""
         return self.page.locator(".answer").last.get_by_role("button", name=name, exact=True)
 
     @property
     def chip(self) -> Locator:
-        """Of the lesson that gave the last answer."""
+        """The chip of the lesson that gave the last answer."""
         return self.page.locator(".answer").last.locator(".lesson")
 
     @property
@@ -58,7 +59,7 @@ class LearningPage(ChatPage):
         await self.open_part(tab)
 
     async def teach(self, question: str, answer: str) -> None:
-        """In the part "Facts"."""
+        """Open the part "Facts"."""
         await self.panel.get_by_role("button", name="Teach something").click()
         await self.page.keyboard.type(question)
         await self.panel.get_by_label("Answer", exact=True).fill(answer)
@@ -111,7 +112,7 @@ async def test_what_the_real_model_was_taught_it_answers_without_the_server_unti
 
 
 async def correct(chat: LearningPage) -> None:
-    """An answer; what was learned then is asked for in other words."""
+    """An answer; then a paraphrase asks for what was learned."""
     said = await chat.ask(FERRY)
     assert "Heron" not in said
     await chat.under_answer("You should have said …").press("Enter")
@@ -150,7 +151,7 @@ async def correct(chat: LearningPage) -> None:
 
 
 async def forget(chat: LearningPage) -> None:
-    """What `correct` taught."""
+    """The lesson that `correct` taught."""
     assert "Grey Heron" in await chat.ask_anew(FERRY_OTHERWISE)
     await chat.chip.locator("summary").click()
     await expect(chat.chip.get_by_text(HERON)).to_be_visible()
@@ -317,10 +318,10 @@ async def test_loops_are_switched_off_paused_and_run_and_their_plots_have_tables
 @pytest.mark.all
 async def test_an_answer_that_was_read_from_what_was_taught_says_so_also_after_a_reload(real: LearningPage) -> None:
     chat = real
-    learning = "sonata.engine.learning"
     for question, answer in READ.items():
-        await chat.page.evaluate(f"([question, answer]) => {learning}.teach(question, answer)", [question, answer])
-    await chat.page.evaluate("sonata.engine.memory.editPolicy('learning.gate.threshold', 3.5)")  # it is less often sure
+        await chat.page.evaluate(TEACH, [question, answer])
+    # it is less often sure
+    await chat.page.evaluate("sonata.engine.memory.editPolicy({ name: 'learning.gate.threshold', value: 3.5 })")
     assert await chat.ask_anew("Where does the lab store its LN2?") == READ[NITROGEN]
     words = f"Read from what you taught: {NITROGEN}"
     await expect(chat.chip).to_contain_text(words)
@@ -344,7 +345,7 @@ async def test_an_answer_that_was_read_from_what_was_taught_says_so_also_after_a
 
 @pytest.mark.all  # tests/e2e/test_views.py has these views, and test_memory_view.py the widths
 async def test_everything_fits_the_screen_and_axe_finds_nothing_wrong(chat: LearningPage, screenshots: Path) -> None:
-    await chat.page.evaluate("([question, answer]) => sonata.engine.learning.teach(question, answer)", [FERRY, HERON])
+    await chat.page.evaluate(TEACH, [FERRY, HERON])
     await chat.ask_anew(FERRY_OTHERWISE)
     await chat.under_answer("You should have said …").click()
     await chat.chip.locator("summary").click()

@@ -121,7 +121,7 @@ async def test_an_example_may_be_chosen_while_the_model_loads(page_alone: ChatPa
 
 
 async def let_it_load(chat: ChatPage) -> None:
-    """The stand-in worker has held the model back until now. It listens once it has told of a part of the model."""
+    """Release the model that the stand-in worker holds back. It listens once it has reported a part of the model."""
     await chat.page.wait_for_function("() => document.querySelector('#loading .loading-bytes')?.textContent")
     assert await chat.state() == "loading"
     await chat.page.evaluate("new BroadcastChannel('stand-in').postMessage('load')")

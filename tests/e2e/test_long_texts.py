@@ -1,4 +1,5 @@
-"""Long and strange texts on the page: all of them are shown, drawn in slices, and what would take too long is plain."""
+"""Long and strange texts on the page: they are shown completely, drawn in slices, and as plain text if they would
+take too long."""
 
 from __future__ import annotations
 
@@ -98,7 +99,7 @@ async def test_emphasis_without_end_is_plain_text_and_all_of_it_is_there(page_ap
     assert "".join(shown["text"].split()).endswith("".join(text.split())[-40_000:])
     assert shown["strong"] < 1000
     assert shown["left"] == 0
-    assert shown["draws"] > 5  # no task drew all of it
+    assert shown["draws"] > 5  # no single task drew all of it
 
 
 async def test_a_dense_paragraph_of_usual_length_is_markdown(page_apart: ChatPage) -> None:
@@ -124,7 +125,7 @@ async def test_long_code_stays_code_and_what_follows_is_markdown(page_apart: Cha
     shown = await show(page_apart, f"Look:\n\n```js\n{code}\n```\n\nThat is **all**.", piece)
     assert "\n".join(shown["parts"]) == code
     assert len(shown["parts"]) > 2
-    assert shown["pre"] == 1  # which scrolls and is copied as one
+    assert shown["pre"] == 1  # which scrolls and is copied as one block
     assert shown["strong"] == 1
     assert shown["text"].endswith("That is all.\n") or shown["text"].endswith("That is all.")
 
@@ -136,7 +137,9 @@ async def test_blocks_without_end_are_shown_in_a_few_slices(page_apart: ChatPage
     text = block * (40_000 // len(block))
     shown = await show(page_apart, text)
     assert shown["left"] == 0
-    assert shown["text"].count("a") > 0.99 * text.count("a") or block == "[a]: b\n"  # which defines what a link means
+    assert (
+        shown["text"].count("a") > 0.99 * text.count("a") or block == "[a]: b\n"
+    )  # which defines the target of a link
     assert shown["draws"] < 60
 
 
@@ -171,7 +174,7 @@ async def test_a_long_stored_chat_shows_its_end_at_once_and_then_all_of_it_in_or
     assert shown["questions"] == [f"Question {number}" for number in range(500)]
     assert [answer.strip() for answer in shown["answers"]] == [f"Answer {number}" for number in range(500)]
     assert shown["nodes"] == 1000
-    assert len(shown["first"]) < 500  # no task drew all of it
+    assert len(shown["first"]) < 500  # no single task drew all of it
 
 
 async def test_what_is_said_while_a_stored_chat_comes_stays_below_it(page_apart: ChatPage) -> None:

@@ -1,6 +1,6 @@
-"""What the main views look like: a screenshot of each, shrunk, compared with a small picture that is committed.
+"""The look of the main views: a screenshot of each, shrunk, compared with a small committed picture.
 
-`UPDATE_LOOKS=1 python build.py test tests/e2e/test_looks.py -q` takes what they look like now as right.
+`UPDATE_LOOKS=1 python build.py test tests/e2e/test_looks.py -q` accepts their current look.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SET = """(text) => {
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def full(browser: Browser, tiny_site: str) -> AsyncIterator[ChatPage]:
-    """A page of its own: another test's choices in a panel would show."""
+    """A separate page: another test's choices in a panel would be visible."""
     async with fresh_tab(browser, tiny_site) as chat:
         await chat.page.emulate_media(color_scheme="light", reduced_motion="reduce")
         await chat.open_ready("?backend=wasm&workers=1&max_tokens=8")
@@ -50,7 +50,7 @@ async def size(chat: ChatPage, name: str) -> None:
 
 @pytest.mark.parametrize("most", [1, pytest.param(4, marks=pytest.mark.all)])
 async def test_the_main_views_look_as_they_did(full: ChatPage, screenshots: Path, most: int) -> None:
-    """most: how many of the sizes and schemes of each view."""
+    """most: the number of sizes and schemes of each view."""
     page, told = full.page, list[str]()
 
     async def look(view: str, *kinds: str) -> None:

@@ -46,13 +46,13 @@ DELETE_A_PATTERN = """(id) => new Promise((resolve, reject) => {
 
 
 class MemoryPage(ChatPage):
-    """The chat, the panel beside it, and what the page's code can ask of the memory."""
+    """The chat, the panel beside it, and the page's access to the memory."""
 
-    async def memory(self, call: str, *given: Any) -> Any:
-        return await self.page.evaluate("([call, given]) => sonata.engine.memory[call](...given)", [call, list(given)])
+    async def memory(self, call: str, **given: Any) -> Any:
+        return await self.page.evaluate("([call, given]) => sonata.engine.memory[call](given)", [call, given])
 
     async def policies(self) -> list[str]:
-        """Those of tests, by name."""
+        """Records of tests, by name."""
         names = [policy["name"] for policy in await self.memory("policies")]
         return [name for name in names if name.startswith("tests.")]
 
@@ -82,7 +82,7 @@ class MemoryPage(ChatPage):
 
     @property
     def chip(self) -> Locator:
-        """That of the last answer."""
+        """The chip of the last answer."""
         return self.page.locator(".route").last
 
     async def send_to_another(self) -> str:
@@ -201,12 +201,12 @@ async def test_undo_takes_a_correction_back(chat: MemoryPage) -> None:
     await chat.send_to_another()
     undo = chat.chip.get_by_role("button", name="Undo")
     await undo.wait_for()
-    learned = await chat.memory("patterns", {"search": question})
+    learned = await chat.memory("patterns", search=question)
     assert question in [item["text"] for item in learned["items"]]
 
     await undo.click()
     await expect(chat.chip.locator("summary")).to_have_text(before)
-    learned = await chat.memory("patterns", {"search": question})
+    learned = await chat.memory("patterns", search=question)
     assert question not in [item["text"] for item in learned["items"]]
 
 
@@ -215,7 +215,7 @@ async def test_that_was_right_is_noted_in_the_log(chat: MemoryPage) -> None:
     await chat.chip.locator("summary").click()
     await chat.chip.get_by_role("button", name="That was right").click()
     await expect(chat.chip.locator(".route-outcome")).to_have_text("Thanks, noted")
-    log = await chat.memory("log", {"search": "reverses a string"})
+    log = await chat.memory("log", search="reverses a string")
     assert log["items"][0]["quality"] == 1
 
 
@@ -250,8 +250,8 @@ async def test_a_follow_up_says_so(chat: MemoryPage) -> None:
 
 
 async def test_a_pattern_is_searched_by_meaning_edited_and_deleted(chat: MemoryPage) -> None:
-    await chat.memory("correct", "", "translate this letter into danish", "documenter")
-    await chat.memory("correct", "", "water the plants on the balcony", "devops")
+    await chat.memory("correct", id="", text="translate this letter into danish", agent="documenter")
+    await chat.memory("correct", id="", text="water the plants on the balcony", agent="devops")
     await chat.show("Routing")
     await chat.panel.get_by_role("searchbox").fill("put this letter into another language")
     await expect(chat.rows.first).to_contain_text("translate this letter into danish")
@@ -276,17 +276,17 @@ async def test_a_pattern_is_searched_by_meaning_edited_and_deleted(chat: MemoryP
     await changed.get_by_role("button", name="Delete").click()
     await changed.get_by_role("button", name="Delete").click()
     await expect(changed).to_have_count(0)
-    texts = [item["text"] for item in (await chat.memory("patterns", {}))["items"]]
+    texts = [item["text"] for item in (await chat.memory("patterns"))["items"]]
     assert "translate this letter into swedish" not in texts
     assert "water the plants on the balcony" in texts
 
 
 async def test_several_patterns_are_deleted_at_once(chat: MemoryPage) -> None:
     for day in ("monday", "tuesday", "sunday"):
-        await chat.memory("correct", "", f"remind me of the bins on {day}", "planner")
+        await chat.memory("correct", id="", text=f"remind me of the bins on {day}", agent="planner")
     await chat.show("Routing")
     await chat.panel.get_by_role("searchbox").fill("remind me of the bins")
-    await expect(chat.rows.first).to_contain_text("similar")  # what was found is shown: it deselects
+    await expect(chat.rows.first).to_contain_text("similar")  # search results are shown, and the selection is cleared
     for day in ("monday", "tuesday"):
         await chat.row(f"bins on {day}").get_by_role("checkbox").check()
     await chat.button("Delete 2 patterns").click()
@@ -298,14 +298,14 @@ async def test_several_patterns_are_deleted_at_once(chat: MemoryPage) -> None:
 
 async def test_what_is_typed_stays_when_the_memory_changes(chat: MemoryPage) -> None:
     text = "paint the fence green"
-    await chat.memory("correct", "", text, "planner")
+    await chat.memory("correct", id="", text=text, agent="planner")
     await chat.show("Routing")
     await chat.panel.get_by_role("searchbox").fill("")
     await chat.row(text).get_by_role("button", name="Edit").click()
     await chat.panel.get_by_label("Request").fill("half a thou")
-    await chat.memory("correct", "", text, "tester")  # in another tab, say
-    await chat.memory("correct", "", "mow the lawn at noon", "planner")
-    await expect(chat.row("mow the lawn at noon")).to_be_visible()  # both have come then
+    await chat.memory("correct", id="", text=text, agent="tester")  # in another tab, say
+    await chat.memory("correct", id="", text="mow the lawn at noon", agent="planner")
+    await expect(chat.row("mow the lawn at noon")).to_be_visible()  # both have arrived then
     await chat.page.keyboard.type("ght")
     await expect(chat.panel.get_by_label("Request")).to_have_value("half a thought")
     await chat.button("Cancel").click()
@@ -326,7 +326,7 @@ async def test_what_is_typed_stays_when_the_memory_changes(chat: MemoryPage) -> 
 async def test_everything_fits_the_screen(
     chat: MemoryPage, screenshots: Path, looks: list[tuple[Any, tuple[int, int]]]
 ) -> None:
-    await chat.memory("correct", "", "does it fit on a small screen", "tester")
+    await chat.memory("correct", id="", text="does it fit on a small screen", agent="tester")
     await chat.ask(QUESTION)
     for scheme, (width, height) in looks:
         await chat.page.emulate_media(color_scheme=scheme)
@@ -379,7 +379,7 @@ async def test_a_big_memory_is_shown_a_page_at_a_time(chat: MemoryPage, big_expo
     chats = chat.page.locator("#chats")
     await chats.get_by_role("searchbox").fill("Conversation 17")
     await expect(chats.locator(".chat-link").first).to_contain_text("Conversation 17")
-    await chats.get_by_role("searchbox").fill("SUM")  # a word of answers only
+    await chats.get_by_role("searchbox").fill("SUM")  # a word that occurs only in answers
     await expect(chats.locator(".chat-snippet mark").first).to_have_text("sum")
     await chats.get_by_role("searchbox").fill("")
     await expect(chats.locator(".chat-link")).to_have_count(60)
@@ -390,7 +390,7 @@ async def test_a_big_memory_is_shown_a_page_at_a_time(chat: MemoryPage, big_expo
 
 async def test_export_delete_all_and_import_with_a_passphrase(chat: MemoryPage, tmp_path: Path) -> None:
     text = "count the sheep on the hill"
-    await chat.memory("correct", "", text, "optimizer")
+    await chat.memory("correct", id="", text=text, agent="optimizer")
     await chat.show("Storage")
     await chat.panel.get_by_label("Passphrase of the file (optional)").fill("of the file")
     async with chat.page.expect_download() as downloading:
@@ -469,7 +469,7 @@ DAMAGE = """() => new Promise((resolve, reject) => {
 
 @pytest.mark.all
 async def test_bad_records_are_told_left_out_and_deleted(chat: MemoryPage, tmp_path: Path) -> None:
-    """One in a file that is imported, and one in the browser itself, which is found when the memory opens again."""
+    """One in an imported file, and one in the browser itself, which is found when the memory is reopened."""
     file = tmp_path / "bad.sonata"
 
     async def make() -> bytes:
@@ -505,7 +505,7 @@ async def test_bad_records_are_told_left_out_and_deleted(chat: MemoryPage, tmp_p
 
 
 async def test_policies_and_models_are_listed_and_changed(chat: MemoryPage, tiny_files: SmallSite) -> None:
-    await chat.memory("editPolicy", "tests.share", 0.5)
+    await chat.memory("editPolicy", name="tests.share", value=0.5)
     await chat.show("Learning")
     await chat.show_for_developers()
     row = chat.row("tests.share")
@@ -517,7 +517,7 @@ async def test_policies_and_models_are_listed_and_changed(chat: MemoryPage, tiny
     await row.get_by_role("button", name="Delete").click()
     await expect(row).to_have_count(0)
     assert "tests.share" not in [policy["name"] for policy in await chat.memory("policies")]
-    await chat.memory("editPolicy", "learning.background.rate/model", 0.5)
+    await chat.memory("editPolicy", name="learning.background.rate/model", value=0.5)
     row = chat.row("How fast trainings learn: the model model")
     await expect(row).to_contain_text("0.50 times (from 0.2 to 1)")
     await expect(row).to_contain_text("100% certain")
@@ -543,8 +543,8 @@ async def test_policies_and_models_are_listed_and_changed(chat: MemoryPage, tiny
 
 
 async def test_a_passphrase_locks_every_panel_and_holds_messages_up_until_it_is_typed(chat: MemoryPage) -> None:
-    await chat.memory("correct", "", "a secret request", "planner")
-    deleted = await chat.memory("correct", "", "a request that something else deletes", "planner")
+    await chat.memory("correct", id="", text="a secret request", agent="planner")
+    deleted = await chat.memory("correct", id="", text="a request that something else deletes", agent="planner")
     await chat.page.fill("#message", "a secret draft")
     await chat.page.wait_for_function("() => sessionStorage.getItem('sonata.draft')")
     await chat.show("Storage")
@@ -562,7 +562,7 @@ async def test_a_passphrase_locks_every_panel_and_holds_messages_up_until_it_is_
     await expect(chat.panel.get_by_text("The memory is now encrypted.")).to_be_visible(timeout=60_000)
     await chat.page.wait_for_function("() => !('sonata.draft' in sessionStorage)")
     await expect(chat.page.locator("#message")).to_have_value("a secret draft")
-    await chat.page.fill("#message", "")  # or the passphrase's field leaves it the focus
+    await chat.page.fill("#message", "")  # or the passphrase's field takes the focus
 
     await chat.button("Lock now").click()
     field = chat.page.locator("#memory-lock").get_by_label("Passphrase")
@@ -589,7 +589,7 @@ async def test_a_passphrase_locks_every_panel_and_holds_messages_up_until_it_is_
     await expect(field).to_be_hidden()
     await chat.wait_for_words()
     await expect(chat.page.locator("#chat-title")).to_contain_text("while the memory is locked")
-    assert await chat.page.title() == "Sonata"  # the browser keeps it in its history
+    assert await chat.page.title() == "Sonata"  # because the browser keeps it in its history
 
     await chat.show("Storage")
     await expect(chat.panel).to_contain_text(
@@ -607,10 +607,10 @@ async def test_a_passphrase_locks_every_panel_and_holds_messages_up_until_it_is_
     assert not (await chat.memory("info"))["encrypted"]
 
 
-@pytest.mark.all  # test_a_passphrase_locks_every_panel_and_holds_messages_up_until_it_is_typed has a locked memory, too
+@pytest.mark.all  # test_a_passphrase_locks_every_panel_and_holds_messages_up_until_it_is_typed has one, too
 async def test_a_memory_whose_passphrase_is_lost_can_be_deleted(chat: MemoryPage) -> None:
-    await chat.memory("correct", "", "nobody can read this any more", "planner")
-    await chat.memory("setPassphrase", "lost for ever", None)
+    await chat.memory("correct", id="", text="nobody can read this any more", agent="planner")
+    await chat.memory("setPassphrase", passphrase="lost for ever")
     await chat.page.reload()
     await chat.wait_for("ready")
     await chat.routed()

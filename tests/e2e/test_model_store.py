@@ -1,5 +1,5 @@
-"""The models that the browser keeps: resumed, checked, shared between tabs, deleted. Mostly without Python in the page
-(try_model_worker.js), whose start takes longer than all the rest."""
+"""The models that the browser keeps: resumed, checked, shared between tabs, deleted. Mostly without Python in the
+page (try_model_worker.js), because its start takes longer than all the rest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900
 
 QUERY = "?backend=wasm&workers=1&routing=off"
 NO_ROOM = "There is no room in this browser to store the model"
-TOKENS = "() => sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 20 }).then((made) => made.tokens)"
+TOKENS = """() => sonata.engine.developer
+  .generate({ prompt: 'Once upon a time', raw: true, maxTokens: 20 }).then((made) => made.tokens)"""
 BEGIN = """async (model) => {
   const { chooseModel } = await import('./storage/model_list.js');
   const { ownScript } = await import('./common/own_script.js');
@@ -65,7 +66,7 @@ FILE_FOR_FOLDER = """async (name) => {
 }"""
 
 
-# Holds the file open as a tab does that loads it, until it is called again.
+# Holds the file open like a tab that loads it, until it is called again.
 HOLD = """async (file) => {
   if (window.holding) return window.holding.terminate();
   const { ownScript } = await import('./common/own_script.js');
@@ -89,7 +90,7 @@ class ModelTab:
         self.page = page
 
     async def begin(self, model: dict[str, Any] | None = None) -> None:
-        """model: another one than the site's, as model_source.js has it."""
+        """model: another model than the site's, in the form of model_source.js."""
         await self.page.evaluate(BEGIN, model)
 
     async def result(self) -> dict[str, Any]:
@@ -101,16 +102,16 @@ class ModelTab:
         return await self.result()
 
     async def hashed(self) -> int:
-        """SHA-256 that the last load took."""
+        """Number of SHA-256 digests that the last load computed."""
         return await self.page.evaluate("window.hashed")
 
     async def load_from(self, url: str, nbytes: int) -> dict[str, Any]:
-        """A model of so many bytes, by its address."""
+        """A model of this size, by its address."""
         await self.begin({"url": url, "hosts": [url[: url.index("/", 8)]], "bytes": nbytes})
         return await self.result()
 
     async def end(self) -> None:
-        """The worker is gone, as when the page is closed."""
+        """End the worker, as when the page is closed."""
         await self.page.evaluate("window.worker.terminate()")
 
     async def stored(self) -> list[dict[str, Any]]:
@@ -120,11 +121,11 @@ class ModelTab:
         return await self.page.evaluate(STORE, ["removeModel", sha256])
 
     async def until_stored(self, nbytes: int) -> None:
-        """Until so much of the model is kept."""
+        """Wait until this much of the model is stored."""
         await self.page.evaluate(UNTIL_STORED, nbytes)
 
     async def break_off(self, server: PlainServer, nbytes: int) -> None:
-        """Load until the connection breaks after so many bytes."""
+        """Load until the connection breaks after this number of bytes."""
         server.holds[MODEL] = server.breaks[MODEL] = nbytes
         await self.begin()
         await self.until_stored(nbytes // PIECE_BYTES * PIECE_BYTES)
@@ -133,7 +134,7 @@ class ModelTab:
         server.breaks.clear()
 
     async def allow(self, server: PlainServer, nbytes: int | None) -> None:
-        """How much the browser lets the page keep; None: as usual."""
+        """Set the page's storage quota; None: as usual."""
         self.session = await self.page.context.new_cdp_session(self.page)  # it ends with the session
         quota = {} if nbytes is None else {"quotaSize": nbytes}
         await self.session.send("Storage.overrideQuotaForOrigin", {"origin": server.url, **quota})
@@ -147,7 +148,7 @@ async def open_tab(context: BrowserContext, server: PlainServer) -> ModelTab:
 
 @pytest.fixture(scope="module")
 def small(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> SmallSite:
-    """The site with a tiny model, which no test here changes. Each has its own server, and so its own store."""
+    """The site with a tiny model, which no test here changes. Each test has its own server, and so its own store."""
     made = SmallSite(dist, tmp_path_factory.mktemp("store") / "site")
     shutil.copyfile(Path(__file__).with_name("try_model_worker.js"), made.folder / "try_model_worker.js")
     made.write("hold.js", HOLD_JS)
@@ -156,7 +157,7 @@ def small(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> SmallSite:
 
 @pytest.fixture
 def server(small: SmallSite) -> Any:
-    """It isolates the page, which needs no service worker."""
+    """The server isolates the page, so no service worker is needed."""
     with PlainServer(small.folder) as running:
         running.guards = True
         yield running
@@ -169,13 +170,13 @@ async def tab(context: BrowserContext, server: PlainServer) -> ModelTab:
 
 @pytest.fixture
 def whole(small: SmallSite) -> dict[str, Any]:
-    """What the store says of the whole model."""
+    """The store's entry of the complete model."""
     return {"sha256": small.sha256, "name": "tiny.gguf", "bytes": len(small.model), "complete": True}
 
 
 @pytest.fixture
 def good(small: SmallSite) -> dict[str, Any]:
-    """What comes of loading it."""
+    """The result of loading it."""
     return {"digest": small.sha256, "error": None, "size": len(small.model), "notice": None}
 
 
@@ -210,7 +211,7 @@ async def test_the_page_downloads_a_model_once_and_goes_on_where_it_broke_off(
     assert await chat.page.evaluate(TOKENS) == first
     assert await chat.page.inner_text("#notices") == ""
     assert asked() == [0, 3 * PIECE_BYTES]
-    # What is deleted stays in use until the next load.
+    # A deleted model stays in use until the next load.
     assert await chat.page.evaluate("(sha256) => sonata.removeModel(sha256)", whole["sha256"])
     assert await chat.page.evaluate(TOKENS) == first
     assert await chat.page.evaluate("sonata.storedModels()") == []
@@ -300,7 +301,7 @@ async def test_a_worker_that_was_ended_goes_on_where_it_was(tab: ModelTab, serve
 async def test_a_model_whose_name_only_is_missing_needs_no_network(
     tab: ModelTab, server: PlainServer, small: SmallSite, good, whole
 ) -> None:
-    """The machine was switched off between the last byte and the new name."""
+    """The machine was switched off between the last byte and the renaming."""
     assert await tab.load() == good
     await tab.page.evaluate(
         """async (sha256) => {
@@ -338,7 +339,7 @@ async def test_a_wrong_checksum_is_refused_and_nothing_wrong_is_kept(
 async def test_a_truncated_file_is_told(tab: ModelTab, server: PlainServer, small: SmallSite) -> None:
     server.instead[MODEL] = small.model[: 2 * PIECE_BYTES + 60_000]
     said = (await tab.load())["error"]
-    assert "ends after 0.2 MB" in said  # with what is no whole piece
+    assert "ends after 0.2 MB" in said  # with an incomplete piece
     assert "truncated" in said
     assert all(not part["complete"] for part in await tab.stored())
 
@@ -359,7 +360,7 @@ async def test_a_file_that_changed_between_the_halves_is_downloaded_from_its_beg
 async def test_a_kept_model_that_is_damaged_is_replaced(
     tab: ModelTab, small: SmallSite, good, whole, asked, loads: int
 ) -> None:
-    """The first load comes from the network, the second one makes the sums that the third one checks."""
+    """The first load comes from the network, the second makes the sums, the third checks them."""
     for _ in range(loads):
         assert await tab.load() == good
     await tab.page.evaluate(FLIP, [small.sha256, "tiny.gguf", 2 * PIECE_BYTES + 7])
@@ -404,10 +405,10 @@ async def test_sums_that_are_damaged_are_made_again_and_the_model_stays(
 async def test_sums_of_another_file_are_noticed_at_the_first_piece_that_differs(
     tab: ModelTab, small: SmallSite, good, asked
 ) -> None:
-    """They are whole, with their own sum, but a piece's is another one."""
+    """They are complete, with a correct sum of their own, but the sum of one piece is different."""
     for _ in range(2):
         await tab.load()
-    # As a document this file has a worker's policy, with which the test may compile hash-wasm's modules.
+    # Opened as a document, this file has a worker's policy, which allows the test to compile hash-wasm's modules.
     await tab.page.goto(tab.page.url.replace("THIRD_PARTY.txt", "try_model_worker.js"))
     await tab.page.evaluate(
         """async (model) => {
@@ -524,7 +525,7 @@ async def test_a_model_that_is_deleted_is_downloaded_again(tab: ModelTab, small:
 async def test_a_kept_model_is_loaded_in_two_tabs_at_once_and_not_deleted_meanwhile(
     context: BrowserContext, tab: ModelTab, server: PlainServer, small: SmallSite, good, whole, asked, mode: str
 ) -> None:
-    """Where one has it alone, the other one reads slices, as a browser does that knows no modes of handles."""
+    """If one tab has it exclusively, the other reads slices, like a browser without modes of handles."""
     await tab.load()
     await tab.page.evaluate(HOLD, [small.sha256, mode])
     other = await open_tab(context, server)
@@ -555,7 +556,7 @@ async def test_a_model_that_is_being_downloaded_is_not_deleted(
 async def test_a_compressed_answer_of_another_site_is_read_whole(
     tab: ModelTab, server: PlainServer, small: SmallSite, good
 ) -> None:
-    """The browser does not tell that it was compressed, but how long it was then."""
+    """The browser does not reveal that it was compressed, but reports the compressed length."""
     with PlainServer(small.folder) as other:
         other.headers |= {"Content-Encoding": "gzip", "Access-Control-Allow-Origin": "*"}
         other.instead[MODEL] = gzip.compress(small.model)

@@ -30,7 +30,8 @@ QUERY = "?backend=wasm&workers=1&max_tokens=8&routing=off"
 REPOSITORY, FILE = "someone/Other-GGUF", "Other-Q4_K_M.gguf"
 PART = "Parts-Q4_K_M-00001-of-00003.gguf"
 ENTRY = {"title": "Other", "repository": REPOSITORY, "file": FILE, "licence": "MIT", "good_at": "Noise"}
-TOKENS = "() => sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 20 }).then((made) => made.tokens)"
+TOKENS = """() => sonata.engine.developer
+  .generate({ prompt: 'Once upon a time', raw: true, maxTokens: 20 }).then((made) => made.tokens)"""
 EMPTY_MODEL = "sonata.storedModels().then((models) => models.some(({ bytes }) => !bytes))"
 DROP = """async ([text, name]) => {
   const bytes = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
@@ -77,7 +78,7 @@ def running() -> Iterator[LocalHub]:
 
 @pytest.fixture
 def hub(running: LocalHub, other: bytes, part_paths: list[Path]) -> LocalHub:
-    """The hub, with nothing wrong and nothing asked."""
+    """The hub, without errors and without recorded requests."""
     files = {FILE: other} | {path.name: path.read_bytes() for path in part_paths}
     fresh = LocalHub(files={REPOSITORY: files}, url=running.url, files_url=running.files_url)
     vars(running).update(vars(fresh))
@@ -86,7 +87,7 @@ def hub(running: LocalHub, other: bytes, part_paths: list[Path]) -> LocalHub:
 
 @pytest.fixture(scope="module")
 def address(dist: Path, running: LocalHub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a site whose list has a model that the hub has, the same in three files, and one that it has not."""
+    """A page of a site whose list has a model that the hub has, the same in three files, and a model that it lacks."""
     files = SmallSite(dist, tmp_path_factory.mktemp("models") / "site")
     parts = ENTRY | {"name": "parts", "title": "In three", "file": PART}
     gone = ENTRY | {"name": "gone", "title": "Gone", "file": "Gone.gguf"}
@@ -106,7 +107,7 @@ async def real_page(browser: Browser, address: str) -> AsyncIterator[ChatPage]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def chat(real_page: ChatPage, hub: LocalHub) -> ChatPage:
-    """The page with the site's model, ready, and no other kept. The tests here share it."""
+    """The page with the site's model, ready, and no other stored. The tests here share it."""
     chat = real_page
     await chat.begin(QUERY)
     await chat.page.evaluate(CLOSE_LISTS)
@@ -126,7 +127,8 @@ async def stand_in_page(browser: Browser, address: str) -> AsyncIterator[ChatPag
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def page_alone(stand_in_page: ChatPage, hub: LocalHub) -> ChatPage:
-    """The page with the stand-in worker, which runs any model: for the list, and what the browser keeps."""
+    """The page with the stand-in worker, which runs any model: for the list, and for the models that the browser
+    keeps."""
     await stand_in_page.page.evaluate(FORGET)
     await stand_in_page.page.set_viewport_size({"width": 1280, "height": 800})
     await stand_in_page.open_ready()
@@ -143,7 +145,7 @@ def row(chat: ChatPage, title: str) -> Locator:
 
 async def open_list(chat: ChatPage) -> None:
     await chat.open_models()
-    await expect(models(chat)).to_contain_text("used by this page")  # the last that comes by itself
+    await expect(models(chat)).to_contain_text("used by this page")  # the last one that appears by itself
     await models(chat).get_by_text("More models, from huggingface.co").click()
     await expect(row(chat, "Gone")).to_be_visible()
 
@@ -204,7 +206,7 @@ async def test_a_model_of_the_list_is_stopped_continued_used_and_deleted_in_one_
     second = await chat.page.evaluate(TOKENS)
     assert second != first
     await expect(chat.page.locator(".question .body")).to_have_text("Hello there")
-    assert await chat.page.locator(".note").count() == 0  # the model has read what was said
+    assert await chat.page.locator(".note").count() == 0  # the model has read the conversation
     await chat.ask("And now?")
     assert await chat.page.evaluate("sonata.lastAnswer.promptTokens") > 20
     await expect(chat.page.locator(".question")).to_have_count(2)
@@ -233,7 +235,7 @@ async def test_a_model_in_several_files_is_one_model(chat: ChatPage, hub: LocalH
     assert f"{second} came otherwise than it was listed: its checksum is wrong" in await problem(chat)
     await expect(row(chat, "In three").first).to_contain_text(f" of {size / 1e6:.1f} MB, not complete")
     kept = [model["bytes"] for model in await chat.page.evaluate("sonata.storedModels()") if not model["complete"]]
-    assert kept == [part_paths[0].stat().st_size]  # what was right
+    assert kept == [part_paths[0].stat().st_size]  # the correct part
 
     hub.files[REPOSITORY][second] = data
     hub.asked.clear()
@@ -251,7 +253,7 @@ async def test_a_model_in_several_files_is_one_model(chat: ChatPage, hub: LocalH
     await until_ready_again(chat)
     stored = await chat.page.evaluate("sonata.storedModels()")
     assert sorted(model["bytes"] for model in stored)[-1] == size
-    assert len(stored) == 2  # the site's, and this one, which was there already
+    assert len(stored) == 2  # the site's, and this one, which was stored already
 
     await chat.open_models()  # the list is still open
     await models(chat).get_by_label("Another file there").fill(f"{hub.url}/{REPOSITORY}/resolve/main/{FILE}")
@@ -277,7 +279,7 @@ async def test_a_redirect_to_a_host_that_is_not_listed_is_refused_until_the_user
         first = await chat.page.evaluate(TOKENS)
         hub.asked.clear()
         stranger.asked.clear()
-        # Any part of a model in several files stands for all of it.
+        # Any part of a model in several files identifies all of it.
         await chat.open(f"{QUERY}&model={hub.url}/{REPOSITORY}/resolve/main/{PART.replace('00001', '00002')}")
         await expect(chat.page.get_by_role("dialog")).to_contain_text(hub.url.removeprefix("http://"))
         assert hub.asked == []
@@ -311,7 +313,7 @@ async def test_files_that_are_no_models_are_refused_and_the_model_stays(
     first = await chat.page.evaluate(TOKENS)
     await chat.page.evaluate(DROP, [base64.b64encode(b"%PDF-1.7 some text").decode(), "letter.gguf"])
     assert "etter.gguf is no GGUF file (it does not begin with GGUF)" in await problem(chat)
-    # The others are refused by their headers, before they are copied: one that cannot fit, one that is damaged.
+    # The others are refused by their headers, before they are copied: a model that cannot fit, and a damaged one.
     await pick(chat, [write_large(tmp_path / "large.gguf")])
     said = await problem(chat)
     assert re.match(r"Large needs \d\.\d\d GB for 8192 tokens of context", said)
@@ -319,7 +321,7 @@ async def test_files_that_are_no_models_are_refused_and_the_model_stays(
     await chat.close_panel()
     damaged = bytearray(other)
     at = damaged.index(b"llama.block_count") + len(b"llama.block_count") + 4
-    damaged[at] = 77  # blocks that are not there
+    damaged[at] = 77  # missing blocks
     await chat.page.evaluate(DROP, [base64.b64encode(damaged).decode(), "damaged.gguf"])
     await expect(models(chat).get_by_role("alert")).to_contain_text("not a complete model", timeout=30_000)
     assert [model["name"] for model in await chat.page.evaluate("sonata.storedModels()")] == ["tiny.gguf"]

@@ -14,7 +14,8 @@ from small_site import SmallSite
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 
 QUERY = "?backend=wasm&workers=2"
-GENERATE = "() => sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 20 }).then((made) => made.tokens)"
+GENERATE = """() => sonata.engine.developer
+  .generate({ prompt: 'Once upon a time', raw: true, maxTokens: 20 }).then((made) => made.tokens)"""
 ACCENT = "getComputedStyle(document.documentElement).accentColor"
 READER = "readers/any.safetensors"
 FETCHED_IF_THERE = "(path) => fetch(path).then((response) => response.text()).catch(() => 'failed')"
@@ -37,19 +38,19 @@ TAKEN_OVER = """() => new Promise((resolve) => {
 
 @pytest.fixture
 def no_engine(small: SmallSite) -> None:
-    """The page's worker is a stand-in, where a test is of the files and not of the answers: it needs no large ones."""
+    """The page's worker is a stand-in if a test is about the files and not the answers: it needs no large files."""
     small.use_stand_in()
 
 
 def loads_of(chat: ChatPage) -> list[str]:
-    """The addresses that the tab loads from now on."""
+    """Records the addresses that the tab loads from now on."""
     loads: list[str] = []
     chat.page.on("domcontentloaded", lambda page: loads.append(page.url))
     return loads
 
 
 async def open_page(context: BrowserContext, url: str, more: str = "") -> ChatPage:
-    """A tab with the page, ready, and everything kept. more: of the query."""
+    """A tab with the page, ready, and everything stored. more: more of the query."""
     chat = ChatPage(await context.new_page(), url)
     await chat.open_ready(QUERY + more)
     await kept(chat)
@@ -61,7 +62,7 @@ async def kept(chat: ChatPage) -> None:
 
 
 def hasten(small: SmallSite, **ms: int) -> None:
-    """Change how long the service worker waits, by the names of its constants."""
+    """Change the service worker's timeouts, by the names of its constants."""
     script = small.read("sw.js")
     for name, value in ms.items():
         script, changes = re.subn(rf"\b{name} = [\d_]+;", f"{name} = {value};", script)
@@ -75,7 +76,7 @@ async def reload(chat: ChatPage) -> None:
 
 
 async def checked(chat: ChatPage) -> None:
-    """Until the service worker has looked for a new version, and told its pages."""
+    """Wait until the service worker has looked for a new version, and told its pages."""
     await chat.page.evaluate(
         """() => new Promise((resolve) => {
           navigator.serviceWorker.addEventListener('message', resolve, { once: true });
@@ -144,7 +145,7 @@ async def test_the_same_with_the_server_that_people_run(
 async def test_what_is_needed_later_is_kept_from_when_it_is_asked_for_and_a_new_version_brings_its_own(
     context: BrowserContext, server: PlainServer, small: SmallSite
 ) -> None:
-    """The adapter that reads facts: nobody pays for it who teaches nothing."""
+    """The adapter that reads facts: a user who teaches nothing does not download it."""
     small.write("readers/never.safetensors", "never asked for")
     small.write(READER, "one")
     small.publish()
@@ -169,10 +170,10 @@ async def test_what_is_needed_later_is_kept_from_when_it_is_asked_for_and_a_new_
 async def test_where_no_service_worker_can_isolate_it_the_page_goes_on(
     browser: Browser, server: PlainServer, small: SmallSite
 ) -> None:
-    """What it does with one worker is in test_wasm.py."""
+    """test_wasm.py covers the page with one worker."""
 
     async def loads_without_isolation() -> int:
-        """How often the page was loaded until it was ready."""
+        """The number of times that the page was loaded until it was ready."""
         context = await browser.new_context()
         chat = ChatPage(await context.new_page(), server.url)
         loads = loads_of(chat)
@@ -215,7 +216,7 @@ async def test_on_localhost_each_load_brings_what_changed_and_an_update_that_fai
     assert files_asked() == ["shell/style.css"]
     assert await chat.page.locator("#notices p").count() == 0
 
-    # The connection breaks in the middle of one of two files; the other one is not fetched again.
+    # The connection breaks in the middle of one of two files; the other is not fetched again.
     newer = "rgb(4, 5, 6)"
     small.write("bundle/main.js", small.read("bundle/main.js") + "\n// new")
     small.publish_new_style(newer)
@@ -230,7 +231,7 @@ async def test_on_localhost_each_load_brings_what_changed_and_an_update_that_fai
     assert await accent() == newer
     assert set(files_asked()) == {"bundle/main.js"}
 
-    # A file is not what the list says.
+    # A file differs from the list.
     small.publish_new_style("rgb(7, 8, 9)")
     server.instead["shell/style.css"] = b"body { display: none }"
     await reload(chat)
@@ -264,7 +265,7 @@ async def test_elsewhere_a_page_starts_with_what_is_there_and_takes_the_new_vers
     far_server.holds.clear()
 
     assert "A new version is ready: reload" in (await notice(chat)).replace("\n", " ")
-    await checked(chat)  # also when it hears of it again
+    await checked(chat)  # also when it is told again
     assert await chat.page.evaluate("window.sameDocument")
     assert await chat.page.evaluate(ACCENT) != NEW
     await chat.page.click("#notices button.link")
@@ -287,7 +288,7 @@ async def test_a_page_that_is_open_keeps_its_version_beside_one_with_the_new(
     small.write("probe_part.js", "export const version = 'new';")
     small.publish_new_style()
     await checked(old)
-    # The stand-in serves no other tab: one that wanted the same of it would wait a minute before it has its own.
+    # The stand-in does not serve other tabs: another tab would wait a minute before it starts its own.
     new = await open_page(context, far_server.url, "&max_tokens=9")
 
     assert await new.page.evaluate(ACCENT) == NEW
@@ -295,7 +296,7 @@ async def test_a_page_that_is_open_keeps_its_version_beside_one_with_the_new(
     assert await new.page.evaluate(FROM_A_WORKER, own_script) == "new"
     assert NEW not in await old.page.evaluate(FETCHED_STYLE)
     assert await old.page.evaluate(FROM_A_WORKER, own_script) == "old"
-    # The browser ends a service worker that has nothing to do; what it knew must be there when it begins again.
+    # The browser ends an idle service worker; its state must be there when it starts again.
     session = await context.new_cdp_session(old.page)
     await session.send("ServiceWorker.enable")
     await session.send("ServiceWorker.stopAllWorkers")
@@ -307,7 +308,7 @@ async def test_a_page_that_is_open_keeps_its_version_beside_one_with_the_new(
 async def test_files_of_versions_that_nobody_uses_are_deleted(
     context: BrowserContext, server: PlainServer, small: SmallSite
 ) -> None:
-    hasten(small, QUIET_MS=500)  # else the new service worker waits until the one before has looked at everything
+    hasten(small, QUIET_MS=500)  # otherwise the new service worker waits until the old one has checked everything
     small.publish()
     chat = await open_page(context, server.url)
     before = await chat.page.evaluate(KEPT_FILES)

@@ -1,4 +1,4 @@
-"""SmolLM2 in Chromium against llama.cpp in float32 (tests/oracle), and how much memory Python takes beside it."""
+"""SmolLM2 in Chromium against llama.cpp in float32 (tests/oracle), and the memory that Python takes beside it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 STEPS = 4
 QUESTION = "What is the capital of France? The capital of France is"
-"""12 tokens, more than a pass of few rows has: they go through the kernels of a prefill."""
+"""12 tokens, more than a pass of few rows has, so that the prefill kernels run."""
 
 SLOW = frozenset(
     {
@@ -33,11 +33,14 @@ SLOW = frozenset(
         "packed_attention",
     }
 )
-"""Kernels whose compilation for a software GPU takes a second and more. Those that a prompt needs are compiled when the
-tiny model answers."""
+"""Kernels whose compilation for a software GPU takes a second and more. Kernels that a prompt needs are compiled
+when the tiny model answers."""
 
-GENERATE = "([prompt, maxTokens]) => sonata.engine.generate(prompt, { raw: true, maxTokens })"
-LOGITS = "async (prompt) => Array.from(await sonata.engine.logits(prompt, { raw: true }))"
+GENERATE = "([prompt, maxTokens]) => sonata.engine.developer.generate({ prompt, raw: true, maxTokens })"
+LOGITS = """async (prompt) => {
+  const bytes = await sonata.engine.developer.logits({ prompt, raw: true });
+  return Array.from(new Float32Array(bytes.buffer));
+}"""
 
 
 async def logits_equal(chat: ChatPage, prompt: str, reference: np.ndarray) -> None:
@@ -48,7 +51,7 @@ async def logits_equal(chat: ChatPage, prompt: str, reference: np.ndarray) -> No
 
 @pytest.mark.all
 async def test_logits_and_greedy_tokens_equal_numpy(chat: ChatPage, model_path: Path) -> None:
-    """The tiny model goes on longer: a prompt is read in passes of seconds without a GPU. numpy equals llama.cpp."""
+    """The tiny model continues longer: without a GPU a prompt is read in passes of seconds. numpy equals llama.cpp."""
     model = await load_model(FileSource(model_path), load_numpy, native_renderer())
     question, answered = (model.backend.new_sequence() for _ in range(2))
     await chat.open_ready("?backend=webgpu&routing=off")
@@ -57,15 +60,15 @@ async def test_logits_and_greedy_tokens_equal_numpy(chat: ChatPage, model_path: 
 
     answer = await chat.page.evaluate(GENERATE, ["The capital of France is", STEPS])
     assert answer["backend"] == "webgpu"
-    assert answer["prompt_tokens"] == model.tokenizer.encode("The capital of France is")
-    await model.backend.prefill(answered, answer["prompt_tokens"])
+    assert answer["promptTokens"] == model.tokenizer.encode("The capital of France is")
+    await model.backend.prefill(answered, answer["promptTokens"])
     assert len(answer["tokens"]) == STEPS
     for token in answer["tokens"]:
         logits = await model.backend.logits(answered)
         assert logits[token] > logits.max() - 0.02
         await model.backend.prefill(answered, [token])
     assert chat.errors == []
-    # The weights went past Python: its heap holds the interpreter, numpy and the tokenizer.
+    # The weights bypassed Python: its heap holds the interpreter, numpy and the tokenizer.
     assert await chat.page.evaluate("sonata.engine.pythonHeapBytes()") < 150e6
 
 
@@ -75,14 +78,14 @@ async def test_logits_and_greedy_tokens_equal_llama_cpp(chat: ChatPage, oracle, 
     await chat.open_ready("?backend=webgpu&routing=off")
     expected = oracle(name)
     await logits_equal(chat, expected.prompt, expected.logits.ravel())
-    # Rounding may decide the first token of p1 and p3: they go on after the oracle's first word.
+    # Rounding may decide the first token of p1 and p3: they continue after the oracle's first word.
     first = expected.first_certain()
     certain = expected.certain_ids(first=first)[:STEPS]
     begun = expected.text[: {"p0": 0, "p1": 3, "p3": 1}[name]]
     assert begun == ("The" if name == "p1" else "A" if name == "p3" else "")
     answer = await chat.page.evaluate(GENERATE, [expected.prompt + begun, len(certain)])
     assert answer["backend"] == "webgpu"
-    assert answer["prompt_tokens"] == expected.prompt_ids + expected.greedy_ids[:first]
+    assert answer["promptTokens"] == expected.prompt_ids + expected.greedy_ids[:first]
     assert answer["tokens"] == certain
     assert chat.errors == []
 
@@ -100,7 +103,7 @@ async def test_the_cpu_agrees_with_llama_cpp_where_the_next_token_is_certain(cha
         begun = expected.text[: {"p0": 0, "p1": 3, "p3": 1}[name]]
         answer = await chat.page.evaluate(GENERATE, [expected.prompt + begun, len(certain)])
         assert answer["backend"] == "wasm"
-        assert answer["prompt_tokens"] == expected.prompt_ids + expected.greedy_ids[:first]
+        assert answer["promptTokens"] == expected.prompt_ids + expected.greedy_ids[:first]
         assert answer["tokens"] == certain
     assert chat.errors == []
     assert await chat.page.evaluate("sonata.engine.pythonHeapBytes()") < 150e6
@@ -128,7 +131,7 @@ REFUSED = """async ([variants, checked]) => {
 
 
 async def test_the_browser_takes_every_variant_of_every_kernel_and_compiles_most_kernels(chat: ChatPage) -> None:
-    """Chromium is stricter than wgpu-py. It reads and checks each variant; most kernels it compiles once."""
+    """Chromium is stricter than wgpu-py. It parses and validates each variant, and compiles most kernels once."""
     variants = kernel_variants()
     one_of_each = {one.kernel: one for one in variants if one.whole and one.kernel not in SLOW}
     assert len(one_of_each) > 25
@@ -146,5 +149,5 @@ async def takes(chat: ChatPage, whole: list[KernelVariant], checked: list[Kernel
     await chat.page.goto(f"{chat.site}/THIRD_PARTY.txt")
     given = [[[one.label, one.wgsl, one.access] for one in part] for part in (whole, checked)]
     refused = await chat.page.evaluate(REFUSED, given)
-    # The broken one shows both times that a refusal is noticed, and forgotten with the next check.
+    # The broken kernel shows both times that a refusal is noticed, and forgotten at the next check.
     assert [message.split(":")[0] for message in refused] == ["broken"] * 2, refused

@@ -1,4 +1,5 @@
-"""Firefox and WebKit: a chat on the CPU, and a sentence on what is lost there. docs/guide/browsers.md has the table."""
+"""Firefox and WebKit: a chat on the CPU, and a sentence about what is lost there. docs/guide/browsers.md has the
+table."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ ANSWERED = """() => document.documentElement?.dataset.state === 'ready'
 
 @pytest.fixture
 def bare(tiny_files: SmallSite) -> Iterator[PlainServer]:
-    """A server that sends no headers of the site's: the service worker adds them, and loads the page again."""
+    """A server that does not send the site's headers: the service worker adds them, and loads the page again."""
     with PlainServer(tiny_files.folder) as server:
         yield server
 
@@ -36,14 +37,14 @@ def files(bare: PlainServer) -> PlainServer:
 
 
 def answer(tab: Tab) -> int:
-    """The number of tokens of an answer to a message that is typed."""
+    """Type a message; returns the number of tokens of the answer."""
     assert tab.wait_for(READY) == "ready"
     tab.type("#message", f"Hello.{ENTER}")
     return tab.wait_for(ANSWERED)
 
 
 def missing(what: str) -> None:
-    """Fails where `build.py test` installs the browser, or else there is none to test with."""
+    """Fails if `build.py test` installs the browser here; otherwise there is none to test with."""
     if can_install():
         pytest.fail(f"There is no {what}: run `python build.py test` once, it installs it.")
     pytest.skip(f"{what} is not installed, and only on Debian does the build install it.")

@@ -1,4 +1,4 @@
-"""The page alone, with a stand-in for the worker: what does not need a model, and what a model seldom does."""
+"""The page alone, with a stand-in for the worker: behaviour that needs no model, or that a model seldom causes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_an_empty_message_is_not_sent(page_alone: ChatPage) -> None:
     await expect(page_alone.page.locator("#log article")).to_have_count(0)
 
 
-# It ends what an input method writes, and comes after that has ended.
+# The key that ends a composition of an input method, and arrives after its end.
 SAFARIS_ENTER = {"key": "Enter", "keyCode": 229, "bubbles": True, "cancelable": True}
 
 
@@ -142,7 +142,7 @@ async def test_keys_are_listed_and_do_what_they_say(page_alone: ChatPage) -> Non
     page = page_alone.page
     await page_alone.ask("What about keys?")
     await page.keyboard.press("?")
-    await expect(page.locator("#message")).to_have_value("?")  # somebody who types means the letter
+    await expect(page.locator("#message")).to_have_value("?")  # a user who types means the letter
     await page.fill("#message", "")
     await page.focus("#new-chat")
     await page.keyboard.press("?")
@@ -259,7 +259,7 @@ async def test_a_stored_thought_is_folded_away_too_beside_what_is_damaged(page_a
         }"""
     )
     assert shown == [["Thought for 3 s", "Hm.", "So.", None], ["Thought for 3 s", "Hm.", "", "Stopped."]]
-    assert len(page_apart.errors) == 2  # of what is damaged, which takes nothing else away
+    assert len(page_apart.errors) == 2  # of damaged data, which affects nothing else
     page_apart.errors.clear()
 
 
@@ -289,7 +289,7 @@ async def test_words_that_come_after_new_chat_are_not_shown(page_alone: ChatPage
     await page_alone.page.click("#new-chat")
     assert await page_alone.state() == "ready"
     await expect(page_alone.page.locator("#log article")).to_have_count(0)
-    await page_alone.ask("list")  # the worker has told of all the others by then
+    await page_alone.ask("list")  # the worker has reported all the others by then
     await expect(page_alone.page.locator(".question .body")).to_have_text(["list"])
     await expect(page_alone.page.locator(".answer .body")).to_have_count(1)
     await expect(page_alone.page.locator(".answer .body")).not_to_contain_text("Rayleigh")
@@ -333,7 +333,7 @@ async def test_a_reader_who_moves_up_in_any_way_is_left_alone(page_alone: ChatPa
     }"""
     for way in (lambda: page.mouse.wheel(0, -1), press_a_key, select, drag_a_finger):
         await page.wait_for_function(followed)
-        for _ in range(60):  # as a reader would
+        for _ in range(60):  # like a reader
             await way()
             if await page.evaluate(left):
                 break
@@ -355,7 +355,7 @@ async def test_a_button_leads_back_to_the_newest_words(page_alone: ChatPage) -> 
         "() => { const s = document.querySelector('#scroller'); return s.scrollHeight - s.scrollTop - s.clientHeight; }"
     )
     await page_alone.wait_for("ready")
-    await page.wait_for_function(f"() => ({above})() < 60")  # it followed what came
+    await page.wait_for_function(f"() => ({above})() < 60")  # it followed the answer
 
 
 async def test_a_worker_that_never_answers_is_noticed_while_loading(page_alone: ChatPage) -> None:
@@ -382,13 +382,13 @@ async def test_the_status_line_tells_of_a_lost_device_until_the_answer_goes_on(p
     await expect(page_alone.page.locator("#announcer")).to_contain_text("graphics card was reset")
     await page_alone.page.click(".stop")
     await expect(page_alone.page.locator(".status-line")).to_have_text(before)
-    await page_alone.page.evaluate("sonata.loseDevice()")  # resolves once the page was told
+    await page_alone.page.evaluate("sonata.loseDevice()")  # resolves once the page knows
     await expect(page_alone.page.locator(".status-line")).to_have_text(before)
     assert await page_alone.state() == "ready"
 
 
 async def test_an_answer_whose_device_is_gone_is_kept_and_the_cpu_is_offered(page_alone: ChatPage) -> None:
-    """test_webgpu_page.py has it with a GPU, in `--all`."""
+    """test_webgpu_page.py covers it with a GPU, in `--all`."""
     await page_alone.send("no device")
     assert await page_alone.problem() == (
         "The connection to the graphics card was lost. Load the model again to continue. Your message is kept."
@@ -472,12 +472,12 @@ PARTS = {
     "BroadcastChannel": ("window", "Each tab runs the model"),
     "SharedWorker": ("window", "Each tab runs the model"),
 }  # fmt: skip
-"""What a browser may forbid, and the words on what is lost then, if the page itself loses anything."""
+"""Features that a browser may forbid, and the sentence about the loss, if the page itself loses anything."""
 CLASSES = ("Storage", "IDBFactory", "CacheStorage", "StorageManager", "LockManager")
 
 
 def forbidden(*names: str) -> str:
-    """A script after which even a look at these parts of the browser throws."""
+    """A script after which even looking at these parts of the browser throws."""
     return "".join(LOOK_AT.format(of=PARTS[name][0], name=name, denied=DENIED) for name in names)
 
 
@@ -513,7 +513,7 @@ async def test_the_page_works_where_nothing_can_be_stored_and_says_what_is_lost(
     await chat.page.evaluate(rejected)
     await chat.page.evaluate("setTimeout(() => { throw new Error('a third fault'); })")
     await expect(chat.page.locator("#notices")).to_contain_text("Something went wrong in the page: A first fault.")
-    assert not re.search("second|third", await chat.page.inner_text("#notices"))  # a flood is told once
+    assert not re.search("second|third", await chat.page.inner_text("#notices"))  # a flood is reported once
 
 
 async def test_a_fault_while_the_page_is_put_together_is_said(chat: ChatPage) -> None:

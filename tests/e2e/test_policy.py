@@ -1,7 +1,7 @@
-"""What the site's headers forbid, whether the server sends them or the service worker adds them.
+"""The site's headers forbid what they should, whether the server sends them or the service worker adds them.
 
-That the page keeps to them show the tests of its parts: their servers send the headers too, and a violation is an error
-on the console, of which they want none.
+The tests of the page's parts show that it complies with them: their servers send the headers, too, and a violation
+is an error on the console, which fails a test.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ RUN_WORKER = """async (holding) => {
 
 @pytest.fixture(scope="module")
 def light(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> SmallSite:
-    """Without the engine and its large files, with scripts that try what their policies forbid."""
+    """Without the engine and its large files, with scripts that try things that their policies forbid."""
     small = SmallSite(dist, tmp_path_factory.mktemp("policy") / "site")
     small.write("hostile.js", HOSTILE_PAGE)
     small.write("routing/embedder_worker.js", HOSTILE_WORKER)
@@ -76,7 +76,7 @@ def light(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> SmallSite:
 
 @pytest_asyncio.fixture(loop_scope="session", params=["server", "service worker"])
 async def guarded(request: pytest.FixtureRequest, context: BrowserContext, light: SmallSite) -> AsyncIterator[ChatPage]:
-    """The page, ready, with the headers of one of the two."""
+    """The page, ready, with the headers from one of the two."""
     with PlainServer(light.folder) as server:
         if request.param == "server":
             server.guards = True

@@ -1,4 +1,4 @@
-"""The page as an app: what others share with it, its install button, an update under an open page."""
+"""The page as an app: content shared with it, its install button, an update under an open page."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ QUERY = "?backend=wasm"
 
 @pytest.fixture
 def light(small: SmallSite) -> SmallSite:
-    """Without the engine and its large files: these tests are of the page around it."""
+    """Without the engine and its large files: these tests are about the page around it."""
     small.use_stand_in()
     return small
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def kept(context: BrowserContext, light: SmallSite, server: PlainServer) -> AsyncIterator[ChatPage]:
-    """The page, ready, with all of the site kept."""
+    """The page, ready, with all of the site stored."""
     chat = ChatPage(await context.new_page(), server.url)
     await chat.open_ready(QUERY)
     await chat.page.wait_for_function("() => document.documentElement?.dataset.offline === 'ready'")
@@ -39,7 +39,7 @@ async def kept(context: BrowserContext, light: SmallSite, server: PlainServer) -
 async def test_what_another_app_or_site_shares_waits_for_a_click_also_without_the_server(
     kept: ChatPage, context: BrowserContext, server: PlainServer
 ) -> None:
-    await kept.open("?shared=yes")  # a link to something that nobody shared
+    await kept.open("?shared=yes")  # a link to something that was not shared
     await expect(kept.page.locator("#notices")).to_contain_text("What was shared did not arrive. Share it again.")
 
     server.stop()
@@ -78,7 +78,7 @@ async def test_what_another_app_or_site_shares_waits_for_a_click_also_without_th
 async def test_an_open_page_goes_on_under_a_new_service_worker_and_loads_late_modules_of_its_version(
     kept: ChatPage, light: SmallSite, server: PlainServer
 ) -> None:
-    """Another sw.js takes over at once; what belongs together stays together."""
+    """Another sw.js takes over at once; files of one version stay together."""
     (panel,) = (path.relative_to(light.folder).as_posix() for path in light.folder.glob("bundle/log_panel-*.js"))
     light.write(panel, light.read(panel) + "\nexport const version = 'new';")
     light.write("sw.js", light.read("sw.js") + "\nself.marked = 'new';")
@@ -94,7 +94,7 @@ async def test_an_open_page_goes_on_under_a_new_service_worker_and_loads_late_mo
           navigator.serviceWorker.controller.postMessage({ kind: 'check' });
         })"""
     )
-    server.stop()  # both versions are kept now
+    server.stop()  # both versions are stored now
     await expect(kept.page.locator("#notices")).to_contain_text("A new version is ready")
     assert await kept.page.evaluate(f"import('./{panel}').then(({{ version }}) => version ?? 'old')") == "old"
     await kept.ask("Hello.")
@@ -107,7 +107,7 @@ async def test_an_open_page_goes_on_under_a_new_service_worker_and_loads_late_mo
 async def test_chromium_can_install_it_and_the_button_is_there_while_it_offers_to(
     chromium_path: Path, light: SmallSite, server: PlainServer, tmp_path: Path
 ) -> None:
-    server.guards = True  # else the page loads twice, and the icons of its first visit are not waited for
+    server.guards = True  # otherwise the page loads twice, and does not wait for the icons of its first visit
     flags = [*CHROMIUM_FLAGS, "--bypass-app-banner-engagement-checks"]
     async with async_playwright() as playwright:
         context = await playwright.chromium.launch_persistent_context(
@@ -121,7 +121,7 @@ async def test_chromium_can_install_it_and_the_button_is_there_while_it_offers_t
         session = await context.new_cdp_session(chat.page)
         manifest = await session.send("Page.getAppManifest")
         errors = await session.send("Page.getInstallabilityErrors")
-        said = list(chat.errors)  # while it closes, icons may be on their way
+        said = list(chat.errors)  # while it closes, icons may still be loading
         await context.close()
     assert manifest["errors"] == []
     assert errors["installabilityErrors"] == []

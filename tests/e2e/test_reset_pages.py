@@ -1,4 +1,4 @@
-"""What a test leaves on a page that others share is found, and told, and the next test finds nothing of it."""
+"""Leftovers of a test on a shared page are found and reported, and the next test does not see them."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ async def kept(chat: ChatPage) -> None:
 
 
 async def stored(chat: ChatPage, wanted: str) -> None:
-    """Wait until the conversations are as `wanted`: an answer is stored a moment after it ends."""
+    """Wait until the conversations equal `wanted`: an answer is stored a moment after it ends."""
     await chat.until(f"sonata.engine.memory.conversations().then(({{ items }}) => ({wanted})(items))")
 
 
@@ -55,12 +55,12 @@ def chip(chat: ChatPage) -> Locator:
 
 
 def chosen(chat: ChatPage) -> Locator:
-    """Who answers in the chat."""
+    """The agent that answers in the chat."""
     return chat.page.get_by_label("Who answers in this chat")
 
 
 async def correct(chat: ChatPage, agent: str) -> None:
-    """With the chip of the last answer."""
+    """Correct the route with the chip of the last answer."""
     await chip(chat).click()
     await chat.page.locator(".answer .route").last.get_by_role("button", name=agent, exact=True).click()
     await chat.page.locator(".answer .route summary", has_text=f"go to {agent}").last.wait_for()
@@ -92,7 +92,7 @@ async def test_a_corrected_route_is_followed_also_after_a_reload_without_the_ser
     assert chat.errors == []
 
 
-@pytest.mark.all  # test_memory_view.py exports, deletes and imports, too
+@pytest.mark.all  # test_memory_view.py covers export, deletion and import, too
 async def test_export_delete_all_and_import_bring_the_same_routes(chat: ChatPage, tmp_path: Path) -> None:
     assert await agent_of(chat, CRASH) == "Debugger"
     await correct(chat, "Tester")
@@ -145,10 +145,10 @@ async def test_who_answers_is_chosen_for_a_chat_kept_with_it_and_seen_in_every_t
     await expect(chosen(other)).to_have_value("planner")
     await chosen(other).select_option("tester")
     await expect(choice).to_have_value("tester")
-    await other.page.evaluate("sonata.engine.memory.removeAgent('tester')")
+    await other.page.evaluate("sonata.engine.memory.removeAgent({ id: 'tester' })")
     await expect(choice).to_have_value("")
     await expect(chat.page.locator("#notices")).to_contain_text("The agent that you chose for this chat was removed.")
-    await other.page.evaluate("sonata.engine.memory.restoreAgent('tester')")
+    await other.page.evaluate("sonata.engine.memory.restoreAgent({ id: 'tester' })")
     await expect(choice).to_have_value("tester")
     await expect(chat.page.locator("#notices p")).to_have_count(0)
     await other.page.close()
@@ -168,7 +168,8 @@ async def test_who_answers_is_chosen_for_a_chat_kept_with_it_and_seen_in_every_t
     await choose_files(chat.page, lambda: chat.page.get_by_label("Attach files").first.click(), [file])
     await chat.page.wait_for_function("() => location.hash.includes('chat=')")
     await chat.until(
-        "sonata.engine.memory.agentChoice(location.hash.match(/chat=([^&]+)/)[1]).then((it) => it.chosen === 'coder')"
+        "sonata.engine.memory.agentChoice({ id: location.hash.match(/chat=([^&]+)/)[1] })"
+        ".then((it) => it.chosen === 'coder')"
     )
     await expect(choice).to_have_value("coder")
 
@@ -187,11 +188,11 @@ async def test_without_the_router_the_plain_assistant_answers_and_the_page_says_
     await expect(chat.page.locator(".answer .route")).to_have_count(0)
 
 
-@pytest.mark.all  # test_memory_view.py locks and unlocks, too
+@pytest.mark.all  # test_memory_view.py covers locking and unlocking, too
 async def test_a_passphrase_locks_the_memory_and_nothing_is_lost(chat: ChatPage) -> None:
     assert await agent_of(chat, CRASH) == "Debugger"
     await correct(chat, "Tester")
-    await chat.page.evaluate("sonata.engine.memory.setPassphrase('a long way')")
+    await chat.page.evaluate("sonata.engine.memory.setPassphrase({ passphrase: 'a long way' })")
     await chat.page.reload()
     await chat.wait_for("ready")
     await chat.routed()
@@ -212,23 +213,23 @@ async def test_a_passphrase_locks_the_memory_and_nothing_is_lost(chat: ChatPage)
     assert await agent_of(chat, SIMILAR) == "Tester"
     await stored(chat, "items => items.length === 2")
 
-    # The conversation of before the reload can be gone on with.
+    # The conversation from before the reload can be continued.
     await chat.page.locator(".chat-link", has_text=CRASH).click()
     await chat.page.locator(".question", has_text=CRASH).wait_for()
     await chat.ask("And why?")
     await stored(chat, f"items => items.some(({{ title, turns }}) => title === '{CRASH}' && turns === 4)")
-    await chat.page.evaluate("sonata.engine.memory.removePassphrase('a long way')")
+    await chat.page.evaluate("sonata.engine.memory.removePassphrase({ old: 'a long way' })")
 
 
 async def test_a_conversation_that_was_deleted_elsewhere_is_told(chat: ChatPage) -> None:
     answer = await chat.ask(CRASH)
     await chat.page.locator(".chat-link").first.wait_for()
     await chat.page.click("#new-chat")
-    # deleted a moment before the click: the list has not heard of it yet
+    # deleted a moment before the click: the list does not know yet
     await chat.page.evaluate(
         """async () => {
           const [{ id }] = (await sonata.engine.memory.conversations()).items;
-          await sonata.engine.memory.removeConversations([id]);
+          await sonata.engine.memory.removeConversations({ ids: [id] });
           document.querySelector(`[data-chat="${id}"] a`)?.click();
         }"""
     )

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600
 
 
 def policy_is(name: str, part: str) -> str:
-    """A promise: whether the memory has this policy, with `part` in its value."""
+    """A promise of true if the memory has this policy, with `part` in its value."""
     wanted = f"one.name === {json.dumps(name)} && String(one.value).includes({json.dumps(part)})"
     return f"sonata.engine.memory.policies().then((all) => all.some((one) => {wanted}))"
 
@@ -112,7 +112,7 @@ async def test_what_runs_the_real_engine_is_what_was_chosen(ready_chat: ChatPage
     await ready_chat.wait_for("ready")
     await page.wait_for_function(f"() => sonata.info?.contextLength === {lengths[0]}")
     await expect(part.locator("#workers")).to_have_value("1")
-    await expect(page.locator("#notices")).to_have_text("")  # what was chosen is told in Settings only
+    await expect(page.locator("#notices")).to_have_text("")  # only Settings show the choice
 
     await part.locator("#context").select_option("")
     await ready_chat.wait_for("ready")
@@ -120,10 +120,10 @@ async def test_what_runs_the_real_engine_is_what_was_chosen(ready_chat: ChatPage
     await page.wait_for_function("() => localStorage.getItem('sonata.context') === null")
 
     sizes = await part.locator("#memory option").evaluate_all("(all) => all.map(({ value }) => Number(value))")
-    assert min(sizes[1:]) * 1e6 >= fit["weights"] + fit["pages"] + fit["scratch"]  # what is offered fits
+    assert min(sizes[1:]) * 1e6 >= fit["weights"] + fit["pages"] + fit["scratch"]  # every offered value fits
     await part.locator("#memory").select_option("1000")
     await ready_chat.wait_for("ready")
-    await ready_chat.until("sonata.engine.memoryUse().then(({ limit }) => limit === 1e9)")
+    await ready_chat.until("sonata.engine.model.memoryUse().then(({ limit }) => limit === 1e9)")
     await part.locator("#memory").scroll_into_view_if_needed()
     await page.screenshot(path=screenshots / "settings-memory.png")
     await ready_chat.close_panel()

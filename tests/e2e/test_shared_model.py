@@ -19,8 +19,9 @@ SLOW = "?backend=numpy&max_tokens=1000&routing=off"
 KEPT = "() => document.documentElement?.dataset.offline === 'ready'"
 ELSEWHERE = "Another tab runs the model."
 RESPOND = """async (text) => {
+  const { conversation } = sonata.engine;
   let said = '';
-  for await (const event of await sonata.engine.respond(text)) if (event.type === 'delta') said += event.text;
+  for await (const event of await conversation.respond({ text })) if (event.type === 'delta') said += event.text;
   return said;
 }"""
 
@@ -48,12 +49,12 @@ async def new_tab(context: BrowserContext, site: str, query: str = QUERY) -> Cha
 
 
 def has_engine(page: Page) -> bool:
-    """Whether the tab has the worker with Python and the model."""
+    """True if the tab has the worker with Python and the model."""
     return any(worker.url.endswith("/engine/worker.js") for worker in page.workers)
 
 
 async def say_elsewhere(*expected: tuple[ChatPage, bool]) -> None:
-    """The tabs come to say that another one runs the model, or not."""
+    """Wait until the tabs say that another tab runs the model, or not."""
     for tab, wanted in expected:
         await expect(tab.page.locator(".status-tabs")).to_have_js_property("hidden", not wanted)
 
@@ -74,12 +75,12 @@ async def test_tabs_share_a_worker_and_another_takes_over_with_the_question_that
     await say_elsewhere((first, False), (second, True), (third, True))
     assert not any("/pyodide/" in url or url.endswith(".gguf") for url in second.requests)
 
-    # The same conversation, and what is said in one tab is known in the other.
+    # The same conversation, and a message in one tab is known in the other.
     await second.send("Are you there?")
     await third.send("And you?")
     for tab in (second, third):
         await tab.wait_for_words()
-    # Both are being answered; stopping one leaves the other as it is.
+    # Both are being answered; stopping one does not affect the other.
     await second.click_stop()
     await second.wait_for("ready")
     assert await third.state() == "answering"
@@ -102,7 +103,7 @@ async def test_answers_at_once_are_those_of_each_tab_alone(browser_tabs: Browser
     first, second = await new_tab(browser_tabs, tiny_site), await new_tab(browser_tabs, tiny_site)
     alone = [await tab.page.evaluate(RESPOND, text) for tab, text in ((first, "One"), (second, "Two"))]
     for tab in (first, second):
-        await tab.page.evaluate("sonata.engine.newChat()")
+        await tab.page.evaluate("sonata.engine.conversation.begin()")
     at_once = await asyncio.gather(first.page.evaluate(RESPOND, "One"), second.page.evaluate(RESPOND, "Two"))
     assert list(at_once) == alone
 
@@ -118,7 +119,7 @@ async def test_a_leader_that_crashes_or_falls_silent_is_replaced_also_when_the_s
         second = await new_tab(tabs_alone, server.url, query)
         answer = await second.ask("Hello")
         address = await second.page.evaluate("location.hash")
-    # From here on all is read from what the browser keeps, the model too.
+    # From here on everything is read from the browser's storage, including the model.
     session = await tabs_alone.new_cdp_session(first.page)
     async with first.page.expect_event("crash"):
         crashing = asyncio.ensure_future(session.send("Page.crash"))  # it never answers
@@ -130,7 +131,7 @@ async def test_a_leader_that_crashes_or_falls_silent_is_replaced_also_when_the_s
     await say_elsewhere((third, True))
     crashing.cancel()
 
-    # The leader is there and says nothing: its worker has no end of something else to do.
+    # The leader exists but is silent: its worker is busy for ever.
     (worker,) = (one for one in second.page.workers if one.url.endswith("/engine/worker.js"))
     stuck = asyncio.ensure_future(worker.evaluate("() => { for (;;); }"))
     await takes_over(third)

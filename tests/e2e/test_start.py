@@ -1,4 +1,4 @@
-"""The start of the page's Python: from the snapshot, and without it where that does not fit."""
+"""The start of the page's Python: from the snapshot, and without it if it does not fit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ json.dumps({
 
 
 async def restored(chat: ChatPage) -> int:
-    """How often the page's worker has restored Python from the snapshot."""
+    """The number of times that the page's worker restored Python from the snapshot."""
     marks = "performance.getEntriesByName('sonata: python restored').length"
     worker = next(worker for worker in chat.page.workers if worker.url.endswith("engine/worker.js"))
     return await worker.evaluate(marks)
@@ -68,7 +68,7 @@ async def test_the_page_answers_with_a_python_out_of_the_snapshot(ready_chat: Ch
 async def test_elsewhere_a_page_takes_the_snapshot_from_its_second_visit_on(
     context: BrowserContext, far_server: PlainServer
 ) -> None:
-    far_server.guards = True  # else the first visit reloads
+    far_server.guards = True  # otherwise the first visit reloads
     chat = ChatPage(await context.new_page(), far_server.url)
     await chat.open_ready(QUERY)
     assert await restored(chat) == 0

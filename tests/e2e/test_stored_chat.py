@@ -17,10 +17,10 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 FIRST, SECOND, THIRD = "The first question.", "The second question.", "The third question."
 UNKNOWN = "#chat=0123456789abcdef0123456789abcdef"
 ANOTHER_ANSWER = """async () => {
-  const events = await sonata.engine.respond('', { again: true });
+  const events = await sonata.engine.conversation.retry();
   for await (const event of events) if (event.type === 'stored') return event.answer;
 }"""
-"""Takes the place of the last answer, as "Try again" does."""
+"""Replaces the last answer, as "Try again" does."""
 IN_ADDRESS = re.compile(r"#chat=[0-9a-f]{32}$")
 
 
@@ -66,7 +66,7 @@ async def test_a_reload_keeps_the_chat_on_the_page_and_in_the_model(plain_chat: 
     await plain_chat.ask(FIRST)
     await expect(questions(plain_chat)).to_have_text([FIRST, FIRST])
     assert await prompt_tokens(plain_chat) > alone
-    # What the model had read came from the disk: whole pages of it.
+    # The pages that the model had computed came from the disk, whole pages.
     assert await plain_chat.page.evaluate("sonata.lastAnswer.reusedTokens") >= PAGE
 
 
@@ -105,7 +105,7 @@ async def test_each_chat_has_an_address_and_back_and_forward_lead_to_it(plain_ch
 @pytest.mark.all  # in the gate: a conversation that was deleted elsewhere (test_routing_page.py)
 async def test_a_chat_that_does_not_exist_any_more_is_told(plain_chat: ChatPage) -> None:
     here = plain_chat.page.url
-    await plain_chat.page.goto("about:blank")  # or the address alone would change
+    await plain_chat.page.goto("about:blank")  # otherwise only the address would change
     await plain_chat.page.goto(here + UNKNOWN)
     await plain_chat.wait_for("ready")
     await expect(plain_chat.page.locator("#notices")).to_contain_text("This conversation is not in this browser")
@@ -119,19 +119,19 @@ async def test_a_chat_in_a_locked_memory_is_told_and_comes_when_it_is_unlocked(p
     await plain_chat.ask(FIRST)
     alone = await prompt_tokens(plain_chat)
     await stored(plain_chat)
-    await page.evaluate("sonata.engine.memory.setPassphrase('a long passphrase')")
+    await page.evaluate("sonata.engine.memory.setPassphrase({ passphrase: 'a long passphrase' })")
     try:
         await page.reload()
         await plain_chat.wait_for("ready")
         await expect(page.locator("#notices")).to_contain_text("This conversation is in the locked memory: unlock")
         await expect(questions(plain_chat)).to_have_count(0)
 
-        await page.evaluate("sonata.engine.memory.unlock('a long passphrase')")
+        await page.evaluate("sonata.engine.memory.unlock({ passphrase: 'a long passphrase' })")
         await expect(page.locator(".question .body")).to_have_text([FIRST])
         await plain_chat.ask(FIRST)
         assert await prompt_tokens(plain_chat) > alone
     finally:
-        await page.evaluate("sonata.engine.memory.removePassphrase('a long passphrase')")
+        await page.evaluate("sonata.engine.memory.removePassphrase({ old: 'a long passphrase' })")
 
 
 async def test_what_one_tab_says_appears_in_the_other(plain_chat: ChatPage, second_tab: ChatPage) -> None:
@@ -145,8 +145,8 @@ async def test_what_one_tab_says_appears_in_the_other(plain_chat: ChatPage, seco
     await expect(plain_chat.page.locator("#notices")).to_contain_text("open in another tab")
 
     answers = await plain_chat.page.locator(".answer .body").all_inner_texts()
-    # Drawn at random, until it does not look the same once more. What is shown of noise is no longer what was said:
-    # Markdown takes some of it for its own.
+    # Sampled until two answers look different. The shown text of noise differs from the answer: Markdown interprets
+    # some of it.
     for _ in range(9):  # an answer of no words is not stored: then there is none
         replaced = await second_tab.page.evaluate(ANOTHER_ANSWER)
         if replaced and re.sub(r"\W", "", replaced) != re.sub(r"\W", "", answers[1]):
@@ -158,19 +158,22 @@ async def test_what_one_tab_says_appears_in_the_other(plain_chat: ChatPage, seco
     await plain_chat.ask(THIRD)
     await expect(second_tab.page.locator(".question .body")).to_have_text([FIRST, SECOND, THIRD])
     turns = await plain_chat.page.evaluate(
-        "async (id) => (await sonata.engine.memory.conversation(id)).turns.map(({ role, content }) => [role, content])",
+        "(id) => sonata.engine.memory.conversation({ id })"
+        ".then(({ turns }) => turns.map(({ role, content }) => [role, content]))",
         url.rpartition("=")[2],
     )
     assert [content for role, content in turns if role == "user"] == [FIRST, SECOND, THIRD]
     assert turns[3][1] == replaced
-    assert await prompt_tokens(plain_chat) > await prompt_tokens(second_tab)  # the model has read both
+    assert await prompt_tokens(plain_chat) > await prompt_tokens(second_tab)  # the model has read both messages
 
 
 async def test_a_chat_that_is_deleted_leaves_the_page_and_the_model(plain_chat: ChatPage, second_tab: ChatPage) -> None:
     await plain_chat.ask(FIRST)
     alone = await prompt_tokens(plain_chat)
     url = await stored(plain_chat)
-    await second_tab.page.evaluate("(id) => sonata.engine.memory.removeConversations([id])", url.rpartition("=")[2])
+    await second_tab.page.evaluate(
+        "(id) => sonata.engine.memory.removeConversations({ ids: [id] })", url.rpartition("=")[2]
+    )
     await expect(plain_chat.page.locator("#welcome")).to_be_visible()
     await expect(questions(plain_chat)).to_have_count(0)
     await plain_chat.ask(FIRST)
@@ -189,13 +192,13 @@ async def test_a_message_that_is_not_answered_yet_survives_a_reload(plain_chat: 
 
 
 async def stored(chat: ChatPage) -> str:
-    """The address, once the chat has one of its own."""
+    """The address, once the chat has one."""
     await chat.page.wait_for_url(IN_ADDRESS)
     return chat.page.url
 
 
 async def has_address(chat: ChatPage, url: str) -> None:
-    """Wait until the chat on the page has this one, or none."""
+    """Wait until the chat on the page has this title, or none."""
     wanted = f"#{url.partition('#')[2]}" if url else ""
     await chat.page.wait_for_function("wanted => location.hash === wanted", arg=wanted)
 
@@ -205,13 +208,13 @@ def questions(chat: ChatPage) -> Locator:
 
 
 async def prompt_tokens(chat: ChatPage) -> int:
-    """How long the prompt of the last answer was."""
+    """The length of the last answer's prompt."""
     return await chat.page.evaluate("sonata.lastAnswer.promptTokens")
 
 
-EVENTS = """async ([call, ...given]) => {
+EVENTS = """async ([call, given]) => {
   const events = [];
-  for await (const event of await sonata.engine[call](...given)) events.push(event);
+  for await (const event of await sonata.engine.conversation[call](given)) events.push(event);
   return events;
 }"""
 
@@ -219,12 +222,12 @@ EVENTS = """async ([call, ...given]) => {
 async def test_the_engine_edits_goes_on_and_shows_another_branch(plain_chat: ChatPage) -> None:
     page = plain_chat.page
 
-    async def events_of(*call: object) -> dict[str, dict]:
-        return {event["type"]: event for event in await page.evaluate(EVENTS, call)}
+    async def events_of(call: str, **given: object) -> dict[str, dict]:
+        return {event["type"]: event for event in await page.evaluate(EVENTS, [call, given])}
 
     await plain_chat.ask_for_cut_off(FIRST)
     await stored(plain_chat)
-    edited = await events_of("respond", SECOND, {"after": None})
+    edited = await events_of("respond", text=SECOND, after=None)
     chat = edited["stored"]["chat"]
     assert [edited["stored"][name] for name in ("turns", "question", "number")] == [2, 2, 3]
     context = edited["context"]
@@ -233,21 +236,21 @@ async def test_the_engine_edits_goes_on_and_shows_another_branch(plain_chat: Cha
     assert context["total"] - context["free"] == edited["done"]["promptTokens"]
     assert (context["leftOut"], context["bytesPerToken"] > 0) == (0, True)
 
-    shown = await page.evaluate("([chat]) => sonata.engine.memory.choose(chat, 0)", [chat])
+    shown = await page.evaluate("([chat]) => sonata.engine.memory.choose({ id: chat, number: 0 })", [chat])
     first = shown["turns"][1]
     assert [(turn["number"], turn["siblings"]) for turn in shown["turns"]] == [(0, [0, 2]), (1, [1])]
     longer = await events_of("continueAnswer")
-    for _ in range(9):  # what is drawn first may be the end: then nothing is stored
+    for _ in range(9):  # the first token may be the end: then nothing is stored
         if "stored" not in longer:
             longer = await events_of("continueAnswer")
     assert "stored" in longer, longer
     assert longer["stored"]["number"] == 1
     assert longer["replacement"]["text"].startswith(first["content"])
-    turns = (await page.evaluate("(chat) => sonata.engine.memory.conversation(chat)", chat))["turns"]
+    turns = (await page.evaluate("(chat) => sonata.engine.memory.conversation({ id: chat })", chat))["turns"]
     assert [turn["content"] for turn in turns] == [FIRST, longer["replacement"]["text"]]
 
-    refused = (await events_of("respond", THIRD, {"after": 99}))["failure"]
+    refused = (await events_of("respond", text=THIRD, after=99))["failure"]
     assert (refused["kind"], refused["details"]) == ("StoreError", None)
-    assert "not in this conversation any more" in refused["message"]
+    assert "not in this conversation any more" in refused["message"]["text"]
     with pytest.raises(Error, match="not in this conversation any more"):
-        await page.evaluate("(chat) => sonata.engine.memory.choose(chat, 99)", chat)
+        await page.evaluate("(chat) => sonata.engine.memory.choose({ id: chat, number: 99 })", chat)

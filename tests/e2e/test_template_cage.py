@@ -1,4 +1,4 @@
-"""Chat templates in a real page: the same text as natively, and an end to what a hostile one does."""
+"""Chat templates in a real page: the same text as natively, and an end to hostile ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def page(browser: Browser, site: str) -> AsyncIterator[Page]:
 
 
 async def in_page(page: Page, requests: list[bytes], seconds: float = 30.0) -> list[Any]:
-    """For each the text, or {kind, words}."""
+    """The text of each, or {kind, words}."""
     given = [base64.b64encode(request).decode() for request in requests]
     answers = await page.evaluate(RUN, [given, 1000 * seconds])
     return [decode_text(answer.encode("latin-1")) if isinstance(answer, str) else answer for answer in answers]
@@ -95,7 +95,7 @@ async def test_templates_that_are_asked_for_at_once_run_one_after_the_other(page
 
 
 async def test_the_start_of_the_worker_takes_none_of_a_templates_time(browser: Browser, site: str) -> None:
-    """The page's clock goes on by a minute while the worker is on its way."""
+    """The page's clock advances by a minute while the worker starts."""
     page = await browser.new_page(bypass_csp=True)
     asked, goes_on = asyncio.Event(), asyncio.Event()
 

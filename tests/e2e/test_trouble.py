@@ -1,4 +1,4 @@
-"""What goes wrong becomes a sentence that says what to do, and the page stays usable. The real engine, a tiny model."""
+"""Every failure becomes a sentence that says what to do, and the page stays usable. The real engine, a tiny model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def chat_without_webgpu(browser_without_webgpu: Browser, tiny_site: str) -
 
 
 async def typed_text_is_kept(chat: ChatPage) -> None:
-    """The message box works, and sends nothing into the void."""
+    """The message box works, and loses no message."""
     await chat.page.fill("#message", "Are you there?")
     await chat.page.press("#message", "Enter")
     await expect(chat.page.locator("#message")).to_have_value("Are you there?")
@@ -56,7 +56,7 @@ def noise_in_the_metadata(start: bytearray) -> None:
 
 @pytest.mark.all
 async def test_a_damaged_model_file_is_told_until_it_is_whole(chat: ChatPage, damaged: DamagedServer) -> None:
-    """First it ends early, then its header is noise. What else a header may be is in tests/formats/test_gguf.py."""
+    """First it ends early, then its header is noise. tests/formats/test_gguf.py has other broken headers."""
     damaged.length = damaged.size // 3
     await chat.allow_host(damaged.url)
     await chat.open(f"?model={damaged.url}&{ON_THE_CPU}")
@@ -76,7 +76,7 @@ async def test_a_damaged_model_file_is_told_until_it_is_whole(chat: ChatPage, da
     assert any(word in problem.lower() for word in ("load it again", "download it again", "load again", "choose"))
 
     damaged.heal()
-    damaged.compresses = True  # then its size is not told
+    damaged.compresses = True  # then its size is unknown
     await chat.load_again()
     await expect(chat.page.locator("#message")).to_have_value("Are you there?")
     await chat.page.press("#message", "Enter")
@@ -86,7 +86,7 @@ async def test_a_damaged_model_file_is_told_until_it_is_whole(chat: ChatPage, da
 
 @pytest.mark.all
 async def test_a_byte_changed_in_the_middle_of_the_weights(chat: ChatPage, damaged: DamagedServer) -> None:
-    """The header is whole; only the checksums that models.json has can tell."""
+    """The header is intact; only the checksums of models.json can tell."""
     damaged.flip_byte_at = damaged.size // 2
 
     async def fulfill(route: Route) -> None:
@@ -144,7 +144,7 @@ async def test_without_webgpu_the_page_says_so_and_answers_on_the_cpu(chat_witho
     assert chat.errors == []
 
 
-@pytest.mark.all  # test_page.py has the button, with a GPU that is lost
+@pytest.mark.all  # test_page.py covers the button, with a lost GPU
 async def test_the_cpu_is_offered_if_a_gpu_was_asked_for_and_there_is_none(chat_without_webgpu: ChatPage) -> None:
     chat = chat_without_webgpu
     await chat.open(f"?{SHORT}&backend=webgpu")

@@ -21,7 +21,7 @@ def place(root: Locator) -> Locator:
 
 
 async def stored(chat: ChatPage) -> None:
-    """Until the page knows where the last message is stored."""
+    """Wait until the page knows where the last message is stored."""
     await expect(chat.page.locator(".question").last.get_by_role("button", name="Edit")).to_be_attached()
     await expect(chat.page.locator(".answer").last.get_by_role("button", name="Good")).to_be_attached()
 
@@ -39,7 +39,7 @@ async def test_any_answer_can_be_tried_again_and_the_variants_are_switched(plain
     first = page.locator(".answer").first
 
     await first.get_by_role("button", name="Try again").first.click()
-    await expect(questions(plain_chat)).to_have_text([FIRST])  # what was said below belongs to the other answer
+    await expect(questions(plain_chat)).to_have_text([FIRST])  # the messages below belong to the other answer
     await expect(place(first)).to_have_text("2 / 2")
     await plain_chat.wait_for("ready")
 
@@ -47,7 +47,7 @@ async def test_any_answer_can_be_tried_again_and_the_variants_are_switched(plain
     await expect(questions(plain_chat)).to_have_text([FIRST, SECOND])
     await expect(place(first)).to_have_text("1 / 2")
     await expect(first.get_by_role("button", name="Later version")).to_be_focused()
-    told = await page.evaluate("() => sonata.engine.memory.conversation(location.hash.split('chat=')[1])")
+    told = await page.evaluate("() => sonata.engine.memory.conversation({ id: location.hash.split('chat=')[1] })")
     assert [turn["content"] for turn in told["turns"]][::2] == [FIRST, SECOND]
 
     await plain_chat.page.reload()
@@ -78,14 +78,14 @@ async def test_a_message_is_edited_and_the_earlier_version_stays(plain_chat: Cha
     await question.get_by_role("button", name="Later version").press("Enter")
     await expect(questions(plain_chat)).to_have_text([OTHER])
 
-    await ask(plain_chat, SECOND)  # goes on behind the version that is shown
+    await ask(plain_chat, SECOND)  # continues behind the shown version
     await expect(questions(plain_chat)).to_have_text([OTHER, SECOND])
 
 
 async def test_arrow_up_in_an_empty_box_edits_the_last_message_and_escape_leaves_it(plain_chat: ChatPage) -> None:
     page = plain_chat.page
     await page.press("#message", "ArrowUp")
-    await expect(page.locator("#message")).to_be_focused()  # there is none
+    await expect(page.locator("#message")).to_be_focused()  # there is no such entry
     await ask(plain_chat, FIRST)
     await ask(plain_chat, SECOND)
     await page.focus("#message")
@@ -134,7 +134,7 @@ async def test_an_answer_that_was_cut_off_goes_on_in_its_place(plain_chat: ChatP
     page = plain_chat.page
     answer = page.locator(".answer").last
     before = after = ""
-    while len(after) == len(before):  # the tiny model's noise may end with the first token that goes on
+    while len(after) == len(before):  # the tiny model's noise may end with the first token of the continuation
         await page.click("#new-chat")
         before = await plain_chat.ask_for_cut_off(FIRST)
         await stored(plain_chat)

@@ -34,12 +34,12 @@ async def full(ready_chat: ChatPage) -> AsyncIterator[ChatPage]:
 
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.all)])
 async def test_axe_finds_nothing_in_any_view(full: ChatPage, scheme: Any) -> None:
-    """In light by every rule, in dark by those of colours."""
+    """In light mode by every rule, in dark mode by the rules about colours."""
     page, found = full.page, dict[str, list[str]]()
     await page.emulate_media(color_scheme=scheme)
 
     async def look(view: str, root: str | None = None) -> None:
-        """At what this selector chooses, or at the whole page."""
+        """Look at the elements of this selector, or at the whole page."""
         if wrong := await found_by_axe(page, root, () if scheme == "light" else COLOURS):
             found[view] = wrong
 
@@ -150,7 +150,7 @@ async def test_everything_is_done_by_keyboard_alone(full: ChatPage) -> None:
     await keys.type("And more?")
     await keys.press("Enter")
     await full.wait_for("ready")
-    await expect(page.get_by_role("button", name="Continue")).to_have_count(1)  # only the last answer can go on
+    await expect(page.get_by_role("button", name="Continue")).to_have_count(1)  # only the last answer can be continued
     await keys.use(page.get_by_role("button", name="Continue"), "Shift+Tab")
     await full.wait_for("ready")
 
@@ -161,7 +161,7 @@ async def test_everything_is_done_by_keyboard_alone(full: ChatPage) -> None:
     await expect(page.locator(".file-chip")).to_have_count(0)
     await expect(message).to_be_focused()
 
-    for panel in ("Settings", "Agents", "Learned"):  # each link stands above the one before
+    for panel in ("Settings", "Agents", "Learned"):  # each link is above the previous one
         link = page.locator("#sidebar").get_by_role("link", name=panel)
         if panel == "Settings":
             await keys.press("Control+,")
@@ -204,7 +204,7 @@ async def test_everything_is_done_by_keyboard_alone(full: ChatPage) -> None:
 
 
 async def stop_an_answer(chat: ChatPage, keys: Keys) -> None:
-    """Ask until an answer was stopped before it came to its end."""
+    """Ask until an answer was stopped before its end."""
     for _ in range(5):
         await keys.type("Hello?")
         await chat.page.keyboard.press("Enter")

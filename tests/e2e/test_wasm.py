@@ -21,7 +21,7 @@ Trouble = tuple[str, int]
 STORY = "Tell me a very long story about a lighthouse."
 QUESTION = "What is the capital of France?"
 GENERATE = """async ([prompt, maxTokens, trouble]) => {
-  const answer = sonata.engine.generate(prompt, { raw: true, maxTokens });
+  const answer = sonata.engine.developer.generate({ prompt, raw: true, maxTokens });
   for (const [what, number] of trouble) await sonata.engine[what](number); // right behind the question: in its middle
   return (await answer).tokens;
 }"""
@@ -54,13 +54,13 @@ def real_query() -> str:
 async def chat_without_isolation(browser: Browser, tiny_files: SmallSite) -> AsyncIterator[ChatPage]:
     with PlainServer(tiny_files.folder) as server:
         page = await browser.new_page()
-        await page.add_init_script(NO_SERVICE_WORKER)  # which would isolate it
+        await page.add_init_script(NO_SERVICE_WORKER)  # which would isolate the page
         yield ChatPage(page, server.url)
         await page.close()
 
 
 async def tokens(chat: ChatPage, *trouble: Trouble, count: int = 120) -> list[int]:
-    """The likeliest tokens after a prompt. While they are made, methods of the engine are called with a number."""
+    """The likeliest tokens after a prompt. Meanwhile, methods of the engine are called with a number."""
     arguments = ["Once upon a time there was a lighthouse", count, list(trouble)]
     return await chat.page.evaluate(GENERATE, arguments)
 
@@ -164,9 +164,9 @@ async def test_the_number_of_workers_changes_in_the_middle_of_an_answer(ready_ch
 
 @pytest.mark.all
 async def test_a_software_adapter_is_passed_over_for_the_cpu_until_the_menu_says_what_to_take(chat: ChatPage) -> None:
-    """A choice of the menu loads again, keeps what was said and typed, and is remembered.
+    """A choice in the menu loads the model again, keeps the conversation and the draft, and is remembered.
 
-    With the real model: the tiny one has said everything before a busy page hears of its first words.
+    With the real model: the tiny one would finish before a busy page gets its first words.
     """
     query = "?max_tokens=400&routing=off"
     await chat.open_ready(query)
@@ -186,7 +186,9 @@ async def test_a_software_adapter_is_passed_over_for_the_cpu_until_the_menu_says
     await chat.page.fill("#message", "")
     assert await chat.ask("Hello.")
 
-    await chat.open(f"{query}&backend=wasm")  # the address comes before what is remembered, until something is chosen
+    await chat.open(
+        f"{query}&backend=wasm"
+    )  # the address takes precedence over the stored choice, until something is chosen
     part = await chat.open_part("Model")
     await expect(part.locator("#backend")).to_have_value("wasm")
     await expect(part).to_contain_text("Set by the address of this page (backend=wasm)")

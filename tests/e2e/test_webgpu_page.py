@@ -1,4 +1,5 @@
-"""The page with the model on a GPU: it says what numpy says, and goes on when the device is lost. A tiny model."""
+"""The page with the model on a GPU: it answers as numpy does, and continues after a loss of the device. A tiny
+model."""
 
 from __future__ import annotations
 
@@ -33,8 +34,11 @@ def chat(tiny_chat: ChatPage) -> ChatPage:
     return tiny_chat
 
 
-GENERATE = "([prompt, maxTokens]) => sonata.engine.generate(prompt, { raw: true, maxTokens })"
-LOGITS = "async (prompt) => Array.from(await sonata.engine.logits(prompt, { raw: true }))"
+GENERATE = "([prompt, maxTokens]) => sonata.engine.developer.generate({ prompt, raw: true, maxTokens })"
+LOGITS = """async (prompt) => {
+  const bytes = await sonata.engine.developer.logits({ prompt, raw: true });
+  return Array.from(new Float32Array(bytes.buffer));
+}"""
 
 
 async def test_on_webgpu_a_tiny_model_says_what_numpy_says(ready_chat: ChatPage, tiny_files: SmallSite) -> None:
@@ -44,7 +48,7 @@ async def test_on_webgpu_a_tiny_model_says_what_numpy_says(ready_chat: ChatPage,
         answer = await ready_chat.page.evaluate(GENERATE, [prompt, count])
         assert len(answer["tokens"]) == count
         sequence = model.backend.new_sequence()
-        await model.backend.prefill(sequence, answer["prompt_tokens"])
+        await model.backend.prefill(sequence, answer["promptTokens"])
         expected = await model.backend.logits(sequence)
         got = np.array(await ready_chat.page.evaluate(LOGITS, prompt), np.float32)
         np.testing.assert_allclose(got, expected, atol=0.01)
@@ -80,7 +84,8 @@ STORY = "Tell me a very long story about a lighthouse."
 GENERATE_AND_LOSE = """async (lossesAfter) => {
   let done = false, late = 0;
   const begin = performance.now();
-  const answer = sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 120, temperature: 0.9, seed: 3 });
+  const prompt = 'Once upon a time';
+  const answer = sonata.engine.developer.generate({ prompt, raw: true, maxTokens: 120, temperature: 0.9, seed: 3 });
   answer.then(() => { done = true; });
   for (const ms of lossesAfter) {
     await new Promise((resolve) => setTimeout(resolve, ms));
@@ -101,10 +106,10 @@ def tiny(tmp_path: Path) -> Iterator[DamagedServer]:
 
 @pytest.mark.all
 async def test_drawn_tokens_are_the_same_when_the_device_is_lost(ready_chat: ChatPage) -> None:
-    """In the middle of the answer, and once more before the device is back. The first answer takes the longest."""
+    """In the middle of the answer, and again before the device is back. The first answer takes the longest."""
     undisturbed, _, ms = await ready_chat.page.evaluate(GENERATE_AND_LOSE, [])
     assert len(undisturbed) == 120
-    for part in (0.3, 0.1, 0.03, 0):  # sooner where the answer was there by then: it took longer before
+    for part in (0.3, 0.1, 0.03, 0):  # earlier if the answer was there by then: it took longer before
         tokens, late, _ = await ready_chat.page.evaluate(GENERATE_AND_LOSE, [part * ms, 0])
         assert tokens == undisturbed
         if not late:
@@ -113,7 +118,7 @@ async def test_drawn_tokens_are_the_same_when_the_device_is_lost(ready_chat: Cha
 
 
 async def test_an_answer_goes_on_when_the_device_is_lost_without_the_server(ready_chat: ChatPage) -> None:
-    """The weights come from what the browser keeps of them."""
+    """The weights come from the browser's storage."""
     chat = ready_chat
     undisturbed = await chat.ask(STORY)
     before = await chat.page.inner_text(".status-line")
@@ -168,7 +173,7 @@ async def test_a_device_that_cannot_be_replaced_is_told_and_the_cpu_goes_on(chat
     await expect(chat.page.locator("#log")).to_contain_text("Interrupted")
     await expect(chat.page.locator("#log")).not_to_contain_text(
         "does not know"
-    )  # what was said is stored, and the model has read it
+    )  # the conversation is stored, and the model has read it
 
 
 async def only_one_adapter(route: Route) -> None:
@@ -188,7 +193,7 @@ async def test_weights_that_come_back_damaged_are_told(chat: ChatPage, damaged: 
 
     await chat.page.route("**/models/*.gguf", fulfill)
     await chat.page.goto(f"{chat.site}/THIRD_PARTY.txt")
-    no_room = {"origin": chat.site, "quotaSize": 1000}  # what the browser keeps is not damaged
+    no_room = {"origin": chat.site, "quotaSize": 1000}  # the stored model is not damaged
     session = await chat.page.context.new_cdp_session(chat.page)
     await session.send("Storage.overrideQuotaForOrigin", no_room)
     await chat.open_ready(f"?{SHORT}&backend=webgpu")

@@ -1,6 +1,7 @@
-"""A whole session under a path of a plain file server: whom the browser asks, and what goes on once the server is gone.
+"""A whole session under a path of a plain file server: the hosts that the browser contacts, and the features that work
+once the server is gone.
 
-What is asked is read from Chromium's own log of its network, below the page, its workers and its service worker.
+The requests are read from Chromium's own network log, below the page, its workers and its service worker.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from small_site import SmallSite
 
 from app.building.system import CHROMIUM_FLAGS
 
-# In the gate test_offline.py goes on without a server, and the tests of answers look at what is asked.
+# In the gate, test_offline.py works without a server, and the tests of answers check the requests.
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300), pytest.mark.all]
 
 PATH = "some/path"
 QUERY = "?backend=wasm&workers=1&max_tokens=8"
 NOTES = FilePayload(name="notes.md", mimeType="text/markdown", buffer=b"# To buy\n\n- milk\n- eggs")
 BROWSERS_OWN = (".google.com", ".googleapis.com")
-"""Hosts that Chromium itself asks, whatever page it shows; it says of such a request that no page began it."""
+"""Hosts that Chromium itself contacts, whatever page it shows; its log says of such a request that no page began it."""
 
 ANSWER_WITH = """async (texts) => {
   for (const text of texts) {
@@ -49,7 +50,7 @@ LISTED = """async () => {
   const list = await (await fetch('precache.json')).json();
   return { ...list.files, ...list.later };
 }"""
-# What is given out without the server, with its checksum: none of the files has changed, and none is missing.
+# The files that are served without the server, with checksums: no file has changed, and none is missing.
 DIFFERENT = """async (files) => {
   const different = [];
   for (const [path, sha256] of Object.entries(files)) {
@@ -117,7 +118,7 @@ async def test_a_session_under_a_path_asks_no_other_site_and_goes_on_whole_witho
         await chat.page.wait_for_selector("#log pre code span")
         assert await chat.page.evaluate(DIFFERENT, files) == []
         assert await chat.page.evaluate(IMPORTED, [path for path in files if is_of_the_page(path)]) == []
-        # Chromium's own line where a page asks for a GPU, as Settings, Model, does, and there is none.
+        # Chromium's own line if a page asks for a GPU, as Settings, Model, does, and there is none.
         assert [line for line in chat.errors if line != "No available adapters."] == []
         await browser.close()
     assert_none_elsewhere(log, address)
@@ -130,22 +131,22 @@ async def answers_stay_text(page: Page) -> None:
 
 
 async def works_offline(page: Page) -> None:
-    """Until the page says so, which it does once."""
+    """Wait until the page says so, which it does once."""
     await page.wait_for_selector("#notices p:has-text('Sonata works offline now')")
     await page.click("#model-chip")
     await expect(page.locator("#works-offline")).to_be_visible()
-    await page.click("#models-button")  # this view asks other sites only once its list of them is opened
+    await page.click("#models-button")  # this view contacts other sites only once its list of them is opened
     await page.wait_for_selector("#models")
     await page.click(".panel-close")
 
 
 def is_of_the_page(path: str) -> bool:
-    """A module that the page imports; the others are of workers, or scripts that define a global."""
+    """A module that the page imports; the others belong to workers, or are scripts that define a global."""
     return path.startswith("bundle/") and path != "bundle/main.js"
 
 
 def assert_none_elsewhere(log: Path, address: str) -> None:
-    """Every request that a page or a worker began went to the site, and no other name was looked up."""
+    """Every request of a page or a worker went to the site, and no other name was looked up."""
     recorded = json.loads(log.read_text("utf-8"))
     kinds = {number: name for name, number in recorded["constants"]["logEventTypes"].items()}
     site = urlsplit(address).netloc

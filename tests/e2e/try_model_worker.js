@@ -1,4 +1,7 @@
-/** A worker that loads a model and nothing else: model_source.js without Python. Tells how many SHA-256 that took, and what came of it. */
+/**
+ * A worker that loads a model and nothing else: model_source.js without Python. Reports the number of SHA-256 digests, and the
+ * result.
+ */
 import { ModelSource } from './storage/model_source.js';
 import { WeightStream } from './backends/weight_stream.js';
 

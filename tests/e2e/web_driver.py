@@ -1,6 +1,6 @@
 """Browsers that Playwright cannot drive here, by WebDriver: Firefox by Marionette, WebKitGTK by its own driver.
 
-Both come from Debian and understand the same commands; only the way there differs. Standard library only.
+Both come from Debian and understand the same commands; only the transport differs. Standard library only.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _START_SECONDS = 60.0
 
 
 DROPPED = "JavaScript error: , line 0: uncaught exception: undefined"
-"""Firefox writes this, now and then, in the tenth of a second after a page is left for another: of a promise of its own
-that went with the page. No listener for rejections hears of it, in the page, its workers or the service worker."""
+"""Firefox writes this, now and then, in the tenth of a second after a page is left for another: about an internal
+promise that ended with the page. No listener for rejections gets it, in the page, its workers or the service worker."""
 
 
 class DriverError(Exception):
-    """What the browser says of a command that failed."""
+    """The browser's message about a failed command."""
 
 
 class _Way(Protocol):
@@ -44,7 +44,7 @@ class Tab:
         self._way, self._console = way, console
 
     def open(self, url: str) -> None:
-        """WebDriver's Refresh is no way to load a page again: in Firefox it goes past the service worker."""
+        """WebDriver's Refresh is not a way to reload a page: in Firefox it bypasses the service worker."""
         self._way.ask("Navigate", "POST", "url", {"url": url})
 
     def evaluate(self, expression: str, *given: Any) -> Any:
@@ -60,7 +60,7 @@ class Tab:
         return answer["value"]
 
     def wait_for(self, condition: str, seconds: float = 120.0) -> Any:
-        """Until a JavaScript function gives something; a page that is being reloaded is asked again."""
+        """Wait until a JavaScript function returns something; a page that is being reloaded is asked again."""
         end = time.monotonic() + seconds
         while True:
             try:
@@ -75,7 +75,7 @@ class Tab:
             time.sleep(0.1)
 
     def type(self, selector: str, text: str) -> None:
-        """As the keyboard does."""
+        """Type like a keyboard."""
         found = self._way.ask("FindElement", "POST", "element", {"using": "css selector", "value": selector})
         found = found.get("value", found)[_ELEMENT]
         self._way.ask("ElementSendKeys", "POST", f"element/{found}/value", {"id": found, "text": text})
@@ -86,7 +86,7 @@ class Tab:
         return answer["value"] if isinstance(answer, dict) else answer
 
     def console_errors(self) -> list[str]:
-        """What the page wrote to the console as an error. Firefox only, whose own errors are left out."""
+        """The page's errors on the console. Firefox only, without its own errors."""
         lines = self._console.read_text("utf-8", "replace").splitlines() if self._console else []
         errors = [line for line in lines if line.startswith(("console.error", "JavaScript error"))]
         signs = ("RSLoader", "resource://", "chrome://")
@@ -129,7 +129,7 @@ class _Marionette:
 
 
 class _Http:
-    """WebDriver as the standard has it."""
+    """WebDriver according to the standard."""
 
     def __init__(self, port: int, capabilities: dict[str, Any]) -> None:
         self._base = f"http://127.0.0.1:{port}/session"
@@ -168,7 +168,7 @@ FIREFOX_SETTINGS = {
 
 @contextmanager
 def firefox(program: Path, settings: dict[str, Any] | None = None) -> Iterator[Tab]:
-    """A Firefox that knows nothing yet, without a window. settings: of about:config, besides."""
+    """A fresh Firefox without a window. settings: further ones of about:config."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         profile, console = Path(folder), Path(folder) / "console.txt"
         lines = (FIREFOX_SETTINGS | (settings or {})).items()
@@ -184,7 +184,7 @@ def firefox(program: Path, settings: dict[str, Any] | None = None) -> Iterator[T
 
 @contextmanager
 def webkit(driver: Path, browser: Path) -> Iterator[Tab]:
-    """WebKitGTK's small browser, on a display that nobody sees."""
+    """WebKitGTK's small browser, on a virtual display."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         home = Path(folder)
         display, screen = _screen()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,8 +15,10 @@ pytestmark = pytest.mark.asyncio
 
 
 class Api:
-    async def add(self, one: int, other: int = 1) -> int:
-        return one + other
+    ended = False
+
+    async def add(self, one: int, other_one: int = 1) -> int:
+        return one + other_one
 
     async def read(self, data: bytes, times: int) -> bytes:
         return data * times
@@ -29,17 +32,27 @@ class Api:
     async def _hidden(self) -> str:
         return "not for the page"
 
+    async def count(self, to_number: int) -> AsyncIterator[int]:
+        try:
+            for number in range(to_number):
+                yield number
+        finally:
+            self.ended = True
 
-async def ask(call: str, *given: Any, api: str = "numbers") -> dict[str, Any]:
-    answer = await PageCalls({"numbers": Api()}).answer(api, call, json.dumps(given))
+
+CALLS = PageCalls({"numbers": Api()})
+
+
+async def ask(call: str, api: str = "numbers", **given: Any) -> dict[str, Any]:
+    answer = await CALLS.call(api, call, json.dumps(given))
     assert isinstance(answer, str)
     return json.loads(answer)
 
 
 async def test_a_call_gives_its_value_and_bytes_stay_bytes() -> None:
-    assert await ask("add", 1, 2) == {"value": 3}
-    assert await ask("add", 1) == {"value": 2}
-    assert await PageCalls({"numbers": Api()}).answer("numbers", "read", "[2]", b"ab") == b"abab"
+    assert await ask("add", one=1, otherOne=2) == {"value": 3}
+    assert await ask("add", one=1) == {"value": 2}
+    assert await CALLS.call("numbers", "read", '{"times": 2}', {"data": b"ab"}) == b"abab"
 
 
 async def test_an_error_for_the_user_is_a_sentence_with_its_reason_and_a_bug_has_details() -> None:
@@ -51,6 +64,28 @@ async def test_an_error_for_the_user_is_a_sentence_with_its_reason_and_a_bug_has
     assert "Traceback" in bug["details"]
 
 
-@pytest.mark.parametrize(("api", "call"), [("numbers", "_hidden"), ("numbers", "subtract"), ("letters", "add")])
-async def test_there_are_no_other_calls(api: str, call: str) -> None:
-    assert (await ask(call, api=api))["error"]["details"] is not None
+@pytest.mark.parametrize("call", ["numbers._hidden", "numbers.subtract", "numbers.Hidden", "letters.add"])
+async def test_there_are_no_other_calls(call: str) -> None:
+    api, _, name = call.partition(".")
+    assert (await ask(name, api=api))["error"]["message"] == f"ValueError: There is no call {call}."
+
+
+@pytest.mark.parametrize(("given", "said"), [({}, "missing"), ({"one": 1, "two": 2}, "unexpected")])
+async def test_a_missing_and_a_surplus_argument_are_named_with_their_call(given: dict[str, Any], said: str) -> None:
+    message = (await ask("add", **given))["error"]["message"]
+    assert message.startswith("TypeError: Api.add() ")
+    assert said in message
+
+
+async def test_a_stream_is_told_until_its_end_or_until_nobody_listens() -> None:
+    async def told_to(listens: bool, api: Api) -> list[str]:
+        told: list[str] = []
+        calls = PageCalls({"numbers": api})
+        end = await calls.stream("numbers", "count", '{"toNumber": 3}', lambda one: told.append(one) or listens)
+        assert end == '{"value": null}'
+        return told
+
+    assert await told_to(True, Api()) == ["0", "1", "2"]
+    left = Api()
+    assert await told_to(False, left) == ["0"]
+    assert left.ended

@@ -1,4 +1,4 @@
-"""Which build of the kernels a model is tested in: each kernel is tested in every build by itself."""
+"""The build of the kernels in which a model is tested: single kernels are tested in every build."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 from app.models.build_outputs import MODEL_BUILDS
 
 OTHERS = ("pairs", "simd")
-"""The one that runs natively, and the one of browsers without relaxed SIMD."""
+"""The native build, and the build for browsers without relaxed SIMD."""
 
 
 def in_turn(names: Iterable[str], builds: Sequence[str] = MODEL_BUILDS, first: int = 0) -> pytest.MarkDecorator:
-    """Parameters `name` and `build`: each name with one build in the gate, in turn, and with the others in `all`.
+    """Parameters `name` and `build`: each name with one build in the gate, taking turns, and with the others in `all`.
 
-    `first` is the number of the build that the first name has: tests over the same names should differ in it.
+    `first` is the number of the first name's build: tests over the same names should differ in it.
     """
     return pytest.mark.parametrize(
         ("name", "build"),

@@ -12,7 +12,7 @@ from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.wasm.layout import Arena, Mode, Op, program_bytes
 
 ROOM = 12
-"""Rows the activations have room for."""
+"""Number of rows for which the activations have room."""
 
 few = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -20,8 +20,8 @@ few = settings(
 
 
 RELATIVE = {Mode.FAST: 0.03, Mode.PRECISE: 6e-4, Mode.FLOAT: 1e-5}
-"""The largest error of all results together, in parts of their size. A bound for each alone must allow for the largest
-values: the mean of many would pass it as nothing."""
+"""The largest error of all results together, relative to their size. A bound for each alone must allow for the
+largest values, and the mean of many would always pass it."""
 
 
 def put(host: WasmtimeHost, arena: Arena, data: bytes | np.ndarray) -> int:

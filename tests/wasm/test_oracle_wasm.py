@@ -30,14 +30,14 @@ async def test_precise_gives_the_tokens_of_float32(model_path: Path, kernel_wasm
     logits = await model.backend.logits(sequence)
     assert cosine(logits, expected.logits.ravel()) > 0.99999
     assert np.abs(logits - expected.logits.ravel()).max() < 0.05
-    # Rounding may decide the first token of p1 and p3: they go on after the oracle's.
+    # Rounding may decide the first token of p1 and p3: they continue after the oracle's.
     first = expected.first_certain(0.05)
     if first:
         await model.backend.prefill(sequence, expected.greedy_ids[:first])
     certain = expected.certain_ids(0.05, first)
     assert len(certain) >= 18
     assert await collect(model.backend, sequence, len(certain)) == certain
-    # Each next one is checked after the oracle's own.
+    # Each next token is checked after the oracle's own tokens.
     model.backend.truncate(sequence, len(expected.prompt_ids))
     sure = [lead >= 0.1 for lead in expected.top2_margin[:40]]
     assert sum(sure) >= 35
@@ -77,7 +77,7 @@ async def test_fast_stays_close_to_float32(model_path: Path, kernel_wasm, oracle
     model.close()
 
 
-@pytest.mark.all  # the gate has tests/unit/test_engine.py
+@pytest.mark.all  # in the gate: tests/unit/test_engine.py
 async def test_an_answer_that_only_repeats_itself_ends(model_path: Path, kernel_wasm) -> None:
     model = await load_model(FileSource(model_path), partial(load_wasm, WasmtimeHost(kernel_wasm())), native_renderer())
     question = "Make a Markdown table comparing Python, Rust and Go."

@@ -51,8 +51,8 @@ class Case:
     softcap: float
     joined: bool
     tiers: tuple[Tier, ...] = ()
-    """Of the first whole pages, before the rows that attend: how they were demoted, at first to the one before where
-    that is not HOT."""
+    """The tiers of the first whole pages, before the rows that attend: how they were demoted, first to the previous
+    tier if that is not HOT."""
 
 
 @st.composite
@@ -83,7 +83,7 @@ class Memory:
         self.scale = float(rng.uniform(0.3, 0.8)) * c.head_dim**-0.5
         pages = self.pages = -(-c.length // PAGE)
         layer_bytes = EXTENT * c.kv_heads * head_page_bytes(c.head_dim, c.mode)
-        # Pages of slot 1 come as they like; what others left there must not matter.
+        # Pages of slot 1 are in any order; earlier contents must not matter.
         self.sizes, self.fit = (each(c.head_dim, c.mode) for each in (head_tier_bytes, tier_pages))
         extents = [-(-pages // number) for number in self.fit]
         self.first_numbers = [sum(extents[:tier]) * number for tier, number in enumerate(self.fit)]
@@ -103,7 +103,7 @@ class Memory:
         self.q = arena.take(c.length * c.heads * c.head_dim * 4)
 
     def tier(self, place: int) -> Tier:
-        """Of a page, once all is demoted that is: only what is whole before the rows that attend."""
+        """The tier of a page after all demotions: only pages that are whole before the rows that attend are demoted."""
         whole = (self.case.length - self.case.m) // PAGE
         return self.case.tiers[place] if place < min(whole, len(self.case.tiers)) else Tier.HOT
 
@@ -112,7 +112,7 @@ class Memory:
         return self.base + number // self.fit[tier] * self.extent_bytes + number % self.fit[tier] * self.sizes[tier]
 
     def demote(self, place: int, tier: Tier) -> Op:
-        """One page, whose entry is written at once: nothing else runs meanwhile."""
+        """Demote one page, whose entry is written at once: nothing else runs meanwhile."""
         c, old = self.case, int(self.row[place])
         new = tier * TIER_BIT + self.first_numbers[tier] + place
         tiers = (old // TIER_BIT, int(tier))
@@ -167,7 +167,7 @@ def test_attention_over_shuffled_pages_equals_numpy(host, case: Case, seed: int)
     length, m, width = case.length, case.m, case.heads * case.head_dim
     out = put(host, memory.arena, np.full((m, width), 7, np.float32))
     parts = memory.arena.take(-(-length // PART) * case.heads * (case.head_dim + 2) * 4)
-    # Pages before a window are never written here: whoever reads them finds what others left.
+    # Pages before a window are never written here: a kernel that reads them finds old contents.
     first = at = max(0, length - m + 1 - case.window) // PAGE * PAGE if case.window else 0
     while at < length - m:
         rows = min(ROOM, length - m - at)  # the room that `run` gives a state
@@ -182,10 +182,10 @@ def test_attention_over_shuffled_pages_equals_numpy(host, case: Case, seed: int)
     expected, got = memory.expected(), read(host, out, m, width)
     close, relative = {Mode.PRECISE: 1e-3, Mode.FAST: 0.1}[case.mode], RELATIVE[case.mode]
     if any(memory.tier(place) for place in range(memory.pages)):
-        # What lies between two codes may become the other one, and in a short window few positions make up for it.
+        # A value halfway between two codes may become either, and in a short window few positions average that out.
         close, relative = close + 0.15, relative + 0.1
     np.testing.assert_allclose(got, expected, rtol=0, atol=close)
     assert np.linalg.norm(got - expected) < relative * np.linalg.norm(expected)
-    # The last row says bit for bit the same without the others.
+    # The last row is bit for bit the same without the others.
     run(host, memory.arena, [memory.append(length - 1, 1), attend], state_bytes([(0, length - 1, 1)]))
     np.testing.assert_array_equal(read(host, out, 1, width)[0], got[-1])

@@ -45,7 +45,7 @@ async def test_fast_logits_are_close_to_numpy_for_passes_of_every_size(
 
 
 async def logits_of_both(pair: Pair) -> AsyncIterator[tuple[np.ndarray, np.ndarray]]:
-    """After each of several passes: the kernels' and numpy's."""
+    """Logits after each of several passes: the kernels' and numpy's."""
     ours, reference = pair.other.new_sequence(), pair.numpy.new_sequence()
     for length in (1, 2, 5, 70, 3, 131):
         for backend, sequence in ((pair.other, ours), (pair.numpy, reference)):
@@ -92,7 +92,7 @@ async def test_the_pages_of_layers_with_windows_lie_side_by_side(tmp_path: Path,
 
 
 class RestartingHost(WasmtimeHost):
-    """Loses every third run, and the writes since the last answer, as a pool does whose worker died."""
+    """Loses every third run, and the writes since the last answer, like a pool whose worker died."""
 
     runs = 0
     restarts = 0
@@ -119,7 +119,7 @@ async def test_an_answer_goes_on_after_workers_were_restarted(tmp_path: Path, ke
 
 
 async def test_workers_that_die_in_a_reading_that_is_given_up_harm_nobody(tmp_path: Path, kernel_wasm) -> None:
-    """Nobody hears of the call that fails, and what was written before it is lost: where the reader's page is."""
+    """The failed call goes unnoticed, and the writes before it are lost, such as the place of the reader's page."""
     path = TinyLlama(tied=False, formats=("F32",), embedding_format="F32").write(tmp_path / "tiny.gguf")
     host = WorkersDie(kernel_wasm())
     pair = await open_pair(path, host)
@@ -127,7 +127,7 @@ async def test_workers_that_die_in_a_reading_that_is_given_up_harm_nobody(tmp_pa
     first, second, third = (engine.new_sequence() for _ in range(3))
     await engine.prefill(first, text := prompt(70), Timings())
     await engine.prefill(third, shared, Timings())
-    host.lose(2)  # once the page that both begin with was copied
+    host.lose(2)  # once the page with which both begin was copied
     reading = asyncio.ensure_future(engine.prefill(second, shared[:30] + prompt(20, seed=2), Timings()))
     for _ in range(2):
         await asyncio.sleep(0)
@@ -203,5 +203,5 @@ async def test_a_worker_that_fails_ends_the_others(tmp_path: Path, kernel_wasm, 
             await pair.prefilled(prompt(20))
         assert any(host.peek(ABORT, 4)), "they are told to leave"
     finally:
-        host.write(ABORT, bytes([1, 0, 0, 0]))  # else a mistake hangs instead of being seen
+        host.write(ABORT, bytes([1, 0, 0, 0]))  # otherwise a mistake hangs instead of failing
         host.close()

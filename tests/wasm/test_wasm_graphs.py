@@ -40,7 +40,7 @@ def norm_of(g: Graph, c: ModelConfig, x: Value, name: str) -> Value:
 
 
 def parallel(g: Graph, c: ModelConfig, x: Value, block: str, layer: int) -> Value:
-    """Attention and MLP read one norm of the residual, which attention has been added to by then (as in GPT-J)."""
+    """Attention and MLP read one norm of the residual, to which attention has been added by then (as in GPT-J)."""
     h = norm_of(g, c, x, f"{block}.attn_norm")
     q, k, v = blocks.qkv(g, c, h, block)
     a = attention(g, c, layer, rotated(g, c, q, c.num_attention_heads), rotated(g, c, k, c.num_key_value_heads), v)
@@ -65,7 +65,7 @@ def unlike(g: Graph, c: ModelConfig, x: Value, block: str, layer: int) -> Value:
 
 
 def itself(g: Graph, c: ModelConfig, x: Value, block: str, layer: int) -> Value:
-    """The residual gets a linear of itself, and one of a norm of itself, with no attention between."""
+    """To the residual a linear of itself is added, and a linear of its norm, with no attention between."""
     wide = g.linear(norm_of(g, c, x, f"{block}.ffn_norm"), f"{block}.ffn_gate", c.intermediate_size)
     x = g.add(x, g.linear(wide, f"{block}.ffn_down", c.hidden_size))
     for normed in (False, True):

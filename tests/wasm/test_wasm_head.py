@@ -66,7 +66,7 @@ async def test_scores_that_were_lost_on_their_way_are_made_again(tmp_path: Path,
 async def test_states_whose_scores_were_lost_are_scored_again(tmp_path: Path, kernel_wasm) -> None:
     host = WorkersDie(kernel_wasm())
     pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)
-    tokens = prompt(150)  # more than a pass has rows
+    tokens = prompt(150)  # more than the rows of a pass
     ours, _ = await pair.prefilled(tokens)
     last = max(name for name in pair.other.graph.taps if name.startswith("residual"))
     states = (await pair.other.hidden(ours, [last]))[last][:-1]
@@ -106,7 +106,7 @@ async def test_heads_of_single_operations_run_with_adapters(
 
 
 async def test_biases_of_the_output_matrix_are_scored(tmp_path: Path, kernel_wasm) -> None:
-    """In parts of the vocabulary, of which each has its own."""
+    """In parts of the vocabulary, each with its own result."""
     variant = replace(QUANTIZED["llama with biases of q and v"], biased=("output",))
     pair = await open_pair(variant.write(tmp_path / "tiny.gguf"), WasmtimeHost(kernel_wasm()))
     assert "output.bias" in pair.numpy.graph.weights

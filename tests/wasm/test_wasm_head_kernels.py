@@ -21,7 +21,7 @@ VOCAB = 203
 
 
 class Memory(HeadMemory):
-    """Slots lie in the arena, without pages of keys and values."""
+    """Slots are in the arena, without pages of keys and values."""
 
     def __init__(self, host: WasmtimeHost, width: int) -> None:
         self.arena = Arena()
@@ -105,7 +105,7 @@ def test_slots_hold_the_largest_adapters(host: WasmtimeHost) -> None:
 
 
 def placed(host: WasmtimeHost, width: int, m: int, draw: np.random.Generator):
-    """Memory with some adapters; of each of m rows the number and the adapter, and its state."""
+    """Memory with some adapters; for each of m rows the number and the adapter, and its state."""
     memory = Memory(host, width)
     h = draw.standard_normal((m, width)).astype(np.float32)
     adapters = drawn_adapters(draw, h, VOCAB)

@@ -37,7 +37,7 @@ every_format = pytest.mark.parametrize("form", sorted(MATRIX_KINDS))
 
 
 def matrix(host: WasmtimeHost, arena: Arena, w: bytes, form: str, rows: int, columns: int) -> int:
-    """A repacked matrix, in two jobs where it has rows for two."""
+    """A repacked matrix, in two jobs if it has enough rows."""
     data = put(host, arena, bytes(matrix_bytes(FORMATS[form], rows, columns)))
     row_bytes = len(w) // rows
     cut = rows // 8 * 4
@@ -129,7 +129,7 @@ rules_of_a_row = st.builds(
 
 
 FEW_OF_FEW = SamplingParams(seed=3, temperature=3.0, top_k=3, top_p=0.6)
-"""Top-p of what top-k leaves."""
+"""Top-p applied to the result of top-k."""
 
 
 @given(
@@ -139,7 +139,7 @@ FEW_OF_FEW = SamplingParams(seed=3, temperature=3.0, top_k=3, top_p=0.6)
 @example(size=50, seed=1, rows=[(at, FEW_OF_FEW) for at in range(4)])
 @few
 def test_samplers_draw_by_the_rules_of_each_row(host, size, seed, rows) -> None:
-    """Both in turn: argmax draws for the rows without a temperature, sample for the others."""
+    """Run both in turn: argmax chooses for the rows without a temperature, sample for the others."""
     logits = (np.random.default_rng(seed).standard_normal((len(rows), size)) * 3).astype(np.float32)
     arena, count = Arena(), len(rows)
     history = put(host, arena, bytes(count * RING * 4))
@@ -165,7 +165,7 @@ def test_samplers_draw_by_the_rules_of_each_row(host, size, seed, rows) -> None:
 
 
 def possible(logits: np.ndarray, position: int, rules: SamplingParams) -> set[int]:
-    """What the reference draws, and what it draws where a token on the border of top-p or min-p goes the other way."""
+    """The reference's draw, and its draw if a token on the border of top-p or min-p goes the other way."""
     return {
         sample(logits, [], position + 1, dataclasses.replace(rules, top_p=p, min_p=floor))
         for p in (rules.top_p, rules.top_p * (1 - 1e-5), min(1.0, rules.top_p * (1 + 1e-5)))

@@ -44,13 +44,15 @@ from tests.wasm.test_wasm_graphs import Block, itself, open_graph, parallel, unl
 from tests.wasm.test_wasm_kernels import matrix
 
 EPILOGUES = [Epilogue.NONE, Epilogue.RESIDUAL, *ACTIVATIONS.values()]
-"""Those of linears that adapters change."""
+"""Bounds for linears that adapters change."""
 
 LARGEST_ERROR = {Mode.FAST: 0.04, Mode.PRECISE: 8e-4, Mode.FLOAT: 4e-4}
-"""In parts of the result's size, as kernel_memory.py has them without a set; these are as large as the weights."""
+"""Relative to the result's size, like the bounds in kernel_memory.py without a set; these matrices are as large as
+the weights."""
 
 parts_of_a_site = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 16), st.integers(0, 3)), min_size=1, max_size=3)
-"""Groups of 4 rows, the rank of the set for them (0: it does not change them), and rows of the tensor before them."""
+"""Groups of 4 rows, the set's rank for them (0: it does not change them), and the number of the tensor's rows before
+them."""
 
 
 @pytest.mark.parametrize("form", ["Q4_1", "Q8_0", "Q6_K", "F16"])
@@ -81,7 +83,7 @@ def test_linears_add_what_their_set_says(
             pairs[str(at)] = LoraPair(a, b, float(rng.choice([-1, 1]) / (np.abs(a).mean() * rank**0.5)))
             deltas[sum(counts[:at]) : sum(counts[: at + 1])] = pairs[str(at)].delta[before:]
     site = LoraSite(k, tuple(TensorRows(str(at), before, 4 * groups) for at, (groups, _, before) in enumerate(parts)))
-    # The set of the other site comes first, so that this one's place in it counts.
+    # The set of the other site comes first, so that the offset of this one matters.
     data = packed_set([LoraSite(32, (TensorRows("other", 0, 4),)), site], LoraAdapter("drawn", pairs))
 
     arena = Arena()
@@ -122,7 +124,7 @@ def turned(pair: Pair, number: int, *sequences: TokenSequence) -> None:
 
 
 async def add(pair: Pair, adapter: LoraAdapter) -> int:
-    """To both backends: its number."""
+    """Add it to both backends; returns its number."""
     number = await pair.other.add_adapter(adapter)
     assert await pair.numpy.add_adapter(adapter) == number
     return number

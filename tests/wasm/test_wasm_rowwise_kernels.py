@@ -18,7 +18,7 @@ SENTINEL = np.float32(7)
 
 
 def made(host: WasmtimeHost, arena: Arena, op: Op, out: int, m: int, width: int) -> np.ndarray:
-    """What an operation writes over m rows of `out`, where there was SENTINEL. It must leave the rows after them."""
+    """The output of an operation over m rows of `out`, which held SENTINEL. It must not touch the rows after them."""
     run(host, arena, [op], state_bytes([(0, 3 * row, 0) for row in range(m)]))
     got = read(host, out, ROOM, width)
     assert (got[m:] == SENTINEL).all()
@@ -45,7 +45,7 @@ def test_glu_equals_numpy_for_any_gate(host, m, width, joined, activation, seed)
     out = room(host, arena, width)
     got = made(host, arena, Op(OpKind.GLU, (*places, out, width, ACTIVATIONS[activation])), out, m, width)
     expected = reference.glu(gate.astype(np.float64), up.astype(np.float64), activation)[:m]
-    # The reference's own 1 + tanh loses digits where the gate is far below 0.
+    # The reference's own 1 + tanh loses digits if the gate is far below 0.
     np.testing.assert_allclose(got, expected, rtol=2e-6, atol=1e-6)
 
 

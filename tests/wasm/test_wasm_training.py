@@ -30,7 +30,7 @@ NAMES = ["llama", "llama-fused-qkv", "qwen2", "qwen3", "gemma2", "gemma3", "phi3
 
 
 async def opened(path: Path, host: WasmtimeHost, rank: int = 3) -> tuple[Pair, ParameterLayout, list[Training]]:
-    """A model on both backends, with a session on each that holds the same pairs."""
+    """A model on both backends, each with a session over the same pairs."""
     pair = await open_pair(path, host)
     layout = parameter_layout(pair.numpy.graph, rank, 0.7)
     sessions = [await backend.open_training(layout) for backend in (pair.other, pair.numpy)]
@@ -159,7 +159,7 @@ async def test_workers_that_die_while_a_session_is_opened_cost_time_only(
     for seed in range(4):
         sequence = pair.other.new_sequence()
         await pair.other.prefill(sequence, [token % 128 for token in prompt(250, seed=seed)])
-        pair.other.free(sequence)  # what is left are pages for others, that make way
+        pair.other.free(sequence)  # the remaining pages are kept for others, and make way
     await pair.other.limit_memory(pair.other.memory().total)
     host.lose(number)
     session = await pair.other.open_training(parameter_layout(pair.numpy.graph, 3, 0.7))
@@ -187,7 +187,7 @@ async def test_workers_that_die_while_programs_for_adapters_are_written_leave_no
 
 
 class LosingHost(DyingHost):
-    """Its workers die in several runs."""
+    """The pool's workers die in several runs."""
 
     LOST = (4, 9, 10, 30)
 

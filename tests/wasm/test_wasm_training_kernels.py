@@ -41,7 +41,7 @@ def train(host: WasmtimeHost, arena: Arena, kind: TrainKind, m: int, *arguments:
 
 
 def assert_close(found: np.ndarray, expected: np.ndarray, error: float = 2e-5) -> None:
-    """Each is near the expected one, relative to the largest, or to 1: what cancels out keeps its terms' errors."""
+    """Each is near the expected one, relative to the largest, or to 1: terms that cancel keep their errors."""
     most = np.abs(expected).max(initial=1)
     np.testing.assert_allclose(found / most, expected / most, rtol=0, atol=error)
 

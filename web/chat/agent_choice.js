@@ -16,7 +16,7 @@ export class AgentChoice {
   #root;
   #select;
   #parts;
-  #engine;
+  /** @type {() => import('../engine/engine.js').Engine} */ #engine;
   #unstored = /** @type {string|null} */ (null); // the choice in a chat that is not stored yet
   #opening = 0; // of the chat to which it belongs
   #looks = 0;
@@ -36,7 +36,7 @@ export class AgentChoice {
     this.#select.addEventListener('change', () => this.#choose(this.#select.value));
   }
 
-  /** The choice as a message sends it to Engine.respond. */
+  /** What a message has to tell of it, as ConversationCalls.respond takes it. */
   get unstored() {
     return this.#parts.stored.id === null ? { choice: this.#unstored } : {};
   }
@@ -46,7 +46,7 @@ export class AgentChoice {
     const { id, openings } = this.#parts.stored, look = ++this.#looks;
     if (openings !== this.#opening) this.#keep(null);
     this.#opening = openings;
-    const choice = await this.#engine().memory.agentChoice(id).catch(() => null);
+    const choice = await this.#engine().memory.agentChoice({ id }).catch(() => null);
     if (!choice || look !== this.#looks) return; // the memory is opening or locked, or the chat is gone
     const unstored = this.#unstored;
     if (id !== null) this.#keep(null);
@@ -91,7 +91,7 @@ export class AgentChoice {
   async #store(id, agent) {
     const { notices } = this.#parts;
     try {
-      await this.#engine().memory.chooseAgent(id, agent);
+      await this.#engine().memory.chooseAgent({ id, agent });
       notices.say('choice', null);
     } catch (error) {
       notices.say('choice', describe(fromError(error)).message);

@@ -136,14 +136,17 @@ export class Asking {
     return () => {
       if (!this.#parts.chat.isLast(view) || !this.#isFree()) return;
       view.goOn();
-      this.#run({ view, isKept: true }, false, (engine) => engine.continueAnswer());
+      this.#run({ view, isKept: true }, false, (engine) => engine.conversation.continueAnswer());
     };
   }
 
-  /** @param {{again?: boolean, after?: number|null, agent?: string}} [asked] as Engine.respond takes it */
+  /** @param {{again?: boolean, after?: number|null, agent?: string}} [asked] again: another answer to a message of before */
   #ask(question, view = this.#parts.chat.addTurn(question), asked = {}) {
-    const isVariant = 'again' in asked || 'after' in asked;
-    return this.#run({ view, isKept: asked.again ?? false }, isVariant, (engine) => engine.respond(question, { ...asked, ...this.#parts.agentChoice.unstored }));
+    const { again = false, ...how } = asked;
+    return this.#run({ view, isKept: again }, again || 'after' in how, ({ conversation }) => {
+      const given = { ...how, ...this.#parts.agentChoice.unstored };
+      return again ? conversation.retry(given) : conversation.respond({ text: question, ...given });
+    });
   }
 
   /**
@@ -254,7 +257,7 @@ export class Asking {
     this.#parts.banner.hide();
     this.#turn.view.finish({ reason: 'stopped' });
     this.#end(this.#turn);
-    this.#page.tell(this.#page.engine().stop());
+    this.#page.tell(this.#page.engine().conversation.stop());
     this.answerNext();
     return true;
   }

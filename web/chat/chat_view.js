@@ -147,7 +147,7 @@ export class ChatView {
     }
     begin.remove();
     this.follow();
-    const opinions = await engine.learning.opinions([...judged.keys()]).catch(() => ({}));
+    const opinions = await engine.learning.opinions({ ids: [...judged.keys()] }).catch(() => ({}));
     for (const [request, opinion] of Object.entries(opinions)) judged.get(request).showOpinion(opinion);
   }
 

@@ -13,7 +13,7 @@ const MORE = 1000; // number of tokens for which the cost is shown
 
 /**
  * @typedef {import('../protocol.js').Context} Context
- * @typedef {Awaited<ReturnType<import('../engine/engine.js').Engine['memoryUse']>>} Memory
+ * @typedef {import('../protocol_calls.js').ModelMemory} Memory
  */
 
 export class ContextBar {

@@ -126,6 +126,7 @@ export class StoredChat {
     return this.#looking;
   }
 
+  /** @param {import('../engine/engine.js').Engine} engine */
   async #look(engine, queue) {
     const { id } = this, { memory } = engine;
     if (!id || this.#answering.size) return false;
@@ -135,7 +136,7 @@ export class StoredChat {
       const info = await memory.info();
       if (info.state === 'locked' && this.#isThere) this.#keep(false);
       if (info.state !== 'ready') return false;
-      ({ turns, title, kept } = await memory.conversation(id));
+      ({ turns, title, kept } = await memory.conversation({ id }));
     } catch (error) {
       if (isLate()) return false;
       if (error.reason === 'record') this.#gone(queue);
@@ -168,7 +169,7 @@ export class StoredChat {
   async choose(number, engine) {
     const { id } = this;
     if (!id) return;
-    const { turns } = await engine.memory.choose(id, number);
+    const { turns } = await engine.memory.choose({ id, number });
     if (id === this.id) await this.#show(turns, engine, number);
   }
 
@@ -187,7 +188,7 @@ export class StoredChat {
   async read(engine) {
     if (!this.id || !this.#isThere) return false;
     try {
-      await engine.resume(this.id);
+      await engine.conversation.resume({ id: this.id });
       return true;
     } catch (error) {
       this.#notices.say('chat', describe(fromError(error)).message);

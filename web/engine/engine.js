@@ -7,12 +7,13 @@
  */
 import * as Comlink from '../vendor/comlink.mjs';
 import './stream_transfer.js';
-import { Files } from '../files/client.js';
+import { ConversationCalls, DeveloperCalls, FilesCalls, ModelCalls } from '../protocol_calls.js';
 import { Learning } from '../learning/client.js';
 import { Memory } from '../memory/client.js';
 import { userError } from '../common/user_error.js';
 import { said } from '../i18n/engine_texts.js';
 
+/** What Python answers is asked of `conversation`, `memory`, `learning`, `files`, `model` and `developer`. */
 export class Engine {
   /** @type {Promise<import('./model_tabs.js').Link>} */
   #link;
@@ -21,9 +22,16 @@ export class Engine {
   constructor(link) {
     this.#link = link;
     link.catch(() => {});
-    this.memory = new Memory((call, given, data) => this.#ask('memory', call, given, data));
-    this.files = new Files((call, given, data) => this.#ask('files', call, given, data));
-    this.learning = new Learning((call, given) => this.#ask('learning', call, given, null));
+    const to = /** @type {import('../protocol_calls.js').Remote} */ ({
+      call: async (api, method, args) => valueOf(await this.#ask((remote) => remote.call(api, method, args))),
+      stream: (api, method, args) => this.#ask((remote) => remote.stream(api, method, args)),
+    });
+    this.conversation = new ConversationCalls(to);
+    this.memory = new Memory(to);
+    this.learning = new Learning(to);
+    this.files = new FilesCalls(to);
+    this.model = new ModelCalls(to);
+    this.developer = new DeveloperCalls(to);
   }
 
   /**
@@ -44,198 +52,54 @@ export class Engine {
    *   model it is, where another tab runs it
    */
   start(options, onProgress) {
-    return this.#call((remote) => remote.start(options, Comlink.proxy(onProgress), Comlink.proxy(() => this.memory.tell())));
+    return this.#ask((remote) => remote.start(options, Comlink.proxy(onProgress), Comlink.proxy(() => this.memory.tell())));
   }
 
   /**
    * Whether a model could run in place of this one: by the header of its files alone, before they are copied.
-   * @param {File[]} files one, or all parts in their order @param {string} stem of their name
+   * @param {{files: File[], stem: string}} given files: one, or all parts in their order; stem: of their name
    * @returns {Promise<{title: string, licence: string}>} what people call it. Rejects with a userError that says why not
    */
-  checkModel(files, stem) {
-    return this.#call((remote) => remote.checkModel(files, stem));
-  }
+  checkModel(given) { return this.#ask((remote) => remote.checkModel(given)); }
 
   /**
    * Keep an adapter (storage/adapter_store.js) of the user's for the model that runs.
-   * @param {File[]} files one, or the two that PEFT writes
-   * @param {{sha256: string, title: string}} base the model
+   * @param {{files: File[], base: {sha256: string, title: string}}} given files: one, or the two that PEFT writes; base: the
+   *   model
    * @returns {Promise<import('../storage/adapter_store.js').AdapterFacts>} Rejects with a userError that says why not
    */
-  addAdapter(files, base) {
-    return this.#call((remote) => remote.addAdapter(files, base));
-  }
+  addAdapter(given) { return this.#ask((remote) => remote.addAdapter(given)); }
 
   /**
    * Answer with an adapter from the next message on.
-   * @param {import('../storage/adapter_store.js').AdapterFacts|null} facts null: without one
-   * @param {{sha256: string}|null} base the model, where the browser keeps it. Rejects where the adapter is for another one
+   * @param {{facts: import('../storage/adapter_store.js').AdapterFacts|null, base: {sha256: string}|null}} given facts: null
+   *   for none; base: the model, if the browser keeps it. Rejects if the adapter is for another one
    * @returns {Promise<string>} a sentence on what the model leaves out for it, or ""
    */
-  useAdapter(facts, base) {
-    return this.#call((remote) => remote.useAdapter(facts, base)).then(said);
-  }
-
-  /** An adapter was deleted: an answer that it gives ends. @param {string} name */
-  forgetAdapter(name) {
-    return this.#call((remote) => remote.forgetAdapter(name));
-  }
-
-  /**
-   * Let the model that runs be taught, once the memory and the routing are there. What the learning api tells says
-   * whether that failed.
-   * @param {string|null} base the sha256 of the model's file; null where it is not known
-   * @param {number|null} idle after so many seconds in which nobody did anything it may learn; null: the usual number
-   */
-  openLearning(base, idle = null) {
-    return this.#call((remote) => remote.openLearning(base ?? '', idle));
-  }
-
-  /** Somebody does something: what is learned in idle times stands still for some seconds. */
-  noteActivity() {
-    return this.#call((remote) => remote.noteActivity());
-  }
-
-  /** @param {number} level 0 to 1 @param {boolean} charging */
-  noteBattery(level, charging) {
-    return this.#call((remote) => remote.noteBattery(level, charging));
-  }
-
-  /**
-   * Answer a message, behind the last one that is shown.
-   * @param {string} text
-   * @param {{again?: boolean, after?: number|null, agent?: string, choice?: string|null}} [asked] `again`: another answer to a message of before,
-   *   which is stored as a variant: that with the number `after`, or else the last one; `text` is not used. Without `again`
-   *   the text goes behind the turn `after`: an edited message has the `after` of the one that was edited (null where
-   *   that was the first). `agent`: the id of who must answer, where the router does not choose; `choice`: who answers in
-   *   a chat that is not stored yet (Memory.chooseAgent), null where nobody was chosen
-   * @returns {Promise<AsyncIterator<import('../protocol.js').Event>>} 'done' or 'failure', and what comes before it: after a
-   *   failure of the kinds 'ContextFullError', 'CannotAnswerError', 'StoreError' and 'AgentError' nothing was changed, and the
-   *   engine answers the next message. Then 'stored', where it was, and 'offer'
-   */
-  respond(text, asked = {}) {
-    return this.#call((remote) => remote.respond(text, asked));
-  }
-
-  /**
-   * Go on with the last answer, which was stopped, cut off at a limit, interrupted, or repeated itself.
-   * @returns {Promise<AsyncIterator<import('../protocol.js').Event>>} events as of `respond`: 'thought' and 'delta' with what is
-   *   new, 'replacement' with all of it, and 'stored' with the number that the answer had before. 'failure' if there is nothing
-   *   to go on with (kind 'CannotAnswerError', with a sentence for the user)
-   */
-  continueAnswer() {
-    return this.#call((remote) => remote.respond('', { goesOn: true }));
-  }
-
-  /**
-   * Ask a lesson's question again, beside the conversation: nothing of it is kept.
-   * @param {string} id of the lesson @param {boolean} learned with all that was learned; else the plain model
-   * @returns {Promise<AsyncIterator<import('../protocol.js').Event>>} events as of `respond`. Whoever
-   *   leaves before the end stops it; there is one at a time
-   */
-  tryLesson(id, learned) {
-    return this.#call((remote) => remote.tryLesson(id, learned));
-  }
-
-  /** End the running answer after the present token. */
-  stop() {
-    return this.#call((remote) => remote.stop());
-  }
-
-  /** Forget the conversation. */
-  newChat() {
-    return this.#call((remote) => remote.newChat());
-  }
-
-  /**
-   * Go on with a stored conversation.
-   * @returns {Promise<import('../protocol.js').StoredTurn[]>} what is shown of it
-   */
-  resume(id) {
-    return this.#call((remote) => remote.resume(id));
-  }
-
-  /**
-   * One prompt beside the conversation, as `sonata generate` does on the command line. `raw`: no chat template, special
-   * tokens parsed.
-   * @returns {Promise<{prompt_tokens: number[], tokens: number[], text: string, backend: string, adapter: string,
-   *   prefill_tok_s: number, decode_tok_s: number, reason: string}>}
-   */
-  generate(prompt, { raw = false, maxTokens = 128, temperature = 0, seed = 0 } = {}) {
-    return this.#call((remote) => remote.generate(prompt, { raw, maxTokens, temperature, seed }));
-  }
-
-  /** The logits after a prompt's last token. @returns {Promise<Float32Array>} */
-  logits(prompt, { raw = false } = {}) {
-    return this.#call((remote) => remote.logits(prompt, raw));
-  }
-
-  /**
-   * Measure each kernel of a token on the GPU, after the running answer.
-   * @param {(done: number) => void} onProgress from 0, when its turn has come, to 1
-   * @returns {Promise<any>} app.generation.speed.profile_report's
-   */
-  profile(onProgress) {
-    return this.#call((remote) => remote.profile(Comlink.proxy(onProgress)));
-  }
-
-  /** End the measurement that is running, if any. */
-  stopProfile() {
-    return this.#call((remote) => remote.stopProfile());
-  }
-
-  /**
-   * What the model's memory holds now, in bytes.
-   * @returns {Promise<{weights: number, adapters: number, scratch: number, total: number,
-   *   limit: number|null, pages: Record<string, {conversations: number, kept: number, free: number}>}>} pages: by tier;
-   *   limit: what all of it may take, null where nobody said so
-   */
-  memoryUse() {
-    return this.#call((remote) => remote.memoryUse());
-  }
+  useAdapter(given) { return this.#ask((remote) => remote.useAdapter(given)).then(said); }
 
   /** Python's memory, which never shrinks. @returns {Promise<number>} */
-  pythonHeapBytes() {
-    return this.#call((remote) => remote.pythonHeapBytes());
-  }
+  pythonHeapBytes() { return this.#ask((remote) => remote.pythonHeapBytes()); }
 
   /** Change the number of workers on the CPU, also in the middle of an answer. @returns {Promise<number>} there are now */
-  setWorkers(count) {
-    return this.#call((remote) => remote.setWorkers(count));
-  }
-
-  /** Whether tokens are guessed and run together; answers are the same with and without. @param {boolean} isOn */
-  setSpeculation(isOn) {
-    return this.#call((remote) => remote.setSpeculation(isOn));
-  }
+  setWorkers(count) { return this.#ask((remote) => remote.setWorkers(count)); }
 
   /** Make the GPU go away, as a driver reset would. */
-  loseDevice() {
-    return this.#call((remote) => remote.loseDevice());
-  }
+  loseDevice() { return this.#ask((remote) => remote.loseDevice()); }
 
   /** Make a worker on the CPU go away without a word. */
-  killWorker(index) {
-    return this.#call((remote) => remote.killWorker(index));
-  }
+  killWorker(index) { return this.#ask((remote) => remote.killWorker(index)); }
 
   /** Make a worker on the CPU never answer again. */
-  hangWorker(index) {
-    return this.#call((remote) => remote.hangWorker(index));
-  }
+  hangWorker(index) { return this.#ask((remote) => remote.hangWorker(index)); }
 
   /** Nobody uses this engine any more. */
   dispose() {
     this.#link.then((link) => link.close(), () => {});
   }
 
-  /** @returns {Promise<any>} what a call of an api gives (app/page/calls.py). Rejects with its error */
-  async #ask(api, call, given, data) {
-    return valueOf(await this.#call((remote) => remote.ask(api, call, given, data)));
-  }
-
   /** @param {(remote: any) => Promise<any>} ask */
-  async #call(ask) {
+  async #ask(ask) {
     const { remote, died } = await this.#link;
     return Promise.race([ask(remote), died]);
   }

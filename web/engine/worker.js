@@ -40,7 +40,6 @@ const NOT_OPEN = {
 
 let running = /** @type {any} */ (null); // app.page.worker.PageModel
 let starting = /** @type {Promise<object>|null} */ (null); // what `start` tells
-let learning = /** @type {Promise<void>|null} */ (null); // being opened
 let executor = /** @type {any} */ (null); // of the GPU
 let pool = /** @type {import('../backends/wasm/kernel_pool.js').KernelPool|null} */ (null);
 let python = /** @type {any} */ (null); // Pyodide
@@ -107,108 +106,55 @@ class PageApi {
   /** That it answers is the answer. */
   ping() {}
 
-  async checkModel(blobs, stem) {
+  /** A call of an api (app/page/calls.py). Python's errors are an answer, too: {error}. */
+  async call(api, method, args) {
+    if (!this.#page) return api === 'memory' && method === 'info' ? { value: OPENING } : { error: NOT_OPEN };
+    const isData = ([, value]) => value instanceof Uint8Array, given = Object.entries(args);
+    const plain = JSON.stringify(Object.fromEntries(given.filter((one) => !isData(one))));
+    const answer = await this.#page.call(api, method, plain, Object.fromEntries(given.filter(isData)));
+    return typeof answer === 'string' ? JSON.parse(answer) : copied(answer);
+  }
+
+  /** A call that gives one value after the other. Its arguments are no bytes. */
+  stream(api, method, args) {
+    if (!this.#page) throw pythonError(NOT_OPEN);
+    let isLeft = false;
+    const events = new EventQueue(() => { isLeft = true; });
+    const tell = (/** @type {string} */ event) => {
+      events.push(JSON.parse(event));
+      return !isLeft;
+    };
+    const ended = this.#page.stream(api, method, JSON.stringify(args), tell).then(valueOf);
+    ended.then(() => events.end(), (error) => events.fail(error));
+    return events;
+  }
+
+  async checkModel({ files, stem }) {
     if (!running) return { title: stem, licence: '' }; // whoever loads it will be told
-    const stream = await WeightStream.open(new ModelSource({ blobs }));
+    const stream = await WeightStream.open(new ModelSource({ blobs: files }));
     try {
-      const { error, ...known } = JSON.parse(await running.check_model(stream, stem));
-      const kind = error?.kind === 'AdapterFileError' ? error.kind : 'FilesError'; // no advice about a server
-      if (error) throw pythonError({ ...error, kind });
-      return known;
+      return valueOf(await running.check_model.callKwargs({ stream, stem }));
+    } catch (error) {
+      if (error.name !== 'AdapterFileError') error.name = 'FilesError'; // no advice about a server
+      throw error;
     } finally {
       stream.close();
     }
   }
 
-  addAdapter(files, base) {
+  addAdapter({ files, base }) {
     return keepAdapter(async (kept) => {
       const large = files.find(({ size }) => size > MOST_ADAPTER_BYTES);
       if (large) throw userError('AdapterError', message('adapter.larger-than-any', '{name} is larger than any adapter. To open a model, choose a file that ends in .gguf.', { name: large.name }));
       const given = await Promise.all(files.map(async (file) => [file.name, new Uint8Array(await file.arrayBuffer())]));
-      const [answer, bytes] = await running.import_adapter(given, JSON.stringify(base), JSON.stringify(kept));
-      const { error, facts } = JSON.parse(answer);
-      if (error) throw pythonError(error);
-      return { facts: { ...facts, base, bytes: bytes.length }, bytes };
+      const [answer, bytes] = await running.import_adapter.callKwargs({ files: given, base: JSON.stringify(base), kept: JSON.stringify(kept) });
+      return { facts: { ...valueOf(answer), base, bytes: bytes.length }, bytes };
     });
   }
 
-  async useAdapter(facts, base) {
+  async useAdapter({ facts, base }) {
     const read = async () => new Uint8Array(await (await readAdapter(facts)).arrayBuffer());
-    const { error, note } = JSON.parse(await this.#page.use_adapter(facts?.name ?? '', base?.sha256 ?? '', read));
-    if (error) throw pythonError(error);
-    return note;
-  }
-
-  async forgetAdapter(name) {
-    await running?.forget_adapter(name);
-  }
-
-  async openLearning(base, idle) {
-    await (learning ??= running.open_learning(base, ...(idle === null ? [] : [idle])));
-  }
-
-  noteActivity() {
-    running?.note_activity();
-  }
-
-  noteBattery(level, charging) {
-    running?.note_battery(level, charging);
-  }
-
-  respond(text, asked) {
-    const events = new EventQueue();
-    this.#page.respond(text, (event) => events.push(JSON.parse(event)), JSON.stringify(asked))
-      .then(() => events.end(), (error) => events.fail(error));
-    return events;
-  }
-
-  tryLesson(id, learned) {
-    const events = new EventQueue(() => this.#page.stop_trial());
-    this.#page.try_lesson(id, learned, (event) => events.push(JSON.parse(event))).then(() => events.end(), (error) => events.fail(error));
-    return events;
-  }
-
-  stop() {
-    this.#page.stop();
-  }
-
-  newChat() {
-    return this.#page.new_chat();
-  }
-
-  /** A call of an api of app/page/calls.py; `data`, bytes, is its first argument. */
-  async ask(api, call, given, data) {
-    if (!this.#page) return api === 'memory' && call === 'info' ? { value: OPENING } : { error: NOT_OPEN };
-    const answer = await this.#page.ask(api, call, JSON.stringify(given), data ?? undefined);
-    return typeof answer === 'string' ? JSON.parse(answer) : copied(answer);
-  }
-
-  async resume(id) {
-    const { error, value } = JSON.parse(await this.#page.resume(id));
-    if (error) throw pythonError(error);
-    return value;
-  }
-
-  async generate(prompt, { raw, maxTokens, temperature, seed }) {
-    return JSON.parse(await this.#page.generate(prompt, raw, maxTokens, temperature, seed));
-  }
-
-  async logits(prompt, raw) {
-    return copied(await this.#page.logits(prompt, raw));
-  }
-
-  async profile(onProgress) {
-    const report = JSON.parse(await this.#page.profile((done) => void onProgress(done)));
-    if (report.error) throw pythonError(report.error);
-    return report;
-  }
-
-  stopProfile() {
-    this.#page.stop_profile();
-  }
-
-  memoryUse() {
-    return JSON.parse(this.#page.memory_use());
+    return valueOf(await this.#page.use_adapter.callKwargs({ name: facts?.name ?? '', base: base?.sha256 ?? '', read }));
   }
 
   pythonHeapBytes() {
@@ -218,10 +164,6 @@ class PageApi {
   async setWorkers(count) {
     await pool?.setWorkers(count);
     return pool?.workers ?? 0;
-  }
-
-  setSpeculation(isOn) {
-    running.speculate(isOn);
   }
 
   loseDevice() {
@@ -263,12 +205,12 @@ async function load({ model, backend, workers, precision, patience, context, mem
     ({ executor, pool } = choice);
     python = pyodide;
     if (executor) executor.onReopen = () => tellProgress({ stage: 'device', done: 0, total: null });
-    // undefined is Python's None, null is not.
-    const device = executor ?? pool ?? undefined;
-    const tuning = autotune ? tuningStore : undefined;
-    const preparing = throttled(tellProgress, 'setup');
-    const info = JSON.parse(await running.start(device, stream, templates, preparing, precision, tuning, machineMemory(), context ?? undefined, maxTokens ?? undefined, tiers, memory ? Math.round(memory * 1e6) : undefined, stemOf(model)));
-    if (info.error) throw pythonError(info.error);
+    const info = valueOf(await running.start.callKwargs({ // undefined is Python's None, null is not
+      device: executor ?? pool ?? undefined, stream, templates, on_progress: throttled(tellProgress, 'setup'), precision,
+      tuning: autotune ? tuningStore : undefined, memory: machineMemory(),
+      chosen_memory: memory ? Math.round(memory * 1e6) : undefined, context: context ?? undefined,
+      max_tokens: maxTokens ?? undefined, tiers, stem: stemOf(model),
+    }));
     phase('model loaded');
     stream.drain();
     progress.clear();
@@ -370,6 +312,13 @@ function copied(proxy) {
   const values = proxy.toJs();
   proxy.destroy();
   return values;
+}
+
+/** What an answer of Python's (app/page/calls.py: answer_of) gives. Throws its error. @param {string} answer */
+function valueOf(answer) {
+  const { value, error } = JSON.parse(answer);
+  if (error) throw pythonError(error);
+  return value;
 }
 
 function pythonError({ kind, message, details }) {

@@ -31,9 +31,9 @@ function sentence(error) {
 export class Attachments {
   #root;
   #parts;
-  #page;
+  /** @type {{engine: () => import('../engine/engine.js').Engine, isReady: () => boolean, onChange: () => void}} */ #page;
   #coming = /** @type {Coming[]} */ ([]);
-  #files = /** @type {import('./client.js').AttachedFile[]} */ ([]);
+  #files = /** @type {import('../protocol_calls.js').AttachedFile[]} */ ([]);
   #chat = /** @type {string|null} */ (null); // the conversation whose files are shown
   #known = -1; // the opening whose files were read last, as StoredChat.openings
   #place = /** @type {Place} */ ({ opening: -1, chat: null, last: Promise.resolve() }); // where new files go
@@ -116,7 +116,7 @@ export class Attachments {
     while (this.#lookAgain) {
       this.#lookAgain = false;
       const chat = this.#chat, { openings } = this.#parts.stored;
-      const found = chat === null ? [] : await this.#page.engine().files.files(chat).catch(() => null);
+      const found = chat === null ? [] : await this.#page.engine().files.files({ chat }).catch(() => null);
       if (chat !== this.#chat) continue;
       this.#known = openings;
       if (found === null) continue; // the memory is still opening: it reports when it is ready
@@ -148,7 +148,7 @@ export class Attachments {
       navigation.opening = Promise.all([navigation.opening, keeping.catch(() => {})]).then(() => {}); // messages wait: it may begin the conversation
       await keeping;
       if (!signal.aborted) announcer.say(t('files.attached', { name: file.name }));
-      else if (coming.id && !known.has(coming.id)) await engine.files.detach([coming.id]); // added twice
+      else if (coming.id && !known.has(coming.id)) await engine.files.detach({ ids: [coming.id] }); // the same file may be there twice
     } catch (error) {
       if (signal.aborted) return;
       notices.say('files', sentence(error));
@@ -163,7 +163,7 @@ export class Attachments {
 
   async #keep(engine, coming, data, type) {
     const { stored } = this.#parts, { place, name, size } = coming;
-    const { chat, id } = await engine.files.attach(data, place.chat, name, type, size);
+    const { chat, id } = await engine.files.attach({ data, chat: place.chat, name, type, size });
     coming.id = id;
     place.chat = chat;
     if (!this.#isHere(coming) || stored.id !== null) return;
@@ -189,7 +189,7 @@ export class Attachments {
 
   async #remove(file) {
     try {
-      await this.#page.engine().files.detach([file.id]);
+      await this.#page.engine().files.detach({ ids: [file.id] });
       this.#parts.announcer.say(t('files.removed', { name: file.name }));
     } catch (error) {
       this.#parts.notices.say('files', sentence(error));

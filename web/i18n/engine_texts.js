@@ -18,3 +18,9 @@ export function said(message) {
   const { code, text, values } = message;
   return filled(texts[code] ?? text, values, said);
 }
+
+/**
+ * What Python gives, once it is said.
+ * @template T
+ * @typedef {T extends import('../protocol.js').Message ? string : T extends object ? {[K in keyof T]: Said<T[K]>} : T} Said
+ */

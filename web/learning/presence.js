@@ -17,7 +17,7 @@ export class Presence {
 
   constructor() {
     for (const sign of SIGNS) document.addEventListener(sign, () => this.#somebodyIsHere(), { capture: true, passive: true });
-    this.#channel.onmessage = () => this.#tell((engine) => engine.noteActivity());
+    this.#channel.onmessage = () => this.#tell((engine) => engine.model.noteActivity());
     this.#watchBattery();
   }
 
@@ -37,7 +37,7 @@ export class Presence {
     const now = performance.now();
     if (now - this.#told < QUIET_MS) return;
     this.#told = now;
-    this.#tell((engine) => engine.noteActivity());
+    this.#tell((engine) => engine.model.noteActivity());
     this.#channel.postMessage(0);
   }
 
@@ -52,7 +52,7 @@ export class Presence {
 
   #tellBattery() {
     const battery = this.#battery;
-    if (battery) this.#tell((engine) => engine.noteBattery(battery.level, battery.charging));
+    if (battery) this.#tell((engine) => engine.model.noteBattery({ level: battery.level, charging: battery.charging }));
   }
 
   /** A failed engine is told nothing more; it reports the failure itself. */

@@ -21,7 +21,7 @@ export class PanelFrame {
   #current = '';
   #shown = /** @type {any} */ (null); // the visible part
   #run = 0; // number of the latest choice
-  #engine = /** @type {any} */ (null);
+  #engine = /** @type {import('../engine/engine.js').Engine} */ (/** @type {unknown} */ (null));
   #unwatch = () => {};
   #timer = 0;
   #onResume;
@@ -234,7 +234,7 @@ export class PanelFrame {
   #unlockForm() {
     const passphrase = passphraseInput('current-password');
     const form = new SectionForm(t('panel.unlock'), async () => {
-      await this.#engine.memory.unlock(passphrase.value);
+      await this.#engine.memory.unlock({ passphrase: passphrase.value });
       await this.#update();
       return '';
     }, 'primary');

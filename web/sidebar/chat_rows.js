@@ -8,10 +8,10 @@ import { t } from '../i18n/i18n.js';
 import { ownKeys } from '../shell/keyboard.js';
 
 /**
- * @typedef {import('../memory/client.js').StoredConversation} Chat
- * @typedef {{current: string|null, active: string|null, editing: string|null, selected: Set<string>|null, onMenu: (chat: Chat,
- *   opener: HTMLElement) => void, onRenamed: (chat: Chat, title: string|null) => void, onSelect: (chat: Chat) => void}}
- *   RowState active: the row that Tab leads to; selected: null if nothing can be selected
+ * @typedef {import('../protocol_calls.js').StoredConversation} Chat
+ * @typedef {{current: string|null, active: string|null, editing: string|null, selected: Set<string>|null,
+ *   onMenu: (chat: Chat, opener: HTMLElement) => void, onRenamed: (chat: Chat, title: string|null) => void,
+ *   onSelect: (chat: Chat) => void}} RowState active: the one that Tab leads to; selected: null where nothing is chosen
  */
 
 /** @param {{key: string, title: string, chats: Chat[]}} group @param {RowState} state */

@@ -6,9 +6,9 @@ const MOST_FOUND = 100;
 
 export class ChatSearch {
   text = '';
-  /** Chats with the words, the best first. @type {import('../memory/client.js').StoredConversation[]} */
+  /** Those with the words, the best first. @type {import('../protocol_calls.js').StoredConversation[]} */
   found = [];
-  /** Other chats in which something similar was said. @type {import('../memory/client.js').StoredConversation[]} */
+  /** Others in which something alike was said. @type {import('../protocol_calls.js').StoredConversation[]} */
   similar = [];
   /** True if `found` belongs to the current text. */
   isDone = false;
@@ -69,7 +69,7 @@ export class ChatSearch {
   }
 
   async #byMeaning(run) {
-    const result = await this.#memory?.similarConversations(this.text).catch(() => null);
+    const result = await this.#memory?.similarConversations({ search: this.text }).catch(() => null);
     if (run !== this.#run) return;
     this.similar = result ?? [];
     this.#onChange();

@@ -15,7 +15,7 @@ const AT_ONCE = 60; // chats that are shown before the user scrolls
 const MORE = 300;
 const FORMS = { markdown: ['md', 'text/markdown'], json: ['json', 'application/json'] };
 
-/** @typedef {import('../memory/client.js').StoredConversation} Chat */
+/** @typedef {import('../protocol_calls.js').StoredConversation} Chat */
 
 export class Chats {
   #root;
@@ -187,11 +187,11 @@ export class Chats {
     this.#menu.open(opener, t('sidebar.menuOf', { title: nameOf(chat) }), [
       { icon: 'pencil', label: t('sidebar.rename'), run: () => this.#edit(chat.id) },
       chat.pinned
-        ? { icon: 'pin-off', label: t('sidebar.unpin'), run: change((memory) => memory.pinConversation(chat.id, false)) }
-        : { icon: 'pin', label: t('sidebar.pin'), run: change((memory) => memory.pinConversation(chat.id, true)) },
+        ? { icon: 'pin-off', label: t('sidebar.unpin'), run: change((memory) => memory.pinConversation({ id: chat.id, pinned: false })) }
+        : { icon: 'pin', label: t('sidebar.pin'), run: change((memory) => memory.pinConversation({ id: chat.id, pinned: true })) },
       chat.archived
-        ? { icon: 'archive', label: t('sidebar.unarchive'), run: change((memory) => memory.archiveConversation(chat.id, false)) }
-        : { icon: 'archive', label: t('sidebar.archive'), run: change((memory) => memory.archiveConversation(chat.id, true)) },
+        ? { icon: 'archive', label: t('sidebar.unarchive'), run: change((memory) => memory.archiveConversation({ id: chat.id, archived: false })) }
+        : { icon: 'archive', label: t('sidebar.archive'), run: change((memory) => memory.archiveConversation({ id: chat.id, archived: true })) },
       { icon: 'download', label: t('sidebar.markdown'), run: () => this.#export(chat, 'markdown') },
       { icon: 'download', label: t('sidebar.json'), run: () => this.#export(chat, 'json') },
       { icon: 'check', label: t('sidebar.select'), run: () => this.#select(chat.id) },
@@ -229,7 +229,7 @@ export class Chats {
     this.#editing = null;
     this.#draw();
     if (hadFocus) this.#focusRow(chat.id);
-    if (title?.trim() && title.trim() !== chat.title) await this.#try((memory) => memory.renameConversation(chat.id, title));
+    if (title?.trim() && title.trim() !== chat.title) await this.#try((memory) => memory.renameConversation({ id: chat.id, title }));
   }
 
   #select(id) {
@@ -241,7 +241,7 @@ export class Chats {
   async #export(chat, form) {
     const [ending, type] = FORMS[form];
     await this.#try(async (memory) => {
-      const text = await memory.exportConversation(chat.id, form);
+      const text = await memory.exportConversation({ id: chat.id, form });
       const name = nameOf(chat).replace(/[^\p{L}\p{N} ._-]+/gu, ' ').trim().slice(0, 80) || 'chat';
       saveFile(new Blob([text], { type }), `${name}.${ending}`);
     });
@@ -253,7 +253,7 @@ export class Chats {
     const rows = this.#rows;
     const at = rows.findIndex((row) => row.dataset.chat === ids[0]);
     const next = rows.slice(at + 1).concat(rows.slice(0, Math.max(at, 0)).reverse()).find(({ dataset }) => !ids.includes(dataset.chat ?? ''));
-    if (!await this.#try((memory) => memory.removeConversations(ids))) return;
+    if (!await this.#try((memory) => memory.removeConversations({ ids }))) return;
     this.#selected = null;
     this.#draw();
     const memory = this.#memory;

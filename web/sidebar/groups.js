@@ -4,11 +4,10 @@ import { currentLanguage, t } from '../i18n/i18n.js';
 const DAY = 24 * 60 * 60 * 1000;
 
 /**
- * @param {import('../memory/client.js').StoredConversation[]} chats the newest first
+ * @param {import('../protocol_calls.js').StoredConversation[]} chats the newest first
  * @param {Date} now
- * @returns {{key: string, title: string, chats: import('../memory/client.js').StoredConversation[]}[]} no group is empty: chats
- *   that are gone when the page closes, pinned ones, today's, yesterday's, those of the last 7 and 30 days, then by months.
- *   Archived chats are in none.
+ * @returns {{key: string, title: string, chats: import('../protocol_calls.js').StoredConversation[]}[]} none is empty: those
+ *   that are gone when the page closes, the pinned ones, today's, yesterday's, those of 7 and of 30 days, then by months. Those in the archive are in none.
  */
 export function grouped(chats, now = new Date()) {
   const today = new Date(now.getFullYear(), now.getMonth(), now.getDate()).getTime();

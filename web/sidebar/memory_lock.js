@@ -105,7 +105,7 @@ export class MemoryLock {
   async #unlock() {
     const memory = this.#memory;
     await memory?.opened(); // the field exists before the engine does
-    await memory?.unlock(this.#field.value);
+    await memory?.unlock({ passphrase: this.#field.value });
     return '';
   }
 }

@@ -8,8 +8,8 @@ let made = 0;
 
 /**
  * @param {import('../protocol.js').Citations} consulted
- * @param {import('../files/client.js').Files} files
- * @param {() => void} onChange called when the answer became longer or shorter
+ * @param {import('../protocol_calls.js').FilesCalls} files
+ * @param {() => void} onChange the answer became longer or shorter
  * @returns {HTMLElement}
  */
 export function citations({ passages, found }, files, onChange) {
@@ -40,7 +40,7 @@ export function citations({ passages, found }, files, onChange) {
         text.tabIndex = 0; // it may scroll
         text.dir = 'auto';
         card.replaceChildren(element('h3', 'citation-title', place ? `${passage.name}, ${place}` : passage.name), text);
-        if (!passage.text) text.textContent = await files.text(passage.file).catch((error) => describe(fromError(error)).message);
+        if (!passage.text) text.textContent = await files.text({ id: passage.file }).catch((error) => describe(fromError(error)).message);
       }
       onChange();
     });

@@ -16,7 +16,7 @@ export class Feedback {
   #request;
   #question;
   #answer;
-  #learning;
+  /** @type {import('../learning/client.js').Learning} */ #learning;
   #onAsk;
   #onChange;
   #opinion = /** @type {'good'|'bad'|null} */ (null);
@@ -69,7 +69,8 @@ export class Feedback {
   judge(opinion) {
     const isBack = opinion === this.#opinion;
     return this.#try(async () => {
-      const told = await this.#learning[isBack ? 'takeBack' : opinion](this.#request);
+      const given = { id: this.#request };
+      const told = await (isBack ? this.#learning.takeBack(given) : this.#learning[opinion](given));
       this.#opinion = isBack ? null : opinion;
       this.#outcome.textContent = t(`feedback.${isBack ? 'takenBack' : told?.off ? 'off' : opinion}`);
       this.#forgetNote(); // a correction is taken back, too
@@ -90,11 +91,11 @@ export class Feedback {
   /** Remember question and answer as they are. */
   async #rememberIt() {
     const isKept = await this.#try(async () => {
-      const taught = await this.#learning.rememberAnswer(this.#request, this.#question, this.#answer);
+      const taught = await this.#learning.rememberAnswer({ id: this.#request, question: this.#question, answer: this.#answer });
       this.#outcome.textContent = '';
       this.#showNote(taught, async () => {
-        await this.#learning.takeBack(this.#request);
-        await this.#learning.good(this.#request); // that stays
+        await this.#learning.takeBack({ id: this.#request });
+        await this.#learning.good({ id: this.#request }); // that stays
       });
     });
     if (isKept) this.#note?.focus();
@@ -132,14 +133,14 @@ export class Feedback {
   }
 
   async #teach(question, answer) {
-    const taught = await this.#learning.shouldHaveSaid(this.#request, question, answer);
+    const taught = await this.#learning.shouldHaveSaid({ id: this.#request, question, answer });
     this.#opinion = null;
-    this.#showNote(taught, () => this.#learning.takeBack(this.#request), this.#answer);
+    this.#showNote(taught, () => this.#learning.takeBack({ id: this.#request }), this.#answer);
     this.#showOpinion();
   }
 
   /**
-   * @param {import('../learning/client.js').Taught} taught
+   * @param {import('../protocol_calls.js').TaughtLesson} taught
    * @param {() => Promise<unknown>} undo
    * @param {string} [before] the earlier answer, if it was wrong
    */

@@ -31,12 +31,13 @@ export function lessonCard({ kind, lessons, new: isNew }, learning, onChange) {
 class LessonRow {
   element = element('li', 'lesson-row');
   #id;
-  #learning;
+  /** @type {import('../learning/client.js').Learning} */ #learning;
   #onChange;
   #answer = element('span', 'lesson-row-answer');
   #action = element('span');
   #problem = new ProblemLine();
 
+  /** @param {string} id @param {string} question @param {import('../learning/client.js').Learning} learning */
   constructor(id, question, learning, isForgotten, onChange) {
     this.#id = id;
     this.#onChange = onChange;
@@ -50,7 +51,7 @@ class LessonRow {
 
   /** @param {boolean} canComeBack true if it was forgotten on this page */
   async #show(canComeBack = false) {
-    const lesson = await this.#learning.lesson(this.#id).catch(() => null);
+    const lesson = await this.#learning.lesson({ id: this.#id }).catch(() => null);
     this.element.classList.toggle('forgotten', !lesson);
     this.#answer.textContent = lesson ? lesson.answer : t('lessonCard.gone');
     const action = lesson ? button(t('lessonCard.forget'), 'quiet', () => this.forget())
@@ -60,11 +61,11 @@ class LessonRow {
   }
 
   forget() {
-    return this.#try(() => this.#learning.forget([this.#id]), true);
+    return this.#try(() => this.#learning.forget({ ids: [this.#id] }), true);
   }
 
   #undo() {
-    return this.#try(() => this.#learning.restore([this.#id]), false);
+    return this.#try(() => this.#learning.restore({ ids: [this.#id] }), false);
   }
 
   async #try(act, canComeBack) {
@@ -84,8 +85,8 @@ class LessonRow {
 /**
  * "Remember this?" below the answer to a message in which the user mentioned something about themselves.
  * @param {import('../protocol.js').Offer} offer
- * @param {{remember: (question: string, answer: string) => Promise<import('../learning/client.js').Taught>,
- *   showLearned: (taught: import('../learning/client.js').Taught) => void, dismiss: () => Promise<unknown>}} actions
+ * @param {{remember: (question: string, answer: string) => Promise<import('../protocol_calls.js').TaughtLesson>,
+ *   showLearned: (taught: import('../protocol_calls.js').TaughtLesson) => void, dismiss: () => Promise<unknown>}} actions
  */
 export function offerLine({ lessons }, { remember, showLearned, dismiss }) {
   const line = element('div', 'lesson-offer');

@@ -14,7 +14,7 @@ const LONGEST_QUESTION = 80; // characters of the lesson that the chip shows
 export class LessonChip {
   element = element('div', 'lesson');
   #lesson;
-  #learning;
+  /** @type {import('../learning/client.js').Learning} */ #learning;
   #onWrong;
   #details = element('details', 'lesson-details');
   #chip = element('summary', 'lesson-chip');
@@ -53,9 +53,9 @@ export class LessonChip {
   async #explain() {
     const { id, question, confidence } = this.#lesson;
     this.#problem.say(null);
-    let lesson = /** @type {import('../learning/client.js').Lesson|null} */ (null);
+    let lesson = /** @type {import('../protocol_calls.js').LessonView|null} */ (null);
     try {
-      lesson = await this.#learning.lesson(id);
+      lesson = await this.#learning.lesson({ id });
     } catch (error) {
       this.#problem.say(error);
     }
@@ -73,7 +73,7 @@ export class LessonChip {
 
   async #forget() {
     await this.#try(async () => {
-      await this.#learning.forget([this.#lesson.id]);
+      await this.#learning.forget({ ids: [this.#lesson.id] });
       this.#chip.textContent = `${this.#words} · ${t('taught.forgotten')}`;
       this.#outcome.replaceChildren(button(t('taught.undo'), 'link', () => this.#undo()));
     });
@@ -81,7 +81,7 @@ export class LessonChip {
 
   async #undo() {
     await this.#try(async () => {
-      const replaced = await this.#learning.restore([this.#lesson.id]);
+      const replaced = await this.#learning.restore({ ids: [this.#lesson.id] });
       this.#chip.textContent = this.#title;
       this.#outcome.replaceChildren(t(replaced ? 'taught.history' : 'taught.remembered'));
     });

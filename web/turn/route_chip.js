@@ -18,7 +18,7 @@ const WHOSE = ['user', 'agent']; // sources of patterns that are mentioned
 export class RouteChip {
   element = element('div', 'route');
   #route;
-  #memory;
+  /** @type {import('../memory/client.js').Memory} */ #memory;
   #titles = new Map(); // agent's id -> its title; filled when the chip is opened
   #correction = /** @type {{pattern: string, agent: string}|null} */ (null); // {pattern, agent} that a click taught
   #earlier; // the user's earlier feedback on exactly these words, if any
@@ -165,8 +165,8 @@ export class RouteChip {
   async #correct(agent) {
     const before = this.#correction?.pattern;
     await this.#try(async () => {
-      const { pattern } = await this.#memory.correct(this.#route.id, this.#route.text, agent);
-      if (before && before !== pattern) await this.#memory.removePatterns([before]);
+      const { pattern } = await this.#memory.correct({ id: this.#route.id, text: this.#route.text, agent });
+      if (before && before !== pattern) await this.#memory.removePatterns({ ids: [before] });
       this.#correction = { pattern, agent };
       const again = t('answers.againAs', { agent: this.#title(agent) });
       this.#outcome.replaceChildren(
@@ -179,9 +179,9 @@ export class RouteChip {
   async #undo() {
     await this.#try(async () => {
       const { id, text } = this.#route;
-      await this.#memory.takeBack(id);
-      if (this.#earlier) await this.#memory.correct('', text, this.#earlier.agent);
-      else await this.#memory.removePatterns([/** @type {{pattern: string}} */ (this.#correction).pattern]);
+      await this.#memory.takeBack({ id });
+      if (this.#earlier) await this.#memory.correct({ id: '', text, agent: this.#earlier.agent });
+      else await this.#memory.removePatterns({ ids: [/** @type {{pattern: string}} */ (this.#correction).pattern] });
       this.#correction = null;
       this.#outcome.replaceChildren(t('routing.undone'));
       this.#close();
@@ -190,7 +190,7 @@ export class RouteChip {
 
   async #confirm() {
     await this.#try(async () => {
-      await this.#memory.confirm(this.#route.id);
+      await this.#memory.confirm({ id: this.#route.id });
       this.#outcome.replaceChildren(t('routing.confirmed'));
       this.#close();
     });

@@ -4,7 +4,7 @@
 /**
  * The parts of the engine that events are drawn with.
  * @typedef {{memory: import('../memory/client.js').Memory, learning: import('../learning/client.js').Learning,
- *   files: import('../files/client.js').Files}} Services
+ *   files: import('../protocol_calls.js').FilesCalls}} Services
  */
 
 /**

@@ -170,7 +170,7 @@ export class TurnView {
   /**
    * Show below the answer which passages of attached files the model read for it.
    * @param {import('../protocol.js').Citations} consulted
-   * @param {import('../files/client.js').Files} files
+   * @param {import('../protocol_calls.js').FilesCalls} files
    */
   async showFiles(consulted, files) {
     const place = this.#files = element('div');
@@ -186,14 +186,14 @@ export class TurnView {
    * @param {import('../learning/client.js').Learning} learning
    */
   async showTaught(taught, learning) {
-    const lesson = taught.ms === null ? await learning.lesson(taught.id).catch(() => null) : taught;
+    const lesson = taught.ms === null ? await learning.lesson({ id: taught.id }).catch(() => null) : taught;
     if (lesson && !('replacedBy' in lesson && lesson.replacedBy)) this.#showLearned(taught, learning);
   }
 
   /** @param {any} taught an event, or what a lesson that was just taught says @param {import('../learning/client.js').Learning} learning */
   #showLearned({ id, question, answer, ...numbers }, learning) {
     const note = new LearnedNote({ lesson: { id, question, answer }, ...numbers }, {
-      undo: numbers.known ? null : () => learning.undoTeaching(id), ask: () => this.#actions.ask(question),
+      undo: numbers.known ? null : () => learning.undoTeaching({ id }), ask: () => this.#actions.ask(question),
     });
     this.answerElement.append(note.element);
     this.#follow();
@@ -218,9 +218,9 @@ export class TurnView {
   async showOffer(offer, learning, chat) {
     const { offerLine } = await import('./lesson_card.js');
     this.answerElement.append(offerLine(offer, {
-      remember: (question, answer) => learning.teach(question, answer),
+      remember: (question, answer) => learning.teach({ question, answer }),
       showLearned: ({ lesson, ...taught }) => this.#showLearned({ ...lesson, ...taught }, learning),
-      dismiss: () => learning.offerNoMore(chat),
+      dismiss: () => learning.offerNoMore({ chat }),
     }));
     this.#follow();
   }

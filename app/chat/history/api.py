@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from app.chat.chat_question import agent_gone
 from app.chat.history.export import as_json, as_markdown
 from app.chat.turn_events import stored_turns
-from app.protocol import to_json
 from app.routing.agent_catalog import agent_words
 from app.routing.agent_choice import AUTOMATIC, CHOICE, agent_choice
 from py_core.memory import sessions
@@ -24,6 +23,14 @@ from py_core.routing.agents import Agent
 from py_core.showing import is_blank, whole_end
 
 if TYPE_CHECKING:
+    from app.chat.history.views import (
+        AgentName,
+        ChatAgent,
+        ConversationPage,
+        ShownConversation,
+        Snippet,
+        StoredConversation,
+    )
     from app.runtime import Runtime
 
 LEAST_TURN_SIMILARITY = 0.15
@@ -36,8 +43,8 @@ NO_UNDO = Message("chat.no-undo", "This can be undone no more: the conversation 
 LONGEST_TITLE = 200
 
 
-def agent_titles(agents: Iterable[Agent]) -> list[dict[str, Any]]:
-    """{id, title} of each."""
+def agent_titles(agents: Iterable[Agent]) -> list[AgentName]:
+    """The name of each."""
     return [{"id": agent.id, "title": agent_words(agent.id, "title", agent.title)} for agent in agents]
 
 
@@ -48,7 +55,7 @@ class ConversationApi:
         self._runtime = runtime
         self._removed: list[Record] = []  # by the last `remove_conversations`, until it cannot be undone any more
 
-    async def conversations(self, search: str = "", offset: int = 0, limit: int | None = None) -> dict[str, Any]:
+    async def conversations(self, search: str = "", offset: int = 0, limit: int | None = None) -> ConversationPage:
         """The one in which something was said last first. Of a search: those that have all its words in title and
         messages, those with all in the title first; each with the message that has most of them as a snippet."""
         if not search.strip():
@@ -60,7 +67,7 @@ class ConversationApi:
         turns = {match.session: None if match.in_title else text.best_turn(match.session, search) for match in shown}
         return {"total": len(found), "items": await self._found(search, turns)}
 
-    async def similar_conversations(self, search: str) -> list[dict[str, Any]]:
+    async def similar_conversations(self, search: str) -> list[StoredConversation]:
         """Those with a message of a similar meaning, the most similar first, with their `similarity`; none without a
         router. Messages without a vector get one in the background."""
         runtime = self._runtime
@@ -82,20 +89,19 @@ class ConversationApi:
         if self._runtime.indexer is not None:
             await self._runtime.indexer.index_all()
 
-    async def conversation(self, id: str) -> dict[str, Any]:
+    async def conversation(self, id: str) -> ShownConversation:
         session = await self._session(id)
         branches = await self._memory.sessions.branches(id)
         kept = self._runtime.keeps(id)
-        return {"id": id, "title": session.title, "turns": to_json(stored_turns(id, branches)), "kept": kept}
+        return {"id": id, "title": session.title, "turns": stored_turns(id, branches), "kept": kept}
 
-    async def choose(self, id: str, number: int) -> dict[str, Any]:
+    async def choose(self, id: str, number: int) -> ShownConversation:
         """Show the branch of a turn, by its number. What `conversation` gives then."""
         await self._memory.sessions.choose(id, number)
         return await self.conversation(id)
 
-    async def agent_choice(self, id: str | None) -> dict[str, Any]:
-        """Who answers in a chat, None: in one that is not stored yet. {agent, chosen, isLost, agents, routing}: as in
-        AgentChoice, what was chosen for the chat, {id, title} of all agents, and the state of the routing."""
+    async def agent_choice(self, id: str | None) -> ChatAgent:
+        """Who answers in a chat, None: in one that is not stored yet."""
         session = None if id is None else await self._session(id)
         chosen = session.state.get(CHOICE) if session else None
         choice = agent_choice(self._runtime, chosen)
@@ -156,7 +162,7 @@ class ConversationApi:
             raise StoreError("record", "chat.deleted", "This conversation was deleted.")
         return session
 
-    async def _found(self, search: str, turns: dict[str, str | None]) -> list[dict[str, Any]]:
+    async def _found(self, search: str, turns: dict[str, str | None]) -> list[StoredConversation]:
         """turns: of each conversation that was found, the id of the message that is shown of it."""
         records = await self._memory.conversations.newest_first()
         keys = [(sessions.TURN, turn) for turn in turns.values() if turn]
@@ -167,10 +173,13 @@ class ConversationApi:
             if id in records
         ]
 
-    def _entry(self, record: Record) -> dict[str, Any]:
-        told = {name: record.body[name] for name in ("title", "turns", "pinned", "archived", "titled", "said")}
-        kept = self._runtime.keeps(record.id)
-        return {"id": record.id, **told, "created": record.created, "updated": record.updated, "kept": kept}
+    def _entry(self, record: Record) -> StoredConversation:
+        body = record.body
+        return {
+            "id": record.id, "title": body["title"], "turns": body["turns"], "pinned": body["pinned"],
+            "archived": body["archived"], "titled": body["titled"], "said": body["said"],
+            "created": record.created or 0.0, "updated": record.updated or 0.0, "kept": self._runtime.keeps(record.id),
+        }  # fmt: skip
 
 
 def _is_in_pieces(search: str, pieces: int) -> bool:
@@ -182,5 +191,5 @@ def _part(found: list[Any], offset: int, limit: int | None) -> list[Any]:
     return found[offset:] if limit is None else found[offset : offset + limit]
 
 
-def _snippet(turn: dict[str, Any], search: str) -> dict[str, Any]:
-    return {"role": turn["role"], "parts": [list(part) for part in snippet(turn["content"], terms_of(search))]}
+def _snippet(turn: dict[str, Any], search: str) -> Snippet:
+    return {"role": turn["role"], "parts": snippet(turn["content"], terms_of(search))}

@@ -4,6 +4,11 @@ import { ModelTabs } from './engine/model_tabs.js';
 
 const PATIENCE = 60;
 
+/** @returns {Promise<object>} of app.generation.speed.profile_report */
+export async function profileOf(engine) {
+  for await (const { report } of await engine.developer.profile()) if (report) return report;
+}
+
 /**
  * @param {object} options of Engine.start, those that are not the usual ones
  * @returns {Promise<{engine: Engine, info: object}>} with its model

@@ -105,7 +105,6 @@ export const messages = /** @type {Record<string, string>} */ ({
   'settings.bad-max-tokens': 'Die längste Antwort muss eine Zahl von Token sein, mindestens 1.',
   'sampling.not-allowed': '{name} ist {value}, muss aber {allowed} sein.',
   'engine.not-loaded': 'Das Modell ist noch nicht geladen. Warte auf `sonata.info`.',
-  'engine.measurement-stopped': 'Die Messung wurde angehalten.',
   'engine.no-profile': 'Nur die Kernel von WebGPU lassen sich einzeln messen; dieses Modell läuft auf {name}.',
   'engine.still-answering': 'Dieses Gespräch wird noch beantwortet. Halte die Antwort zuerst an.',
   'engine.too-many-requests': 'Das Modell arbeitet schon für {most} Gespräche, für mehr nicht zugleich. Warte, bis eines davon seine Antwort hat, und sende die Nachricht dann noch einmal.',

@@ -9,7 +9,7 @@ import { askingButton } from '../../common/ask.js';
 import { actions, facts } from '../record_row.js';
 
 export class AgentsPanel {
-  #memory;
+  /** @type {import('../../memory/client.js').Memory} */ #memory;
   #run = 0; // number of the latest load
   #agents = '[]'; // the listed agents, as JSON
   #form = /** @type {AgentForm|null} */ (null);
@@ -21,6 +21,7 @@ export class AgentsPanel {
     if (this.#form?.isChanged && this.#form.element.isConnected) event.preventDefault(); // the browser asks
   };
 
+  /** @param {HTMLElement} root @param {import('../../memory/client.js').Memory} memory */
   constructor(root, memory) {
     this.#root = root;
     this.#memory = memory;
@@ -80,16 +81,16 @@ export class AgentsPanel {
     if (edited) {
       const question = t('agents.undoAsk', { title });
       buttons.push(askingButton(t('agents.undoChanges'), () => question, t('agents.undo'), () => {
-        return this.#act(() => this.#memory.resetAgent(id), t('agents.undone', { title }), id);
+        return this.#act(() => this.#memory.resetAgent({ id }), t('agents.undone', { title }), id);
       }));
     }
     if (shipped && id !== PLAIN) { // it can be restored, so no question is needed
-      const remove = () => this.#act(() => this.#memory.removeAgent(id), t('agents.removed', { title }), id);
+      const remove = () => this.#act(() => this.#memory.removeAgent({ id }), t('agents.removed', { title }), id);
       buttons.push(named(button(t('agents.remove'), 'quiet', remove), title));
     } else if (!shipped) {
       const question = examples.length ? t('agents.askWith', { title, count: examples.length }) : t('agents.ask', { title });
       buttons.push(askingButton(t('agents.delete'), () => question, t('agents.delete'), () => {
-        return this.#act(() => this.#memory.removeAgent(id), t('agents.deleted', { title }), id);
+        return this.#act(() => this.#memory.removeAgent({ id }), t('agents.deleted', { title }), id);
       }));
     }
     return row(id, head, element('p', 'agent-definition', definition), facts(kind(agent), own, unknown), actions(...buttons));
@@ -97,7 +98,7 @@ export class AgentsPanel {
 
   #removedRow({ id, title, definition }) {
     const restore = button(t('agents.restore'), 'quiet', () => {
-      return this.#act(() => this.#memory.restoreAgent(id), t('agents.restored', { title }), id);
+      return this.#act(() => this.#memory.restoreAgent({ id }), t('agents.restored', { title }), id);
     });
     return row(id, element('p', 'record-title', visible(title)), element('p', 'agent-definition', definition), actions(named(restore, title)));
   }
@@ -130,8 +131,8 @@ export class AgentsPanel {
   }
 
   async #save(agent, fields) {
-    if (!agent) await this.#memory.addAgent(fields);
-    else if (Object.keys(fields).length) await this.#memory.editAgent(agent.id, fields);
+    if (!agent) await this.#memory.addAgent({ fields });
+    else if (Object.keys(fields).length) await this.#memory.editAgent({ id: agent.id, fields });
     await this.refresh();
     this.#outcome.textContent = agent ? t('agents.saved', { title: fields.title ?? agent.title }) : t('agents.added', { title: fields.title });
   }

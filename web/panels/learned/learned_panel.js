@@ -11,14 +11,18 @@ import { actions, facts } from '../record_row.js';
 const FILTERS = { now: 'facts.current', off: 'facts.off', history: 'facts.history' };
 
 export class LearnedPanel {
-  #learning;
-  #engine;
+  /** @type {import('../../learning/client.js').Learning} */ #learning;
+  /** @type {import('../../engine/engine.js').Engine} */ #engine;
   #list;
   #teach = button(t('facts.teachSomething'), 'primary', () => this.#openForm());
   #note = /** @type {LearnedNote|null} */ (null); // of the last lesson
   #place = element('div', 'learned-place'); // of the form and the note
   #forgotten = element('p', 'learned-forgotten');
 
+  /**
+   * @param {HTMLElement} root @param {any} _memory
+   * @param {{learning: import('../../learning/client.js').Learning, engine: import('../../engine/engine.js').Engine}} parts
+   */
   constructor(root, _memory, { learning, engine }) {
     this.#learning = learning;
     this.#engine = engine;
@@ -29,7 +33,7 @@ export class LearnedPanel {
       filterLabel: t('records.show'),
       empty: t('facts.empty'),
       selectable: true,
-      load: (asked) => learning.lessons(asked),
+      load: (/** @type {any} */ asked) => learning.lessons(asked),
       key: ({ id }) => id,
       render: (lesson, row) => this.#render(lesson, row),
       remove: (ids) => this.#forget(ids),
@@ -76,7 +80,7 @@ export class LearnedPanel {
     box.setAttribute('role', 'switch');
     box.setAttribute('aria-label', t('facts.useFor', { question }));
     box.addEventListener('change', async () => {
-      if (!await this.#list.attempt(() => this.#learning.switchLesson(id, box.checked))) box.checked = on;
+      if (!await this.#list.attempt(() => this.#learning.switchLesson({ id, on: box.checked }))) box.checked = on;
     });
     label.append(box, element('span', '', t('facts.use')));
     return label;
@@ -89,7 +93,7 @@ export class LearnedPanel {
       this.#teach.hidden = false;
       (this.#note ?? this.#teach).focus();
     };
-    const save = async () => this.#showLearned(await this.#learning.teach(question.value, answer.value));
+    const save = async () => this.#showLearned(await this.#learning.teach({ question: question.value, answer: answer.value }));
     const form = editForm({ ...fields, label: t('facts.teach'), save, close });
     this.#note = null;
     this.#teach.hidden = true;
@@ -102,15 +106,15 @@ export class LearnedPanel {
     row.edit(fields, async () => {
       const words = { question: question.value.trim(), answer: answer.value.trim() };
       if (words.question === lesson.question && words.answer === lesson.answer) return;
-      await this.#showLearned(await this.#learning.editLesson(lesson.id, words));
+      await this.#showLearned(await this.#learning.editLesson({ id: lesson.id, ...words }));
     }, controls);
   }
 
-  /** @param {import('../../learning/client.js').Taught} taught */
+  /** @param {import('../../protocol_calls.js').TaughtLesson} taught */
   async #showLearned(taught) {
     this.#note?.element.remove();
     const undo = async () => {
-      await this.#learning.undoTeaching(taught.lesson.id);
+      await this.#learning.undoTeaching({ id: taught.lesson.id });
       await this.refresh();
     };
     this.#note = new LearnedNote(taught, { undo: taught.known ? null : undo });
@@ -119,11 +123,11 @@ export class LearnedPanel {
   }
 
   async #forget(ids) {
-    await this.#learning.forget(ids);
+    await this.#learning.forget({ ids });
     this.#note?.element.remove(); // its Undo may refer to a lesson that is gone
     const undo = button(t('forms.undo'), 'link', async () => {
       let replaced = 0;
-      if (!await this.#list.attempt(async () => { replaced = await this.#learning.restore(ids); })) return;
+      if (!await this.#list.attempt(async () => { replaced = await this.#learning.restore({ ids }); })) return;
       const stay = replaced ? ` ${t('facts.stayReplaced', { count: replaced })}` : '';
       this.#forgotten.replaceChildren(t('facts.remembered') + stay);
       await this.refresh();

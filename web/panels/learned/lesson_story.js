@@ -8,7 +8,7 @@ import { t } from '../../i18n/i18n.js';
 import { button, element, ProblemLine } from '../../common/dom.js';
 import { formatDate, formatShare } from '../../common/format.js';
 
-/** @typedef {import('../../learning/client.js').Story} Story */
+/** @typedef {import('../../protocol_calls.js').Story} Story */
 
 const LEAST_SHARED = 0.25; // of the longer text
 const BEFORE_UNKNOWN = { taught: 'story.beforeTaught', corrected: 'story.beforeGone', praised: 'story.beforePraised' };
@@ -16,8 +16,8 @@ const BEFORE_UNKNOWN = { taught: 'story.beforeTaught', corrected: 'story.beforeG
 export class LessonStory {
   element = element('details', 'story');
   #id;
-  #learning;
-  #engine;
+  /** @type {import('../../learning/client.js').Learning} */ #learning;
+  /** @type {import('../../engine/engine.js').Engine} */ #engine;
   #body = element('div', 'story-body');
   #problem = new ProblemLine();
 
@@ -37,7 +37,7 @@ export class LessonStory {
     this.#problem.say(null);
     if (!this.#body.hasChildNodes()) this.#body.append(element('p', 'panel-lead', t('story.loading')));
     try {
-      const story = await this.#learning.lessonStory(this.#id);
+      const story = await this.#learning.lessonStory({ id: this.#id });
       this.#body.replaceChildren(...(story ? this.#shown(story) : [element('p', 'panel-lead', t('story.forgotten'))]));
     } catch (error) {
       this.#body.replaceChildren();
@@ -58,8 +58,8 @@ export class LessonStory {
     const now = new Side(t('story.now'), answer);
     if (last) now.say(last.text, t('story.nowLast', { when: formatDate(last.created) }), true);
     else now.note(t('story.nowNever'));
-    first.add(new AskButton(t('story.askPlain'), first, t('story.beforeAsked'), () => this.#engine.tryLesson(this.#id, false)).element);
-    now.add(new AskButton(t('story.ask'), now, t('story.nowAsked'), () => this.#engine.tryLesson(this.#id, true)).element);
+    first.add(new AskButton(t('story.askPlain'), first, t('story.beforeAsked'), () => this.#engine.conversation.tryLesson({ id: this.#id, learned: false })).element);
+    now.add(new AskButton(t('story.ask'), now, t('story.nowAsked'), () => this.#engine.conversation.tryLesson({ id: this.#id, learned: true })).element);
     sides.append(first.element, wanted.element, now.element);
     const shown = /** @type {HTMLElement[]} */ ([sides]);
     if (earlier.length) shown.push(element('p', 'panel-lead', `${t('story.earlier')}: ${earlier.map(({ text }) => `“${text}”`).join(', ')}`));

@@ -6,11 +6,11 @@ import { userError } from '../../common/user_error.js';
 import { PlotFigure } from './plot_figure.js';
 import { strengthPlot } from './progress_plots.js';
 
-/** @typedef {import('../../learning/client.js').AdapterView} AdapterView */
+/** @typedef {import('../../protocol_calls.js').AdapterView} AdapterView */
 
 export class AdaptersSection {
   element = element('section', 'loop');
-  #learning;
+  /** @type {import('../../learning/client.js').Learning} */ #learning;
   #figures = /** @type {PlotFigure[]} */ ([]);
   #shown = '';
   #states = /** @type {((on: boolean) => void)[]} */ ([]); // show whether each is in use
@@ -100,7 +100,7 @@ export class AdaptersSection {
       this.#problem.say(null);
       try {
         const wanted = box.checked;
-        await this.#learning.switchAdapter(id, wanted);
+        await this.#learning.switchAdapter({ id, on: wanted });
         box.checked = was = (await this.#learning.adapters()).some((one) => one.id === id && one.on);
         if (wanted && !was) throw userError('AdapterError', t('adapters.notUsed'));
       } catch (error) {

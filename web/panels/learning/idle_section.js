@@ -28,7 +28,7 @@ export class IdleSection {
     this.element.append(title, this.#sentence, this.#progress, actions, this.#problem.element);
   }
 
-  /** @param {import('../../learning/client.js').IdleStatus|null} status null: nothing can learn in pauses */
+  /** @param {import('../../i18n/engine_texts.js').Said<import('../../protocol_calls.js').IdleStatus>|null} status null: nothing can learn in pauses */
   show(status) {
     this.element.hidden = status === null;
     if (status === null) return;

@@ -16,7 +16,7 @@ const SWITCHES = 'settings/loops';
 const OF_TRAININGS = ['loss', 'probe', 'norm']; // plots for developers
 
 export class LearningPanel {
-  #learning;
+  /** @type {import('../../learning/client.js').Learning} */ #learning;
   #run = 0; // number of the latest load
   #unwatchTheme = () => {};
   #onTheme = () => [...this.#figures.values(), this.#timeline, this.#adapters].forEach((one) => one?.draw());
@@ -33,6 +33,7 @@ export class LearningPanel {
   #history = loopPart('history');
   #answers = loopPart('answers');
 
+  /** @param {HTMLElement} root @param {import('../../memory/client.js').Memory} memory @param {{learning: import('../../learning/client.js').Learning}} parts */
   constructor(root, memory, { learning }) {
     this.#learning = learning;
     this.#status.setAttribute('role', 'status');
@@ -124,7 +125,7 @@ export class LearningPanel {
     this.#answers.empty.hidden = this.#figures.has('answers');
   }
 
-  /** @param {import('../../learning/client.js').LearningEvent[]} events */
+  /** @param {import('../../protocol_calls.js').LearningEvent[]} events */
   #showHistory(events) {
     this.#history.empty.hidden = events.length > 0;
     if (!events.length) {

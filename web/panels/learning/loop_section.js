@@ -13,12 +13,14 @@ export class LoopSection {
   constructor(name, learning) {
     const heading = element('h3', '', t(`loops.${name}`));
     heading.id = `loop-${name}`;
-    this.#now = button(t('learning.now'), 'quiet loop-now', () => this.#try(() => learning.learnNow(name)));
+    this.#now = button(t('learning.now'), 'quiet loop-now', () => this.#try(() => learning.learnNow({ name })));
     this.element.setAttribute('aria-labelledby', heading.id);
     this.element.append(heading, element('p', 'panel-lead', t(`loops.${name}About`)), this.#problem.element, this.#state, this.#now, this.plots);
   }
 
-  show({ on, words, runs }) {
+  /** @param {import('../../i18n/engine_texts.js').Said<import('../../protocol_calls.js').LoopView>} loop */
+  show({ on, words: sentences, runs }) {
+    const words = sentences.join(' ');
     this.#now.hidden = !runs || !on;
     this.#state.textContent = on ? words : `${t('loops.off')} ${words}`;
     this.#state.hidden = on && !words;

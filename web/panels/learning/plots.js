@@ -22,7 +22,7 @@ export function instantPlot(lessons) {
   };
 }
 
-/** @param {import('../../learning/client.js').Training[]} runs the oldest first @returns {Record<string, Plot|null>} by name */
+/** @param {import('../../protocol_calls.js').TrainingView[]} runs the oldest first @returns {Record<string, Plot|null>} by a name of each */
 export function trainingPlots(runs) {
   const last = runs.at(-1);
   if (!last) return {};

@@ -7,7 +7,7 @@ import { formatDay, formatNumber, formatRounded, formatShare } from '../../commo
 const SAID = ['good', 'corrected', 'bad', 'helped'];
 const COLOURS = { good: 0, corrected: 1, bad: 3, helped: 2 };
 
-/** @param {import('../../learning/client.js').Period[]} periods the oldest first @returns {Plot|null} */
+/** @param {import('../../protocol_calls.js').Period[]} periods the oldest first @returns {Plot|null} */
 export function qualityPlot(periods) {
   if (!periods.some((one) => SAID.some((name) => one[name]))) return null;
   return {

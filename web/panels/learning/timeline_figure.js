@@ -5,7 +5,7 @@ import { element } from '../../common/dom.js';
 import { formatDate } from '../../common/format.js';
 import { themeColour } from '../../shell/theme.js';
 
-/** @typedef {import('../../learning/client.js').LearningEvent} LearningEvent */
+/** @typedef {import('../../protocol_calls.js').LearningEvent} LearningEvent */
 
 const LOOPS = ['instant', 'background', 'deep', 'style']; // from the top down
 const LEAST_SECONDS = 3600; // that the line spans

@@ -12,7 +12,7 @@ const COLOURS = 6; // of stages, in panel.css
 const TOTAL = 'total';
 
 export class LogPanel {
-  #memory;
+  /** @type {import('../../memory/client.js').Memory} */ #memory;
   #list;
   #titles = new Map(); // agent's id -> its title
   #colours = new Map(); // stage -> index of its colour
@@ -20,6 +20,7 @@ export class LogPanel {
   #speeds = new SpeedPlots();
   #problem = new ProblemLine();
 
+  /** @param {HTMLElement} root @param {import('../../memory/client.js').Memory} memory */
   constructor(root, memory) {
     this.#memory = memory;
     this.#list = new RecordList({
@@ -32,7 +33,7 @@ export class LogPanel {
       load: (asked) => this.#load(asked),
       key: ({ id }) => id,
       render: (entry, row) => this.#render(entry, row),
-      remove: (ids) => memory.removeLog(ids),
+      remove: (ids) => memory.removeLog({ ids }),
     });
     root.append(element('p', 'panel-lead', t('log.about')), this.#statistics, this.#speeds.element, this.#problem.element, this.#list.element);
   }

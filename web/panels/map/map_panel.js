@@ -7,7 +7,7 @@ import { onThemeChange } from '../../shell/theme.js';
 import { MapChart } from './map_chart.js';
 
 export class MapPanel {
-  #memory;
+  /** @type {import('../../memory/client.js').Memory} */ #memory;
   #run = 0; // number of the latest load
   #map = /** @type {any[]|null} */ (null); // [{id, title, index, points: [{x, y, source, text}]}]: agents that have any
   #chart = /** @type {MapChart|null} */ (null);
@@ -23,6 +23,7 @@ export class MapPanel {
   #whole;
   #legend = element('div', 'map-legend');
 
+  /** @param {HTMLElement} root @param {import('../../memory/client.js').Memory} memory */
   constructor(root, memory) {
     this.#memory = memory;
     this.#again = button(t('map.again'), 'quiet', () => this.refresh());

@@ -48,7 +48,7 @@ export class Adapters {
     if (chosen) {
       const facts = (await storedAdapters()).find((one) => one.sha256 === chosen);
       try {
-        problem = facts ? await engine.useAdapter(facts, this.base) : t('models.adapterNotKept');
+        problem = facts ? await engine.useAdapter({ facts, base: this.base }) : t('models.adapterNotKept');
         if (engine === this.#engine) this.current = facts ?? null;
       } catch (error) {
         problem = said(error.said ?? error.message);
@@ -78,7 +78,7 @@ export class Adapters {
    * used
    */
   async use(facts) {
-    const leftOut = await this.#running().useAdapter(facts, this.base);
+    const leftOut = await this.#running().useAdapter({ facts, base: this.base });
     this.current = facts;
     if (this.base) rememberAdapter(this.base.sha256, facts?.sha256 ?? null);
     this.#notices.say('adapter', leftOut || null);
@@ -88,7 +88,7 @@ export class Adapters {
   /** Keep an adapter of the user's, and use it. @param {File[]} files one, or the two that PEFT writes */
   async add(files) {
     if (!this.base) throw userError('AdapterError', t('models.noBase'));
-    await this.use(await this.#running().addAdapter(files, this.base));
+    await this.use(await this.#running().addAdapter({ files, base: this.base }));
   }
 
   /** Delete an adapter; an answer that uses it ends. @param {AdapterFacts} facts */
@@ -98,7 +98,7 @@ export class Adapters {
   }
 
   async #stopUsing(facts) {
-    await this.#engine?.forgetAdapter(facts.name);
+    await this.#engine?.model.forgetAdapter({ name: facts.name });
     if (this.current?.sha256 !== facts.sha256) return;
     this.current = null;
     if (this.base) rememberAdapter(this.base.sha256, null);

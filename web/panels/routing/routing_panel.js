@@ -9,10 +9,11 @@ import { actions, facts } from '../record_row.js';
 const SHIPPED = 'example';
 
 export class RoutingPanel {
-  #memory;
+  /** @type {import('../../memory/client.js').Memory} */ #memory;
   #list;
   #agents = [];
 
+  /** @param {HTMLElement} root @param {import('../../memory/client.js').Memory} memory */
   constructor(root, memory) {
     this.#memory = memory;
     this.#list = new RecordList({
@@ -23,7 +24,7 @@ export class RoutingPanel {
       load: ({ search, offset, limit }) => this.#load({ search, offset, limit }),
       key: ({ id }) => id,
       render: (pattern, row) => this.#render(pattern, row),
-      remove: (ids) => memory.removePatterns(ids),
+      remove: (ids) => memory.removePatterns({ ids }),
     });
     root.append(element('p', 'panel-lead', t('patterns.lead')), this.#list.element);
   }
@@ -38,9 +39,9 @@ export class RoutingPanel {
 
   hide() {}
 
-  async #load(asked) {
+  async #load({ search, offset, limit }) {
     ({ agents: this.#agents } = await this.#memory.info());
-    return this.#memory.patterns({ agent: null, ...asked });
+    return this.#memory.patterns({ search, offset, limit });
   }
 
   #render(pattern, row) {
@@ -70,7 +71,7 @@ export class RoutingPanel {
     const select = agentSelect(this.#agents, agent);
     row.edit(
       [labelled(t('patterns.request'), words), labelled(t('patterns.agent'), select)],
-      () => this.#memory.editPattern(id, { text: words.value.trim(), agent: select.value }),
+      () => this.#memory.editPattern({ id, text: words.value.trim(), agent: select.value }),
     );
   }
 

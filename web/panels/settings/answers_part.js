@@ -18,7 +18,7 @@ const FIRST = { temperature: 0.7, frequency_penalty: 0.2 };
 
 export class AnswersPart {
   #root;
-  #memory;
+  /** @type {import('../../memory/client.js').Memory} */ #memory;
   #problem = new ProblemLine();
   #values = /** @type {Record<string, any>} */ ({});
   #saved = '';
@@ -129,8 +129,8 @@ export class AnswersPart {
   async #store(name, value) {
     this.#storing[name] = value;
     try {
-      if (value === '' || (name === SAMPLED && value === 'agent')) await this.#memory.removePolicies([name]);
-      else await this.#memory.editPolicy(name, value);
+      if (value === '' || (name === SAMPLED && value === 'agent')) await this.#memory.removePolicies({ names: [name] });
+      else await this.#memory.editPolicy({ name, value });
     } finally {
       delete this.#storing[name];
     }

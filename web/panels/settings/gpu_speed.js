@@ -10,7 +10,7 @@ import { describe, fromError } from '../../shell/problems.js';
 
 export class GpuSpeed {
   element = element('details', 'gpu');
-  #engine;
+  /** @type {() => import('../../engine/engine.js').Engine} */ #engine;
   #run = 0; // number of the latest measurement
   #parts;
 
@@ -44,10 +44,11 @@ export class GpuSpeed {
     this.#show('progress');
     this.#progress(t('gpu.waiting'), 0);
     try {
-      const report = await this.#engine().profile((done) => {
-        if (run === this.#run) this.#progress(t('gpu.measuring'), done);
-      });
-      if (run === this.#run) this.#render(report);
+      for await (const { done, report } of await this.#engine().developer.profile()) {
+        if (run !== this.#run) return; // which ends it
+        if (report) this.#render(report);
+        else this.#progress(t('gpu.measuring'), done);
+      }
     } catch (error) {
       if (run !== this.#run) return;
       this.#parts.problem.textContent = describe(fromError(error)).message;
@@ -55,12 +56,10 @@ export class GpuSpeed {
     }
   }
 
-  /** Stop a measurement that is still running, and ignore its results. */
+  /** A measurement that is still running ends. */
   #end() {
     this.#run += 1;
     this.#show('progress'); // earlier results are hidden while it measures again
-    const failed = () => {}; // the engine's next call reports it
-    this.#engine().stopProfile().catch(failed);
   }
 
   #show(name) {
@@ -73,6 +72,7 @@ export class GpuSpeed {
     this.#parts.bar.value = done;
   }
 
+  /** @param {any} report of app.generation.speed.profile_report */
   #render({ adapter, limits, passes: [pass] }) {
     this.#parts.figures.replaceChildren(
       ...figure(t('gpu.name'), adapter),

@@ -6,7 +6,7 @@ import { ProblemLine } from '../../common/dom.js';
 
 export class LearningPart {
   #root;
-  #learning;
+  /** @type {import('../../learning/client.js').Learning} */ #learning;
   #problem = new ProblemLine();
   #loops = /** @type {{name: string, on: boolean}[]} */ ([]);
   #words = ''; // why nothing can be learned now
@@ -52,7 +52,7 @@ export class LearningPart {
   async #switch(name, on) {
     this.#problem.say(null);
     try {
-      await this.#learning.setLoop(name, on);
+      await this.#learning.setLoop({ name, on });
       await this.refresh();
     } catch (error) {
       this.#problem.say(error);

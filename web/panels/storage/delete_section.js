@@ -8,10 +8,11 @@ import { removeAdapters, storedAdapters } from '../../storage/adapter_store.js';
 
 export class DeleteSection {
   element = element('div');
-  #memory;
+  /** @type {import('../../memory/client.js').Memory} */ #memory;
   #outcome = element('p', 'outcome');
   #problem = new ProblemLine();
 
+  /** @param {import('../../memory/client.js').Memory} memory */
   constructor(memory) {
     this.#memory = memory;
     this.#outcome.setAttribute('role', 'status');

@@ -10,11 +10,12 @@ import { SectionForm } from '../../common/section_form.js';
 
 export class ExportSection {
   element;
-  #memory;
+  /** @type {import('../../memory/client.js').Memory} */ #memory;
   #form;
   #passphrase = passphraseInput('new-password');
   #hint = element('p', 'panel-lead');
 
+  /** @param {import('../../memory/client.js').Memory} memory */
   constructor(memory) {
     this.#memory = memory;
     this.#form = new SectionForm(t('stored.exportTo'), () => this.#export());
@@ -29,7 +30,7 @@ export class ExportSection {
   }
 
   async #export() {
-    const bytes = await this.#memory.exportFile(this.#passphrase.value || null);
+    const bytes = await this.#memory.exportFile({ passphrase: this.#passphrase.value || null });
     const name = `sonata-memory-${new Date().toISOString().slice(0, 10)}.sonata`;
     saveFile(new Blob([bytes], { type: 'application/octet-stream' }), name);
     this.#passphrase.value = '';
@@ -40,13 +41,14 @@ export class ExportSection {
 
 export class ImportSection {
   element;
-  #memory;
+  /** @type {import('../../memory/client.js').Memory} */ #memory;
   #form;
   #file = element('input');
   #mode = element('select');
   #passphrase = passphraseInput('off');
   #passphraseField;
 
+  /** @param {import('../../memory/client.js').Memory} memory */
   constructor(memory) {
     this.#memory = memory;
     this.#form = new SectionForm(t('stored.import'), () => this.#import());
@@ -68,7 +70,7 @@ export class ImportSection {
 
   async #import() {
     const [file] = this.#file.files ?? [];
-    const mode = this.#mode.value;
+    const mode = /** @type {'merge'|'replace'} */ (this.#mode.value);
     const sure = mode === 'merge' || (await ask({
       title: t('stored.replaceTitle'),
       paragraphs: [t('stored.replaceAbout')],
@@ -79,7 +81,7 @@ export class ImportSection {
       throw userError('FileError', t('stored.fileUnreadable'));
     });
     try {
-      const imported = await this.#memory.importFile(new Uint8Array(bytes), mode, this.#passphrase.value || null);
+      const imported = await this.#memory.importFile({ data: new Uint8Array(bytes), mode, passphrase: this.#passphrase.value || null });
       this.#file.value = '';
       this.#askPassphrase(false);
       if ('chats' in imported) return toldChats(imported);

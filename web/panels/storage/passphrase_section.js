@@ -6,7 +6,7 @@ import { editForm, labelled, passphraseInput } from '../../common/edit_form.js';
 
 export class PassphraseSection {
   element = element('div');
-  #memory;
+  /** @type {import('../../memory/client.js').Memory} */ #memory;
   #lock;
   #encrypted = null; // the state that the form was made for
   #buttons = element('div', 'record-actions');
@@ -14,7 +14,7 @@ export class PassphraseSection {
   #lead = element('p', 'panel-lead');
   #outcome = element('p', 'outcome');
 
-  /** @param {() => void} lock forget the key */
+  /** @param {import('../../memory/client.js').Memory} memory @param {() => void} lock forget the key */
   constructor(memory, lock) {
     this.#memory = memory;
     this.#lock = lock;
@@ -43,13 +43,13 @@ export class PassphraseSection {
       if (first.input.value !== second.input.value) {
         throw userError('StoreError', t('passphrase.differ'));
       }
-      return this.#memory.setPassphrase(first.input.value, old[0]?.input.value ?? null);
+      return this.#memory.setPassphrase({ passphrase: first.input.value, old: old[0]?.input.value ?? null });
     });
   }
 
   #remove() {
     const old = field(t('passphrase.current'), 'current-password');
-    this.#open([old], t('passphrase.remove'), t('passphrase.removed'), () => this.#memory.removePassphrase(old.input.value));
+    this.#open([old], t('passphrase.remove'), t('passphrase.removed'), () => this.#memory.removePassphrase({ old: old.input.value }));
   }
 
   #open(fields, label, done, change) {

@@ -10,9 +10,10 @@ import { actions, facts } from '../record_row.js';
 const FITS = 100; // characters of a value that is always fully visible
 
 export class PoliciesSection {
-  #memory;
+  /** @type {import('../../memory/client.js').Memory} */ #memory;
   #list;
 
+  /** @param {import('../../memory/client.js').Memory} memory */
   constructor(memory) {
     this.#memory = memory;
     this.#list = new RecordList({
@@ -24,7 +25,7 @@ export class PoliciesSection {
       },
       key: ({ name }) => name,
       render: (policy, row) => this.#render(policy, row),
-      remove: (names) => memory.removePolicies(names),
+      remove: (names) => memory.removePolicies({ names }),
     });
     this.element = this.#list.element;
   }
@@ -48,7 +49,7 @@ export class PoliciesSection {
 
   #edit({ name, value, words }, row) {
     const control = controlOf(value);
-    row.edit([labelled(words.title, control)], () => this.#memory.editPolicy(name, valueOf(control, value)));
+    row.edit([labelled(words.title, control)], () => this.#memory.editPolicy({ name, value: valueOf(control, value) }));
   }
 }
 

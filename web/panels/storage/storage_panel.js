@@ -12,7 +12,7 @@ import { PassphraseSection } from './passphrase_section.js';
 
 
 export class StoragePanel {
-  #memory;
+  /** @type {import('../../memory/client.js').Memory} */ #memory;
   #place = element('p');
   #counts = element('dl', 'counts');
   #sizes = element('p', 'panel-lead');
@@ -22,7 +22,7 @@ export class StoragePanel {
   #suspicion = element('div', 'record-actions');
   #sections;
 
-  /** @param {HTMLElement} root @param {any} memory @param {{page: {lock: () => void}}} given `lock`: forget the key */
+  /** @param {HTMLElement} root @param {import('../../memory/client.js').Memory} memory @param {{page: {lock: () => void}}} given `lock`: forget the key */
   constructor(root, memory, { page }) {
     this.#memory = memory;
     const about = section(t('stored.title'));

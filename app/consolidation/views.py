@@ -1,0 +1,128 @@
+"""What the page gets of what Sonata learns, as plain data. Times are seconds since 1970.
+
+An nll is the mean negative log-probability of the answer's tokens for the model that runs, in nats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypedDict
+
+from app.consolidation.idle_work import IdleStatus
+from py_core.memory.lessons import Source
+from py_core.memory.revisions import RunVerdict
+from py_core.messages import Words
+
+Opinion = Literal["good", "bad", "corrected"]
+LoopName = Literal["instant", "background", "deep", "style"]
+
+
+class Judged(TypedDict):
+    """off: whether the lesson that gave the answer was switched off by this."""
+
+    off: bool
+
+
+class LessonView(TypedDict):
+    """replacedBy: the id of a newer lesson for the same question, "" for none. similarity: to what was searched for."""
+
+    id: str
+    question: str
+    answer: str
+    source: Source
+    on: bool
+    replacedBy: str
+    quality: float
+    uses: int
+    created: float
+    lastUsed: float
+    similarity: float | None
+
+
+class LessonPage(TypedDict):
+    """total: of all that were found."""
+
+    total: int
+    items: list[LessonView]
+
+
+class TaughtLesson(TypedDict):
+    """nllBefore, nllAfter: None if the model learns it later, in a pause. replaced: what was taught before for the same
+    question. known: the very same was taught before."""
+
+    lesson: LessonView
+    ms: float | None
+    nllBefore: float | None
+    nllAfter: float | None
+    replaced: LessonView | None
+    known: bool
+
+
+class LoopView(TypedDict):
+    """runs: whether it runs in pauses, and can be asked to run now."""
+
+    name: str
+    on: bool
+    words: list[Words]
+    runs: bool
+
+
+class LearnedLesson(TypedDict):
+    """A lesson that the model has learned."""
+
+    question: str
+    nllBefore: float
+    nllAfter: float
+
+
+class TrainingView(TypedDict):
+    """A run of the loop "background": py_core.memory.revisions.Run."""
+
+    created: float
+    verdict: RunVerdict
+    why: Words
+    losses: list[float]
+    probe: Mapping[str, float]
+    recall: Mapping[str, float]
+    norm: float
+    tokens: int
+    seconds: float
+
+
+class LearningEvent(TypedDict):
+    """A loop did something: "instant" (kind: taught, corrected, praised; text: the question), "background" (accepted,
+    scaled, refused; count: new facts), "deep" (done; count: answers), "style" (accepted, refused; count: answers)."""
+
+    created: float
+    loop: LoopName
+    kind: str
+    count: int
+    text: str
+
+
+class Period(TypedDict):
+    """Answers of a day or a week. created: when it begins; days: 1 or 7. count: its answers. good, bad, corrected: what
+    the person said. quality: the mean of the answers that the person judged, 0 to 1. helped: a lesson answered, and
+    nobody complained."""
+
+    created: float
+    days: int
+    count: int
+    good: int
+    bad: int
+    corrected: int
+    helped: int
+    quality: float | None
+
+
+class Overview(TypedDict):
+    """What the Learning view shows. problem: why nothing can be learned now. idle: what learns in pauses, and how far.
+    lessons: the latest that this model has learned; here and in what follows the oldest first."""
+
+    problem: Words | None
+    idle: IdleStatus | None
+    loops: list[LoopView]
+    lessons: list[LearnedLesson]
+    trainings: list[TrainingView]
+    answers: list[Period]
+    events: list[LearningEvent]

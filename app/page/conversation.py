@@ -1,0 +1,109 @@
+"""What the page asks of its conversation: answers, their end, and a stored conversation to continue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing, suppress
+from typing import Literal
+
+from app.chat.conversation import Conversation
+from app.chat.turn_events import stored_turns
+from app.generation.stop_token import StopToken
+from app.page.calls import failure_of
+from app.page.talk import PageTalk
+from app.protocol import Card, Done, Event, StoredTurn
+
+ROUTING_PATIENCE = 4.0
+"""Seconds that a message waits for the router and the lessons to be loaded; then the plain assistant answers it."""
+
+
+class TalkApi:
+    """Each public method is a call of the page's. Answers come as events (app/protocol.py): Done or Failure, and what
+    comes before it, then Stored and Offer. After a failure of the kinds "ContextFullError", "CannotAnswerError",
+    "StoreError" and "AgentError" nothing was changed, and the next message is answered. A page that leaves a stream
+    before its end stops the answer."""
+
+    def __init__(self, talk: PageTalk) -> None:
+        self._talk = talk
+
+    def respond(
+        self, text: str, after: int | Literal["leaf"] | None = "leaf", agent: str | None = None,
+        choice: str | None = None,
+    ) -> AsyncIterator[Event]:  # fmt: skip
+        """Answer a message, behind the turn `after`: an edited message has the `after` of the one that was edited, None
+        if that was the first. agent: the id of who must answer, if the router does not choose. choice: who answers in a
+        chat that is not stored yet, None if nobody was chosen."""
+        return self._answer(lambda talk, stop: _chosen(talk, choice).respond(text, after=after, agent=agent, stop=stop))
+
+    def retry(
+        self, after: int | None = None, agent: str | None = None, choice: str | None = None
+    ) -> AsyncIterator[Event]:
+        """Another answer to a message, stored as a variant: that with the number `after`, or the last one. agent,
+        choice: as of `respond`."""
+        return self._answer(lambda talk, stop: _chosen(talk, choice).retry(after, agent=agent, stop=stop))
+
+    def continue_answer(self) -> AsyncIterator[Event]:
+        """Go on with the last answer, which was stopped, cut off at a limit, interrupted, or repeated itself: Thought
+        and Delta are what is new, Replacement is all of it, and Stored has the number that the answer had before. A
+        Failure of the kind "CannotAnswerError" if there is nothing to go on with."""
+        return self._answer(lambda talk, stop: talk.continue_answer(stop=stop))
+
+    async def try_lesson(self, id: str, learned: bool) -> AsyncIterator[Event]:
+        """Ask a lesson's question again, beside the conversation: nothing of it is kept. learned: with all that was
+        learned; else the plain model. One at a time: the one before ends."""
+        from app.lessons.trial import LessonTrial  # late, as in app/runtime.py
+
+        talk = self._talk
+        talk.stop_trial()
+        try:
+            trial = talk.trial = LessonTrial(talk.runtime, talk.new_assistant, talk.model())
+            async with aclosing(trial.ask(id, learned)) as events:  # type: ignore[type-var]
+                async for event in events:
+                    yield event
+        except Exception as error:
+            yield failure_of(error)
+
+    def stop(self) -> None:
+        """End every answer asked for so far, after the present token."""
+        self._talk.stop()
+
+    async def begin(self) -> None:
+        """End every answer asked for so far, and forget the conversation."""
+        await self._talk.begin()
+
+    async def resume(self, id: str) -> Sequence[StoredTurn]:
+        """Continue a stored conversation, after the running answer, once the memory is open. Returns what is shown of
+        it."""
+        talk = self._talk
+        talk.stop()
+        await talk.runtime.memory_stage.wait()
+        async with talk.turn:
+            return stored_turns(id, await talk.conversation().resume(id))
+
+    async def _answer(self, begin: Callable[[Conversation, StopToken], AsyncIterator[Event]]) -> AsyncIterator[Event]:
+        talk, stop = self._talk, StopToken()
+        talk.asked.add(stop)
+        async with talk.turn:  # the page may ask again before an answer that it stopped has ended
+            try:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(ROUTING_PATIENCE):
+                        await talk.runtime.routing_stage.wait()
+                        await talk.runtime.learning_stage.wait()
+                if stop.is_stopped:
+                    yield Done("stopped")
+                    return
+                async with aclosing(begin(talk.conversation(), stop)) as events:  # type: ignore[type-var]
+                    async for event in events:
+                        if isinstance(event, Card) and event.kind == "forgotten":
+                            talk.forgotten.note(event.originals)
+                        yield event
+            except Exception as error:
+                yield failure_of(error)
+            finally:
+                talk.asked.discard(stop)
+
+
+def _chosen(talk: Conversation, choice: str | None) -> Conversation:
+    talk.choose_agent(choice)
+    return talk

@@ -1,0 +1,62 @@
+"""What developers and tests ask of the model, beside the conversation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, TypedDict
+
+from app.generation.completion import Completion, complete, last_logits
+from app.generation.speed import profile_report
+from app.page.talk import PageTalk
+from py_core.sampling import SamplingParams
+
+PROFILE_POSITION = 512  # of the token whose kernels are measured: some way into a conversation
+
+
+class Measured(TypedDict):
+    """done: of a measurement, from 0, when its turn has come, to 1. report: of app.generation.speed.profile_report,
+    once it is there."""
+
+    done: float
+    report: dict[str, Any] | None
+
+
+class DeveloperApi:
+    """Each public method is a call of the page's."""
+
+    def __init__(self, talk: PageTalk) -> None:
+        self._talk = talk
+
+    async def generate(
+        self, prompt: str, raw: bool = False, max_tokens: int = 128, temperature: float = 0.0, seed: int = 0
+    ) -> Completion:
+        """One prompt beside the conversation, as `sonata generate` does on the command line. raw: no chat template,
+        special tokens parsed."""
+        sampling = SamplingParams(temperature=temperature, seed=seed)
+        return await complete(self._talk.model(), prompt, raw=raw, max_tokens=max_tokens, sampling=sampling)
+
+    async def logits(self, prompt: str, raw: bool = False) -> bytes:
+        """The logits after a prompt's last token, after the running answer: float32 (vocab_size,)."""
+        async with self._talk.turn:
+            return (await last_logits(self._talk.model(), prompt, raw=raw)).tobytes()
+
+    async def profile(self) -> AsyncIterator[Measured]:
+        """Measure each kernel of a token, after the running answer. Whoever leaves the stream ends it."""
+        async with self._talk.turn:
+            yield {"done": 0.0, "report": None}
+            model, done = self._talk.model(), asyncio.Queue[float | None]()
+            position = min(PROFILE_POSITION, model.engine.context_length // 2)
+            measuring = asyncio.ensure_future(profile_report(model, [(position, 1)], done.put_nowait))
+            measuring.add_done_callback(lambda _: done.put_nowait(None))
+            try:
+                with self._talk.measurement.cancels(measuring):
+                    while (part := await done.get()) is not None:
+                        yield {"done": part, "report": None}
+                    yield {"done": 1.0, "report": await measuring}
+            finally:
+                measuring.cancel()
+
+    def speculate(self, on: bool) -> None:
+        """Whether tokens are guessed and run together (`Engine.speculates`); answers are the same with and without."""
+        self._talk.model().engine.speculates = on

@@ -1,0 +1,90 @@
+"""What the apis of one page share: its own conversation, which another page neither stops nor sees."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from app.chat.conversation import Conversation
+from app.generation.assistant import Assistant
+from app.generation.stop_token import StopToken
+from app.lessons.forgotten import ForgottenLessons
+from app.runtime import Runtime
+from py_core.adapters.lora import LoraAdapter
+from py_core.loading import Model
+from py_core.memory.lessons import Lesson
+from py_core.messages import Words
+
+if TYPE_CHECKING:
+    from app.lessons.trial import LessonTrial
+
+
+class PageTalk:
+    """turn: held by what must not run beside an answer of this page. asked: the answers that have not ended yet. trial:
+    the last question of a lesson beside the conversation. measurement: stops all that are asked for."""
+
+    def __init__(self, runtime: Runtime, new_assistant: Callable[[], Assistant]) -> None:
+        """new_assistant: over the model that runs; raises BackendError if none does yet."""
+        self.runtime, self.new_assistant = runtime, new_assistant
+        self.turn = asyncio.Lock()
+        self.asked: set[StopToken] = set()
+        self.trial: LessonTrial | None = None
+        self.measurement = StopToken()
+        self.forgotten = ForgottenLessons(runtime)
+        self._conversation: Conversation | None = None
+
+    def conversation(self) -> Conversation:
+        """Raises BackendError if no model runs yet."""
+        if self._conversation is None:
+            self._conversation = Conversation(self.new_assistant(), self.runtime)
+        return self._conversation
+
+    def model(self) -> Model:
+        """The model that runs. Raises BackendError."""
+        return self.conversation().assistant.model
+
+    def stop(self) -> None:
+        """End every answer asked for so far."""
+        for asked in self.asked:
+            asked.stop()
+
+    def stop_trial(self) -> None:
+        """End the answer of `trial`, if one runs."""
+        if self.trial is not None:
+            self.trial.stop()
+
+    async def begin(self) -> None:
+        """End every answer asked for so far, and forget the conversation."""
+        self.stop()
+        async with self.turn:
+            if self._conversation is not None:
+                self._conversation.reset()
+
+    async def close(self) -> None:
+        """The page is gone: end its answers, and give back what the model keeps of its conversation."""
+        self.stop()
+        self.stop_trial()
+        self.measurement.stop()
+        async with self.turn:
+            self.forgotten.close()
+            if self._conversation is not None:
+                self._conversation.close()
+
+    def leave_adapter(self, name: str) -> None:
+        """It is about to be forgotten: an answer that it gives ends."""
+        if self._conversation is not None:
+            self._conversation.assistant.leave_adapter(name)
+
+    async def leave_out(self, lessons: Sequence[Lesson]) -> None:
+        """As Conversation.leave_out."""
+        if self._conversation is not None:
+            await self._conversation.leave_out(lessons)
+
+    def leaves_out(self) -> Words:
+        """As Assistant.leaves_out."""
+        return self._conversation.assistant.leaves_out if self._conversation is not None else ""
+
+    def adapter(self) -> LoraAdapter | None:
+        """The adapter that answers come with."""
+        return self._conversation.assistant.adapter if self._conversation is not None else None
