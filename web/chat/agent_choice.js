@@ -17,8 +17,8 @@ export class AgentChoice {
   #select;
   #parts;
   /** @type {() => import('../engine/engine.js').Engine} */ #engine;
-  #unstored = /** @type {string|null} */ (null); // what was chosen in a chat that is not stored yet
-  #opening = 0; // of the chat that it is for
+  #unstored = /** @type {string|null} */ (null); // the choice in a chat that is not stored yet
+  #opening = 0; // of the chat to which it belongs
   #looks = 0;
   #offered = '';
 

@@ -34,9 +34,9 @@ export class Attachments {
   /** @type {{engine: () => import('../engine/engine.js').Engine, isReady: () => boolean, onChange: () => void}} */ #page;
   #coming = /** @type {Coming[]} */ ([]);
   #files = /** @type {import('../protocol_calls.js').AttachedFile[]} */ ([]);
-  #chat = /** @type {string|null} */ (null); // whose files are shown
-  #known = -1; // which conversation that the page opened was looked into last, as StoredChat.openings
-  #place = /** @type {Place} */ ({ opening: -1, chat: null, last: Promise.resolve() }); // where files go that come now
+  #chat = /** @type {string|null} */ (null); // the conversation whose files are shown
+  #known = -1; // the opening whose files were read last, as StoredChat.openings
+  #place = /** @type {Place} */ ({ opening: -1, chat: null, last: Promise.resolve() }); // where new files go
   #looking = /** @type {Promise<void>|null} */ (null);
   #lookAgain = false;
 

@@ -19,8 +19,8 @@ export class PanelFrame {
   #entries = /** @type {Map<string, {root: HTMLElement, part: any}>} */ (new Map()); // by the part's name
   #panel = '';
   #current = '';
-  #shown = /** @type {any} */ (null); // the part that is seen
-  #run = 0; // of which choosing there is news
+  #shown = /** @type {any} */ (null); // the visible part
+  #run = 0; // number of the latest choice
   #engine = /** @type {import('../engine/engine.js').Engine} */ (/** @type {unknown} */ (null));
   #unwatch = () => {};
   #timer = 0;

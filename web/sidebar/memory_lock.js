@@ -104,7 +104,7 @@ export class MemoryLock {
 
   async #unlock() {
     const memory = this.#memory;
-    await memory?.opened(); // the field is there before the engine is
+    await memory?.opened(); // the field exists before the engine does
     await memory?.unlock({ passphrase: this.#field.value });
     return '';
   }

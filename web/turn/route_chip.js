@@ -19,9 +19,9 @@ export class RouteChip {
   element = element('div', 'route');
   #route;
   /** @type {import('../memory/client.js').Memory} */ #memory;
-  #titles = new Map(); // agent's id -> what people read; filled when the chip is opened
-  #correction = /** @type {{pattern: string, agent: string}|null} */ (null); // {pattern, agent} that a click has taught
-  #earlier; // what the user had said of these very words before, if anything
+  #titles = new Map(); // agent's id -> its title; filled when the chip is opened
+  #correction = /** @type {{pattern: string, agent: string}|null} */ (null); // {pattern, agent} that a click taught
+  #earlier; // the user's earlier feedback on exactly these words, if any
   #chip = element('summary', 'route-chip');
   #details = element('details', 'route-details');
   #panel = element('div', 'route-panel');

@@ -10,8 +10,8 @@ import { actions, facts } from '../record_row.js';
 
 export class AgentsPanel {
   /** @type {import('../../memory/client.js').Memory} */ #memory;
-  #run = 0; // of which loading there is news
-  #agents = '[]'; // those that are listed, as JSON
+  #run = 0; // number of the latest load
+  #agents = '[]'; // the listed agents, as JSON
   #form = /** @type {AgentForm|null} */ (null);
   #root;
   #list = element('div', 'agents');

@@ -124,7 +124,7 @@ export class LearnedPanel {
 
   async #forget(ids) {
     await this.#learning.forget({ ids });
-    this.#note?.element.remove(); // its Undo may be for what is gone
+    this.#note?.element.remove(); // its Undo may refer to a lesson that is gone
     const undo = button(t('forms.undo'), 'link', async () => {
       let replaced = 0;
       if (!await this.#list.attempt(async () => { replaced = await this.#learning.restore({ ids }); })) return;

@@ -17,7 +17,7 @@ const OF_TRAININGS = ['loss', 'probe', 'norm']; // plots for developers
 
 export class LearningPanel {
   /** @type {import('../../learning/client.js').Learning} */ #learning;
-  #run = 0; // of which loading there is news
+  #run = 0; // number of the latest load
   #unwatchTheme = () => {};
   #onTheme = () => [...this.#figures.values(), this.#timeline, this.#adapters].forEach((one) => one?.draw());
   #status = element('p', 'panel-lead');

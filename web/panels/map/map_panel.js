@@ -8,7 +8,7 @@ import { MapChart } from './map_chart.js';
 
 export class MapPanel {
   /** @type {import('../../memory/client.js').Memory} */ #memory;
-  #run = 0; // of which loading there is news
+  #run = 0; // number of the latest load
   #map = /** @type {any[]|null} */ (null); // [{id, title, index, points: [{x, y, source, text}]}]: agents that have any
   #chart = /** @type {MapChart|null} */ (null);
   #hiddenAgents = new Set();

@@ -11,7 +11,7 @@ import { describe, fromError } from '../../shell/problems.js';
 export class GpuSpeed {
   element = element('details', 'gpu');
   /** @type {() => import('../../engine/engine.js').Engine} */ #engine;
-  #run = 0; // of which measurement there is news
+  #run = 0; // number of the latest measurement
   #parts;
 
   /** @param {import('./run_settings.js').RunSettings} settings @param {() => import('../../engine/engine.js').Engine} engine */
@@ -59,7 +59,7 @@ export class GpuSpeed {
   /** A measurement that is still running ends. */
   #end() {
     this.#run += 1;
-    this.#show('progress'); // what was measured before is not shown while it is measured again
+    this.#show('progress'); // earlier results are hidden while it measures again
   }
 
   #show(name) {
