@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import sys
 import zipfile
@@ -16,13 +17,28 @@ from pathlib import Path
 
 WORK = Path("/work")
 UNPACKED = Path("/archives")
+OURS = f"{UNPACKED}/sonata.packed/"
 STDLIB = "/lib/python314.zip/"
 
 
 def compiled(source: bytes, path: str) -> bytes:
     """The .pyc of a module; Python does not check its source (unchecked hash, PEP 552)."""
-    code = compile(source, path, "exec", dont_inherit=True)
+    tree = ast.parse(source)
+    if path.startswith(OURS):
+        drop_docstrings(tree)
+    code = compile(tree, path, "exec", dont_inherit=True)
     return bytes(_code_to_hash_pyc(code, source_hash(source), False))
+
+
+def drop_docstrings(tree: ast.Module) -> None:
+    """The page reads none. A class keeps a space: a dataclass without a docstring would make one at each start."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            match node.body:
+                case [ast.Expr(ast.Constant(str()) as docstring), *_] if isinstance(node, ast.ClassDef):
+                    docstring.value = " "
+                case [ast.Expr(ast.Constant(str())), _, *_]:
+                    del node.body[0]
 
 
 def main() -> None:

@@ -46,13 +46,10 @@ UNCOMPILED = (
     "py_core/tools/__pycache__/",
     *("app/models/__pycache__/adapter_views.", "app/chat/history/__pycache__/files."),
     *("app/consolidation/__pycache__/history.", "app/lessons/__pycache__/story."),
-    *("app/memory/__pycache__/policy_words.", "app/lessons/__pycache__/trial."),
-    *(f"py_core/adapters/__pycache__/{name}." for name in ("peft", "gguf_lora", "compression")),
-    "py_core/learning/__pycache__/reasoning_bank.",
+    "app/memory/__pycache__/policy_words.",
 )
 """Modules without bytecode: the exact tools, which the page imports for a message that needs one, and modules for a
-panel, for the import of an adapter or for the deep loop. Bytecode is 2.5 times their size, and
-compiling the tools takes the page 0.3 s once."""
+panel. Bytecode is twice their size, and compiling the tools takes the page 0.3 s once."""
 COMPILED = "py_core/tools/__pycache__/first_look."
 """Except the modules that look at each message."""
 SOURCE_SUFFIXES = {".py", ".wgsl", ".toml", ".json", ".txt", ".jinja", ".safetensors"}
