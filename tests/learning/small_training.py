@@ -98,7 +98,7 @@ async def cut_short(work: Coroutine[Any, Any, object], turns: int) -> bool:
 
 
 def same(ours: Checkpoint, expected: Checkpoint) -> None:
-    """True if both are equal bit by bit."""
+    """Asserts that both are equal bit by bit."""
     for name in ("parameters", "first_moment", "second_moment", "fisher", "anchor"):
         np.testing.assert_array_equal(getattr(ours.state, name), getattr(expected.state, name), name)
     assert ours.state.steps == expected.state.steps
