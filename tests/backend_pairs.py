@@ -141,7 +141,8 @@ async def assert_said_alone(
     rounding decides: passes that read a text in other pieces add up in another order. `noise`: the allowed error of
     logits, relative to the largest.
 
-    Returns: The number of tokens that rounding decided.
+    Returns:
+        The number of tokens that rounding decided.
     """
     done = rounded = 0
     while (again := await alone(backend, before + said[:done], len(said) - done, rules, adapter)) != said[done:]:

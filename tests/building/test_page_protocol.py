@@ -1,4 +1,4 @@
-"""What Python tells and answers, as the page's types and clients say it."""
+"""Python's events and answers match the page's types and clients."""
 
 from __future__ import annotations
 
