@@ -13,8 +13,8 @@ class Attached(TypedDict):
 
 
 class AttachedFile(TypedDict):
-    """size: bytes. indexed: the number of its passages that can be found by meaning. comes: true if the others are being
-    indexed in the background."""
+    """size: bytes. indexed: the number of its passages that can be found by meaning. comes: true if the others are
+    being indexed in the background."""
 
     id: str
     name: str
