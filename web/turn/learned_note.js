@@ -38,7 +38,7 @@ export class LearnedNote {
     this.element.append(this.#actions, this.#outcome, this.#problem.element);
   }
 
-  /** Takes the place of the form that taught it: a screen reader announces what was learned. */
+  /** Takes the focus that the form had: a screen reader announces what was learned. */
   focus() {
     this.element.focus({ preventScroll: true });
   }
