@@ -27,9 +27,9 @@ from tests.tiny_llama import TinyLlama
 GREEDY = SamplingParams()
 
 NO_PAUSE = DeviceSettings(pause=0.01)
-"""A software GPU has no driver that needs a while after a loss."""
+"""A software GPU has no driver that needs time after a loss."""
 
-# Every format alone, and mixtures in which no two neighbours have the same.
+# Every format alone, and mixtures in which no two neighbours have the same format.
 MODELS = {
     "q4_1": TinyLlama(),
     "q4_0 untied": TinyLlama(formats=("Q4_0",), tied=False, embedding_format="Q4_0"),
@@ -54,7 +54,7 @@ MODELS = {
 
 
 def unfused(graph: Graph) -> tuple[list, list]:
-    """Each operation by itself, in the place of `fuse`."""
+    """Each operation by itself, instead of `fuse`."""
     return graph.body, graph.head
 
 
@@ -75,9 +75,9 @@ class Pair:
         return ours, reference
 
     async def compare(self, lengths: tuple[int, ...], steps: int, atol: float = 1e-3) -> None:
-        """Logits after prefills of these lengths, and twice after so many decoded tokens.
+        """Logits after prefills of these lengths, and twice after this number of decoded tokens.
 
-        `atol`: how far one may be from numpy's, as a part of the largest.
+        `atol`: the allowed distance from numpy's, relative to the largest.
         """
         ours, reference = self.other.new_sequence(), self.numpy.new_sequence()
 
@@ -97,7 +97,7 @@ class Pair:
 
 
 async def open_pair(path: Path, host, **options) -> Pair:
-    """On a GPU's host or on that of the WASM kernels; options as in load_webgpu and load_wasm."""
+    """Opens a model on a GPU's host or on that of the WASM kernels; options as in load_webgpu and load_wasm."""
     source = FileSource(path)
     header = await read_header(source)
     config, graph = describe_model(header, rope_factors=await read_rope_factors(source, header))
@@ -122,7 +122,7 @@ def cosine(a: np.ndarray, b: np.ndarray) -> float:
 async def alone(
     backend: Backend, tokens: Sequence[int], n: int, rules: SamplingParams = GREEDY, adapter: int = 0, head: int = 0
 ) -> list[int]:
-    """What a sequence of its own says behind these tokens."""
+    """The continuation of these tokens in a sequence of its own."""
     if not n:
         return []
     sequence = backend.new_sequence()
@@ -137,11 +137,12 @@ async def alone(
 async def assert_said_alone(
     backend: Backend, before: list[int], rules: SamplingParams, said: list[int], noise: float = 1e-4, adapter: int = 0
 ) -> int:
-    """What comes after these tokens is what comes alone, but for tokens between which rounding decides: passes that
-    read a text in other pieces add up in another order. `noise`: how far logits may be off, as a part of the largest.
+    """Asserts that the continuation of these tokens equals that of a sequence alone, except for tokens between which
+    rounding decides: passes that read a text in other pieces add up in another order. `noise`: the allowed error of
+    logits, relative to the largest.
 
     Returns:
-        How many tokens rounding decided.
+        The number of tokens that rounding decided.
     """
     done = rounded = 0
     while (again := await alone(backend, before + said[:done], len(said) - done, rules, adapter)) != said[done:]:

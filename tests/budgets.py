@@ -1,4 +1,5 @@
-"""What each folder of tests took, beside its budget: printed at the end of every run. Nothing fails for its time."""
+"""The time of each folder of tests, beside its budget: printed at the end of every run. No test fails because of its
+time."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ LONGEST = 10
 
 
 class Times:
-    """Seconds of each test, its fixtures included, as the worker that ran it saw them."""
+    """Seconds of each test, its fixtures included, as measured by the worker that ran it."""
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = defaultdict(float)

@@ -1,4 +1,4 @@
-"""`sonata` for the tests: in this process, or the installed program in one of its own."""
+"""`sonata` for the tests: in this process, or the installed program in its own process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.cli import main as cli
 
 SONATA = Path(sys.executable).with_name("sonata")
 
-# To read the commands' type hints takes a tenth of a second, and gives the same each time.
+# Reading the commands' type hints takes a tenth of a second, and gives the same result each time.
 _commands = cache(typer.main.get_command)
 
 Result = subprocess.CompletedProcess[str]
@@ -37,9 +37,9 @@ class Screen(io.StringIO):
 
 
 def sonata(*arguments: str | Path, stdin: str = "", terminal: bool = False) -> Result:
-    """What the program does with these arguments, in this process: the same `main`, without the second of a start.
+    """Run the program with these arguments, in this process: the same `main`, without a second for the start.
 
-    terminal: `stdin` is typed there, and what is printed is shown there.
+    terminal: `stdin` is typed there, and the output is shown there.
     """
     command = ["sonata", *map(str, arguments)]
     out, err = (Screen if terminal else io.StringIO)(), io.StringIO()
@@ -47,8 +47,8 @@ def sonata(*arguments: str | Path, stdin: str = "", terminal: bool = False) -> R
         patch.setattr(sys, "argv", command)
         patch.setattr(typer.main, "get_command", _commands)
         patch.setattr(sys, "stdin", (Keyboard if terminal else io.TextIOWrapper)(io.BytesIO(stdin.encode()), "utf-8"))
-        patch.setenv("TERM", "dumb")  # else a terminal gets colours
-        patch.setenv("COLUMNS", "80")  # else tables are as wide as the terminal that the tests run in
+        patch.setenv("TERM", "dumb")  # otherwise a terminal gets colours
+        patch.setenv("COLUMNS", "80")  # otherwise tables are as wide as the terminal that the tests run in
         try:
             cli.main()
             status = 0
@@ -70,7 +70,7 @@ def printed(result: Result) -> str:
 
 
 def assert_sentence(result: Result, *words: str) -> None:
-    """Exit status 1, nothing printed, and one sentence that holds these words."""
+    """Asserts exit status 1, no output, and one sentence that contains these words."""
     assert result.returncode == 1
     assert result.stdout == ""
     lines = result.stderr.splitlines()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-# Before numpy is imported: a second thread waits actively for its turn, and with a test on each core it never comes.
-# The oracle p0 on numpy took 18 s of CPU time, and takes 3.
+# Before numpy is imported: a second thread spins while it waits for work, and with a test on each core that wastes the
+# core. The oracle p0 on numpy took 18 s of CPU time, and takes 3.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import asyncio
@@ -55,10 +55,10 @@ from tests.tiny_llama import TinyLlama
 
 ORACLES = Path(__file__).parent / "oracle"
 
-# Shaders that Mesa's software GPU compiled before are taken from there: each is one second of work otherwise.
+# Shaders that Mesa's software GPU compiled earlier are cached there: each costs a second otherwise.
 os.environ.setdefault("MESA_SHADER_CACHE_DIR", str(cache_dir() / "shaders"))
 
-# No test reads or changes what whoever runs it has taught Sonata.
+# No test reads or changes the memory of the developer who runs it.
 _HOME = tempfile.TemporaryDirectory(prefix="sonata-home-")
 os.environ["SONATA_MEMORY"] = str(Path(_HOME.name) / "memory.sqlite")
 
@@ -70,7 +70,7 @@ settings.load_profile("same" if os.environ.get("CI") else "random")
 # The gate draws fewer: see tests/random_examples.py.
 GATE, GATE_EXAMPLES = "not all", 25
 
-# A shell that runs the tests in the background has them ignore Ctrl-C, and with them every process that they start.
+# A shell that runs the tests in the background makes them ignore Ctrl-C, and every process that they start, too.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -84,8 +84,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Coverage doubles a test's time. It is not measured where there are no more lines to find: where hypothesis draws
-    examples, where the Python that is tested runs in a browser, and in the kernels' tests after the first case of each.
+    """Coverage doubles a test's time. It is not measured if no more lines can be found: in tests with examples by
+    hypothesis, in tests of Python in a browser, and in the kernels' tests after the first case of each.
     """
     seen: set[tuple[str, str]] = set()
     for item in items:
@@ -107,7 +107,7 @@ def model_path() -> Path:
 
 @pytest.fixture(scope="session")
 def minilm() -> tuple[Path, Path]:
-    """The sentence embedder as it was published: all-MiniLM-L6-v2's safetensors and tokenizer.json."""
+    """The sentence embedder as published: all-MiniLM-L6-v2's safetensors and tokenizer.json."""
     folder = cache_dir() / "embedder"
     for path in (folder / embedder.WEIGHTS, folder / build_outputs.EMBEDDER_TOKENIZER):
         if not path.is_file():
@@ -117,7 +117,7 @@ def minilm() -> tuple[Path, Path]:
 
 @dataclass(frozen=True)
 class Oracle:
-    """What llama.cpp says with weights dequantized to f32 and f32 activations.
+    """The results of llama.cpp with weights dequantized to f32 and f32 activations.
 
     `logits` are those after the last prompt token, float32 (vocab_size,). `greedy_ids` are the next 128 tokens, each
     with the lead of its logit over the second best in `top2_margin`.
@@ -131,7 +131,7 @@ class Oracle:
     logits: np.ndarray
 
     def first_certain(self, margin: float = 0.02) -> int:
-        """How many greedy tokens come before the first that leads by `margin`: rounding decides those (p1, p3: one)."""
+        """The number of greedy tokens before the first that leads by `margin`: rounding decides them (p1, p3: one)."""
         return next(step for step, lead in enumerate(self.top2_margin) if lead >= margin)
 
     def certain_ids(self, margin: float = 0.02, first: int = 0) -> list[int]:
@@ -158,7 +158,7 @@ def oracle() -> Callable[[str], Oracle]:
 
 @pytest.fixture(scope="session")
 def made_files() -> dict[str, Path]:
-    """What is downloaded, compiled and made for the site, in the cache: kernels, embedder, the router's data."""
+    """Files that are downloaded, compiled and made for the site, in the cache: kernels, embedder, the router's data."""
     cache = cache_dir()
     try:
         with one_build_at_a_time(cache):
@@ -182,9 +182,9 @@ def dist(made_files: dict[str, Path]) -> Path:
 
 @pytest.fixture(scope="session")
 def kernel_wasm() -> Callable[..., Path]:
-    """kernel_wasm(build) -> one of the builds of web/kernels, where none is named the one that runs natively"""
+    """kernel_wasm(build) -> one of the builds of web/kernels, by default the native one"""
 
-    @cache  # to look whether it is up to date waits for whatever is built at the time
+    @cache  # checking that it is up to date waits for a running build
     def compiled(build: str = build_outputs.MODEL_BUILDS[0]) -> Path:
         try:
             return kernels.kernel_path(build)
@@ -196,7 +196,7 @@ def kernel_wasm() -> Callable[..., Path]:
 
 @pytest.fixture(scope="module")
 def fast_routing(made_files: dict[str, Path]) -> Iterator[None]:
-    """What opens a router in this process gets one with few examples, and one embedder for all: it works the same."""
+    """Routers of this process get few examples, and share one embedder: they work the same."""
     with pytest.MonkeyPatch.context() as patch:
         use_few_examples(patch, few_parts(native_router_parts()))
         yield
@@ -207,7 +207,7 @@ StartServer = Callable[[Path], tuple[subprocess.Popen[str], str]]
 
 @pytest.fixture(params=["numpy", "webgpu", "wasm"])
 def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[..., Path]) -> Iterator[BackendLoader]:
-    """Opens a model on each backend in turn. What was opened is closed after the test."""
+    """Opens a model on each backend in turn. Opened models are closed after the test."""
     load: BackendLoader = load_numpy
     if request.param == "webgpu":
         load = partial(load_webgpu, WgpuHost())
@@ -279,7 +279,7 @@ def write_model(tmp_path_factory: pytest.TempPathFactory) -> WriteModel:
 
 @pytest.fixture(scope="session")
 def tiny_path(write_model: WriteModel) -> Path:
-    """A TinyLlama with a context of 512 tokens. With an output matrix of its own it does not just repeat itself."""
+    """A TinyLlama with a context of 512 tokens. With its own output matrix it does not just repeat itself."""
     return write_model(tied=False)
 
 
@@ -308,7 +308,7 @@ def open_model() -> OpenModel:
 
 @pytest.fixture(scope="session")
 def real_parts(model_path: Path) -> tuple[ModelConfig, Graph, dict[str, np.ndarray]]:
-    """SmolLM2-135M-Instruct: what a NumpyBackend is made of."""
+    """SmolLM2-135M-Instruct: the arguments of a NumpyBackend."""
     source = FileSource(model_path)
     header = asyncio.run(read_header(source))
     config, graph = describe_model(header)

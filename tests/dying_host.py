@@ -1,4 +1,4 @@
-"""Hosts that lose what runs the kernels, in calls that a test chooses: workers die, a GPU goes away."""
+"""Hosts that lose their device in calls that a test chooses: workers die, a GPU goes away."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from py_core.backends.webgpu.host_wgpu import WgpuHost
 class DyingHost(WasmtimeHost):
     """Its workers die in each run whose number is a multiple of `dies`; 0 for none.
 
-    As in the page, what was written since the last answer is lost with them, and what is asked for until others have
-    begun over the same memory fails.
+    As in the page, writes since the last answer are lost with them, and calls fail until new workers have started on
+    the same memory.
     """
 
     dies = runs = restarts = 0
@@ -23,7 +23,7 @@ class DyingHost(WasmtimeHost):
     def __init__(self, *arguments, **options) -> None:
         super().__init__(*arguments, **options)
         self._unanswered: list[tuple[int, bytes]] = []
-        """What was where there was written since the last answer, the newest last."""
+        """The old contents of places that were written since the last answer, the newest last."""
         self._failing: list[asyncio.Future[list[int]]] | None = None
         """Calls since the workers died; None while they live."""
 
@@ -52,7 +52,8 @@ class DyingHost(WasmtimeHost):
         return self.runs % self.dies == 0
 
     def _dies_here(self) -> asyncio.Future[list[int]] | None:
-        """The answer of a call where the workers die in it, or have died; else what was written before is there."""
+        """The answer of a call in which the workers die, or before which they died; otherwise earlier writes are
+        done."""
         if self._failing is None and self.dies and self._is_due():
             for address, before in reversed(self._unanswered):
                 super().write(address, before)
@@ -86,7 +87,7 @@ class DyingOnceHost(DyingHost):
 
 
 class WorkersDie(DyingOnceHost):
-    """Its workers die in the n-th run or read after `lose(n)`, once; 0 for none. `lost`: how often they did."""
+    """Its workers die in the n-th run or read after `lose(n)`, once; 0 for none. `lost`: the number of times."""
 
     lost = 0
 
@@ -95,7 +96,7 @@ class WorkersDie(DyingOnceHost):
 
     @property
     def calls(self) -> int:
-        """Since the last `lose`."""
+        """Calls since the last `lose`."""
         return self.runs
 
     async def read(self, address: int, nbytes: int) -> bytes:
@@ -110,9 +111,9 @@ class WorkersDie(DyingOnceHost):
 
 
 class DeviceGoes(WgpuHost):
-    """Its device is lost before the n-th call after `lose(n)`, or in it where that is a read; 0 for none.
+    """Its device is lost before the n-th call after `lose(n)`, or in it if that is a read; 0 for none.
 
-    `lost`: how often. `calls`: since the last `lose`.
+    `lost`: the number of times. `calls`: since the last `lose`.
     """
 
     calls = goes = lost = 0

@@ -21,7 +21,7 @@ def few_examples() -> list[Example]:
 
 
 def few_parts(parts: RouterParts) -> RouterParts:
-    """parts: those of all examples. The head is the same."""
+    """parts: the router's parts with all examples. The head is the same."""
     every = shipped_examples()
     made = read_routing_data(parts.data, parts.embedder.fingerprint, examples_digest(every))
     chosen = [number for number, example in enumerate(every) if example.group % EVERY == 0]
@@ -30,7 +30,7 @@ def few_parts(parts: RouterParts) -> RouterParts:
 
 
 def use_few_examples(patch: pytest.MonkeyPatch, parts: RouterParts) -> None:
-    """Until the patch is undone, every router of this process has them. parts: what `few_parts` gave."""
+    """Until the patch is undone, every router of this process uses them. parts: the result of `few_parts`."""
     few = few_examples()
     patch.setattr(router_factory, "shipped_examples", lambda: few)
     patch.setattr(native_runtime, "native_router_parts", lambda: parts)

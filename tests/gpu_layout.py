@@ -29,7 +29,7 @@ class MemorySource:
 
 
 def describe_tensors(tensors: Sequence[bytes], form: str, columns: int) -> dict[str, TensorInfo]:
-    """Tensors "0", "1" ... that follow each other in a file, each of as many rows as its bytes are."""
+    """Tensors "0", "1" ... that follow each other in a file, each with one row per item of its bytes."""
     infos, offset = {}, 0
     for index, data in enumerate(tensors):
         rows = len(data) // nbytes(FORMATS[form], (columns,))

@@ -1,4 +1,4 @@
-"""Shapes of kernels that adapters choose, to try on whatever is here."""
+"""Shapes of kernels that adapters choose, to try on the adapter of this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapters at the head's input for the kernels' tests: drawn ones, and what they make of rows."""
+"""Adapters at the head's input for the kernels' tests: random ones, and their effect on rows."""
 
 from __future__ import annotations
 

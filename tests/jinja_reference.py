@@ -13,7 +13,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 
 class _Generation(Extension):
-    """{% generation %} marks for training what the model says. It is a block with variables of its own."""
+    """{% generation %} marks the model's text for training. It is a block with its own variables."""
 
     tags = {"generation"}  # noqa: RUF012  - jinja2's own
 
@@ -33,7 +33,7 @@ def _refuse(message: str) -> NoReturn:
 
 
 def environment(optimized: bool = True) -> ImmutableSandboxedEnvironment:
-    """optimized: jinja2 computes what is constant beforehand, where some errors become undefined values."""
+    """optimized: jinja2 computes constants in advance, which turns some errors into undefined values."""
     made = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, optimized=optimized, extensions=["jinja2.ext.loopcontrols", _Generation]
     )
@@ -44,5 +44,5 @@ def environment(optimized: bool = True) -> ImmutableSandboxedEnvironment:
 
 
 def reference(source: str, variables: dict[str, Any]) -> str:
-    """What transformers makes of a template that we trust. Raises whatever jinja2 raises."""
+    """The text that transformers renders from a trusted template. Raises whatever jinja2 raises."""
     return environment().from_string(source).render(**variables)

@@ -1,4 +1,4 @@
-"""A model of some gigabytes, for tests of what its header tells: its weights are a hole in the file."""
+"""A model of some gigabytes, for tests of its header: its weights are a hole in the file."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A hub on this machine that speaks huggingface.co's API: listings of repositories, and files behind a redirect.
 
-The files themselves lie on a second server, as they do there.
+The files themselves are on a second server, as there.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from urllib.parse import unquote
 
 @dataclass
 class LocalHub:
-    """`files[repository][file]` are the contents. What goes wrong is set by the test, between or during requests."""
+    """`files[repository][file]` are the contents. The test sets the errors, between or during requests."""
 
     files: dict[str, dict[str, bytes]] = field(default_factory=dict)
     listed: dict[str, Mapping[str, object]] = field(default_factory=dict)
-    """What the listing says of a file, in place of the truth."""
+    """The listing's claim about a file, instead of the truth."""
     cuts: list[int] = field(default_factory=list)
-    """After how many bytes each next answer with a file is cut off."""
+    """The number of bytes after which each next answer with a file is cut off."""
     gate: threading.Event | None = None
-    """While it is not set, a file stops after `gate_at` bytes of its answer and goes on then."""
+    """While it is not set, a file stops after `gate_at` bytes of its answer, and continues once it is set."""
     gate_at: int = 0
     ranges: bool = True
     redirect_to: str = ""
-    """Where the hub sends for files, in place of its second server."""
+    """The address to which the hub redirects for files, instead of its second server."""
     asked: list[tuple[str, str | None]] = field(default_factory=list)
     """Path and range of each request for a file."""
     listings: list[str] = field(default_factory=list)
@@ -39,7 +39,7 @@ class LocalHub:
 
     @property
     def hosts(self) -> list[str]:
-        """What an allow list must have for both servers."""
+        """The entries of an allow list for both servers."""
         return [self.url, self.files_url]
 
     def listing(self, repository: str) -> list[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""Whether every page, slot and part of memory belongs to somebody: nothing is lost, and nothing is held twice."""
+"""Checks that every page, slot and part of memory has an owner: nothing is lost, and nothing is held twice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from py_core.paging.sequence_slots import SLOTS
 
 
 def assert_each_page_has_its_owners(backend: PipelinedBackend, slots: int = SLOTS) -> None:
-    """At any time between two calls. The backend has so many slots, its model no windows, and its pages no tiers."""
+    """May be called at any time between two calls. The backend has `slots` slots, its model no windows, and its
+    pages no tiers."""
     table, tree = backend.pages.table, backend.pages.prefixes.tree
     assert table is not None
     owners = Counter(page for held in table._held for page in held) + Counter(list(tree._nodes))
@@ -27,7 +28,7 @@ def assert_each_page_has_its_owners(backend: PipelinedBackend, slots: int = SLOT
 
 
 def assert_nothing_is_left(backend: PipelinedBackend, slots: int = SLOTS) -> None:
-    """Once all sequences were freed only pages for whoever begins alike are held; afterwards nothing is."""
+    """Once all sequences were freed, only pages for sequences with the same beginning are held; afterwards none are."""
     table = backend.pages.table
     assert table is not None
     assert_each_page_has_its_owners(backend, slots)

@@ -1,4 +1,5 @@
-"""What makes a backtracking regular expression slow: for each repeat, what leads there and much of it."""
+"""Texts that make a backtracking regular expression slow: for each repeat, a prefix that leads there and many
+repetitions."""
 
 from __future__ import annotations
 
@@ -10,9 +11,9 @@ from typing import Any
 
 END = "\n\0!"
 CHARACTERS = " a0.-\nA#"
-"""What is tried of a set of characters, beside its own."""
+"""Characters that are tried for a set, besides its own."""
 LARGE = 50
-"""A repeat of so many and more counts as one without end."""
+"""A repeat of this number and more counts as endless."""
 KINDS = {
     op.CATEGORY_SPACE: re.compile(r"\s"),
     op.CATEGORY_NOT_SPACE: re.compile(r"\S"),
@@ -24,7 +25,7 @@ KINDS = {
 
 
 def pumped(pattern: str, flags: int = 0) -> list[tuple[str, str]]:
-    """What leads to each repeat of a pattern, and what is repeated there. With `END` after it nothing matches.
+    """The prefix of each repeat of a pattern, and the repeated text. With `END` after it nothing matches.
 
     Raises:
         re.error: Python does not know this syntax.

@@ -1,13 +1,13 @@
-"""How many random examples a test draws: a quarter of them in the gate, all in `build.py test --all`."""
+"""The number of random examples that a test draws: a quarter of them in the gate, all in `build.py test --all`."""
 
 from __future__ import annotations
 
 from hypothesis import settings
 
 ALL = 100
-"""What a test without a number draws outside of the gate: the default of Hypothesis."""
+"""The number for a test without one outside of the gate: the default of Hypothesis."""
 
 
 def examples(number: int) -> settings:
-    """@examples(500): the test draws so many; in the gate a quarter, as tests without a number do."""
+    """@examples(500): the test draws this number; in the gate a quarter, like tests without a number."""
     return settings(max_examples=max(1, number * settings.default.max_examples // ALL))

@@ -24,7 +24,7 @@ async def runtime_over(
     embedder: SentenceEmbedder | None = None,
     base_sha256: str = BASE,
 ) -> Runtime:
-    """The memory at `path`. parts: of a router, if it routes; model and embedder: if it learns."""
+    """The memory at `path`. parts: those of a router, if it routes; model and embedder: if it learns."""
 
     async def router() -> RouterParts:
         assert parts is not None
@@ -42,7 +42,8 @@ def memory_of(runtime: Runtime) -> Memory:
 
 
 def begin_conversation(assistant: Assistant, runtime: Runtime) -> Conversation:
-    """Its recorder works at once. Otherwise it waits for a pause, and whatever waits for the background with it."""
+    """Makes its recorder work at once. Otherwise it waits for a pause, and so does everything that waits for the
+    background."""
     conversation = Conversation(assistant, runtime)
     conversation.recorder.idle_seconds = 0.0
     return conversation

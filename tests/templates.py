@@ -1,4 +1,4 @@
-"""Chat templates for tests that do not await: the native renderer, in a loop of each call's own."""
+"""Chat templates for tests that do not await: the native renderer, with an event loop for each call."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from py_core.models.graph import Graph
 
 
 def drawn(graph: Graph, seed: int, rank: int = 8, only: str = "") -> LoraAdapter:
-    """A set that shows: as large as a tenth of the weights."""
+    """A set with a visible effect: as large as a tenth of the weights."""
     draw = np.random.default_rng(seed)
     pairs = {}
     for name in sorted(graph.linear_weights):
@@ -26,7 +26,7 @@ def drawn(graph: Graph, seed: int, rank: int = 8, only: str = "") -> LoraAdapter
 
 
 def write_gguf_adapter(adapter: LoraAdapter, path: Path) -> Path:
-    """As llama.cpp's convert_lora_to_gguf.py does."""
+    """Writes a set as llama.cpp's convert_lora_to_gguf.py does."""
     values = {"general.architecture": "llama", "general.type": "adapter", "adapter.type": "lora"}
     tensors = {}
     for name, pair in adapter.pairs.items():

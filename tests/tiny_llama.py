@@ -10,7 +10,7 @@ PARTS = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn
 
 
 class TinyLlama(Variant):
-    """`formats` are those of q, k, v, output, gate, up, down in this order, or one for all."""
+    """`formats` are the formats of q, k, v, output, gate, up, down in this order, or one for all."""
 
     def __init__(
         self,

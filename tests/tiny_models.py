@@ -1,6 +1,6 @@
 """Writes tiny models of every architecture as GGUF files, as llama.cpp's converter would, from random numbers.
 
-Weights are uniform, not normal: a uniform number takes no logarithm, so every machine draws the same bytes.
+Weights are uniform, not normal: a uniform number needs no logarithm, so every machine draws the same bytes.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ ALL_BYTES = len(SPECIAL) + len(BYTES)
 POSITIONS = 72
 """More than a page of keys and values holds, and than a window."""
 CONTEXT = 256
-"""What most files say; more is a stretch."""
+"""The value of most files; more is a stretch."""
 
 GAIN = 1.5
-"""A matrix makes numbers of variance 1 into such of deviation GAIN: attention has to choose, layers have to count."""
+"""A matrix turns numbers of variance 1 into numbers of standard deviation GAIN, so that attention is selective and
+layers matter."""
 
 NORMAL, CONTROL, UNUSED = 1, 3, 5
 """Token types."""
@@ -45,14 +46,14 @@ PERMUTED = ("llama", "smollm3")
 
 @dataclass(frozen=True)
 class Variant:
-    """`architecture` is GGUF's name, `transformers` that of the classes there ("Llama": LlamaConfig).
+    """`architecture` is GGUF's name, `transformers` that of its classes ("Llama": LlamaConfig).
 
     `config` is a config.json's, in the names of `transformers`; the file's tensors and metadata follow from it.
-    `metadata` are keys of the file, without the architecture's name, that `config` does not tell. `context` is what
-    a backend is opened with. `padding` is how many tokens at the end of the vocabulary stand for no text.
+    `metadata` are keys of the file, without the architecture's name, that do not follow from `config`. `context` is the
+    context with which a backend is opened. `padding` is the number of tokens at the end of the vocabulary without text.
 
-    Matrices have `format`, those in `formats` (by "attn_q", "output") another; norms and biases are F32, if `formats`
-    does not say otherwise of a norm. `biased` are the matrices with a bias where `config` does not tell. The larger the
+    Matrices have `format`, those in `formats` (by "attn_q", "output") another; norms and biases are F32, unless
+    `formats` sets another for a norm. `biased` are the matrices with a bias if `config` does not say. The larger the
     `embedding_spread` (a standard deviation), the more a model with tied embeddings repeats itself.
     """
 
@@ -72,7 +73,7 @@ class Variant:
     context: int = CONTEXT
 
     def changed(self, name: str | None = None, **config: Any) -> Variant:
-        """Under another name, with other settings of config.json."""
+        """The same under another name, with other settings of config.json."""
         return Variant(**{**vars(self), "name": name or self.name, "config": {**self.config, **config}})
 
     def write(self, path: Path, changes: Mapping[str, Any] | None = None) -> Path:
@@ -109,7 +110,7 @@ def head_size(variant: Variant) -> int:
 
 
 def tensors(variant: Variant) -> Iterator[Tensor]:
-    """What `transformers` keeps for this model, in the order in which the numbers are drawn."""
+    """The tensors of `transformers` for this model, in the order in which the numbers are drawn."""
     c, architecture = variant.config, variant.architecture
     gemma = architecture in ("gemma2", "gemma3")
     hidden, ffn, head = c["hidden_size"], c["intermediate_size"], head_size(variant)
@@ -123,7 +124,7 @@ def tensors(variant: Variant) -> Iterator[Tensor]:
         if bias if variant.biased is None else gguf_name.split(".")[-1] in variant.biased:
             yield Tensor(f"{name}.bias", f"{gguf_name}.bias", shape[:1], 0.7)
 
-    # Gemma multiplies its embeddings by sqrt(hidden), here 8: so much smaller, and its logits, too.
+    # Gemma multiplies its embeddings by sqrt(hidden), here 8: so they are smaller by that factor, and the logits, too.
     spread = variant.embedding_spread * (0.25 if gemma else 1)
     yield Tensor("model.embed_tokens.weight", "token_embd.weight", (c["vocab_size"], hidden), spread)
     for layer in range(c["num_hidden_layers"]):
@@ -166,7 +167,7 @@ def drawn(variant: Variant) -> dict[str, np.ndarray]:
     numbers = {}
     for tensor in tensors(variant):
         values = (2 * rng.random(tensor.shape) - 1) * math.sqrt(3) * tensor.spread
-        # Gemma keeps a norm's distance from 1.
+        # Gemma stores a norm's distance from 1.
         if tensor.norm and not variant.architecture.startswith("gemma"):
             values += 1
         numbers[tensor.name] = values.astype(np.float32)
@@ -174,7 +175,7 @@ def drawn(variant: Variant) -> dict[str, np.ndarray]:
 
 
 def weights(variant: Variant) -> dict[str, np.ndarray]:
-    """What is drawn, as the file's formats round it."""
+    """The random numbers, rounded by the file's formats."""
     rounded = drawn(variant)
     for tensor in tensors(variant):
         if tensor.is_matrix:
@@ -190,7 +191,7 @@ def neighbours_rotate(rows: np.ndarray, heads: int) -> np.ndarray:
 
 
 def rope_tensors(variant: Variant) -> dict[str, np.ndarray]:
-    """The factors by which frequencies are divided, where a file holds them as tensors: float32 (pairs,)."""
+    """The factors by which frequencies are divided, if a file holds them as tensors: float32 (pairs,)."""
     parameters = variant.config["rope_parameters"]
     kind = parameters.get("rope_type")
     if kind == "longrope":
@@ -212,7 +213,7 @@ def rope_tensors(variant: Variant) -> dict[str, np.ndarray]:
 
 
 def metadata(variant: Variant) -> dict[str, Any]:
-    """What llama.cpp's converter says of the model, and no more: much has to be known of the architecture."""
+    """The metadata that llama.cpp's converter writes, and no more: much must be known about the architecture."""
     c, architecture = variant.config, variant.architecture
     rope = c["rope_parameters"]
     rope = rope.get("full_attention", rope)
@@ -257,7 +258,7 @@ def metadata(variant: Variant) -> dict[str, Any]:
 
 
 def tokenizer(variant: Variant) -> dict[str, Any]:
-    """A byte-level vocabulary, of which a small one lacks most bytes; the last `padding` tokens are no text."""
+    """A byte-level vocabulary; a small one lacks most bytes; the last `padding` tokens have no text."""
     real = variant.config["vocab_size"] - variant.padding
     tokens = [*SPECIAL, *(BYTE_TO_CHAR[byte] for byte in BYTES)][:real]
     tokens += [f"[PAD{number}]" for number in range(real, variant.config["vocab_size"])]

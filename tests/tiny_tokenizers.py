@@ -1,4 +1,4 @@
-"""Tokenizers that are small enough to be written by hand."""
+"""Tokenizers small enough to be written by hand."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.training.linears import CHUNK_SNIPPETS
 
 Variant = tuple[str, Mapping[str, str], bool, Mapping[str, Constant]]
-"""A kernel, its snippets, whether its workgroup or its memory is another than that of the variants before, and its
+"""A kernel, its snippets, True if its workgroup or its memory differs from the previous variants', and its
 constants."""
 
 

@@ -1,4 +1,4 @@
-"""Which combinations of choices a kernel is tested in: each is compiled, which takes a software GPU a second."""
+"""The combinations of choices in which a kernel is tested: each is compiled, which takes a software GPU a second."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def covering(count: int, **choices: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def named(variants: list[dict[str, Any]], gate: int = 12) -> pytest.MarkDecorator:
-    """The test takes a `variant`; its id tells each choice. Only the first `gate` variants are in the gate.
+    """The test takes a `variant`; its id names each choice. Only the first `gate` variants are in the gate.
 
     The first variants of `covering` have the most choices that no earlier one has.
     """

@@ -211,8 +211,8 @@
  */
 
 /**
- * size: bytes. indexed: how many of its passages are found by their meaning. comes: whether the others will be, in the
- * background.
+ * size: bytes. indexed: the number of its passages that can be found by meaning. comes: true if the others are being
+ * indexed in the background.
  * @typedef {object} AttachedFile
  * @property {string} id
  * @property {string} name

@@ -27,7 +27,7 @@ const CODE = /\.m?js$/; // checked each time before it is served: the page is pa
 const NEWBORN_MS = 60_000; // how long the browser may take to list a new page or worker
 const LOCAL = ['localhost', '127.0.0.1', '[::1]'].includes(location.hostname);
 const SCOPE = worker.registration.scope;
-const SHARE = `${SCOPE}share`; // where the manifest has other apps send what is shared (share_target)
+const SHARE = `${SCOPE}share`; // the address to which other apps share, by the manifest (share_target)
 const MOST_SHARED = 64e6; // bytes
 const SHARED_MS = 60_000; // for the page to start and ask for it
 // Headers of the site's files, from app/server/headers.py (python -m app.building.write_headers).
@@ -67,7 +67,7 @@ const arriving = new Map(); // sha256 -> its lookup or download that is under wa
 worker.addEventListener('install', () => worker.skipWaiting());
 worker.addEventListener('activate', (event) => {
   event.waitUntil(worker.clients.claim());
-  event.waitUntil(caches.delete('sonata-shared').catch(() => false)); // where what was shared was kept before 2026-12
+  event.waitUntil(caches.delete('sonata-shared').catch(() => false)); // the place of shared content before 2026-12
 });
 
 worker.addEventListener('fetch', (event) => {

@@ -99,9 +99,8 @@ def encode_texts(model: Model, texts: Sequence[MeasuredText]) -> list[list[int]]
 def windows_of(ids: Sequence[int], most: int, bos: int | None) -> list[Window]:
     """The windows of at most `most` tokens in which a text is read. Each of its tokens but the first is scored once.
 
-    If there are several, each begins half a window after the previous one, and scores the tokens that that one did not
-    reach: so at least half a window comes before such a token. A text that begins with `bos` has it at the start of
-    each window.
+    If there are several, each begins half a window after the previous one, and scores the tokens beyond its end: so at
+    least half a window comes before such a token. A text that begins with `bos` has it at the start of each window.
 
     Raises ValueError if a window has no room for that.
     """

@@ -78,7 +78,7 @@ class _Norm:
     scale: str
     shift: str
     bias: str
-    """Norm parameters folded with the linear before it."""
+    """The bias of the linear before it."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ _ROOMS = (
     app.models.views,
 )  # fmt: skip
 _VIEWS = {name: kind for views in _ROOMS for name, kind in vars(views).items()}
-"""What calls give. The apis import it for mypy alone, so that the page need not load it."""
+"""The results of calls. The apis import them for mypy only, so that the page need not load them."""
 _WIDTH = 117
 _REMOTE = """/**
  * @typedef {object} Remote

@@ -23,7 +23,7 @@ class Span:
     length: int
     deflated: bool
     size: int
-    """The CRC-32 and size of the member, according to the zip's directory."""
+    """The member's unpacked bytes, according to the zip's directory."""
 
 
 class _RangeFile(io.RawIOBase):

@@ -185,7 +185,7 @@ async def _opened(home: Path | None, *, meaning: bool = False) -> AsyncIterator[
 
 
 async def _found(chats: ConversationApi, given: Sequence[str]) -> list[StoredConversation]:
-    """The conversations of ids, or of how they begin. Raises ValueError where there is none, or several."""
+    """The conversations with these ids or prefixes of ids. Raises ValueError if there is none, or several."""
     every = (await chats.conversations())["items"]
     found = dict[str, StoredConversation]()
     for id in given:

@@ -49,10 +49,10 @@ def perplexity(
 ) -> None:
     """Measure how well the model predicts texts: perplexity is exp(nats per token), and lower is better.
 
-    Texts are read as they are, each by itself; a text's first token is scored only where the model begins texts with a
-    token of its own. A text longer than the context is read in windows of the context, each half a context after the
-    one before. A window scores what the one before did not reach, so half a context comes before each of these tokens.
-    What was learned counts: the adapter that `sonata consolidate` trained, and a lesson if a text asks for it.
+    Texts are read unchanged, each by itself; a text's first token is scored only if the model begins texts with a token
+    of its own. A text longer than the context is read in windows of the context, each half a context after the previous
+    one. A window scores the tokens that the previous one did not reach, so half a context comes before each of them.
+    Learning counts: the adapter that `sonata consolidate` trained, and a lesson if a text asks for it.
     """
     texts = read_texts(file)
     learned = not no_memory and home_memory(home).is_file()

@@ -172,7 +172,7 @@ class FileService:
                 await memory.sessions.delete(session)
 
     async def text(self, id: str) -> str:
-        """The passages of a file. Raises StoreError if it was deleted."""
+        """The text of a file. Raises StoreError if it was deleted."""
         file = await self._memory_now().files.get(id)
         if file is None:
             raise StoreError("record", "files.removed", "This file was removed.")

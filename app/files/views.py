@@ -1,4 +1,4 @@
-"""What the page gets of files, as plain data."""
+"""Facts about files for the page, as plain data."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class Attached(TypedDict):
 
 
 class AttachedFile(TypedDict):
-    """size: bytes. indexed: how many of its passages are found by their meaning. comes: whether the others will be,
-    in the background."""
+    """size: bytes. indexed: the number of its passages that can be found by meaning. comes: true if the others are
+    being indexed in the background."""
 
     id: str
     name: str

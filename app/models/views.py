@@ -1,4 +1,4 @@
-"""What the page gets of adapters, as plain data."""
+"""Facts about adapters for the page, as plain data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ AdapterKind = Literal["learned", "style", "reader", "chosen"]
 
 
 class Strength(TypedDict):
-    """bytes: of its numbers in float16, as they are kept. norms: (layer, norm of what it adds to the layer's weights).
+    """bytes: of its numbers in float16, as stored. norms: (layer, norm of its change of the layer's weights).
     None or empty if nothing is known."""
 
     bytes: int | None

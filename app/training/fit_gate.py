@@ -30,7 +30,7 @@ HIDDEN, NETWORKS = 64, 3
 EPOCHS, BATCH, RATE, DECAY, DROPOUT = 12, 2048, 8e-3, 0.01, 0.05
 BETA1, BETA2 = 0.9, 0.999
 STYLED_SHARE = 0.5
-"""This many of the prompts that nothing answers are also asked in another style; all others are."""
+"""This share of the prompts that nothing answers is also asked in another style; all others are."""
 _FRAMES = (
     "Please tell me: {}", "Do you remember? {}", "hey, {}", "{} I forgot.", "Quick question: {}", "Can you help me? {}",
     "I was wondering, {}", "{} Answer briefly.", "By the way, {}", "Sorry, {}", "{} Thanks!", "ok so {}", "{} please",

@@ -42,7 +42,7 @@ FOLDS, SEED = 5, 7
 EVERYDAY_SHARE = 0.5
 """The share of requests that belong to the plain assistant. It is assumed: there is nothing to count."""
 EVERYDAY_RIGHT = 0.97
-"""Share of the everyday requests for choosing the threshold; the goal is 0.95 on unseen requests."""
+"""Share of everyday requests that are right at the chosen threshold; the goal is 0.95 on unseen requests."""
 CORRECTIONS, MOST_TURNED = 100, 0.05
 """After a user has made this many corrections, at most this share of requests with another meaning may follow one."""
 START = RouterParameters(

@@ -1,4 +1,4 @@
-"""Models without weights, and adapters for them: what reading and writing adapters needs to know of a model."""
+"""Models without weights, and adapters for them: as much of a model as reading and writing adapters needs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def described(name: str) -> tuple[ModelConfig, Graph]:
 
 
 def drawn(graph: Graph, seed: int, rank: int = 4, only: str = "", scale: float = 0.5) -> LoraAdapter:
-    """For each linear whose name contains `only`. Numbers are uniform, so every machine draws the same."""
+    """A pair for each linear whose name contains `only`. Numbers are uniform, so every machine draws the same."""
     rng = np.random.default_rng(seed)
 
     def matrix(*shape: int) -> np.ndarray:
@@ -45,7 +45,7 @@ def drawn(graph: Graph, seed: int, rank: int = 4, only: str = "", scale: float =
 
 
 def same(ours: LoraAdapter, other: LoraAdapter) -> None:
-    """The matrices are the same to the bit, and so is all else."""
+    """Asserts that the matrices are equal to the bit, and so is everything else."""
     assert (ours.name, ours.base_sha256, ours.metadata) == (other.name, other.base_sha256, other.metadata)
     assert ours.pairs.keys() == other.pairs.keys()
     for name, pair in ours.pairs.items():

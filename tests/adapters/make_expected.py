@@ -1,12 +1,12 @@
-"""Writes expected/NAME/: an adapter that `peft` trained on a tiny model, and what `transformers` says with it.
+"""Writes expected/NAME/: an adapter that `peft` trained on a tiny model, and the logits of `transformers` with it.
 
 python -m venv /tmp/expected && /tmp/expected/bin/pip install ".[expected]"
 /tmp/expected/bin/python -m tests.adapters.make_expected [NAME ...]
 
 adapter_config.json and adapter_model.safetensors are PEFT's own. logits.npz has `theirs` float32 (LAST, vocabulary),
-the logits of the last positions with that adapter, and `ours`, those with an adapter of ours (`drawn_for` of the test)
-that `peft` has loaded from our export. Nothing is written unless our export of PEFT's adapter gives PEFT the same
-logits, and each mistake that a reader may make shows.
+the logits of the last positions with that adapter, and `ours`, those with an adapter of ours (`drawn_for` of the
+test) that `peft` has loaded from our export. Nothing is written unless our export of PEFT's adapter gives PEFT the
+same logits, and each possible mistake of a reader is visible.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.tiny_models import PERMUTED, neighbours_rotate
 EXPECTED = Path(__file__).parent / "expected"
 STEPS = 8
 SHOWS = 0.99
-"""A mistake takes the cosine of some position's logits below this."""
+"""A mistake lowers the cosine of some position's logits below this."""
 
 
 def trained(case: Case) -> peft.PeftModel:
@@ -67,7 +67,7 @@ def written(files: dict[str, bytes], folder: Path) -> Path:
 
 
 def mistakes(case: Case, folder: Path) -> Iterator[tuple[str, np.ndarray]]:
-    """The logits of readers who make one."""
+    """The logits of readers that make a mistake."""
     yield "no adapter", said(model_of(case.variant), case)
     model = loaded(case, folder)
     layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, peft.tuners.lora.Linear)}

@@ -1,4 +1,4 @@
-"""The adapters that `peft` trains on tiny models, as data: one for each thing in which PEFT's files differ."""
+"""The adapters that `peft` trains on tiny models, as data: one for each way in which PEFT's files differ."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVERY = [*ATTENTION, "gate_proj", "up_proj", "down_proj"]
 
 @dataclass(frozen=True)
 class Case:
-    """`settings` are those of PEFT's LoraConfig; the file holds numbers of `dtype` (torch's name)."""
+    """`settings` are fields of PEFT's LoraConfig; the file holds numbers of `dtype` (torch's name)."""
 
     variant: Variant
     settings: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Adapters are written, read again, and refused with a sentence where they do not belong to a model."""
+"""Adapters are written, read again, and refused with a sentence if they do not belong to a model."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_model_of_another_architecture_is_refused() -> None:
 
 
 def mixed(name: str, chosen: list[tuple[int, int, float]]) -> LoraAdapter:
-    """Of linears by their numbers, each with a rank and a scale."""
+    """Pairs of linears by their numbers, each with a rank and a scale."""
     _, graph = described(name)
     tensors = sorted(graph.linear_weights)
     pairs = {
@@ -148,7 +148,7 @@ def test_any_name_and_metadata_are_read_again(name: str, metadata: dict[str, str
 
 
 def test_an_adapter_that_is_not_trained_yet_keeps_its_first_matrices() -> None:
-    """B is zeros then; where q, k and v are one tensor, they share A."""
+    """Then B is zero; if q, k and v are one tensor, they share A."""
     config, graph = described("llama-fused-qkv")
     pairs = {name: dataclasses.replace(pair, b=pair.b * 0) for name, pair in drawn(graph, 1).pairs.items()}
     adapter = LoraAdapter("new", pairs)

@@ -23,7 +23,8 @@ def written(
     path: Path, adapter: LoraAdapter, alpha: float | None = 8.0, kind: Kind = Kind.F32, architecture: str = "llama",
     adapter_type: str = "lora", invocation: list[int] | None = None, more: dict[str, np.ndarray] | None = None,
 ) -> bytes:  # fmt: skip
-    """As llama.cpp's converter writes: matrices that `kind` cannot hold are F16. `more` are other tensors."""
+    """Writes an adapter as llama.cpp's converter does: matrices that `kind` cannot hold are F16. `more` are other
+    tensors."""
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_type(gguf.GGUFType.ADAPTER)
     writer.add_string(gguf.Keys.Adapter.TYPE, adapter_type)
@@ -72,7 +73,7 @@ def test_the_scale_is_one_where_the_file_has_no_alpha(alpha: float | None, tmp_p
 
 
 def test_matrices_of_q_k_and_v_become_one_where_the_model_has_one(tmp_path: Path) -> None:
-    """In the order of rows of a file, so that nothing is permuted."""
+    """In a file's row order, so that nothing is permuted."""
     config, graph = described("llama")
     apart = drawn(graph, 1, only="attn_", scale=2.0)
     joined = read_adapter(written(tmp_path / "lora.gguf", apart), *described("llama-fused-qkv"))

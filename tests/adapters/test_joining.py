@@ -1,4 +1,4 @@
-"""Two adapters side by side are exactly their sum, where there is room."""
+"""Two adapters side by side are exactly their sum, if there is room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merging equals what plain numpy gives for the whole matrices, and tells what the rank costs."""
+"""Merging equals plain numpy on the whole matrices, and reports the cost of the rank."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.adapters.adapter_models import described, drawn
 
 SHAPES = {"wide": (9, 14), "tall": (17, 6), "square": (8, 8)}
 FULL = 32
-"""A rank that leaves nothing out of SHAPES."""
+"""A rank that loses nothing of SHAPES."""
 
 
 def made(seed: int, rank: int = 3, without: str = "") -> LoraAdapter:
@@ -73,7 +73,7 @@ DENSITY = 0.3
 
 
 def ties(changes: list[np.ndarray], weights: list[float], tensor: str) -> np.ndarray:
-    """Number by number, as section 4 of the paper tells it."""
+    """Number by number, as in section 4 of the paper."""
     kept = []
     for one in changes:
         flat = one.reshape(-1)

@@ -37,7 +37,7 @@ def peft_adapter(name: str, **changes: object) -> LoraAdapter:
 
 
 async def logits(case: Case, adapter: LoraAdapter, folder: Path) -> np.ndarray:
-    """Of the last positions of the case's tokens, on the reference backend."""
+    """Logits of the last positions of the case's tokens, on the reference backend."""
     with np.load(EXPECTED.parents[1] / "architectures" / "expected" / f"{case.variant.name}.npz") as recorded:
         ids = recorded["ids"].tolist()
     source = FileSource(case.variant.write(folder / "tiny.gguf"))
@@ -58,14 +58,14 @@ async def test_an_adapter_of_peft_gives_the_logits_of_transformers(case: Case, t
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 async def test_an_adapter_of_ours_gives_the_same_logits_in_peft(case: Case, tmp_path: Path) -> None:
-    """make_expected.py gave its export to PEFT."""
+    """make_expected.py loaded its export into PEFT."""
     with np.load(EXPECTED / case.variant.name / "logits.npz") as recorded:
         adapter = drawn(described(case.variant.name)[1], 5, rank=2)
         assert min(map(cosine, await logits(case, adapter, tmp_path), recorded["ours"])) > 0.9999
 
 
 def products(arrays: dict[str, np.ndarray], settings: dict[str, object]) -> dict[str, np.ndarray]:
-    """What each module adds to its weights, as PEFT computes it from what is in the files."""
+    """The change of each module's weights, as PEFT computes it from the files."""
     found = {}
     for name, a in arrays.items():
         if ".lora_A." not in name:
@@ -97,7 +97,7 @@ def test_what_is_exported_is_what_peft_saved(name: str) -> None:
     assert {tensor: values.shape for tensor, values in written.items()} == {
         tensor: values.shape for tensor, values in saved.items()
     }
-    if name != "llama-fused-qkv":  # where q and v have got one scale
+    if name != "llama-fused-qkv":  # in which q and v have the same scale
         for tensor, values in written.items():
             np.testing.assert_array_equal(values, saved[tensor].astype(np.float32), err_msg=tensor)
     expected = products(saved, theirs)

@@ -1,10 +1,12 @@
-"""Writes expected/NAME.npz: what `transformers` says to fixed tokens, for each variant (or those named) of variants.py.
+"""Writes expected/NAME.npz: the logits of `transformers` for fixed tokens, for each variant (or the named ones) of
+variants.py.
 
 python -m venv /tmp/expected && /tmp/expected/bin/pip install ".[expected]"
 /tmp/expected/bin/python -m tests.architectures.make_expected [NAME ...]
 
-Each file has `ids` int32 (positions,) and `logits` float32 (positions, vocabulary). Attention is the eager one and all
-is float64, but for what `transformers` itself does in float32. Nothing is written unless each of mistakes.py shows.
+Each file has `ids` int32 (positions,) and `logits` float32 (positions, vocabulary). Attention is eager and
+everything is float64, except for operations that `transformers` itself does in float32. Nothing is written unless
+each mistake of mistakes.py is visible.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ def tokens(variant: Variant) -> np.ndarray:
 
 
 def model_of(variant: Variant, mistake: Mistake = NONE) -> transformers.PreTrainedModel:
-    """In float64, with the weights as the variant's file rounds them."""
+    """The model in float64, with the weights as the variant's file rounds them."""
     special = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
-    # A configuration writes its defaults into the objects that it is given.
+    # A configuration writes its defaults into the objects that it gets.
     settings = copy.deepcopy({**special, **variant.config, **mistake.config})
     config = getattr(transformers, f"{variant.transformers}Config")(**settings, attn_implementation="eager")
     model_class = f"{variant.transformers.removesuffix('Text')}ForCausalLM"
@@ -51,7 +53,7 @@ def model_of(variant: Variant, mistake: Mistake = NONE) -> transformers.PreTrain
 
 
 def logits_of(model: torch.nn.Module, variant: Variant) -> np.ndarray:
-    """Of every position: float32 (positions, vocabulary)."""
+    """Logits of every position: float32 (positions, vocabulary)."""
     with torch.no_grad():
         ids = torch.from_numpy(tokens(variant).astype(np.int64))[None]
         return model(ids, use_cache=False).logits[0].float().numpy()
@@ -62,13 +64,13 @@ def logits(variant: Variant, mistake: Mistake = NONE) -> np.ndarray:
 
 
 def smallest_cosine(a: np.ndarray, b: np.ndarray) -> float:
-    """Over all positions."""
+    """The smallest cosine over all positions."""
     a, b = a.astype(np.float64), b.astype(np.float64)
     return float(((a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)).min())
 
 
 def make(variant: Variant) -> bool:
-    """Whether the file was written: each mistake shows."""
+    """True if the file was written: each mistake is visible."""
     expected = logits(variant)
     good = True
     for mistake in mistakes(variant):

@@ -1,4 +1,4 @@
-"""What a reader of these files may get wrong: make_expected.py shows that each of these mistakes would be noticed."""
+"""Mistakes that a reader of these files may make: make_expected.py shows that each of them would be noticed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from tests.tiny_models import PERMUTED, Variant, neighbours_rotate
 Weights = dict[str, np.ndarray]
 
 LEFT_OUT = 0.99
-"""What leaves a feature out has some position whose logits have a smaller cosine than this."""
+"""If a feature is left out, some position's logits have a smaller cosine than this."""
 
 NEAR_MISS = 0.999
-"""The same for what is wrong by a little, as a window by one position. The tests ask for 0.9999."""
+"""The same for a small error, such as a window that is off by one position. The tests require 0.9999."""
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """Another configuration, other weights, or modules left out: those whose names end so pass their input on."""
+    """Another configuration, other weights, or skipped modules: modules whose names end this way pass their input
+    on."""
 
     what: str
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -32,7 +33,7 @@ class Mistake:
 
 
 def mistakes(variant: Variant) -> list[Mistake]:
-    """Those that `variant` is there to notice, and those that its architecture invites."""
+    """The mistakes that `variant` exists to catch, and those that its architecture invites."""
     c, architecture = variant.config, variant.architecture
     rope = c["rope_parameters"]
     found = [Mistake("another epsilon", config={"rms_norm_eps": 1e-5}, below=NEAR_MISS)]
@@ -161,7 +162,7 @@ def _swapped(ending: str) -> Callable[[Weights], Weights]:
 
 
 def _unscaled(weights: Weights) -> Weights:
-    """The output matrix stays."""
+    """Changes the embeddings only; the output matrix stays."""
     embedding = weights["model.embed_tokens.weight"]
     scaled = embedding / np.sqrt(embedding.shape[1], dtype=np.float32)
     return {**weights, "model.embed_tokens.weight": scaled, "lm_head.weight": embedding}

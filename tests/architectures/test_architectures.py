@@ -29,7 +29,7 @@ LLAMA_SHA256 = "ff2c25f4f4ea3128dbd9f1b258e613c5395ebec2a9697d8af34ce3b0a76d7540
 
 @dataclass(frozen=True)
 class Expected:
-    """What `transformers` says (make_expected.py): logits float32 (positions, vocabulary) after each of `ids`."""
+    """The results of `transformers` (make_expected.py): logits float32 (positions, vocabulary) after each of `ids`."""
 
     ids: list[int]
     logits: np.ndarray
@@ -41,12 +41,12 @@ def expected(variant: Variant) -> Expected:
 
 
 KERNELS = ("llama-biases", "mistral", "qwen2", "qwen3", "phi3-partial", "gemma2", "gemma3", "smollm3")
-"""Every architecture once, in the variant that asks most of kernels. The others differ in what Python computes for all
-backends."""
+"""Every architecture once, in the variant that demands most of kernels. The others differ in computations that
+Python does for all backends."""
 
 
 def ways() -> Iterator[ParameterSet]:
-    """Each variant on each backend. In the gate numpy has all of them, kernels each architecture once."""
+    """Each variant on each backend. In the gate numpy runs all of them, and kernels run each architecture once."""
     for backend in ("numpy", "webgpu", "wasm"):
         for name, variant in VARIANTS.items():
             marks = [] if backend == "numpy" or name in KERNELS else [pytest.mark.all]
@@ -99,7 +99,7 @@ async def logits_of_a_prompt(backend: Backend, ids: list[int]) -> np.ndarray:
 
 
 async def logits_one_by_one(backend: Backend, ids: list[int]) -> np.ndarray:
-    """The last tokens in a pass each, as while an answer is written: float32 (LAST, vocabulary)."""
+    """The last tokens in a pass each, as in decoding: float32 (LAST, vocabulary)."""
     sequence = backend.new_sequence()
     await backend.prefill(sequence, ids[:-LAST])
     rows = []

@@ -1,7 +1,7 @@
-"""What each tiny model is, as data: one for every convention by which files of an architecture differ.
+"""The tiny models as data: one for every convention by which files of an architecture differ.
 
 The sizes repeat, so that a software GPU compiles few kernels. Windows are shorter than the text; numbers that would
-hardly show in so small a model (soft-caps, factors, epsilon) are stronger than a real model's.
+hardly be visible in such a small model (soft-caps, factors, epsilon) are stronger than a real model's.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ PHIS = [
         metadata={"attention.sliding_window": WINDOW}, format="Q8_0",
     ),
     LONGROPE,
-    # The same file with room for more than the original context: the long factors hold from the first token on.
+    # The same file with room for more than the original context: the long factors apply from the first token on.
     replace(LONGROPE, name="phi3-longrope-long", positions=104, context=CONTEXT),
 ]  # fmt: skip
 
@@ -110,7 +110,7 @@ GEMMA = {
     "query_pre_attn_scalar": 32,
     "sliding_window": WINDOW,
 }
-# The 27B models are told by their number of layers; they scale by hidden / heads.
+# The 27B models are recognized by their number of layers; they scale by hidden / heads.
 GEMMA_27B = {**GEMMA, "query_pre_attn_scalar": 16}
 GEMMA2 = {"rope_parameters": rope(), "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}
 
@@ -144,7 +144,7 @@ SMOLLM3 = Variant(
 )  # fmt: skip
 
 VARIANTS = {variant.name: variant for variant in [*LLAMAS, *QWENS, *PHIS, *GEMMAS, SMOLLM3]}
-"""Those of which expected/ has the logits."""
+"""The variants whose logits are in expected/."""
 
 ROOM = {
     "vocab_size": ALL_BYTES,
@@ -184,6 +184,6 @@ QUANTIZED = {
 }  # fmt: skip
 """For comparing a backend with numpy: mixed formats, every byte a token, room for longer texts and windows.
 
-gemma3 has 7 layers, since its sixth is the first without a window, smollm3 5, since its fourth does not rotate.
-Odd widths are no multiples of 32, and heads of 50 no multiples of 4. OpenLLaMA 3B has heads of 100.
+gemma3 has 7 layers, because its sixth is the first without a window, smollm3 5, because its fourth does not rotate.
+Odd widths are not multiples of 32, and heads of 50 not multiples of 4. OpenLLaMA 3B has heads of 100.
 """

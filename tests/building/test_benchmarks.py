@@ -1,4 +1,4 @@
-"""Each benchmark still runs: a round of it, as small as its options allow."""
+"""Each benchmark still runs: one round, as small as its options allow."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ OPTIONS = {
     "wasm_scaling": "--rounds 1 --tokens 2 --long 64 --precision fast",
     "worker_cost": "--tokens 2",
 }
-"""What makes each small. {model}: a file of random weights of these SIZES; {folder}: an empty one."""
+"""The options that make each small. {model}: a file of random weights of these SIZES; {folder}: an empty one."""
 NEEDS = {"beside_llama_cpp": "llama_cpp", "llama_cpp_logits": "llama_cpp"}
-"""What is no part of the project."""
+"""Packages that are not part of the project."""
 
 
 def test_each_benchmark_that_the_docs_name_is_there_and_has_a_small_run() -> None:

@@ -1,4 +1,4 @@
-"""The site in dist/, the lock files and the command, as they are in this repository."""
+"""The site in dist/, the lock files and the command, as in this repository."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_third_party_text_has_the_licences(dist):
 
 
 def test_an_old_python_gets_a_sentence():
-    """build.py must parse on Python 3.8, to be able to say that it is too old."""
+    """build.py must parse on Python 3.8, so that it can say that it is too old."""
     source = (ROOT / "build.py").read_text(encoding="utf-8")
     tree = ast.parse(source, feature_version=(3, 8))
     first_import_of_ours = next(n.lineno for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and "app" in n.module)
@@ -299,7 +299,7 @@ def checkout(tmp_path: Path, dist: Path) -> Path:
 
 @pytest.mark.all
 def test_with_everything_cached_it_works_without_network(checkout):
-    nowhere = "http://127.0.0.1:9"  # a proxy that is not there: whoever wants the network fails
+    nowhere = "http://127.0.0.1:9"  # a proxy that does not exist: any use of the network fails
     offline = os.environ | dict.fromkeys(("http_proxy", "https_proxy", "HTTPS_PROXY", "HTTP_PROXY"), nowhere)
     offline |= {"no_proxy": "localhost", "NO_PROXY": "localhost"}
     site_only = [sys.executable, "build.py", "site"]
@@ -320,7 +320,7 @@ def test_with_everything_cached_it_works_without_network(checkout):
     finally:
         server.send_signal(signal.SIGINT)
     _, said = server.communicate(timeout=10)
-    waited = "Another build is running; waiting for it to finish ...\n"  # of a test beside this one
+    waited = "Another build is running; waiting for it to finish ...\n"  # of a parallel test
     assert (server.returncode, said.removeprefix(waited)) == (0, "")
 
 

@@ -1,4 +1,4 @@
-"""The downloader, against a real HTTP server on this machine that misbehaves as told."""
+"""The downloader, against a real HTTP server on this machine that misbehaves on command."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
 class FileServer(http.server.ThreadingHTTPServer):
-    """Serves `files` with ranges. `break_after[name]` lists after how many bytes each next answer is cut off."""
+    """Serves `files` with ranges. `break_after[name]` lists the number of bytes after which each next answer is cut
+    off."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -44,7 +45,7 @@ class FileServer(http.server.ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/{name}"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        pass  # clients that go away are part of the tests
+        pass  # clients that disconnect are part of the tests
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -287,7 +288,7 @@ def test_only_the_member_of_a_remote_zip_is_fetched(server, downloader, tmp_path
     ranges = [re.fullmatch(r"bytes=(\d+)-(\d+)", asked or "") for _, asked in server.asked]
     fetched = sum(int(match[2]) - int(match[1]) + 1 for match in ranges if match)
     assert all(ranges)
-    assert fetched < len(server.files["zip"]) - 2_500_000  # not the member before it
+    assert fetched < len(server.files["zip"]) - 2_500_000  # not the preceding member
     assert leftovers(tmp_path) == ["model.bin"]
 
 
@@ -307,7 +308,7 @@ def test_a_member_that_becomes_another_size_than_the_zip_declares_is_refused(
 
 
 def test_a_member_is_resumed_too(server, downloader, tmp_path):
-    content = os.urandom(1_000_000)  # does not get smaller
+    content = os.urandom(1_000_000)  # does not compress
     server.files["zip"] = zip_with(content, zipfile.ZIP_DEFLATED)
     span = find_member(len(server.files["zip"]), lambda a, b: server.files["zip"][a:b], "folder/model.bin")
     server.break_after["zip"] = [10**9] * 4 + [300_000]  # size, end of the zip, directory, header; then the member

@@ -1,4 +1,4 @@
-"""What Python says in the page has its German in web/i18n/de/engine.js, by its code, and nothing there is left over."""
+"""Python's messages in the page have their German in web/i18n/de/engine.js, by code, and no entry there is unused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from py_core.memory.errors import StoreError
 from py_core.messages import Message, UserError
 
 OTHERS = {"gguf.needs-more"}
-"""Codes of what the page is never told: another part of the file is read instead."""
+"""Codes of messages that the page never gets: another part of the file is read instead."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def trees() -> dict[str, ast.Module]:
 
 @cache
 def user_errors() -> frozenset[str]:
-    """The names of the classes of errors that are written for a person."""
+    """The names of the classes of errors for the user."""
     bases = {
         node.name: {ast.unparse(base) for base in node.bases}
         for tree in trees().values()
@@ -62,7 +62,7 @@ def user_errors() -> frozenset[str]:
 
 
 def calls() -> Iterator[tuple[str, str, ast.Call]]:
-    """Where a message or a user error is made: the name of its class, the place and the call."""
+    """Each place where a message or a user error is made: the name of its class, the place and the call."""
     for path, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):

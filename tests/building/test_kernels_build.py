@@ -72,14 +72,14 @@ def small(tmp_path: Path) -> build_outputs.KernelModule:
 
 @pytest.fixture(scope="module")
 def compiler() -> kernels.Compiler:
-    """The real one, installed if need be."""
+    """The real compiler, installed if needed."""
     cache = cache_dir()
     with one_build_at_a_time(cache):
         command = kernels.install_zig(cache, Downloader(cache, pypi_address))
     return lambda: command
 
 
-# --- what is shipped ---
+# --- the shipped files ---
 
 
 @EACH
@@ -160,7 +160,7 @@ def test_the_kernel_of_indexes_fits_into_any_memory() -> None:
     assert isinstance(memory, MemoryType)
     assert memory.limits.max is None
     assert len(wasm) < 20_000
-    # It has no data: an instance leaves the memory as it is.
+    # It has no data: an instance leaves the memory unchanged.
     store = Store(without)
     filled = Memory(store, MemoryType(Limits(1, None)))
     before = b"\xa5" * 65536
@@ -169,7 +169,7 @@ def test_the_kernel_of_indexes_fits_into_any_memory() -> None:
     assert filled.read(store) == before
 
 
-# --- how they are made ---
+# --- how they are compiled ---
 
 
 @pytest.mark.all
@@ -238,7 +238,7 @@ def test_no_c_files_is_a_sentence(tmp_path: Path) -> None:
 
 
 class Shared(SharedMemory):
-    """wasmtime 50.0.1 wraps the pointer once too often, and then nothing can import the memory."""
+    """wasmtime 50.0.1 wraps the pointer once too often, and then no module can import the memory."""
 
     def _as_extern(self) -> ffi.wasmtime_extern_t:
         union = ffi.wasmtime_extern_union(sharedmemory=self.ptr())

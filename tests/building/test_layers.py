@@ -1,4 +1,4 @@
-"""Which part may import which."""
+"""The allowed imports between parts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_application_reaches_the_backend_through_the_engine_alone() -> None:
 
 
 def test_the_product_needs_nothing_of_the_tests() -> None:
-    """Neither a module, nor a file by its path, as in ROOT / "tests" / "bench"."""
+    """Neither a module, nor a file by its path, such as ROOT / "tests" / "bench"."""
     for path in (*sorted(ROOT.glob("app/**/*.py")), *sorted(ROOT.glob("py_core/**/*.py"))):
         source = path.read_text(encoding="utf-8")
         reached = re.findall(r"^\s*(?:from|import) tests\b.*|/ *[\"']tests\b.*|[\"']tests/.*", source, re.MULTILINE)

@@ -26,7 +26,7 @@ TINY = Entry("tiny", "Tiny", REPOSITORY, FILE, "MIT", "nothing")
 
 @pytest.fixture
 def model(write_model: Callable[..., Path]) -> bytes:
-    return write_model(ffn=2048).read_bytes()  # more than a connection's buffers hold
+    return write_model(ffn=2048).read_bytes()  # more than the buffers of a connection
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def files_in(cache: ModelCache) -> list[str]:
     return sorted(path.name for path in cache.folder.glob("*"))
 
 
-# ---- the list, and what the hub says ----
+# ---- the list, and the hub's listing ----
 
 
 def test_the_list_names_every_model_with_its_licence_and_no_size() -> None:
@@ -222,7 +222,7 @@ def test_a_damaged_part_is_fetched_again(catalog: Catalog, cache: ModelCache, hu
 def test_a_part_of_another_version_is_not_gone_on_with(
     catalog: Catalog, cache: ModelCache, hub: LocalHub, model: bytes
 ) -> None:
-    url = f"{hub.files_url}/{REPOSITORY}/{FILE}"  # no listing: the server's tag tells the versions apart
+    url = f"{hub.files_url}/{REPOSITORY}/{FILE}"  # no listing: the server's ETag distinguishes the versions
     hub.cuts = [100_000] + [0] * 20
     with pytest.raises(PullError):
         fetch(catalog, cache, url)
@@ -266,7 +266,7 @@ def test_what_is_no_model_file_is_refused_at_its_first_bytes(
 
 
 def test_a_damaged_model_file_is_not_kept(catalog: Catalog, cache: ModelCache, hub: LocalHub, model: bytes) -> None:
-    hub.files[REPOSITORY][FILE] = model[:-5000]  # as the hub lists it, but not all of its tensors are there
+    hub.files[REPOSITORY][FILE] = model[:-5000]  # as the hub lists it, but some of its tensors are missing
     with pytest.raises(GGUFError, match="truncated"):
         fetch(catalog, cache)
     assert files_in(cache) == []

@@ -1,4 +1,4 @@
-"""ONNX files written by hand are read by onnxruntime, and compute what was meant."""
+"""ONNX files written by hand are read by onnxruntime, and compute the intended results."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_attributes_of_each_type_and_several_outputs() -> None:
 
 
 def test_other_domains_and_inputs_left_out() -> None:
-    """DynamicQuantizeMatMul has a zero point between scale and bias that may be missing."""
+    """DynamicQuantizeMatMul has an optional zero point between scale and bias."""
     graph = OnnxGraph("quantized")
     x = graph.input("x", np.float32, [1, 2])
     codes, scales = np.array([[100, -50], [27, 127]], np.int8), np.array([0.01, 0.02], np.float32)

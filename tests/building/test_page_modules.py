@@ -25,19 +25,19 @@ console.log(JSON.stringify(given.map((values) => module[name](...values))));
 
 
 def called(path: str, name: str, given: Sequence[Sequence[Any]]) -> list[Any]:
-    """What a function of a module without imports gives, for each list of arguments."""
+    """The results of a function of a module without imports, for each list of arguments."""
     told = json.dumps([Path(ROOT / "web" / path).read_text("utf-8"), name, given])
     return told_by(CALL, told)
 
 
 def told_by(script: str, given: str = "") -> Any:
-    """What a script for node prints as JSON."""
+    """The JSON that a script for node prints."""
     command = [node_path(), "--input-type=module", "-e", script]
     return json.loads(subprocess.run(command, input=given, capture_output=True, text=True, check=True).stdout)
 
 
 def source_of(*paths: str) -> str:
-    """Modules as one script: their imports of each other are left out."""
+    """Modules as one script, without their imports of each other."""
     sources = [Path(ROOT / "web" / path).read_text("utf-8") for path in paths]
     return re.sub(r"^import .*;$|^export ", "", "\n".join(sources), flags=re.MULTILINE)
 
@@ -50,7 +50,7 @@ def test_only_a_clearly_larger_model_is_offered_what_the_shipped_one_cannot_do()
     assert unknown is nothing is shipped is half is small is None  # the cards of index.html
     for cards in larger:
         assert [card["name"] for card in cards] == ["summarise", "rewrite", "code", "plan"]
-        # What needs the user's text waits for it, with the cursor behind it.
+        # Cards that need the user's text wait for it, with the cursor behind the draft.
         assert [card.get("isDraft", False) for card in cards] == [True, True, False, False]
 
 
@@ -170,7 +170,7 @@ def test_styles_that_are_loaded_late_lie_where_they_are_asked_for() -> None:
 
 
 def test_messages_that_are_none_of_ours_break_no_tab() -> None:
-    """What an older version, another program of this origin or a mistake may send: nothing is thrown or done."""
+    """Data from an older version, another program of this origin or a mistake: nothing is thrown or done."""
     script = source_of("common/browser_parts.js", "memory/tab_writer.js") + """
       globalThis.self = globalThis;
     """ + source_of("engine/broker_worker.js") + """

@@ -1,4 +1,4 @@
-"""README and docs/guide/terminal.md are true: each command gives the output beside it, and the Python example runs."""
+"""README and docs/guide/terminal.md are true: each command prints the output beside it, and the Python example runs."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def words_of_sonata(command: str) -> Iterator[list[str]]:
 
 
 def test_each_command_and_option_that_is_shown_exists() -> None:
-    """That they give what is shown takes minutes."""
+    """Checking their output takes minutes."""
     shown = [words for command, _ in console_lines() for words in words_of_sonata(command)]
     assert len(shown) == 15
     for words in shown:
-        result = sonata(*words, "--help")  # what comes before is parsed, and nothing of it is done
+        result = sonata(*words, "--help")  # earlier options are parsed, and no command runs
         assert (result.returncode, "Usage: " in result.stdout) == (0, True), (words, result.stderr)
     assert sonata("generate", "x", "--no-such", "--help").returncode == 2
 
@@ -75,7 +75,7 @@ def test_a_command_gives_what_is_shown(model_path: Path, tmp_path: Path, command
 @pytest.mark.all
 def test_the_python_example_answers(model_path: Path) -> None:
     (example,) = blocks("python")
-    # The same on numpy, and a shorter answer: lavapipe takes a quarter of a minute for this one.
+    # The same on numpy, and a shorter answer: lavapipe takes 15 s for this one.
     for shown, run in (
         (
             "from py_core.backends.webgpu.backend import load_webgpu",

@@ -1,4 +1,4 @@
-"""The site's server, asked over real connections."""
+"""The site's server, over real connections."""
 
 from __future__ import annotations
 
@@ -131,13 +131,13 @@ def test_a_name_that_was_listed_is_answered(small_site):
 
 @dataclass
 class Running:
-    """A server in this process, whose limits the test chooses."""
+    """A server in this process with limits that the test chooses."""
 
     port: int
     release: threading.Event
     """Ends the answer to /held."""
     begun: threading.Event
-    """That answer was asked for."""
+    """Set once that answer was requested."""
 
     def connect(self, sent: bytes = b"") -> socket.socket:
         opened = socket.create_connection(("127.0.0.1", self.port), timeout=60)
@@ -150,7 +150,7 @@ class Running:
 
 
 def everything(opened: socket.socket) -> bytes:
-    """What comes until the other side ends the connection. Fails where it does not end it."""
+    """The bytes until the other side ends the connection. Fails if it does not end it."""
     with opened, opened.makefile("rb") as file:
         return file.read()
 
@@ -197,7 +197,7 @@ def test_a_request_that_never_gets_whole_is_ended_with_a_sentence(hasty, before)
                 opened.sendall(part)
             if said := everything(opened):
                 break
-        # Here the first byte came too late: the machine is busy.
+        # The first byte came too late: the machine is busy.
     *_, last = said.rpartition(b"HTTP/1.1 ")
     assert last.startswith(b"408 ")
     assert last.endswith(b"The request did not arrive in time: send it at once.\n")
@@ -207,8 +207,8 @@ def test_an_answer_that_takes_long_is_not_ended(hasty):
     request = b"GET /held HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     asked = hasty.connect(request)
     while not hasty.begun.wait(1):
-        asked = hasty.connect(request)  # the one before came too late: the machine is busy
-    assert everything(hasty.connect()) == b""  # so much time has passed
+        asked = hasty.connect(request)  # the previous one came too late: the machine is busy
+    assert everything(hasty.connect()) == b""  # this much time has passed
     hasty.release.set()
     assert everything(asked).endswith(b"at last")
 
@@ -218,7 +218,7 @@ CHUNKED = GET.replace(b"GET", b"POST") + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
 def answers(said: bytes) -> list[tuple[int, bytes]]:
-    """The status and the body of each answer that a connection brought, which has nothing else."""
+    """The status and the body of each answer on a connection, which carries nothing else."""
     found = []
     while said:
         head, _, said = said.partition(b"\r\n\r\n")
@@ -232,7 +232,7 @@ def answers(said: bytes) -> list[tuple[int, bytes]]:
 def test_requests_in_a_row_are_answered_in_their_order_however_long_one_takes(hasty):
     asked = hasty.connect(b"%b\r\n%b\r\n%bConnection: close\r\n\r\n" % (GET, GET.replace(b"a.js", b"held"), GET))
     assert hasty.begun.wait(60)
-    assert everything(hasty.connect()) == b""  # so much time has passed
+    assert everything(hasty.connect()) == b""  # this much time has passed
     hasty.release.set()
     assert [body for _, body in answers(everything(asked))] == [b"content of a.js", b"at last", b"content of a.js"]
 
@@ -303,7 +303,7 @@ def test_more_connections_than_the_limit_are_refused_with_a_sentence_until_one_e
         assert refused.endswith(b"There are too many connections to this server: close some of them, then try again.\n")
         first.close()
         while (answer := running.answer()).startswith(b"HTTP/1.1 503 "):
-            pass  # the server has yet to hear of it
+            pass  # the server does not know yet
         assert answer.startswith(b"HTTP/1.1 200 ")
         for other in others:
             other.close()

@@ -1,4 +1,4 @@
-"""The texts of the page: each language says all that English says."""
+"""The texts of the page: each language covers all of the English."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.building.node import node_path
 WEB = ROOT / "web"
 TOLD = "import * as all from './{name}.js'; console.log(JSON.stringify(Object.values(all)[0]))"
 
-# What may stand in the code, and why, besides the English of a message (test_engine_texts.py).
+# Texts that are allowed in the code, and why, besides the English of a message (test_engine_texts.py).
 ALLOWED = {
     "memory/moving.js": "said to Python",
     "common/own_script.js": "a mistake in a program",
@@ -105,7 +105,7 @@ def test_each_section_stands_in_the_same_file_of_each_language(catalogues: dict[
 
 @cache
 def texts_in_code() -> list[dict[str, str]]:
-    """Of each text that stands in the page's JavaScript `path`, `line` and `text`, with {} for a value."""
+    """`path`, `line` and `text` of each text in the page's JavaScript, with {} for a value."""
     script = Path(__file__).with_name("texts_in_code.cjs")
     told = subprocess.run([node_path(), "--expose-internals", script, WEB], capture_output=True, text=True, check=True)
     return json.loads(told.stdout)  # type: ignore[no-any-return]

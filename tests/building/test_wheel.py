@@ -1,4 +1,4 @@
-"""The wheel: built, installed into an empty environment, and asked."""
+"""The wheel: built, installed into an empty environment, and run."""
 
 from __future__ import annotations
 

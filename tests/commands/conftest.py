@@ -1,4 +1,4 @@
-"""A tiny model for the commands, and a home for what is learned."""
+"""A tiny model for the commands, and a home folder for lessons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sonata`: what it prints, what it writes, and one sentence for everything that goes wrong."""
+"""`sonata`: its output, its files, and one sentence for every failure."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_bos_is_added_where_the_file_says_so_and_no_bos_leaves_it_out(write_mode
     assert json.loads(printed(sonata("generate", "--raw", *options)))["prompt_tokens"] == [1, 69]
     assert json.loads(printed(sonata("generate", "--raw", "--no-bos", *options)))["prompt_tokens"] == [69]
     in_chat = json.loads(printed(sonata("generate", *options)))["prompt_tokens"]
-    assert in_chat[0] == 1 != in_chat[1]  # the template's own
+    assert in_chat[0] == 1 != in_chat[1]  # the template's own instructions
 
 
 def test_tokenize_special_parses_special_tokens(tiny_path: Path) -> None:

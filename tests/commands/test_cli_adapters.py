@@ -33,19 +33,19 @@ def base(tiny_path: Path) -> BaseModel:
 
 @pytest.fixture(scope="module")
 def pirate(base: BaseModel) -> LoraAdapter:
-    """It changes every answer."""
+    """An adapter that changes every answer."""
     return replace(drawn(base.graph, 1, rank=4), name="pirate")
 
 
 @pytest.fixture(scope="module")
 def peft(base: BaseModel, pirate: LoraAdapter, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as PEFT writes it."""
+    """A folder in PEFT's format."""
     return folder_of(export_peft(pirate, base.config, base.graph), tmp_path_factory.mktemp("peft") / "Pirate talk")
 
 
 @pytest.fixture(autouse=True)
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where adapters are kept; there are none yet."""
+    """The folder of the kept adapters; there are none yet."""
     monkeypatch.setenv("SONATA_MEMORY", str(tmp_path / "data" / "memory.sqlite"))
     return tmp_path / "data" / "adapters"
 
@@ -133,7 +133,7 @@ def test_a_name_that_exists_is_overwritten_only_where_that_is_said(
 def test_an_adapter_of_another_model_is_refused_with_what_to_do(
     tiny: list[str], peft: Path, write_model: Callable[..., Path]
 ) -> None:
-    other, wider = write_model(tied=False, seed=5), write_model(ffn=128)  # the same shapes, and other ones
+    other, wider = write_model(tied=False, seed=5), write_model(ffn=128)  # the same shapes, and different ones
     printed(sonata("adapters", "import", peft, *tiny, "--name", "a"))
     words = "was made for another model than this one: for tiny with the sha256"
     for path in (other, wider):
@@ -245,7 +245,7 @@ def test_a_rank_that_is_too_large_is_made_smaller_where_that_is_asked_for(
     printed(sonata("adapters", "import", file, *tiny, "--rank", "4", "--name", "small"))
     lost = {facts["name"]: facts["lost"] for facts in listed()}
     assert 0 < lost["large"] < 0.02 < 0.5 < lost["small"] < 1
-    # What a smaller rank has cost adds up: two steps cost what one does.
+    # The costs of smaller ranks add up: two steps cost the same as one.
     own = tmp_path / "own.safetensors"
     printed(sonata("adapters", "export", "large", own))
     printed(sonata("adapters", "import", own, *tiny, "--rank", "4", "--name", "again"))

@@ -17,7 +17,7 @@ LONG = "".join(f"Room {number} has the colour number {number * 7}.\n\n" for numb
 
 @pytest.fixture(scope="module")
 def model(write_model) -> list[str]:
-    """A TinyLlama with room for a passage in a third of its context."""
+    """A TinyLlama for which a passage fits into a third of its context."""
     return ["--model", str(write_model(tied=False, context=4096)), "--backend", "numpy", "--max-tokens", "4"]
 
 

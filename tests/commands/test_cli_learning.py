@@ -1,6 +1,6 @@
-"""`sonata teach`, `ask`, `relearn` and what `perplexity` makes of what was taught: the commands, with real models.
+"""`sonata teach`, `ask`, `relearn`, and the effect of lessons on `perplexity`: the commands, with real models.
 
-What they print is tested with a tiny model, what is recalled with SmolLM2.
+Output is tested with a tiny model, recall with SmolLM2.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def lessons_of(home: list[str]) -> list[dict]:
     return json.loads(printed(sonata("memory", "list", "--all", *home, "--json")))["lessons"]
 
 
-# ---- what is recalled ----
+# ---- recall ----
 
 
 @pytest.fixture(scope="module")
 def taught(
     fast_routing: None, model_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[list[str], list[dict]]:
-    """A home where SmolLM2 was taught two facts, and what `sonata teach` printed."""
+    """A home folder in which SmolLM2 was taught two facts, and the output of `sonata teach`."""
     folder = tmp_path_factory.mktemp("taught")
     file = folder / "facts.jsonl"
     file.write_text("\n".join(lesson(fact.question, fact.answer) for fact in FACTS), "utf-8")
@@ -275,7 +275,7 @@ def test_the_benchmark_of_styles_tells_what_was_learned_of_one(tiny: list[str]) 
     assert_sentence(sonata("bench", "style", "--style", "loud", *tiny[:2]), "no style loud")
 
 
-# ---- what moves into the model ----
+# ---- consolidation into the model ----
 
 
 @pytest.mark.no_cover

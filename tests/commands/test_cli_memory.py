@@ -1,4 +1,4 @@
-"""`sonata memory`: what was taught is listed, shown, forgotten, and taken to another folder; with a passphrase, too."""
+"""`sonata memory`: lessons are listed, shown, forgotten, and moved to another folder; also with a passphrase."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def locked(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same with a passphrase, which the environment does not tell."""
+    """The same with a passphrase that is not in the environment."""
     monkeypatch.delenv(PASSPHRASE, raising=False)
     with_memory(home, lambda memory: set_passphrase(memory.store, "correct horse", iterations=1000))
     return home
@@ -183,7 +183,7 @@ def test_forget_all_leaves_no_lesson_and_all_else(home: Path) -> None:
 
 def test_undo_lets_the_lesson_answer_again_that_was_replaced(home: Path) -> None:
     assert_sentence(sonata("memory", "undo", "--home", home), "--yes")
-    said = printed(sonata("memory", "undo", "--home", home, "--yes"))  # what was taught last
+    said = printed(sonata("memory", "undo", "--home", home, "--yes"))  # the last lesson
     assert OLD.answer in said
     assert [(lesson["id"], lesson["replaced_by"]) for lesson in listed(home, "--all")] == [("d09", ""), ("a01d", "")]
     printed(sonata("memory", "undo", "d09", "--home", home, "--yes"))

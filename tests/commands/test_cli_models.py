@@ -99,7 +99,7 @@ def test_a_model_in_several_files_is_one(hub: LocalHub, model: Path, tmp_path: P
         "name": "big",
         "have": parts[0].stat().st_size,
         "size": size,
-    }  # the first was right, and stays
+    }  # the first was correct, and stays
     row = next(line for line in printed(sonata("models", "list", "--offline")).splitlines() if "big" in line)
     assert "0.5 MB" in row
     hub.listed.clear()

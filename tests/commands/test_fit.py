@@ -1,4 +1,4 @@
-"""Whether a model fits is told from its header, in numbers, and with what would fit."""
+"""The fit of a model is computed from its header, in numbers, and with suggestions that would fit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def real(model_path: Path) -> Need:
 
 
 class Measuring(WasmtimeHost):
-    """Remembers how much memory was asked for."""
+    """Records the requested memory."""
 
     reserved = 0
 
@@ -76,7 +76,7 @@ async def test_a_window_bounds_what_a_token_reads(real: Need) -> None:
 
 async def test_a_layer_with_a_window_takes_memory_for_no_more_than_that(real: Need) -> None:
     gemma = replace(real, backend="numpy", windows=((512,) * 5 + (0,)) * 4 + (512, 512))
-    # 512 tokens, 1,024 more that can be taken back, and a page, since these may begin within one.
+    # 512 tokens, 1,024 more that can be truncated, and a page, because these may begin in the middle of one.
     assert gemma.at(32768).pages == (22 * 25 + 4 * 512) * real.layer_page
     assert gemma.at(1024).pages == 26 * 16 * real.layer_page
 
@@ -193,7 +193,7 @@ async def test_the_lengths_of_a_context_that_fit_are_told_with_what_they_take(ti
 def test_the_speed_of_another_model_follows_from_what_was_measured() -> None:
     small = Measured(tok_s=100, read=100_000_000, operations=500)
     assert tokens_per_second(200_000_000, 500, small) == pytest.approx(50)
-    # 10 ms a token, of which 1 ms was reading at 100 GB/s: the rest stays as it is.
+    # 10 ms a token, of which 1 ms was reading at 100 GB/s: the rest stays unchanged.
     assert tokens_per_second(1_000_000_000, 500, small, 100e9) == pytest.approx(1 / 0.019)
     assert tokens_per_second(100_000_000, 1000, small, 100e9) == pytest.approx(1 / 0.019)
 

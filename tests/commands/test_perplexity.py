@@ -1,4 +1,4 @@
-"""`sonata perplexity`: what a text costs in nats, by the log-probabilities of its tokens."""
+"""`sonata perplexity`: the cost of a text in nats, by the log-probabilities of its tokens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CODE = (
     "print([fibonacci(i) for i in range(10)])\n"
 )
 NATS_OF_CODE = 43.81222
-"""What transformers 5.23 says in float32 with SmolLM2's dequantized weights, of 54 tokens."""
+"""The result of transformers 5.23 in float32 with SmolLM2's dequantized weights, for 54 tokens."""
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_json_has_the_figures_of_all_texts_and_of_each(
 
 
 async def nats_by_logits(model: Model, text: str, bos: tuple[int, ...] = ()) -> float:
-    """By the logits after each token, on the host."""
+    """Computed from the logits after each token, on the host."""
     ids = [*bos, *model.tokenizer.encode(text)]
     sequence = model.backend.new_sequence()
     nats = 0.0

@@ -1,4 +1,4 @@
-"""`sonata quantize`: formats that llama.cpp would choose, metadata as they were, and nothing left after a failure."""
+"""`sonata quantize`: formats that llama.cpp would choose, unchanged metadata, and no leftover file after a failure."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_mixed_keeps_attention_in_halves_and_the_mlp_in_four_bits() -> None:
 
 @pytest.fixture(scope="module")
 def quantized(write_model, tmp_path_factory) -> dict[str, tuple[Path, Path]]:
-    """A model of floats, and what each mixture makes of it: (model, made) by mixture."""
+    """A model of floats, and each mixture's result: (model, made) by mixture."""
     path = write_model(hidden=256, ffn=512, formats=("F32",), embedding_format="F16", tied=False)
     folder = tmp_path_factory.mktemp("quantized")
     made = {}

@@ -1,4 +1,4 @@
-"""A model in several files is opened by any of them, and says what is wrong with its parts."""
+"""A model in several files is opened by any of them, and errors in its parts are reported."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_tensor_beyond_four_gigabytes_is_read_where_it_lies(tmp_path: Path) ->
     )
     head = b"GGUF" + struct.pack("<IQQ", 3, 2, 0) + index
     values = np.arange(8, dtype=np.float32)
-    with open(path, "wb") as file:  # the disk keeps no room for what lies between
+    with open(path, "wb") as file:  # the disk uses no space for the gap
         file.write(head)
         start = -(-len(head) // 32) * 32 + far
         file.seek(start)

@@ -1,4 +1,4 @@
-"""No command lets a terminal obey what a file's name, a model file or a model says."""
+"""No command passes on control sequences of a file's name, a model file or a model to the terminal."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.tiny_llama import TinyLlama
 
 APP = Path(__file__).parents[2] / "app"
 TITLE = "\x1b]0;owned\x07\x9b2J\x7f\r"
-"""It would name the window, clear the screen, delete a character and write over the line."""
+"""A text that would name the window, clear the screen, delete a character and overwrite the line."""
 
 
 def quiet(result: Result) -> str:
-    """All that was written, in which there is no control character but newlines."""
+    """The whole output, which must contain no control character except newlines."""
     written = result.stdout + result.stderr
     assert written.strip()
     assert plain(written) == written
@@ -29,7 +29,7 @@ def quiet(result: Result) -> str:
 
 @pytest.fixture(scope="module")
 def hostile_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny model whose name, its file's name and whose folder command terminals."""
+    """A tiny model whose name, file name and folder contain control sequences."""
     folder = tmp_path_factory.mktemp("names") / f"folder {TITLE}\u202e"
     folder.mkdir()
     return TinyLlama(tied=False).write(folder / f"model {TITLE}.gguf", {"general.name": f"Evil {TITLE}\u202e"})

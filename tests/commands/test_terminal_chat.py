@@ -1,4 +1,4 @@
-"""`sonata chat` under a real terminal: keys go in, and what a person would see comes out."""
+"""`sonata chat` under a real terminal: keys go in, and the visible output comes out."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Terminal:
         os.write(self._master, keys.encode() if isinstance(keys, str) else keys)
 
     def wait_for(self, pattern: str, again: bytes = b"") -> str:
-        """What came on the screen up to and with `pattern`; the rest is left for the next call.
+        """The output up to and including `pattern`; the rest is left for the next call.
 
         The keys `again` are typed every second until then.
         """
@@ -66,7 +66,7 @@ class Terminal:
         return shown
 
     def say(self, text: str) -> str:
-        """Type a line at the prompt; what came on the screen up to the next prompt, without the line itself."""
+        """Type a line at the prompt; returns the output up to the next prompt, without the line itself."""
         self.type(text + "\n")
         self.wait_for(re.escape(text) + "\n")
         return self.wait_for(PROMPT).removesuffix(PROMPT)
@@ -113,7 +113,7 @@ def open_terminal() -> Iterator[Callable[..., Terminal]]:
 
 @pytest.fixture(scope="module")
 def opened_once(tiny_path: Path) -> Iterator[tuple[Terminal, str]]:
-    """A chat with a TinyLlama, whose answers are 20 tokens at most, and what it showed first."""
+    """A chat with a TinyLlama, whose answers have at most 20 tokens, and its first output."""
     terminal = Terminal("--model", str(tiny_path), "--max-tokens", "20")
     try:
         yield terminal, terminal.wait_for(PROMPT)
@@ -123,7 +123,7 @@ def opened_once(tiny_path: Path) -> Iterator[tuple[Terminal, str]]:
 
 @pytest.fixture
 def tiny_chat(opened_once: tuple[Terminal, str]) -> Terminal:
-    """It, with a new conversation. All tests of the module share it."""
+    """The same chat, with a new conversation. All tests of the module share it."""
     terminal, _ = opened_once
     terminal.say("/new")
     return terminal
@@ -182,7 +182,7 @@ def test_ctrl_c_at_the_prompt_says_how_to_leave_and_goes_on(tiny_chat: Terminal)
     tiny_chat.type("half a mess")
     tiny_chat.wait_for("half a mess")
     tiny_chat.type(CTRL_C)
-    # CPython misses a Ctrl-C that comes while readline still draws the last key: a person presses it again.
+    # CPython misses a Ctrl-C that arrives while readline still draws the last key: a user presses it again.
     assert "Ctrl-D ends" in tiny_chat.wait_for(PROMPT, again=CTRL_C)
     assert "tokens" in tiny_chat.say("Hello")
 
@@ -260,7 +260,7 @@ def test_what_it_is_told_to_remember_it_says_when_it_is_asked_and_a_passphrase_p
     assert "Remembered again: What is my dog called?" in chat.say("/undo")
     listed = chat.say("What do you know about me?")
     assert re.search(r"one thing:\n[0-9a-f]{8}  What is my dog called\? Your dog is called Biscuit\.", listed)
-    chat.say("/new")  # a model as small as this one knows nothing by heart after another turn
+    chat.say("/new")  # a model this small recalls nothing after another turn
     answer = chat.say("What is my dog called?")
     assert re.search(r"As you taught me: .*dog.* \(\d+% sure\)\n", answer)
     assert answer.count("% sure") == 1  # the plain assistant is not named beside it

@@ -1,9 +1,9 @@
-"""`sonata`, which sends itself SIGKILL at a point of a consolidation: nothing of it runs any more, as after kill -9.
+"""`sonata`, which sends itself SIGKILL at a point of a consolidation, as by kill -9.
 
     python killed_sonata.py step:12 consolidate --home DIR ...
 
-It says "step N" of each that was done, from 1 on. step:N: in the midst of step N, with its gradient made and the
-parameters as they were. store: while the result is written, with all rows of the transaction there and the commit not
+It prints "step N" after each step, from 1 on. step:N: in the middle of step N, with its gradient computed and the
+parameters unchanged. store: while the result is written, with all rows of the transaction written and the commit not
 begun.
 """
 

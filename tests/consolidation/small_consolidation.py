@@ -73,7 +73,7 @@ def memory_of(service: ConsolidationService) -> Memory:
 
 
 async def after_steps(service: ConsolidationService, count: int) -> asyncio.Task[Run | None]:
-    """A run that has done so many steps, or has ended."""
+    """A run that has done this number of steps, or has ended."""
     steps, enough = list[int](), asyncio.Event()
 
     def stepped(report: StepReport) -> None:

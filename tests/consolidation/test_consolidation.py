@@ -62,7 +62,8 @@ async def opened(
 
 @pytest.fixture(scope="module")
 def consolidated(embedder: SentenceEmbedder, model: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a memory whose two lessons a revision knows: trained once for all tests that go on from there."""
+    """The folder of a memory whose two lessons a revision knows: trained once for all tests that continue from
+    there."""
     folder = tmp_path_factory.mktemp("consolidated")
 
     async def train() -> None:
@@ -78,13 +79,13 @@ def consolidated(embedder: SentenceEmbedder, model: Model, tmp_path_factory: pyt
 
 @pytest.fixture
 def copied(opened: Opened, consolidated: Path, tmp_path: Path) -> Opened:
-    """`opened`, with what was consolidated before."""
+    """`opened`, with the earlier consolidation."""
     shutil.copytree(consolidated, tmp_path, dirs_exist_ok=True)
     return opened
 
 
 async def ids(service: ConsolidationService) -> list[str]:
-    """Those of the lessons of FACTS, in its order."""
+    """The ids of the lessons of FACTS, in its order."""
     known = {lesson.question: lesson.id for lesson in await memory_of(service).lessons.all()}
     return [known[question] for question in FACTS]
 
@@ -144,7 +145,7 @@ async def test_a_run_that_was_cut_short_anywhere_ends_as_one_that_was_not(opened
         await asyncio.wait([task])
         assert await pieces.is_begun()
         pieces = await opened(name="pieces")
-        assert pieces.current is None  # the old one answers until all is done
+        assert pieces.current is None  # the old adapter answers until everything is done
     run = await asyncio.wait_for(task, 0)
     assert expected is not None
     assert run is not None
@@ -203,7 +204,7 @@ async def test_a_training_that_would_be_the_same_as_a_refused_one_is_not_done_un
         await service.consolidate()
     assert await service.consolidate(seed=1) is not None
     await service.consolidate()
-    await memory_of(service).lessons.edit(cat, quality=0.5)  # what was said of its answers counts in the training
+    await memory_of(service).lessons.edit(cat, quality=0.5)  # feedback on its answers counts in the training
     assert await service.consolidate() is not None
     await policies.delete(policy_name("rate", BASE))  # the user lets the loop choose again
     before = await service.consolidate(seed=2)
@@ -253,7 +254,7 @@ async def test_a_model_that_is_not_known_yet_tells_how_far_it_is_before_its_firs
     opened: Opened,
 ) -> None:
     service = await opened()
-    for question, answer in FACTS.items():  # as an import leaves them
+    for question, answer in FACTS.items():  # as after an import
         await memory_of(service).lessons.keep(Lesson(question, answer))
     doing = list[str]()
     run = await service.consolidate(report=lambda done, total, what="": doing.append(what))
@@ -277,7 +278,7 @@ async def test_what_the_plain_model_says_is_found_out_once(opened: Opened) -> No
         ids, said = await taught(service), set[Words]()
         runs.append(await service.consolidate(report=lambda done, total, what="", said=said: said.add(what)))
         doing.append(said)
-        await service.learning.forget(*ids)  # the revision goes along
+        await service.learning.forget(*ids)  # the revision is moved along
     assert [TrainingStage.ANSWERING.value in said for said in doing] == [True, False]
     first, second = runs
     assert first is not None
@@ -299,7 +300,7 @@ async def test_a_second_run_goes_on_and_rehearses_what_the_first_one_taught(open
     assert set(second.lessons) == {*old, *new}
     assert second.recall["before"] == 0.5
     assert second.probe["before"] == first.probe["after"]
-    assert max(second.steps["penalty"]) > 0  # it is held to the first one's weights, too
+    assert max(second.steps["penalty"]) > 0  # it is anchored to the first one's weights, too
     assert max(first.steps["penalty"]) == 0
     assert second.recall["after"] == second.recall["old"] == 1
 
@@ -351,7 +352,7 @@ async def test_a_lesson_that_is_switched_off_silences_the_revision_and_the_backg
         await service.refresh()
         assert service.current is None
         assert service.learning.imprints.revision == 0
-        shown = await service.adapter_of(run)  # people can look at it still
+        shown = await service.adapter_of(run)  # the user can still look at it
         assert shown is not None
         np.testing.assert_allclose(layer_norms(shown), layer_norms(answers), rtol=1e-5)
         await on()
@@ -372,7 +373,7 @@ async def test_a_corrected_lesson_is_trained_beside_the_others_and_its_old_answe
     assert ([one.id for one in new], [one.id for one in old]) == ([corrected], [boat])
     run = await service.consolidate()
     assert run is not None
-    assert set(run.lessons) == {cat, boat, corrected}  # to forget the first answer is to forget this, too
+    assert set(run.lessons) == {cat, boat, corrected}  # forgetting the first answer forgets this, too
 
 
 async def test_an_unfinished_run_keeps_nothing_of_a_lesson_that_is_forgotten(opened: Opened) -> None:

@@ -1,5 +1,5 @@
-"""kill -9 in the middle of `sonata consolidate`: nothing is lost, what answered goes on answering, and the next one
-goes on from where it was.
+"""kill -9 in the middle of `sonata consolidate`: nothing is lost, the old adapter still answers, and the next run
+continues from there.
 
 The real command in a process of its own, a tiny model on the WASM kernels, the recipe and texts that Sonata ships.
 """
@@ -30,7 +30,7 @@ def test_a_program_that_is_killed_in_a_training_and_again_while_it_stores_loses_
     home, other = tmp_path / "home", tmp_path / "other"
 
     def killed(point: str) -> list[int]:
-        """Which steps it did."""
+        """The numbers of its steps."""
         command = [sys.executable, str(PROGRAM), point, "consolidate", *model, str(home)]
         ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
         assert ended.returncode == -signal.SIGKILL, ended.stderr
@@ -59,7 +59,7 @@ def test_a_program_that_is_killed_in_a_training_and_again_while_it_stores_loses_
     goes_on = killed("store")
     assert KILLED_AT - RECIPE.save_every <= goes_on[0] <= KILLED_AT
     nothing_is_lost()
-    made, expected = consolidated(home), consolidated(other)  # nobody killed the other one
+    made, expected = consolidated(home), consolidated(other)  # the other one was not killed
     assert {**made, "seconds": 0} == {**expected, "seconds": 0}
     assert (made["revision"], made["recall"]["after"], len(made["steps"]["norm"])) == (1, 1.0, goes_on[-1])
     assert answers("--without", "instant") == ["Tom."]

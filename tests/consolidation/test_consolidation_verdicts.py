@@ -1,4 +1,4 @@
-"""What the probe, texts that Sonata ships, decides of a trained adapter: as it is, smaller, or not at all."""
+"""The probe, texts that Sonata ships, decides about a trained adapter: as it is, smaller, or not at all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from py_core.tokenizers.prompts import encode_text
 
 PROBE = shipped_texts().probe[:6]
 HARMFUL = replace(RECIPE, portions=replace(RECIPE.portions, texts=0, answers=0))
-"""Nothing holds the model to what it said of other texts."""
+"""Nothing keeps the model's answers to other texts unchanged."""
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ async def opened(
 
 
 async def trained(opened: Opened, name: str, harm: float) -> tuple[ConsolidationService, Run, np.ndarray | None]:
-    """The same training each time, in a memory of its own; the numbers of its revision, float16."""
+    """The same training each time, in its own memory; returns the numbers of its revision, float16."""
     service = await opened(replace(HARMFUL, harm=harm), name, replace(TEXTS, probe=PROBE))
     await taught(service)
     run = await service.consolidate()
@@ -66,7 +66,7 @@ async def test_an_adapter_that_harms_other_texts_is_made_smaller_until_it_does_n
     probe = [encode_text(model.tokenizer, text, bos=model.bos) for text in PROBE]
 
     async def measured(scale: float) -> tuple[np.ndarray, float]:
-        """The whole one's numbers at this scale, and the perplexity of the probe with them."""
+        """The unscaled adapter's numbers at this scale, and the perplexity of the probe with them."""
         flat = parameters.astype(np.float32)
         for _, b in layout.views(flat).values():
             b *= np.float32(scale)

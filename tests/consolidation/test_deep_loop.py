@@ -52,7 +52,7 @@ def memory(runtime: Runtime) -> Memory:
 
 
 async def answered(runtime: Runtime, text: str, quality: float | None, days: float = 0.0, **more: object) -> str:
-    """Record an answer as it would be routed; its id."""
+    """Record an answer as it would be routed; returns its id."""
     assert runtime.routing is not None
     routed = await runtime.routing.route(text)
     patterns = [n.pattern_id for n in routed.decision.neighbours if n.agent == routed.agent.id]
@@ -74,7 +74,7 @@ async def test_failures_become_suggestions_and_no_route_changes_unless_it_was_ju
     for text in CRASHES:
         await answered(runtime, text, 0.9)
     for text in TIDES:
-        await answered(runtime, text, 0.2, vector=None)  # as where the router was not there
+        await answered(runtime, text, 0.2, vector=None)  # as if the router was missing
     deep = DeepLoop(runtime)
     assert await deep.waiting() == 7
     deciding = {id for one in await memory.trajectories.all() for id in one.route["patterns"]}
@@ -138,7 +138,7 @@ async def test_what_is_said_of_lessons_moves_the_gate_but_not_against_the_user(
     report = await deep.consolidate()
     assert report.threshold_before == shipped
     assert report.threshold is not None
-    assert report.threshold > 0.4  # the score of what was wrong
+    assert report.threshold > 0.4  # the score of the wrong answer
     assert learning.threshold == report.threshold
     policy = memory.policies.look(THRESHOLD_POLICY)
     assert policy is not None
@@ -166,6 +166,6 @@ async def test_it_waits_for_answers_and_an_empty_memory_is_no_trouble(runtime: R
         running = asyncio.ensure_future(deep.consolidate(note))
         await seen.wait()
         for _ in range(5):
-            await memory.store.count()  # in as much time it would have gone on
+            await memory.store.count()  # in the same time it would have continued
         assert progress == [0, 1]
     assert (await running).trajectories == 1

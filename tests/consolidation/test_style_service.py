@@ -1,4 +1,4 @@
-"""The style of liked answers: what it learns from, when it is used, and that it goes with what it was learned from."""
+"""The style of liked answers: its sources, its use, and its deletion together with its sources."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ async def style(learning: LearningService, assistant: Assistant) -> StyleService
 
 
 async def like(memory: Memory, count: int = ENOUGH) -> list[Lesson]:
-    """So many answers; every second one was praised, the others were corrections. The corrections' lessons."""
+    """Records `count` answers; every second was praised, the others were corrected. Returns the corrections'
+    lessons."""
     found = []
     for number in range(count):
         if number % 2:
@@ -152,8 +153,8 @@ async def test_a_style_that_helps_too_little_or_harms_is_left_out(
 async def test_too_few_answers_teach_no_style(style: StyleService, learning: LearningService) -> None:
     await like(learning.memory, ENOUGH - 1)
     memory = learning.memory
-    await memory.lessons.keep(Lesson("Where?", "Here.", "taught"))  # a fact is no style
-    await memory.lessons.keep(Lesson("Say 1.", "Yes sir.", "praised"))  # as the answer that was found good
+    await memory.lessons.keep(Lesson("Where?", "Here.", "taught"))  # a fact is not a style
+    await memory.lessons.keep(Lesson("Say 1.", "Yes sir.", "praised"))  # like the praised answer
     assert await style.waiting() == 0
     assert await style.learn() is None
     await memory.lessons.keep(Lesson("Say 101.", "Yes sir.", "praised"))
@@ -231,7 +232,7 @@ async def test_answers_come_with_it_but_those_of_lessons_and_of_a_chosen_adapter
     assert plain[0] != styled[0]
     assert (await said(heads=(AnswerHead(lesson, 2),)))[1] == lesson
     layout = parameter_layout(learning.model.graph, 1, 1.0)
-    await assistant.use_adapter(layout.adapter(layout.fresh(0), "chosen"))  # one that changes nothing yet
+    await assistant.use_adapter(layout.adapter(layout.fresh(0), "chosen"))  # a style that changes nothing yet
     assert await said() == plain
 
 

@@ -1,6 +1,6 @@
-"""A memory in a file, opened as each test wants it.
+"""A memory in a file, opened as each test needs it.
 
-A file of tests that routes gives its own fixture `router`, one that teaches `learner`.
+A file of tests that routes defines its own fixture `router`, and one that teaches `learner`.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def embedder(dist: Path) -> SentenceEmbedder:
 
 @pytest.fixture
 def router() -> RouterParts | None:
-    """None: nothing is routed. A file that routes gives `parts`."""
+    """None: nothing is routed. A file that routes returns `parts`."""
     return None
 
 
 @pytest.fixture
 def learner() -> Model | None:
-    """None: nothing is learned. A file that teaches gives its model."""
+    """None: nothing is learned. A file that teaches returns its model."""
     return None
 
 
@@ -48,7 +48,7 @@ def learner() -> Model | None:
 async def open_runtime(
     request: pytest.FixtureRequest, router: RouterParts | None, learner: Model | None, tmp_path: Path
 ) -> AsyncIterator[OpenRuntime]:
-    """Opens the same memory each time, as another tab, or a new start of the program, does."""
+    """Opens the same memory each time, like another tab, or a restart of the program."""
     opened = list[Runtime]()
     embedder = None if learner is None else request.getfixturevalue("embedder")
 

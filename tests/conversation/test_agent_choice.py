@@ -1,4 +1,4 @@
-"""Who answers in a chat, as the user chose: the real router and memory, and a tiny model."""
+"""The agent that answers in a chat, as the user chose: the real router and memory, and a tiny model."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def begin(model: Model, runtime: Runtime) -> Conversation:
 
 
 async def answered(events: AsyncIterator[Event]) -> tuple[str, str, str]:
-    """Who answers, why, and the id of the conversation."""
+    """The agent that answers, why, and the id of the conversation."""
     routed = stored = None
     async for event in events:
         routed = event if isinstance(event, Route) else routed
@@ -71,7 +71,7 @@ async def test_a_chosen_agent_answers_each_message_of_its_chat_also_after_a_relo
     assert (await api.agent_choice(id))["agent"] == "planner"
     assert (await answered(talk.respond(QUERY)))[:2] == ("planner", "chat")
     assert (await answered(talk.respond("and of each year", after=1)))[:2] == ("planner", "chat")  # an edited message
-    assert (await answered(talk.retry(agent="coder")))[:2] == ("coder", "chosen")  # asked for: this once
+    assert (await answered(talk.retry(agent="coder")))[:2] == ("coder", "chosen")  # requested for this message only
     await api.choose_agent(id, FALLBACK_ID)
     assert (await answered(talk.respond(QUERY)))[:2] == (FALLBACK_ID, "chat")
     await api.choose_agent(id, AUTOMATIC)
@@ -165,7 +165,7 @@ async def test_the_page_tells_its_choice_with_a_message_until_the_chat_is_stored
     assert (await answered(api.respond(CRASH, choice="planner")))[0] == "planner"
     (session,) = await memory_of(runtime).sessions.all()
     assert session.state == {"agent": "planner", CHOICE: "planner"}
-    await answered(api.respond(CRASH, choice="coder"))  # sent before the page knew that it is stored
+    await answered(api.respond(CRASH, choice="coder"))  # sent before the page knew that it was stored
     assert (await memory_of(runtime).sessions.get(session.id)).state[CHOICE] == "planner"  # type: ignore[union-attr]
 
 

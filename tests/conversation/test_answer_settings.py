@@ -1,4 +1,4 @@
-"""What the user chose for answers: kept as policies, followed by the next answer, refused where it makes no sense."""
+"""The user's settings of answers: stored as policies, followed by the next answer, refused if they make no sense."""
 
 from __future__ import annotations
 

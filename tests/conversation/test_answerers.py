@@ -1,4 +1,5 @@
-"""Each answerer alone, over a real memory, embedder, router and gate, and a tiny model: which questions it answers."""
+"""Each answerer alone, over a real memory, embedder, router and gate, and a tiny model: the questions that it
+answers."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def learner(model: Model) -> Model:
 
 
 class Chat:
-    """What the answerers of a conversation share."""
+    """The parts that the answerers of a conversation share."""
 
     def __init__(self, model: Model, runtime: Runtime) -> None:
         self.assistant, self.tree = Assistant(model, max_tokens=4), ConversationTree()

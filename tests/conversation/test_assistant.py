@@ -1,4 +1,4 @@
-"""A conversation: what was said stays, what has no room is left out, and nothing that goes wrong loses a turn."""
+"""A conversation: its turns stay, turns without room are left out, and no failure loses a turn."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OpenModel = Callable[..., Awaitable[Model]]
 
 
 class Watched(NumpyBackend):
-    """Shows its sessions, and can lose its device: in the prefill, or after so many tokens of an answer."""
+    """Shows its sessions, and can lose its device: in the prefill, or after this number of tokens of an answer."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -42,7 +42,7 @@ class Watched(NumpyBackend):
         self.lost_in_prefill = False
         self.after_prefill: Callable[[], None] | None = None
         self.read: list[int] = []
-        """Tokens of each prompt that were not there before."""
+        """The number of tokens of each prompt that were not in the model before."""
 
     def new_sequence(self) -> TokenSequence:
         self.sessions.append(super().new_sequence())
@@ -75,7 +75,7 @@ class Watched(NumpyBackend):
 
 @pytest.fixture
 async def model(tiny_path: Path, open_model: OpenModel) -> Model:
-    """A TinyLlama that never ends by itself; its context is 512 tokens, a byte is one."""
+    """A TinyLlama that never ends by itself; its context is 512 tokens of a byte each."""
     return await open_model(tiny_path, Watched, end_tokens=NO_ENDS)
 
 
@@ -92,14 +92,14 @@ async def ask(assistant: Assistant, text: str) -> tuple[str, Done]:
 
 
 async def watch(assistant: Assistant, text: str, seen: list[Delta]) -> None:
-    """Note the pieces of an answer that does not come to its end."""
+    """Collect the pieces of an answer that does not reach its end."""
     async for event in assistant.respond(text):
         assert isinstance(event, Delta)
         seen.append(event)
 
 
 async def fresh_answer(model: Model, messages: Sequence[Message], max_tokens: int = 40) -> str:
-    """What the model says to these messages in a session of their own."""
+    """The model's answer to these messages in a separate session."""
     session, ids = model.engine.new_sequence(), list[int]()
     await model.engine.prefill(session, await encode(model, messages), Timings())
     async for batch in model.engine.generate(session, max_tokens, GREEDY, Timings()):
@@ -457,7 +457,7 @@ def test_the_plain_assistant_needs_no_instruction_of_its_own() -> None:
     assert user_message("Hi", edited) == user("You rhyme.\n\nHi")
 
 
-# --- what is told while a prompt is read -----------------------------------------------------------------------------
+# --- reports while a prompt is read -----------------------------------------------------------------------------
 
 
 async def test_reading_a_long_prompt_is_told_from_its_first_new_token_to_its_last(model: Model) -> None:
@@ -471,7 +471,7 @@ async def test_reading_a_long_prompt_is_told_from_its_first_new_token_to_its_las
     assert events[: len(reading)] == reading
     read = [event.done for event in reading]
     assert read == sorted(read)
-    assert read[0] > 50  # the first turn was there
+    assert read[0] > 50  # the first turn was in the model
     assert read[-1] == done.prompt_tokens
     assert {event.total for event in reading} == {done.prompt_tokens}
     assert not any([isinstance(event, Reading) async for event in assistant.respond("short")])

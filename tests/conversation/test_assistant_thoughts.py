@@ -1,4 +1,4 @@
-"""A model that thinks before it answers: its thoughts are told apart, stored, and left out of the next prompt."""
+"""A model that thinks before it answers: its thoughts are separated, stored, and left out of the next prompt."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ OPENED = CHATML.replace("assistant\n'", "assistant\n<think>\n'")
 
 
 class Speaks(NumpyBackend):
-    """Reads prompts as it should, and says what ANSWERS has for the last of its words in the prompt, or the rest."""
+    """Reads prompts normally, and gives the entry of ANSWERS for the last of its words in the prompt, or the rest of
+    it."""
 
     sampling = SamplingParams()
 

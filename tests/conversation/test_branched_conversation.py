@@ -1,4 +1,4 @@
-"""A conversation with branches: edited messages, variants, other agents, answers that are gone on with."""
+"""A conversation with branches: edited messages, variants, other agents, continued answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OpenRuntime = Callable[[], Awaitable[Runtime]]
 
 @pytest.fixture
 async def model(tiny_path: Path, open_model: OpenModel) -> Model:
-    """Never ends an answer by itself; a byte is a token, and 512 fit into its context."""
+    """Never ends an answer by itself; a byte is a token, and its context has 512."""
     return await open_model(tiny_path, end_tokens=())
 
 
@@ -64,7 +64,7 @@ def said(conversation: Conversation) -> list[str]:
 
 
 def read(conversation: Conversation) -> str:
-    """All that the model has in its sequence."""
+    """All text in the model's sequence."""
     assistant = conversation.assistant
     return assistant.model.tokenizer.decode(assistant.sequence.tokens)
 
@@ -88,7 +88,7 @@ async def test_an_edited_message_begins_a_branch_and_the_old_one_can_be_chosen_a
     assert [turn.siblings for turn in told["turns"]] == [(0,), (1,), (2, 4), (3,)]
     assert [turn.number for turn in told["turns"]] == [0, 1, 2, 3]
     shared = conversation.assistant.sequence.stored
-    resumed = await conversation.resume(stored.chat)  # as the page does when it shows another branch
+    resumed = await conversation.resume(stored.chat)  # as the page does if it shows another branch
     assert [turn.number for turn in resumed.path()] == [0, 1, 2, 3]
     await all_of(conversation.respond("And then"))
     assert said(conversation) == ["First", "A storry", "And then"]
@@ -98,7 +98,7 @@ async def test_an_edited_message_begins_a_branch_and_the_old_one_can_be_chosen_a
 
 
 class Counting(NumpyBackend):
-    """Knows how many tokens each prompt had that were not there before."""
+    """Records the number of tokens of each prompt that were not in the model before."""
 
     read: list[int]
 
@@ -226,7 +226,7 @@ async def test_a_conversation_without_a_memory_has_branches_and_keeps_them_once_
     assert [turn.content for turn in branches.path()] == [turn.content for turn in conversation.turns]
 
 
-# ---- an answer that is gone on with ----
+# ---- a continued answer ----
 
 
 @pytest.mark.parametrize("pieces", [1, 5])
@@ -355,7 +355,7 @@ async def test_a_continuation_that_is_stopped_before_it_begins_leaves_the_answer
     assert len(conversation.turns) == 2
 
 
-# ---- who answers ----
+# ---- the agent that answers ----
 
 
 async def test_an_agent_is_asked_for_by_its_id_and_its_answer_is_a_variant(
@@ -381,7 +381,7 @@ async def test_an_agent_is_asked_for_by_its_id_and_its_answer_is_a_variant(
     assert [event.agent for event in told if isinstance(event, Route)] == ["coder"]
 
 
-# ---- what is in the prompt ----
+# ---- the prompt ----
 
 
 async def test_what_is_in_the_prompt_is_told_once_a_turn_and_adds_up(model: Model, open_runtime: OpenRuntime) -> None:

@@ -1,4 +1,5 @@
-"""A chat with adapters: a change between two messages keeps the conversation, and the memory says who answered."""
+"""A chat with adapters: a change between two messages keeps the conversation, and the memory records the adapter of
+each answer."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ async def model(tiny_path: Path, open_model: OpenModel) -> Model:
 
 @pytest.fixture
 async def adapters(model: Model) -> list[LoraAdapter]:
-    """One more than the backend has room for."""
+    """One adapter more than the backend has room for."""
     return [drawn(model.graph, seed, rank=4) for seed in range(MAX_ADAPTERS + 1)]
 
 
@@ -120,11 +121,11 @@ async def test_more_adapters_than_there_is_room_for_take_turns(model: Model, ada
     assert len(set(said)) == len(adapters)
     there = [adapter.name for adapter in adapters if assistant.adapters.find(adapter.name)]
     assert there == [adapter.name for adapter in (adapters[0], *adapters[2:])]
-    # The one that the conversation runs with stays, however many others were chosen since.
+    # The conversation's own adapter stays, however many others were chosen since.
     for adapter in adapters[1:]:
         await assistant.use_adapter(adapter)
     assert assistant.adapters.find(adapters[0].name)
-    # Another one of the same name takes its place.
+    # Another adapter of the same name replaces it.
     other = dataclasses.replace(adapters[1], name=adapters[0].name)
     await assistant.use_adapter(other)
     assistant.reset()
@@ -156,5 +157,5 @@ async def test_log_and_messages_say_which_adapter_answered(
     assert [event async for event in conversation.retry()]
     await assistant.use_adapter(None)
     assert [event async for event in conversation.retry()]
-    assert "adapter" not in conversation.turns[-1].details  # that of the answer before went with it
+    assert "adapter" not in conversation.turns[-1].details  # that of the previous answer was deleted with it
     await runtime.close()

@@ -1,4 +1,4 @@
-"""Chats of files come in with their branches, once, and nothing that is here is lost."""
+"""Chats are imported from files with their branches, once, and no existing chat is lost."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_an_export_of_open_webui_comes_in_with_its_branches() -> None:
     ]
     assert (await shown(memory, session.id))[-1] == "Green."
     (chat,) = json.loads(OPEN_WEBUI)
-    bare = json.dumps([{**chat["chat"], "id": ""}]).encode()  # as older versions of it wrote
+    bare = json.dumps([{**chat["chat"], "id": ""}]).encode()  # as its older versions wrote
     for times in (1, 0):
         assert (await brought(memory, bare)).chats == times
 

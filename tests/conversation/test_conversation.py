@@ -138,7 +138,7 @@ async def test_judging_a_route_moves_the_weights_of_what_decided_it_by_a_twentie
     weights.append(runtime.routing.router.examples[nearest.pattern_id].weight)
     await runtime.routing.correct(routed.id, CRASH, "tester")
     weights.append(runtime.routing.router.examples[nearest.pattern_id].weight)
-    assert weights == pytest.approx([1, 1.05, 0.95])  # the second word on a route takes the place of the first
+    assert weights == pytest.approx([1, 1.05, 0.95])  # the second correction of a route replaces the first
     await runtime.routing.take_back(routed.id)
     assert runtime.routing.router.examples[nearest.pattern_id].weight == pytest.approx(1)
     await runtime.routing.correct(routed.id, CRASH, "tester")
@@ -318,7 +318,7 @@ async def test_without_a_router_the_plain_assistant_answers(model: Model, tmp_pa
 
 
 async def test_an_answer_that_is_complete_before_the_memory_is_open_is_remembered(model: Model, tmp_path: Path) -> None:
-    """As with ?routing=off, where nothing else is waited for."""
+    """As with ?routing=off, which waits for nothing else."""
     may_open = asyncio.Event()
 
     async def open_late() -> SQLiteRows:

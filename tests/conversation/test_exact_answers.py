@@ -69,7 +69,7 @@ async def test_a_stored_answer_knows_that_it_was_computed(conversation: Conversa
     branches = await memory_of(runtime).sessions.branches(stored.chat)
     question, answer = stored_turns(stored.chat, branches)
     assert (question.content, question.events) == (SUM, ())
-    assert answer.events == (*told[:-2], Done("end"), replace(stored, answer=""))  # as it was told
+    assert answer.events == (*told[:-2], Done("end"), replace(stored, answer=""))  # as it was stated
 
 
 async def test_the_model_reads_a_computed_answer_as_its_own(model: Model, conversation: Conversation) -> None:

@@ -1,4 +1,4 @@
-"""What a person says of an answer changes what made it, and can be taken back: with the real router and gate."""
+"""Feedback on an answer changes the parts that made it, and can be taken back: with the real router and gate."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def recorded(runtime: Runtime, id: str) -> Trajectory:
 
 
 async def weights(runtime: Runtime, id: str) -> list[float]:
-    """Of the patterns that chose the agent of an answer."""
+    """Weights of the patterns that chose the agent of an answer."""
     assert runtime.routing is not None
     return [runtime.routing.router.weight(pattern) for pattern in (await recorded(runtime, id)).route["patterns"]]
 
@@ -91,7 +91,7 @@ async def test_an_opinion_moves_the_weights_of_the_route_and_is_taken_back_exact
     assert (judged.trajectory.feedback, judged.trajectory.quality) == ("good", 1.0)
     first = await weights(runtime, id)
     assert first[:5] == [pytest.approx(1.05 * weight) for weight in before[:5]]
-    assert await feedback.good(id)  # said twice, it counts once
+    assert await feedback.good(id)  # given twice, it counts once
     assert await weights(runtime, id) == first
     assert (await feedback.bad(id)).trajectory.quality == 0.0
     assert (await weights(runtime, id))[:5] == [pytest.approx(0.95 * weight) for weight in before[:5]]
@@ -185,7 +185,7 @@ async def test_an_answer_that_was_good_is_remembered_and_taking_that_back_forget
     assert [one.id for one in await memory_of(runtime).lessons.all()] == [better.lesson.id]
     with pytest.raises(LessonError, match="answer is empty"):
         await feedback.remember_answer(id, ASKED, " ")
-    assert (await recorded(runtime, id)).feedback == "corrected"  # what was said before stays
+    assert (await recorded(runtime, id)).feedback == "corrected"  # earlier feedback stays
     await feedback.remember_answer(id, ASKED, said.answered)
     await feedback.take_back(id)
     assert await memory_of(runtime).lessons.all() == []
@@ -229,7 +229,7 @@ async def test_a_message_that_asks_to_remember_something_is_learned_and_confirme
         await ask(conversation, "and now?")
         read = conversation.assistant.model.tokenizer.decode(conversation.assistant.sequence.tokens)
         assert "hello" in read
-        assert "remember" not in read  # it could be said from there when the lesson is forgotten
+        assert "remember" not in read  # it could be repeated from there after the lesson is forgotten
         conversation.reset()
         await conversation.resume(stored.chat)
     assert (await recorded(runtime, id)).lesson == learned.id

@@ -1,4 +1,4 @@
-"""A conversation reads its files: in the prompt, beside the messages, which stay as they were written."""
+"""A conversation reads its files: in the prompt, beside the messages, which stay unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONG = b"".join(f"Room {number} has the colour number {number * 7}.\n\n".encode(
 
 @pytest.fixture
 async def model(write_model: WriteModel, open_model: OpenModel) -> Model:
-    """Its tokens are bytes: a passage has room in a third of its context."""
+    """Its tokens are bytes: a passage fits into a third of its context."""
     return await open_model(write_model(tied=False, context=4096), end_tokens=())
 
 

@@ -1,4 +1,4 @@
-"""Files of a conversation: kept, indexed, found for a question, and gone with it."""
+"""Files of a conversation: stored, indexed, found for a question, and deleted with it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Broken(SentenceEmbedder):
 
 
 def words(text: str) -> int:
-    """Counts as a tokenizer would, about."""
+    """Counts roughly like a tokenizer."""
     return len(text) // 4
 
 
@@ -155,7 +155,7 @@ async def test_indexing_goes_on_after_a_restart_where_it_was(runtime: Runtime, e
     memory = memory_of(runtime)
     with memory.background.paused():
         again = over(runtime, embedder)
-        assert (await again.files(session))[0]["indexed"] == 0  # nothing is done while an answer is made
+        assert (await again.files(session))[0]["indexed"] == 0  # nothing is done while an answer runs
     await again.indexed(session)
     kept = {record.id: record.updated for record in await memory.store.query(PASSAGE)}
     third = over(runtime, embedder)
@@ -262,7 +262,7 @@ async def test_a_file_that_is_removed_leaves_nothing(runtime: Runtime, files: Fi
     memory = memory_of(runtime)
     assert not await memory.store.query(KIND)
     assert not await memory.store.query(PASSAGE)
-    assert await memory.sessions.get(file.session) is None  # nothing was said in it
+    assert await memory.sessions.get(file.session) is None  # it has no messages
 
 
 async def test_a_file_that_is_removed_while_it_is_indexed_does_not_come_back(

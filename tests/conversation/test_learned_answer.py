@@ -1,4 +1,4 @@
-"""The tokens of a taught answer: with each adapter in its turn, and whatever they repeat."""
+"""The tokens of a taught answer: with each adapter in turn, whatever they repeat."""
 
 from __future__ import annotations
 

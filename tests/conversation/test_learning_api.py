@@ -1,4 +1,4 @@
-"""What the page asks of what Sonata learns: with a tiny model, the real embedder and gate, and SQLite."""
+"""The page's calls about learning: with a tiny model, the real embedder and gate, and SQLite."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ async def test_what_learns_in_pauses_is_paused_goes_on_and_runs_when_it_is_asked
     runtime.changed = changed.set
 
     async def until(is_so: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-        """The overview, once it is so."""
+        """The overview, once the condition holds."""
         while True:
             changed.clear()
             overview = await api.overview()

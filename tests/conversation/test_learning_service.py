@@ -1,4 +1,4 @@
-"""What is taught, recalled, changed and forgotten: the real embedder, gate and SQLite, and a tiny model."""
+"""Lessons are taught, recalled, changed and forgotten: the real embedder, gate and SQLite, and a tiny model."""
 
 from __future__ import annotations
 

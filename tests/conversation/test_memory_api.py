@@ -1,4 +1,4 @@
-"""What the panels ask for, over the real embedder, router and SQLite."""
+"""The calls of the panels, over the real embedder, router and SQLite."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ async def listed(api: MemoryApi) -> list[dict[str, Any]]:
 
 
 async def everything(runtime: Runtime) -> dict[Key, Any]:
-    """All that the memory has, but for versions and what can be made again."""
+    """The contents of the memory, except versions and data that can be made again."""
     await runtime.memory.background.settled()
     records = [record async for record in runtime.memory.store.scan()]
     return {r.key: (r.body, r.created, r.updated, None if r.vector is None else r.vector.tolist()) for r in records}
@@ -173,7 +173,7 @@ async def test_what_was_deleted_is_gone_at_once_and_nobody_else_can_bring_it_bac
 ) -> None:
     ids = await add_chats(runtime)
     await api.remove_conversations([ids["A trip"]])
-    left = await everything(runtime)  # what a tab that is killed now leaves
+    left = await everything(runtime)  # the state that a tab leaves if it is killed now
     assert not any(ids["A trip"] in id or ids["A trip"] in str(told) for (_, id), told in left.items())
     with pytest.raises(StoreError, match="undone no more"):
         await MemoryApi(runtime).restore_conversations()  # another page's
@@ -216,7 +216,7 @@ async def add_chats(runtime: Runtime) -> dict[str, str]:
 
 
 async def found_by(api: MemoryApi, runtime: Runtime, search: str) -> list[str]:
-    """By words, then by meaning."""
+    """Search by words, then by meaning."""
     await api.similar_conversations(search)  # makes the vectors that are missing
     await runtime.memory.background.settled()
     by_words = (await api.conversations(search=search))["items"]
@@ -253,7 +253,7 @@ async def test_an_encrypted_conversation_is_found_and_no_word_of_it_is_on_the_di
 
 
 async def test_messages_are_embedded_between_answers_and_keep_their_times(runtime: Runtime) -> None:
-    with runtime.memory.background.paused():  # an answer is made
+    with runtime.memory.background.paused():  # an answer is running
         await add_chats(runtime)
         before = {turn.id: turn for turn in await runtime.memory.store.query("turn")}
         await asyncio.sleep(0)

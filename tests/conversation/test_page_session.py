@@ -1,4 +1,4 @@
-"""Several pages use one model: each has its own conversation, and answers come at the same time."""
+"""Several pages use one model: each has its own conversation, and answers run at the same time."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_answers_at_the_same_time_are_those_that_each_page_gets_alone(page
     first, second = pages.new(), pages.new()
     heard = await asyncio.gather(ask(first, "One"), ask(second, "Two"))
     assert [one.text for one in heard] == alone
-    # Each goes on with what it said itself.
+    # Each continues its own conversation.
     third = pages.new()
     await ask(third, "One")
     assert (await ask(first, "More")).text == (await ask(third, "More")).text
@@ -146,8 +146,10 @@ async def test_a_conversation_in_two_pages_is_one_and_nothing_that_is_said_is_lo
     assert turns[0].content == "One"
     await ask(second, "Two")
     told = (await ask(first, "Three")).value("stored")
-    assert (told["chat"], told["turns"]) == (stored, 6)  # it follows what was said in the other
-    await asyncio.gather(ask(first, "Four"), ask(second, "Five"))  # both at once: variants, the newest is shown
+    assert (told["chat"], told["turns"]) == (stored, 6)  # it follows the messages in the other
+    await asyncio.gather(
+        ask(first, "Four"), ask(second, "Five")
+    )  # both at once: they become variants, and the newest is shown
     memory = pages.runtime.memory
     assert memory is not None
     session = await memory.sessions.get(stored)

@@ -1,4 +1,4 @@
-"""Long chats and long texts: what is left out or refused, and how much work it takes to find that out."""
+"""Long chats and long texts: the parts that are left out or refused, and the cost of deciding that."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LIMIT = 448
 
 
 class Work:
-    """Counts what a model's prompts cost."""
+    """Counts the cost of a model's prompts."""
 
     def __init__(self, model: Model, patch: pytest.MonkeyPatch) -> None:
         self.prompts: list[int] = []
@@ -54,12 +54,12 @@ class Work:
 
 @pytest.fixture
 async def model(tiny_path: Path, open_model: OpenModel) -> Model:
-    """A TinyLlama with 512 tokens of context, a byte each, of which an answer needs 64."""
+    """A TinyLlama with 512 tokens of context, a byte each; an answer needs 64."""
     return await open_model(tiny_path)
 
 
 def chat_of(lengths: Sequence[int]) -> list[Message]:
-    """A question and an answer in turn, of so many characters; the last is a question."""
+    """Questions and answers in turn, of these lengths in characters; the last is a question."""
     roles = ["user", "assistant"] * (len(lengths) // 2 + 1)
     return [
         {"role": role, "content": f"{number}".rjust(length, "a")}
@@ -68,7 +68,7 @@ def chat_of(lengths: Sequence[int]) -> list[Message]:
 
 
 async def left_out_two_by_two(model: Model, messages: Sequence[Message], first: int) -> int:
-    """How many messages are left out, the plain way: every prompt is made until one fits."""
+    """The number of messages that are left out, the plain way: prompts are made until one fits."""
     room: float = LIMIT
     last = len(messages) - 1
     first = min(first, last)
@@ -94,7 +94,7 @@ async def test_a_chat_of_1000_messages_is_answered_by_a_few_prompts_no_longer_th
     events = [event async for event in assistant.respond("And now?")]
     assert isinstance(events[-1], Done)
     assert events[-1].forgotten_turns == expected
-    # Turns of 50 characters and their frames: at most nine of them have room.
+    # Turns of 50 characters and their frames: at most nine of them fit.
     assert len(work.prompts) <= 5
     assert max(work.prompts) < 30
     assert work.characters < 10 * 512
@@ -191,7 +191,7 @@ def with_bytes() -> Tokenizer:
 
 
 def swallowing() -> Tokenizer:
-    """Phi-3's special tokens take the white space after them."""
+    """Phi-3's special tokens absorb the white space after them."""
     return tokenizer_from_gguf(bpe({"<|a|>": USER_DEFINED, "<|end|>": CONTROL}) | {"general.name": "Phi-3 mini"})
 
 

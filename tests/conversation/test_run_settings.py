@@ -1,4 +1,4 @@
-"""What the page remembers of how the model runs: read from localStorage, checked, and behind what the address says."""
+"""The page's settings of how the model runs: read from localStorage, checked, and overridden by the address."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def told(folder: Path, kept: dict[str, str], address: str = "", actions: str = "
 def told_of_each(
     folder: Path, pages: Sequence[dict[str, str]], address: str = "", actions: str = ""
 ) -> list[dict[str, Any]]:
-    """One page after the other, in one process. pages: what each has kept."""
+    """One page after the other, in one process. pages: the stored settings of each."""
     script = folder / "page.mjs"
     blocks = ("{%s}" % (PAGE % (json.dumps(kept), address, actions)) for kept in pages)
     script.write_text("\n".join(blocks), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A conversation in a memory that others use, too: what is deleted is forgotten, what is added is followed."""
+"""A conversation in a memory that others use, too: deleted turns are forgotten, added turns are followed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def runtime_of(conversation: Conversation) -> Runtime:
 
 
 def context(conversation: Conversation) -> str:
-    """All that the model has in its sequence."""
+    """All text in the model's sequence."""
     assistant = conversation.assistant
     return assistant.model.tokenizer.decode(assistant._sequence.tokens)
 
@@ -166,7 +166,7 @@ async def test_answers_at_the_same_time_are_both_kept_and_then_both_known(
             await ask(there, "Meanwhile")
     for conversation in (here, there):
         await ask(conversation, "And then")
-    assert said(there) == ["One", "Two", "And then", "And then"]  # each went behind what its tab knew
+    assert said(there) == ["One", "Two", "And then", "And then"]  # each went behind the turns that its tab knew
     branches = await runtime_of(there).memory.sessions.branches(stored.chat)
     assert [turn.content for turn in branches.turns if turn.after == 1] == ["Meanwhile", "Two"]
 
@@ -297,7 +297,7 @@ def test_titles_end_at_a_word() -> None:
 
 
 class LostAfterTwoTokens(NumpyBackend):
-    """As on a graphics card that goes away in the middle of an answer."""
+    """As if the graphics card is lost in the middle of an answer."""
 
     async def decode_together(
         self, sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams],

@@ -51,7 +51,7 @@ def said(events: list[Event]) -> str:
 
 
 def read(conversation: Conversation) -> str:
-    """What the model has in its context."""
+    """The text in the model's context."""
     return conversation.assistant.model.tokenizer.decode(conversation.assistant.sequence.tokens)
 
 
@@ -81,7 +81,7 @@ async def test_what_is_to_be_forgotten_is_found_shown_and_gone_from_the_model_to
         assert session is not None
         conversation.reset()  # as a reload
         await conversation.resume(session)
-    assert "4471" in " ".join(turn.content for turn in conversation.turns)  # who wrote it still sees it
+    assert "4471" in " ".join(turn.content for turn in conversation.turns)  # its writer still sees it
     assert await cards(conversation, "What do you know about me?") == [("listed", ["Who is my sister?"])]
 
 
@@ -204,10 +204,10 @@ async def test_what_is_told_in_passing_is_offered_until_the_conversation_has_dis
     assert isinstance(offer, Offer)
     (told,) = offer.lessons
     await learning_of(runtime).teach(told.question, told.answer)
-    for message in (birthday, "My cat is hungry."):  # known; only so today
+    for message in (birthday, "My cat is hungry."):  # known only this way today
         assert not any(isinstance(event, Offer) for event in await events_of(conversation, message))
     await LearningApi(runtime).offer_no_more(stored.chat)
-    for message in ("My name is Anna.", "hello"):  # an answer keeps what is stored of the conversation
+    for message in ("My name is Anna.", "hello"):  # an answer keeps the stored conversation
         assert not any(isinstance(event, Offer) for event in await events_of(conversation, message))
     conversation.reset()
     assert any(isinstance(event, Offer) for event in await events_of(conversation, "My name is Anna."))

@@ -30,7 +30,7 @@ ASKED = "How do I keep basil alive on a windowsill?"
         (" Keeping basil: a guide to the art of", False, "Keeping basil"),
         (" basil. It is a herb that needs light and", False, "Basil"),
         (" How to keep basil alive on a windowsill and all the", False, ""),  # it goes on
-        (" How to make a candle with wax", True, ""),  # of nothing that was said
+        (" How to make a candle with wax", True, ""),  # of an empty conversation
         (" You write a short title for each message", True, ""),
         (" Basil " + "and windowsill " * 5, True, ""),  # too long
         ("", True, ""),
@@ -69,7 +69,7 @@ async def only_session(runtime: Runtime) -> Session:
 
 @pytest.fixture
 def any_title(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the tiny model says is noise: take it as it is."""
+    """The tiny model's titles are noise: accept them."""
     monkeypatch.setattr(titles, "title_from", lambda said, ended, conversation: "A title")
 
 
@@ -88,7 +88,7 @@ async def test_a_title_of_the_user_stays(model: Model, runtime: Runtime) -> None
     with model.engine.idle_held():
         await ask(conversation, ASKED)
         (session,) = await runtime.memory.sessions.all()
-        await runtime.memory.sessions.edit(session.id, title="Mine", titled="user")  # before the model's is there
+        await runtime.memory.sessions.edit(session.id, title="Mine", titled="user")  # before the model's title exists
     assert (await only_session(runtime)).title == "Mine"
     await ask(conversation, "And in winter?")
     assert (await only_session(runtime)).title == "Mine"
@@ -102,7 +102,7 @@ async def test_without_a_good_title_the_first_words_stay(model: Model, runtime: 
 
 @pytest.mark.usefixtures("any_title")
 async def test_the_next_message_ends_a_title_that_is_being_made(model: Model, runtime: Runtime) -> None:
-    """It is made after the next answer, then."""
+    """Then it is made after the next answer."""
     conversation = begin(model, runtime)
     await ask(conversation, ASKED)
     task = conversation._titles._task

@@ -1,4 +1,5 @@
-"""What is recorded of an answer: at once, and by reading it again in the background, with a tiny model and SQLite."""
+"""The record of an answer: written at once, and completed by reading it again in the background, with a tiny model
+and SQLite."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ OpenModel = Callable[..., Awaitable[Model]]
 
 
 class ReadsOnlyWhenAsked(NumpyBackend):
-    """Its reading of an answer waits for `may_read`, and tells that it begins by `reads`."""
+    """Its reading of an answer waits for `may_read`, and signals its start by `reads`."""
 
     may_read, reads = asyncio.Event(), asyncio.Event()
 
@@ -141,7 +142,7 @@ async def test_of_a_long_answer_the_beginning_is_read(
     assert of_cut.tokens.tolist() == of_whole.tokens.tolist()
     np.testing.assert_allclose(of_cut.logprobs, of_whole.logprobs[:4], rtol=2e-3)
     np.testing.assert_allclose(of_cut.last, of_whole.last, rtol=2e-3, atol=2e-3)
-    # The mean is over what was read.
+    # The mean is over the tokens that were read.
     sequence, at = conversation.assistant.sequence, len(conversation.assistant.sequence.tokens) - 6
     states = await model.engine.hidden(sequence, list(of_cut.layers), at, end=at + 4)
     for mean, name in zip(of_cut.mean, of_cut.layers, strict=True):
@@ -156,7 +157,7 @@ async def test_nothing_is_read_while_somebody_types(tiny_path: Path, open_model:
     await model.engine.prefill(other, [1, 2, 3], Timings())
     with model.engine.idle_held():
         id = await ask(conversation)
-        for _ in range(50):  # what is only less urgent has its turn between these
+        for _ in range(50):  # less urgent work runs between these
             await model.engine.last_logits(other, 2, Priority.BACKGROUND)
         assert not backend.reads.is_set()
     await memory_of(runtime).background.settled()
@@ -206,7 +207,7 @@ async def test_what_is_recorded_can_be_chosen_and_switched_off(
     await memory.policies.set(INSTANT_POLICY, False, confidence=1.0, source="user")
     await ask(conversation)
     assert len(await memory.trajectories.all()) == 1
-    logged, _ = await memory.log.entries()  # learning is off: what is left is a line of the log
+    logged, _ = await memory.log.entries()  # learning is off: only a line of the log remains
     assert (logged.asked, logged.answered, logged.learnable) == ("One", "", False)
     assert await memory.trajectories.get(logged.id) is None
 

@@ -1,4 +1,4 @@
-"""Tiny models as Hugging Face's folders have them, one for each thing in which such folders differ."""
+"""Tiny models as Hugging Face's folders have them, one for each way in which such folders differ."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def added(index: int, content: str, special: bool = True, **more: Any) -> dict[s
 
 
 def byte_level(rule: str, adds_bos: bool = False) -> dict[str, Any]:
-    """tokenizer.json of a byte-level BPE with special tokens first and one token of its own at the end."""
+    """tokenizer.json of a byte-level BPE with special tokens first and an added token at the end."""
     texts = [*SPECIAL, *BYTE_TO_CHAR.values(), *(merge.replace(" ", "") for merge in MERGES)]
     bos = {"SpecialToken": {"id": SPECIAL[1], "type_id": 0}}
     words = {"Sequence": {"id": "A", "type_id": 0}}
@@ -87,7 +87,7 @@ def byte_level(rule: str, adds_bos: bool = False) -> dict[str, Any]:
 
 
 def sentencepiece(prefix: bool, strips: bool = False) -> dict[str, Any]:
-    """tokenizer.json of Llama 2 (prefix) or of Gemma, whose runs of spaces are tokens of the user's."""
+    """tokenizer.json of Llama 2 (prefix) or of Gemma, whose runs of spaces are user-defined tokens."""
     merged = [merge.replace(" ", "") for merge in SPM_MERGES]
     letters = ["▁", *"thewordin"]
     texts = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *merged, *dict.fromkeys(letters)]
@@ -116,7 +116,7 @@ SPM_CONFIG = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "ad
 
 @dataclass(frozen=True)
 class Folder:
-    """A model's folder. `shards` is the number of its safetensors files, `prefix` stands before its tensors' names."""
+    """A model's folder. `shards` is the number of its safetensors files, `prefix` precedes its tensors' names."""
 
     name: str
     config: Mapping[str, Any]
@@ -133,7 +133,7 @@ class Folder:
 
     @property
     def rule(self) -> str:
-        """GGUF's name of what cuts words."""
+        """GGUF's name of the pre-tokenizer."""
         for rule in (*PATTERNS, "gpt-2", "smollm", "smaug-bpe"):
             if self.tokenizer in (byte_level(rule), byte_level(rule, adds_bos=True)):
                 return rule
@@ -256,7 +256,7 @@ FOLDERS = [
         sliding_window_pattern=6, rope_theta=1e6,
         rope_local_base_freq=10000.0, query_pre_attn_scalar=24, attn_logit_softcapping=None,
         final_logit_softcapping=None), sentencepiece(prefix=False), SPM_CONFIG, dtype="BF16", head_norms=True),
-    # As the larger ones: its part for images is left out, and so are most of the settings, which are the usual ones.
+    # Like the larger ones: without its part for images, and without most of the settings, which have default values.
     Folder("gemma-3-vision", {
         "architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "text_config": {
             "model_type": "gemma3_text", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,

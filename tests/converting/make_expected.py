@@ -1,10 +1,10 @@
-"""Writes expected.json: what llama.cpp's own converter makes of the folders of folders.py.
+"""Writes expected.json: the output of llama.cpp's own converter for the folders of folders.py.
 
 python -m tests.converting.make_expected LLAMA_CPP, a checkout of llama.cpp, with torch, transformers and sentencepiece.
 
-Tensors and lists are told by their sha256, and keys by their types, too. The rule that cuts words is given: llama.cpp
-knows it by the numbers that published tokenizers make of a text. Where it needs a file of SentencePiece, which these
-folders lack, it writes no vocabulary.
+Tensors and lists are represented by their sha256, and keys also by their types. The pre-tokenizer is given:
+llama.cpp recognizes it by the ids that published tokenizers give for a text. If it needs a file of SentencePiece,
+which these folders lack, it writes no vocabulary.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def described(path: Path) -> dict[str, Any]:
 
 
 def short(value: Any) -> Any:
-    """A long list by its sha256."""
+    """Replaces a long list by its sha256."""
     return hashlib.sha256(json.dumps(value).encode()).hexdigest() if isinstance(value, list) else value
 
 

@@ -1,4 +1,4 @@
-"""`sonata convert`: the tensors and settings that llama.cpp's converter writes, and a sentence where it cannot."""
+"""`sonata convert`: the tensors and settings that llama.cpp's converter writes, and a sentence if it cannot."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.converting.make_expected import EXPECTED, described
 CASES = {case.name: case for case in FOLDERS}
 WITH_SENTENCEPIECE = ("mistral", "phi-3", "gemma-2", "gemma-3", "gemma-3-vision")
 SENTENCEPIECE_ONLY = ("tokens", "scores", "token_type")
-"""What llama.cpp cannot tell without SentencePiece's own file: there it gives all tokens one score."""
+"""Keys that llama.cpp cannot know without SentencePiece's own file: it gives all tokens the same score."""
 
 
 def silent(done: int, total: int) -> None:
@@ -70,12 +70,12 @@ def test_tensors_and_settings_are_those_of_llama_cpps_converter(converted: dict[
 
 
 def compare(name: str, made: dict[str, Any], expected: dict[str, Any]) -> None:
-    if "gemma-3" in name:  # llama.cpp leaves out rows without a token; here they are tokens that are never used
+    if "gemma-3" in name:  # llama.cpp omits rows without a token; here they are tokens that are never used
         embedding, shape = made["tensors"].pop("token_embd.weight"), expected["tensors"].pop("token_embd.weight")[1]
         assert embedding[1] == [288, shape[1]]
     assert made["tensors"] == expected["tensors"]
     other = {f"tokenizer.ggml.{key}" for key in SENTENCEPIECE_ONLY} if name in WITH_SENTENCEPIECE else set()
-    if "head_dim" not in CASES[name].config:  # heads are hidden / heads wide, as readers take them to be
+    if "head_dim" not in CASES[name].config:  # heads are hidden / heads wide, as readers assume
         other |= {"llama.attention.key_length", "llama.attention.value_length"}
     wanted = {key: value for key, value in expected["keys"].items() if key not in other}
     assert {key: made["keys"].get(key) for key in wanted} == wanted

@@ -135,7 +135,7 @@ class ChatPage:
         return await open_part(self.page, name)
 
     async def show_for_developers(self) -> None:
-        """Opens details in the part "Learning" of a panel; an earlier test may have opened them."""
+        """Open the details for developers in the part "Learning" of a panel; an earlier test may have opened them."""
         if not await self.page.locator("details.developers[open]").count():
             await self.page.get_by_text("For developers", exact=True).press("Enter")
 

@@ -91,7 +91,7 @@ def difference(before: np.ndarray, now: np.ndarray) -> float:
 
 
 def _standing_out(picture: np.ndarray) -> np.ndarray:
-    """Each cell minus its surroundings, with its neighbours."""
+    """Each cell, averaged with its neighbours, minus its surroundings."""
     grey = picture.astype(np.float64)
     return _around(_around(grey, 1), 1) - _around(grey, AROUND)
 

@@ -59,7 +59,7 @@ class LearningPage(ChatPage):
         await self.open_part(tab)
 
     async def teach(self, question: str, answer: str) -> None:
-        """Open the part "Facts"."""
+        """Teach in the part "Facts"."""
         await self.panel.get_by_role("button", name="Teach something").click()
         await self.page.keyboard.type(question)
         await self.panel.get_by_label("Answer", exact=True).fill(answer)

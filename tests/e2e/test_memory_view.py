@@ -52,7 +52,7 @@ class MemoryPage(ChatPage):
         return await self.page.evaluate("([call, given]) => sonata.engine.memory[call](given)", [call, given])
 
     async def policies(self) -> list[str]:
-        """Records of tests, by name."""
+        """The policies of tests, by name."""
         names = [policy["name"] for policy in await self.memory("policies")]
         return [name for name in names if name.startswith("tests.")]
 

@@ -87,7 +87,7 @@ def hub(running: LocalHub, other: bytes, part_paths: list[Path]) -> LocalHub:
 
 @pytest.fixture(scope="module")
 def address(dist: Path, running: LocalHub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A page of a site whose list has a model that the hub has, the same in three files, and a model that it lacks."""
+    """The address of a site whose list has a model of the hub, the same in three files, and one that the hub lacks."""
     files = SmallSite(dist, tmp_path_factory.mktemp("models") / "site")
     parts = ENTRY | {"name": "parts", "title": "In three", "file": PART}
     gone = ENTRY | {"name": "gone", "title": "Gone", "file": "Gone.gguf"}

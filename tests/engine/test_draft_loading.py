@@ -1,4 +1,5 @@
-"""A model of another vocabulary, or one that is no smaller, is refused as a draft, and it is said what differs."""
+"""A model with another vocabulary, or one that is not smaller, is refused as a draft, and the error names the
+difference."""
 
 from __future__ import annotations
 

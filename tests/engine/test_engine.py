@@ -1,4 +1,4 @@
-"""The engine keeps what a sequence holds, and stops where the model says so."""
+"""The engine keeps a sequence's tokens, and stops where the model says so."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OpenModel = Callable[..., Awaitable[Model]]
 
 
 class FourAtATime(NumpyBackend):
-    """Tokens become known four at a time, as on a GPU: an end token may have others after it."""
+    """Tokens become known four at a time, as on a GPU: an end token may be followed by others."""
 
     async def decode_together(
         self, sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams],
@@ -66,14 +66,14 @@ async def generate(
 
 
 async def answer(engine: Engine, prompt: Sequence[int], n: int) -> list[int]:
-    """What a new sequence says."""
+    """The tokens of a new sequence."""
     sequence = engine.new_sequence()
     await prefill(engine, sequence, prompt)
     return await generate(engine, sequence, n)
 
 
 def first_times(ids: Sequence[int]) -> list[int]:
-    """The places of tokens that did not come before."""
+    """The places of tokens that did not occur before."""
     return [index for index, token in enumerate(ids) if token not in ids[:index]]
 
 

@@ -1,4 +1,4 @@
-"""Scores of tokens and adapters at the head's input, through the engine: beside answers, and with what is stored."""
+"""Scores of tokens and adapters at the head's input, through the engine: beside answers, and with stored pages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def test_a_sequence_holds_what_was_scored_and_shared_tokens_stay(tiny_path
     told: list[tuple[int, int]] = []
     scores = await engine.token_logprobs(sequence, TOKENS, 7, lambda stored, of: told.append((stored, of)))
     assert sequence.tokens == TOKENS
-    assert told == [(6, 10), (9, 10)]  # what comes before the first score has a pass of its own
+    assert told == [(6, 10), (9, 10)]  # tokens before the first score have a separate pass
     np.testing.assert_allclose(scores, (await engine.token_logprobs(other, TOKENS))[6:], atol=1e-4)
     await engine.prefill(sequence, TOKENS, timings := Timings())
     assert timings.reused_tokens == 9

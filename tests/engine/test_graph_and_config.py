@@ -29,7 +29,7 @@ def header_of(path: Path) -> GGUFHeader:
 
 
 def changed(header: GGUFHeader, metadata: dict[str, Any]) -> GGUFHeader:
-    """The header with other settings; None leaves one out."""
+    """The header with other settings; None removes one."""
     merged = {key: value for key, value in {**header.metadata, **metadata}.items() if value is not None}
     return replace(header, metadata=merged)
 
@@ -161,7 +161,7 @@ def test_a_missing_tensor_is_named(header: GGUFHeader, name: str) -> None:
     [
         (["blk.0.attn_qkv.bias"], "'blk.0.attn_qkv.bias'"),
         (["blk.1.attn_q_norm.weight"], "'blk.1.attn_q_norm.weight'"),
-        (["blk.2.attn_norm.weight"], "'blk.2.attn_norm.weight'"),  # a block more than the settings say
+        (["blk.2.attn_norm.weight"], "'blk.2.attn_norm.weight'"),  # one block more than the settings say
         (["token_embd_norm.weight", "position_embd.weight"], "'token_embd_norm.weight', 'position_embd.weight'"),
         (["\0lk.0.attn_v.bias"], r"'\x00lk.0.attn_v.bias'"),
         (["b" * 200], f"'{'b' * 76}..."),

@@ -1,4 +1,4 @@
-"""Logits after given positions of given ids: those that a whole pass gives, and a sentence for a wrong job."""
+"""Logits after given positions of given ids: they equal those of a whole pass, and a wrong job gets a sentence."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def engine(tiny_path: Path, open_model) -> Engine:
 
 @pytest.fixture(scope="module")
 def one_by_one(engine: Engine) -> np.ndarray:
-    """float32 (ids, vocab_size), each after a prefill of its own."""
+    """float32 (ids, vocab_size), each after a separate prefill."""
 
     async def read() -> np.ndarray:
         rows = []

@@ -1,4 +1,4 @@
-"""The reference backend: it computes the model, whatever the way its tokens came in."""
+"""The reference backend: it computes the model, however its tokens are split into passes."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ async def test_bad_tokens_leave_the_session_as_it_was(backend: NumpyBackend, bad
 async def test_a_prefill_that_was_cancelled_goes_on_where_it_ended(backend: NumpyBackend) -> None:
     tokens, sequence = some_tokens(300), backend.new_sequence()
     task = asyncio.ensure_future(backend.prefill(sequence, tokens))
-    for _ in range(6):  # the backend lets others in once a layer
+    for _ in range(6):  # the backend yields to others once a layer
         await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -1,7 +1,7 @@
 """The numpy backend against llama.cpp on the real model: the reference is right before anything is compared to it.
 
-Both compute with the weights dequantized to f32; where llama.cpp's lead of the best token over the second is under
-0.02, rounding may decide, and nothing is asked.
+Both compute with the weights dequantized to f32; if llama.cpp's lead of the best token over the second is under
+0.02, rounding may decide, and nothing is checked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SURE = 0.02
 
 @pytest.fixture(scope="module", params=PROMPTS)
 def forced(request: pytest.FixtureRequest, real_parts: tuple, oracle: Callable) -> tuple:
-    """The oracle, and logits (128, vocab_size) before each greedy token, where all before it are the oracle's."""
+    """The oracle, and logits (128, vocab_size) before each greedy token, if all before it are the oracle's."""
     expected = oracle(request.param)
     config, graph, weights = real_parts
 

@@ -1,4 +1,4 @@
-"""GGUF: what is written can be read, and nothing else is believed."""
+"""GGUF: written files can be read, and invalid ones are rejected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def parse(file: bytes) -> GGUFHeader:
 
 
 class Stream:
-    """A source whose size may be unknown and which counts what was asked of it."""
+    """A source whose size may be unknown and which counts the requested bytes."""
 
     parts = ()
 
@@ -43,7 +43,7 @@ def small_file() -> bytes:
     return small_gguf()
 
 
-# --- reading what was written ---------------------------------------------------------------------------------------
+# --- reading written files ---------------------------------------------------------------------------------------
 
 scalars = st.one_of(
     st.booleans(),

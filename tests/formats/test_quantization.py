@@ -43,7 +43,7 @@ def ggmls(name: str) -> gguf.GGMLQuantizationType:
 
 @st.composite
 def stored_rows(draw: st.DrawFn, fmt: BlockFormat) -> np.ndarray:
-    """uint8 (2 rows, bytes of 3 blocks): any bits, NaN, infinite and denormal scales among them."""
+    """uint8 (2 rows, bytes of 3 blocks): any bits, including NaN, infinite and denormal scales."""
     size = 6 * fmt.block_bytes
     if draw(st.booleans()):  # hypothesis likes zeros, random bytes reach every bit
         return np.random.default_rng(draw(st.integers(0, 2**32))).integers(0, 256, (2, size // 2), dtype=np.uint8)
@@ -94,8 +94,8 @@ def test_quantize_gives_the_bytes_of_ggml(name: str, rows: np.ndarray) -> None:
     assert quantize(rows, FORMATS[name]) == expected.tobytes()
 
 
-# In parts of the largest magnitude. A search for the smallest sum of errors may leave one element with a large one.
-# Where Q4_0 and Q5_0 have both a and -a, one of them is a step off.
+# Relative to the largest magnitude. A search for the smallest sum of errors may leave one element with a large one. If
+# a block of Q4_0 or Q5_0 has both a and -a, one of them is a step off.
 @pytest.mark.parametrize(
     ("name", "error"),
     [
@@ -109,7 +109,7 @@ def test_a_round_trip_stays_within_the_formats_steps(name: str, error: float, ro
     fmt = FORMATS[name]
     blocks = rows.reshape(-1, fmt.block_size)
     errors = np.abs(dequantize(quantize(blocks, fmt), fmt, blocks.shape) - blocks).max(axis=1)
-    halves = 1e-3 if name not in ("F32", "F16", "BF16") else 0  # the scales are rounded too, small ones to nothing
+    halves = 1e-3 if name not in ("F32", "F16", "BF16") else 0  # the scales are rounded too, small ones to zero
     assert (errors <= np.abs(blocks).max(axis=1) * (error + halves) + (name != "F32") * 2e-4).all()
 
 
@@ -134,8 +134,8 @@ def root_mean_square_error(name: str, rows: np.ndarray) -> float:
     return float(np.sqrt(np.mean((back - rows) ** 2)))
 
 
-# Of ggml's C quantizers without an importance matrix (llama.cpp 0c1e57098), on the same numbers: normal ones, and those
-# of the real model's blk.3.ffn_down.weight.
+# Errors of ggml's C quantizers without an importance matrix (llama.cpp 0c1e57098), on the same numbers: normal ones,
+# and those of the real model's blk.3.ffn_down.weight.
 GGML_ERRORS = {
     "Q2_K": (0.29564, 0.0559242), "Q3_K": (0.151752, 0.0282121), "Q4_K": (0.071234, 0.00336026),
     "Q5_K": (0.0363329, 0.00355385), "Q6_K": (0.0177353, 0.00325023), "IQ4_NL": (0.0763187, 0.01381),

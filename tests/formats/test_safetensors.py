@@ -1,4 +1,4 @@
-"""Safetensors: what is written is read again; damaged and hostile files are refused with a sentence."""
+"""Safetensors: written files are read again; damaged and hostile files are refused with a sentence."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What the fuzzers share: how many examples they draw, what was found before, and how bad input may be answered.
+"""Shared by the fuzzers: the number of examples, the earlier findings, and the allowed answers to bad input.
 
-A fuzzer is a test of hypothesis that reads what a stranger could have made: the input is read, or refused with an error
-of ours in a short sentence, within some memory. The gate draws few examples, `python build.py test --all` some hundred,
-and a long run as many as it asks for: `FUZZ_EXAMPLES=20000 python build.py test --all tests/fuzz`. The time limit of a
-test finds what hangs. What was found is kept in corpus/, a folder for each kind of input; every run reads it again.
+A fuzzer is a hypothesis test that reads untrusted input: the input is read, or refused with an error of ours in a
+short sentence, within some memory. The gate draws few examples, `python build.py test --all` some hundred, and a
+long run as many as requested: `FUZZ_EXAMPLES=20000 python build.py test --all tests/fuzz`. The time limit of a test
+finds what hangs. Findings are stored in corpus/, a folder for each kind of input; every run reads it again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROOM = 32 << 20
 
 GATE = 10
 ALL = 300
-"""Examples of a reader that takes a millisecond; one that takes longer gets a share of them, see `fuzzed`."""
+"""Number of examples of a reader that takes a millisecond; a slower one gets a share of them, see `fuzzed`."""
 ASKED_FOR = int(os.environ.get("FUZZ_EXAMPLES", "0"))
 LONGEST_SENTENCE = 1000
 
@@ -36,7 +36,7 @@ def fuzzed(
 ) -> Callable[[Callable[..., None]], Callable[[int], None]]:
     """Makes a test of a function of drawn arguments: a short run, and a longer one that is marked `all`.
 
-    share: of the usual number of examples, if one takes long. A number that was asked for is taken as it is.
+    share: of the usual number of examples, if one takes long. A requested number is used unchanged.
     """
     short, longer = max(2, int(GATE * share)), ASKED_FOR or int(ALL * share)
 
@@ -68,7 +68,7 @@ def found_before(folder: str) -> pytest.MarkDecorator:
 
 @contextmanager
 def read_or_refused(*errors: type[Exception], room: int = ROOM) -> Iterator[None]:
-    """What happens inside ends well or with one of `errors`, in a sentence, and takes `room` bytes at most."""
+    """Asserts that the block succeeds or raises one of `errors`, in a sentence, and takes at most `room` bytes."""
     tracemalloc.start()
     try:
         yield
@@ -81,7 +81,7 @@ def read_or_refused(*errors: type[Exception], room: int = ROOM) -> Iterator[None
 
 
 def check_sentence(words: str) -> None:
-    """It can be shown anywhere: short, and without characters that command a terminal."""
+    """Asserts that it can be shown anywhere: short, and without control characters for a terminal."""
     assert 10 < len(words) < LONGEST_SENTENCE, f"{len(words)} characters: {words[:100]!r} ..."
     assert not any(unicodedata.category(c) == "Cc" for c in words if c != "\n"), repr(words)
 
@@ -98,4 +98,4 @@ hostile = st.one_of(
     st.lists(st.integers(-(2**31), 2**31 - 1), max_size=5),
     st.lists(st.floats(width=32), max_size=5),
 )
-"""A value of another kind or size than a setting should have: what GGUF can hold, and JSON nearly so."""
+"""A value of another type or size than a setting should have: anything that GGUF can hold, and JSON nearly."""

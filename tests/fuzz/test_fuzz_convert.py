@@ -1,4 +1,4 @@
-"""A folder with any settings and any tokenizer is converted, or refused with a sentence, and then leaves no file."""
+"""A folder with any settings and any tokenizer is converted, or refused with a sentence without leaving a file."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def convert(name: str, changes: Mapping[str, Any]) -> None:
-    """The folder `name` with other values: by "FILE PLACE", where a place is a number of `places`, or a key of its
-    own for a value that is not there yet."""
+    """The folder `name` with other values: by "FILE PLACE", in which a place is a number of `places`, or a new key
+    for a value that is not there yet."""
     with tempfile.TemporaryDirectory() as base:
         folder, out = CASES[name].write(Path(base)), Path(base) / "out.gguf"
         for where, value in changes.items():

@@ -1,4 +1,4 @@
-"""Model files with damaged settings or bytes are opened, or refused with an error of ours that says where."""
+"""Model files with damaged settings or bytes are opened, or refused with an error of ours that names the place."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_files_that_were_found_before(path: Path) -> None:
 
 @fuzzed(models, st.dictionaries(st.integers(0, 80), hostile, min_size=1, max_size=3))
 def test_hostile_settings_are_read_or_refused(model: str, changes: Mapping[int, object]) -> None:
-    """By the number of a key, in the order of their names, first those that the file has."""
+    """By the number of a key, in the order of their names, the file's own keys first."""
     architecture = QUANTIZED[model].architecture
     keys = [*sorted(metadata(QUANTIZED[model])), *MORE_KEYS, *(f"{architecture}.{key}" for key in MORE_SETTINGS)]
     opened_with(model, {keys[number % len(keys)]: value for number, value in changes.items()})

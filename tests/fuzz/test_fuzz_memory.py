@@ -1,4 +1,4 @@
-"""Whatever is in the rows of a database, or in an exported file, the memory opens, lists, exports and deletes."""
+"""Whatever the rows of a database or an exported file contain, the memory opens, lists, exports and deletes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ changes = st.lists(
 
 
 def damage(path: Path, changed: list[tuple[str, str, str | None, Any]]) -> set[str]:
-    """Returns the kinds whose records are as they were."""
+    """Returns the kinds whose records are unchanged."""
     touched = set[str]()
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for table, name, column, value in changed:
@@ -93,7 +93,7 @@ def damage(path: Path, changed: list[tuple[str, str, str | None, Any]]) -> set[s
 
 
 async def use_everything(path: Path, passphrase: str | None) -> set[str]:
-    """As the page does. Returns the kinds of the records that could be read."""
+    """Uses the memory like the page. Returns the kinds of the records that could be read."""
     runtime = await Runtime.open(RuntimeConfig(lambda: SQLiteRows.open(path)))
     if runtime.memory_stage.state == "locked":
         await runtime.unlock(passphrase)
@@ -144,7 +144,7 @@ def test_a_database_with_any_values_opens_lists_exports_and_deletes(
 
 
 def entry_changed(data: bytes, number: int, place: int, value: Any) -> bytes:
-    """With another value in an entry of its second line, and a checksum that is right."""
+    """With another value in an entry of its second line, and a correct checksum."""
     first, head, rest = data.split(b"\n", 2)
     entries = json.loads(head)
     entries[number % len(entries)][place] = value

@@ -1,5 +1,5 @@
-"""Sources that a stranger could have made a chat template of: text, or an error of ours in a sentence. And expressions
-of which the renderer makes what jinja2 makes of them."""
+"""Untrusted sources of chat templates: text, or an error of ours in a sentence. And expressions for which the
+renderer gives the same as jinja2."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_template_with_a_piece_replaced_is_rendered_or_refused(path: Path, at:
         render(template_of(source[:at] + word + source[at + length :]), MESSAGES)
 
 
-# Names, because jinja2 computes what is constant beforehand, by rules of its own.
+# Names, because jinja2 computes constants in advance, by its own rules.
 VALUES: dict[str, Any] = {
     "zero": 0, "one": 1, "less": -7, "half": 2.5, "yes": True, "no": None, "empty": "", "words": "a b",
     "letters": "é😀", "list": [], "mixed": [1, "a"], "dict": {"a": 1}, "deep": {"a": [1, "é"], "b": None},
@@ -71,7 +71,7 @@ def test_an_expression_gives_what_it_gives_in_jinja2(expression: str) -> None:
     except Exception:
         return  # the renderer may be more lenient
     if "built-in method" in expected or " at 0x" in expected:
-        return  # how Python prints a method or a generator
+        return  # Python's notation of a method or a generator
     try:
         assert rendered(source, VALUES) == expected
     except TemplateError as error:

@@ -123,7 +123,7 @@ class Sequences:
     spread: float
     """Scale of the scores: large ones test the softmax's range."""
     pages: int = SHORT // PAGE + 1
-    """Settings of each sequence."""
+    """The number of pages of each sequence."""
     softcap: float = 0.0
     window: int = 0
 

@@ -102,7 +102,7 @@ def builder_of(pair: Pair) -> KernelBuilder:
 
 
 def possible_shapes(pair: Pair, shapes: KernelShapes, host: WgpuHost) -> dict[str, list[list[int]]]:
-    """The shape of each kernel, by the name under which it is stored."""
+    """The possible shapes of each kernel, by the name under which its shape is stored."""
     builder = builder_of(pair)
     one_row = {name: candidates(shapes, host.adapter, columns) for name, columns in builder.shaped.items()}
     few_rows = {f"{name}, few rows": few for name, few in builder.of_few.items()}

@@ -37,7 +37,7 @@ def lane_group_constants(
 
 
 def snippets_of(form: str, reduce: str, integers: bool) -> dict[str, str]:
-    """Variants of a matvec: without sums over lanes, x is read in place. Integers multiply codes only."""
+    """Snippets of a matvec: without sums over lanes, x is read in place. Integers multiply codes only."""
     columns = "x_limbs" if integers and LAYOUTS[form].quantized else "x_staged"
     if reduce == "reduce_single":
         columns = "x_direct"
@@ -111,7 +111,7 @@ SIZES = {
     "form": FORMAT_NAMES, "n": [1, 7, 32, 75], "blocks": [1, 2, 5, 9], "epilogue": [0, 1, 2], "offset": [0, 3],
     "first": [0, 0, 3], "bias": [False, True], "gelu": [False, True],
 }  # fmt: skip
-"""Constants of a matrix product; `n` rows of results, `offset` their place in a row of y, `first` rows of W before
+"""Sizes of a matrix product; `n` rows of results, `offset` their place in a row of y, `first` rows of W before
 them."""
 
 

@@ -1,4 +1,4 @@
-"""The index against looking at each vector, with each kernel; and the kernels against each other."""
+"""The index against an exhaustive search, with each kernel; and the kernels against each other."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def kernel(request: pytest.FixtureRequest, wasm: WasmtimeHnswKernel) -> HnswKern
 
 
 numpy_in_all = pytest.mark.parametrize("kernel", ["wasm", pytest.param("numpy", marks=pytest.mark.all)], indirect=True)
-"""For tests that take numpy seconds: others compare its graphs with those of WASM, bit for bit."""
+"""For tests that take seconds with numpy: other tests compare its graphs with those of WASM, bit for bit."""
 
 
 def clustered(count: int, dimension: int, seed: int) -> np.ndarray:
@@ -55,7 +55,7 @@ def filled(index_settings: HnswSettings, kernel: HnswKernel, vectors: np.ndarray
 
 
 def distances(metric: str, query: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    """In float64: what the kernels' distances should be near to."""
+    """Distances in float64, which the kernels' should approximate."""
     query, vectors = query.astype(np.float64), vectors.astype(np.float64)
     if metric == "l2":
         return ((vectors - query) ** 2).sum(axis=1)
@@ -140,7 +140,7 @@ def test_the_graph_finds_the_true_neighbours(wasm, metric) -> None:
 @pytest.mark.no_cover
 @pytest.mark.parametrize("examples", [pytest.param(8, id="gate"), pytest.param(100, id="all", marks=pytest.mark.all)])
 def test_after_any_inserts_and_deletes_what_is_stored_is_found(wasm, examples) -> None:
-    """Ids are replaced, vectors occur many times, dead rows are taken out: both kernels say the same throughout."""
+    """Ids are replaced, vectors occur many times, dead rows are removed: both kernels agree throughout."""
 
     @settings(few, max_examples=examples)
     @given(
@@ -185,14 +185,14 @@ def check_steps(wasm, metric, steps, below, seed, lattice) -> None:
     for id, vector in stored.items():
         assert index.search(vector, 1, where={id})[0][0] == id
         equal = {other for other, its in stored.items() if (its == vector).all()}
-        # By the graph where there are more than ef: all that hang together, unless others are nearer still or as near.
+        # By the graph if there are more than ef: all connected ones, unless others are nearer or equally near.
         if metric == "l2":
             assert {other for other, _ in index.search(vector, min(8, len(equal)))} <= equal
 
 
 @numpy_in_all
 def test_many_twins_are_no_island(kernel) -> None:
-    """With links of their own, hundreds of equal vectors would link to each other only."""
+    """With their own links, hundreds of equal vectors would link to each other only."""
     others = clustered(300, 8, 5)
     index = HnswIndex(GRAPH_ONLY, kernel)
     for id in range(300):
@@ -230,7 +230,7 @@ def test_the_same_calls_give_the_same_index_with_each_kernel(wasm, count) -> Non
 
 @numpy_in_all
 def test_the_graph_is_built_while_vectors_come(kernel) -> None:
-    """No insert links more than a few; until all are linked, each vector is compared."""
+    """An insert links only a few; until all are linked, each vector is compared."""
     vectors = clustered(200, 8, 3)
     index = HnswIndex(replace(GRAPH_ONLY, brute_force_below=100), kernel)
     linked = []
@@ -289,7 +289,8 @@ def test_dead_rows_are_taken_out_when_they_are_many(wasm) -> None:
 
 @pytest.mark.all
 def test_recall_survives_the_loss_of_most_vectors(wasm) -> None:
-    """Against a new index of what is left, where few candidates and vectors without any order make it hard."""
+    """Against a new index of the remaining vectors, with few candidates and unstructured vectors, which make it
+    hard."""
     hard = HnswSettings(48, brute_force_below=0, ef_search=20, expansion=1)
     lost = []
     for seed in (1, 2, 3):
@@ -348,7 +349,7 @@ def test_a_filter_that_leaves_few_is_exact(kernel) -> None:
         assert [id for id, _ in found] == expected.tolist()
 
 
-# --- what vectors may be ---
+# --- allowed vectors ---
 
 
 def test_zero_vectors_are_as_far_as_perpendicular_ones(kernel) -> None:
@@ -383,7 +384,7 @@ def test_what_cannot_be_compared_is_refused(kernel) -> None:
                     taken.append((metric, bad, place, use))
                 except VectorError as error:
                     assert "components that are no numbers" in str(error)  # noqa: PT017
-        assert index.vector(2).tolist() == [0, 0, 1, 0, 0]  # what was stored stays
+        assert index.vector(2).tolist() == [0, 0, 1, 0, 0]  # stored vectors stay
         assert index.graph.rows == 5
     assert taken == []
 

@@ -1,4 +1,4 @@
-"""The graph of an index as bytes: it comes back as it was, and nothing else is taken for one."""
+"""The graph of an index as bytes: it is restored unchanged, and nothing else is accepted."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def small(kernel) -> tuple[bytes, dict[str, np.ndarray]]:
 
 
 def signed(data: bytes) -> bytes:
-    """With a checksum that is right."""
+    """With a correct checksum."""
     return data[:-32] + hashlib.sha256(data[:-32]).digest()
 
 
@@ -91,7 +91,7 @@ def test_it_comes_back_and_goes_on(wasm, count, metric, dimension) -> None:
 )
 @few
 def test_what_the_store_has_by_now_is_what_is_found(wasm, gone, changed, new, copies) -> None:
-    """Vectors that went, changed or came since the file was written; several are equal."""
+    """Vectors that were deleted, changed or added since the file was written; several are equal."""
     data = numbers(100, 6)
     before = {f"v{place}": data[copies.get(place, place)] for place in range(80)}
     given_settings = HnswSettings(6, m=4, ef_construction=40, brute_force_below=0)
@@ -176,7 +176,7 @@ def test_foreign_bytes_are_a_sentence(wasm, data, said) -> None:
 @given(place=st.floats(0, 1, exclude_max=True), value=st.integers(0, 255))
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_wrong_content_with_a_right_checksum_harms_nothing(wasm, place, value) -> None:
-    """It is refused, or it is an index: no link leads out of it, no chain goes round."""
+    """Asserts that it is refused, or is a valid index: no link leads out of it, and no chain is circular."""
     file, vectors = small(wasm)
     saved = bytearray(file)
     saved[int(place * (len(saved) - 32))] = value
@@ -215,7 +215,7 @@ def test_a_head_that_does_not_fit_is_refused(wasm, change, said) -> None:
 
 
 def test_a_link_to_a_row_that_is_not_at_its_level_is_refused(wasm) -> None:
-    """A kernel would read that row's links from where there are none."""
+    """A kernel would read that row's links from a place without links."""
     vectors = named(numbers(40))
     index = built(SMALL, vectors, wasm)
     graph = index.graph

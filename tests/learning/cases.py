@@ -1,7 +1,7 @@
-"""What gradients are expected of: tiny models, sets of LoRA matrices, packs, and ten steps of the optimizer.
+"""The cases of the expected gradients: tiny models, sets of LoRA matrices, packs, and ten steps of the optimizer.
 
-All is drawn, so that make_expected.py and the tests have the same numbers. Sizes repeat, so that a software GPU
-compiles few kernels.
+All numbers are drawn by seed, so that make_expected.py and the tests have the same ones. Sizes repeat, so that a
+software GPU compiles few kernels.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.tiny_models import PERMUTED, Variant, neighbours_rotate, tensors
 RANK, SCALE = 2, 0.7
 PREFIX = 11
 LENGTHS = (25, 9, 17)
-"""Of the sequences behind the prefix: with it the first is longer than two windows of gemma2."""
+"""Lengths of the sequences behind the prefix: with it the first is longer than two windows of gemma2."""
 STEPS = 10
 
 
@@ -30,12 +30,12 @@ def _short(like: str, matrices: str) -> Variant:
 
 
 CASES = {"llama": _short("llama", "Q4_1"), "qwen2": _short("qwen2", "Q8_0"), "gemma2": _short("gemma2", "F32")}
-"""Of two layers: of gemma2's the first has a window."""
+"""Settings with two layers: gemma2's first layer has a window."""
 
 
 @dataclass(frozen=True)
 class DrawnPair:
-    """What a linear gets: a (rank, columns) and b (rows, rank) in the order of `transformers`."""
+    """The pair of a linear: a (rank, columns) and b (rows, rank) in the order of `transformers`."""
 
     name: str
     gguf_name: str
@@ -44,7 +44,7 @@ class DrawnPair:
 
 
 def pairs(variant: Variant) -> Iterator[DrawnPair]:
-    """For every linear of the blocks. b is not 0, and as large as is needed to see it."""
+    """Pairs for every linear of the blocks. b is not 0, and large enough to have a visible effect."""
     draw = np.random.default_rng(2)
     for tensor in tensors(variant):
         if tensor.is_matrix and tensor.gguf_name.startswith("blk."):
@@ -55,7 +55,7 @@ def pairs(variant: Variant) -> Iterator[DrawnPair]:
 
 
 def in_file_order(variant: Variant, gguf_name: str, b: np.ndarray) -> np.ndarray:
-    """b as the file's tensor has its rows."""
+    """b in the row order of the file's tensor."""
     heads = {"attn_q": variant.config["num_attention_heads"], "attn_k": variant.config["num_key_value_heads"]}
     part = gguf_name.split(".")[-2]
     if variant.architecture in PERMUTED and part in heads:
@@ -64,7 +64,7 @@ def in_file_order(variant: Variant, gguf_name: str, b: np.ndarray) -> np.ndarray
 
 
 def adapter(variant: Variant) -> LoraAdapter:
-    """The drawn pairs, as the file's tensors have their rows."""
+    """The drawn pairs, in the row order of the file's tensors."""
     drawn = {
         pair.gguf_name: LoraPair(pair.a, in_file_order(variant, pair.gguf_name, pair.b), SCALE)
         for pair in pairs(variant)
@@ -75,7 +75,7 @@ def adapter(variant: Variant) -> LoraAdapter:
 def packs() -> list[Pack]:
     """Two: one of three sequences behind a prefix, with both losses, and a plain text without any.
 
-    They have no `base_states` yet, though kl_weights are there.
+    They have no `base_states` yet, although they have kl_weights.
     """
     draw = np.random.default_rng(3)
     lengths = np.array(LENGTHS)
@@ -106,10 +106,10 @@ def _counted(prefix: int, lengths: Sequence[int]) -> np.ndarray:
 
 
 def micro_batches(step: int) -> list[int]:
-    """Which packs the gradient of a step is of."""
+    """The packs of the gradient of a step."""
     return [[0], [1], [0, 1]][step % 3]
 
 
 def rule(step: int) -> AdamW:
-    """The rate grows, then falls; some gradients are longer than `clip`, some are not."""
+    """The rate rises, then falls; some gradients are longer than `clip`, some are not."""
     return AdamW(rate=0.02 * math.sin((step + 1) / 4), decay=0.1, clip=0.5, eps=1e-5)

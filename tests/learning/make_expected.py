@@ -3,8 +3,8 @@
 python -m venv /tmp/expected && /tmp/expected/bin/pip install ".[expected]"
 /tmp/expected/bin/python -m tests.learning.make_expected
 
-Each file has `losses` float32 (2 packs, cross-entropy and divergence), of each tensor the gradients of a and b for both
-packs together ("NAME.a", "NAME.b"), and both after ten steps ("NAME.a.after", "NAME.b.after"), rows as the file has
+Each file has `losses` float32 (2 packs, cross-entropy and divergence), for each tensor the gradients of a and b over
+both packs ("NAME.a", "NAME.b"), and both after ten steps ("NAME.a.after", "NAME.b.after"), rows as the file has
 them. `torch` computes in float64, each sequence by itself behind its own copy of the prefix.
 """
 
@@ -23,11 +23,11 @@ from tests.tiny_models import Variant, weights
 
 EXPECTED = Path(__file__).parent / "expected"
 DROPPED = 1 << 10
-"""Files are kept small: of a mantissa's 23 bits the last 10 are rounded away, 0.00003 of a number."""
+"""To keep files small, the last 10 of a mantissa's 23 bits are rounded away, 0.00003 of a number."""
 
 
 class WithPair(torch.nn.Module):
-    """A linear, and what a pair adds to it where `on` says so."""
+    """A linear, plus a pair's product if it is in `on`."""
 
     def __init__(self, linear: torch.nn.Module, a: np.ndarray, b: np.ndarray, on: list[bool]) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Case:
         return found
 
     def log_shares(self, pack: Pack, on: bool) -> torch.Tensor:
-        """Of the tokens after each of the pack's rows: (rows, vocabulary)."""
+        """Log-probabilities of the tokens after each of the pack's rows: (rows, vocabulary)."""
         self.on[0] = on
         tokens = torch.from_numpy(pack.tokens.astype(np.int64))
         rows = []
@@ -98,7 +98,7 @@ class Case:
         wanted = rule(number)
         norm = torch.nn.utils.clip_grad_norm_(self.parameters(), wanted.clip)
         for group in optimizer.param_groups:
-            # torch takes the decay times the rate, too.
+            # torch multiplies the decay by the rate, too.
             group.update(lr=wanted.rate, weight_decay=wanted.decay, eps=wanted.eps, betas=(wanted.beta1, wanted.beta2))
         optimizer.step()
         return float(norm)

@@ -1,4 +1,4 @@
-"""A tiny model on a backend, and a training of it that takes few seconds: two losses, several packs a step."""
+"""A tiny model on a backend, and a training of it that takes a few seconds: two losses, several packs a step."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SETTINGS = TrainerSettings(Schedule(rate=0.02, steps=6, warm_up=2), divergence=0
 
 
 def examples(count: int = 6) -> list[TrainingExample]:
-    """Questions behind one instruction, and texts that the model should go on with as its base does."""
+    """Questions behind one instruction, and texts that the model should continue as its base does."""
     draw = np.random.default_rng(1)
     system = draw.integers(0, 100, 9).tolist()
     facts = [answer_example([*system, *row[:4]], row[4:]) for row in draw.integers(0, 100, (count, 7)).tolist()]
@@ -60,7 +60,7 @@ class SmallTraining:
 
     @property
     def held(self) -> Checkpoint:
-        """Where a second task begins: drawn parameters, to which drawn Fisher information holds it."""
+        """The start of a second task: random parameters, with random Fisher information that anchors it to them."""
         draw = np.random.default_rng(SEED)
         moved = self.fresh.state.parameters + 0.1 * draw.standard_normal(self.layout.size).astype(np.float32)
         fisher = draw.random(self.layout.size, np.float32)
@@ -87,7 +87,8 @@ async def opened(folder: Path, load_backend: BackendLoader, layers: int = 2) -> 
 
 
 async def cut_short(work: Coroutine[Any, Any, object], turns: int) -> bool:
-    """Cancel the work after so many turns of the event loop, with numpy always at the same place; False if it ended."""
+    """Cancel the work after this number of turns of the event loop, with numpy always at the same place; False if it
+    ended."""
     task = asyncio.ensure_future(work)
     for _ in range(turns):
         await asyncio.sleep(0)
@@ -97,7 +98,7 @@ async def cut_short(work: Coroutine[Any, Any, object], turns: int) -> bool:
 
 
 def same(ours: Checkpoint, expected: Checkpoint) -> None:
-    """Bit by bit."""
+    """Asserts that both are equal bit by bit."""
     for name in ("parameters", "first_moment", "second_moment", "fisher", "anchor"):
         np.testing.assert_array_equal(getattr(ours.state, name), getattr(expected.state, name), name)
     assert ours.state.steps == expected.state.steps

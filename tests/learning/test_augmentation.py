@@ -1,4 +1,4 @@
-"""Questions are asked in many ways, the same ones for the same seed, whatever they are."""
+"""Questions are rephrased in many ways, which are the same for the same seed."""
 
 from __future__ import annotations
 

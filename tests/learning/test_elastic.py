@@ -1,4 +1,4 @@
-"""What was learned holds when something else is learned after it: elastic weight consolidation, on a tiny model."""
+"""Earlier learning survives later learning: elastic weight consolidation, on a tiny model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.learning.small_training import SETTINGS, SmallTraining, examples, ope
 
 TASK = dataclasses.replace(SETTINGS, schedule=Schedule(rate=0.02, steps=30), divergence=0.0, decay=0.0)
 ELASTIC = 1e5
-"""The squared gradients of what is known already are small, and so is their Fisher information."""
+"""The squared gradients of known answers are small, and so is their Fisher information."""
 
 
 async def loss_of(small: SmallTraining, state: TrainingState, task: Sequence[TrainingExample]) -> float:
@@ -68,7 +68,7 @@ async def test_the_next_task_begins_with_fresh_moments_and_keeps_fisher_informat
     ended = await second.run()
     np.testing.assert_array_equal(ended.state.fisher, learned.state.fisher)
     np.testing.assert_array_equal(ended.state.anchor, learned.state.parameters)
-    # A running mean over tasks: the anchor of a third one is where the second one ended.
+    # A running mean over tasks: the anchor of a third task is the end of the second.
     more = (await second.add_fisher(task[:2], keep=0.9)).next_task().state
     alone = await small.trainer(await small.open(), Checkpoint(TrainingState.of(ended.state.parameters))).add_fisher(
         task[:2], keep=0

@@ -1,5 +1,5 @@
-"""Losses, gradients and ten steps of the optimizer on each backend against `torch`: tiny models of three families; and
-steps that are held to an anchor, against what the formula says.
+"""Losses, gradients and ten steps of the optimizer on each backend against `torch`: tiny models of three families;
+and steps with an anchor, against the formula.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EXPECTED = Path(__file__).parent / "expected"
 
 @dataclass(frozen=True)
 class Case:
-    """A session that holds the drawn pairs, the packs with the base's states, and what `torch` says by name."""
+    """A session that holds the drawn pairs, the packs with the base's states, and the results of `torch` by name."""
 
     training: Training
     layout: ParameterLayout
@@ -67,7 +67,7 @@ async def opened(name: str, folder: Path, load_backend: BackendLoader) -> AsyncI
         backend.close()
 
 
-# In the gate one is on the GPU: tests/gpu has what the others have else, as their matrices and soft caps.
+# In the gate one is on the GPU: tests/gpu covers the rest of the others, such as their matrices and soft caps.
 ON_EACH_BACKEND = gated(
     product(("numpy", "webgpu", "wasm"), cases.CASES), lambda case: case[0] != "webgpu" or case[1] == "llama"
 )
@@ -90,7 +90,7 @@ async def test_losses_gradients_and_ten_steps_are_those_of_torch(
             await training.accumulate(pack)
         await training.add_fisher(keep=0.5, weight=1)
         state = await training.save()
-        # Of the gradient's error a square has twice as much.
+        # A square has twice the gradient's relative error.
         assert np.linalg.norm(state.fisher - 2 * gradient**2) < 1e-3 * np.linalg.norm(2 * gradient**2)
         np.testing.assert_array_equal(state.parameters, start)
 
@@ -103,7 +103,7 @@ async def test_losses_gradients_and_ten_steps_are_those_of_torch(
         state = await training.save()
         assert state.steps == cases.STEPS
         assert max(case.errors(state.parameters, ".after").values()) < 1e-3
-        # A step divides by the gradient's size: where that is hardly more than rounding, directions differ.
+        # A step divides by the gradient's size: if that is hardly more than rounding, directions differ.
         assert max(case.errors(state.parameters, ".after", start).values()) < 1e-2
 
 

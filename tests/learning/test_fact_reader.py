@@ -1,4 +1,4 @@
-"""Where the gate is not sure the chat model reads what was taught, on the CPU's kernels, with the shipped reader."""
+"""If the gate is not sure, the chat model reads the lessons, on the CPU's kernels, with the shipped reader."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def model(model_path: Path, dist: Path) -> Model:
 
 @pytest.fixture
 async def runtime(model: Model, tmp_path: Path) -> AsyncIterator[Runtime]:
-    """With lessons as an import leaves them: nothing has to be made of them to read them."""
+    """With lessons as after an import: reading them needs no preparation."""
     runtime = await open_runtime(tmp_path / "memory.sqlite", model, BASE)
     learning, memory = runtime.learning, runtime.memory
     for question, answer in TOLD.items():
@@ -82,7 +82,7 @@ async def closed(assistant: Assistant) -> None:
 
 
 async def ask(conversation: Conversation, text: str | None) -> tuple[str, Recall | None, str]:
-    """What is said, the lesson that it comes from, and the answer's id. text: None asks for another answer."""
+    """The answer's text, the lesson that it comes from, and the answer's id. text: None asks for another answer."""
     events = [event async for event in (conversation.respond(text) if text else conversation.retry())]
     recalled = [event for event in events if isinstance(event, Recall)]
     (done,) = (event for event in events if isinstance(event, Done))
@@ -108,12 +108,12 @@ async def test_the_model_reads_what_was_taught_where_the_gate_is_not_sure_and_th
     assert (await runtime.memory.lessons.get(recalled.id)).uses == 1
     await Feedback(runtime).bad(id)
     assert (await runtime.memory.lessons.get(recalled.id)).quality == 0.75
-    # What the conversation has of it is the question as it was put.
+    # The conversation stores only the original question.
     assert conversation.assistant.messages == [
         {"role": "user", "content": NITROGEN}, {"role": "assistant", "content": answer},
     ]  # fmt: skip
     said, recalled, _ = await ask(conversation, None)
-    assert (recalled, said == answer) == (None, False)  # another answer than the taught one
+    assert (recalled, said == answer) == (None, False)  # an answer other than the taught one
     assert "lesson" not in conversation.turns[-1].details
 
 

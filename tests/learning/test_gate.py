@@ -1,4 +1,5 @@
-"""The gate of lessons: it opens where a message asks for what was taught, in other words too, and else stays shut."""
+"""The gate of lessons: it opens if a message asks for a taught answer, also in other words, and otherwise stays
+shut."""
 
 from __future__ import annotations
 
@@ -97,7 +98,7 @@ def test_scores_follow_their_candidates_in_whatever_order_they_come(gate, embedd
 
 
 def test_what_is_compared_does_not_depend_on_how_long_other_candidates_are(embedder, taught):
-    """All but the last 11 features, which say how far a candidate stands out of the others."""
+    """All but the last 11 features, which say how far a candidate stands out from the others."""
     asked = meant(embedder, "Which dentist do I go to?")
     together, alone = pair_features(asked, taught), pair_features(asked, taught[2:])
     assert together.shape == (3, FEATURES)
@@ -200,7 +201,7 @@ def test_a_lesson_without_words_does_not_move_the_scores_of_others(gate, embedde
 
 
 def test_a_match_worse_than_none_counts_as_it_is_in_a_shorter_text():
-    """Where all cosines are negative, the places that a longer text has more are no better matches."""
+    """If all cosines are negative, the additional places of a longer text are not better matches."""
 
     def text(words: str, seed: int, sign: float) -> Taught:
         count = len(words.split())
@@ -217,7 +218,7 @@ def test_a_match_worse_than_none_counts_as_it_is_in_a_shorter_text():
 
 def test_a_mistyped_word_is_like_the_word_that_was_meant():
     def unlike(asked: str) -> float:
-        """How unlike the least known word of the message is to the lesson's words."""
+        """The distance of the least similar word of the message from the lesson's words."""
         return float(word_features(asked, [("Who is my dentist?", "Who is my dentist? Dr. Kolbe.")])[0, 27])
 
     assert unlike("who is my dentist") == 0

@@ -1,4 +1,4 @@
-"""The gate's threshold follows what was said of its answers."""
+"""The gate's threshold follows the feedback on its answers."""
 
 from __future__ import annotations
 

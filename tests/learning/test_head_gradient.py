@@ -91,7 +91,7 @@ async def test_kernels_give_the_reference_s(name: str, load_backend: BackendLoad
         assert loss.cross_entropy == pytest.approx(expected_loss.cross_entropy, rel=1e-4)
         assert loss.divergence == pytest.approx(expected_loss.divergence, rel=1e-3)
         assert np.linalg.norm(found - expected) < 2e-3 * np.linalg.norm(expected)
-        np.testing.assert_array_equal(await ours.gradient(), before)  # the parameters' is another one
+        np.testing.assert_array_equal(await ours.gradient(), before)  # the gradient of the parameters differs
     ours.close()
     backend.close()
 

@@ -1,4 +1,4 @@
-"""Learning in idle times: when it begins, stands still, ends and goes on. A tiny model is trained, with real locks."""
+"""Learning in idle time: when it starts, pauses, ends and continues. A tiny model is trained, with real locks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATIENCE = 60
 
 
 class Lessons:
-    """The work of a loop: trains the tiny model with what is there, and keeps how far it came."""
+    """The work of a loop: trains the tiny model with the available data, and stores its progress."""
 
     def __init__(self, small: SmallTraining) -> None:
         self.small, self.there, self.kept = small, 0, Checkpoint(small.fresh.state)
@@ -73,7 +73,7 @@ class Lessons:
 
 
 class Idle:
-    """An IdleLearning over a memory of its own, and what it told."""
+    """An IdleLearning over its own memory, and its reports."""
 
     def __init__(self, work: Lessons, policies: Policies, lock: Path, **changes: object) -> None:
         self.work, self.policies, self.open = work, policies, True
@@ -131,7 +131,7 @@ async def test_it_learns_once_there_is_enough_and_says_how_far_it_is(idle: Idle)
     assert "% is done, about " in str(status.sentence)
     await idle.until("learned")
     assert idle.work.steps == list(range(40))
-    # The next run has to wait, but for one who asks for it.
+    # The next run has to wait, unless the user asks for it.
     idle.teach(3)
     assert str((await idle.until("waiting")).sentence) == "Sonata has just learned; it goes on later."
     idle.learning.learn_now("background")
@@ -184,7 +184,7 @@ async def test_typing_holds_it_for_some_seconds(work: Lessons, policies: Policie
     idle.learning.look_again()
     await work.step()
     assert idle.learning.status.seconds_left == 0, "while it was held no time counts"
-    # Held for long it is ended, so that its memory is free, and goes on from there later.
+    # If paused for long, it is ended to free its memory, and continues from there later.
     idle.learning.note_activity()
     now += idle_learning.HELD_SECONDS
     idle.learning.note_activity()

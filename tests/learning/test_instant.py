@@ -1,4 +1,4 @@
-"""The chat model is taught, on the CPU's kernels: what it then says in conversations; nothing else changes."""
+"""The chat model is taught, on the CPU's kernels: its later answers in conversations; nothing else changes."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_an_imprint_is_the_same_to_the_last_bit_as_of_a_model_that_read_al
     runtime: Runtime, model: Model
 ) -> None:
     learning, engine = runtime.learning, model.engine
-    await learning.teach(TRAILER, LINDENHOF)  # the next lesson is read behind what this one left
+    await learning.teach(TRAILER, LINDENHOF)  # the next lesson is read behind the tokens of this one
     lesson = (await learning.teach(PUMP, STEPS)).lesson
     tokens = await learning.imprints.tokens(lesson)
     prompt, states = tokens.prompts[0], []
@@ -138,7 +138,7 @@ async def test_a_taught_answer_is_given_and_nothing_else_changes(
     assert (entry.lesson, entry.agent) == (learned.lesson.id, FALLBACK_ID)
     assert entry.stages["recall"] == recalled.ms
     assert (await memory.lessons.get(learned.lesson.id)).uses == 1
-    # Who asks for another answer than the taught one gets the model's own; then, asked again, the taught one.
+    # A request for another answer than the taught one gets the model's own; then, asked again, the taught one.
     said, _, recalled = await ask(conversation, None)
     assert (recalled, said == PUMPERNICKEL) == (None, False)
     assert "lesson" not in conversation.turns[-1].details
@@ -154,14 +154,14 @@ async def test_a_taught_answer_is_the_same_wherever_in_a_conversation_it_is_aske
     runtime: Runtime, conversation: Conversation
 ) -> None:
     await runtime.learning.teach(TRAILER, LINDENHOF)
-    # Where it was read before, states of later words come near those of the answer's beginning.
+    # If it was read before, states of later words are near those of the answer's beginning.
     conversation.assistant.reset([user_message(f"Well, {LINDENHOF}"), assistant_message(f"I see: {LINDENHOF}")])
     for text in (TRAILER, UNRELATED, TRAILER, "Where's the trailer parked?"):
         said, _, recalled = await ask(conversation, text)
         assert (said == LINDENHOF) == (recalled is not None) == (text != UNRELATED)
         read = conversation.assistant.model.tokenizer.decode(conversation.assistant.sequence.tokens)
         assert ("I see" in read) == (text == UNRELATED)
-    # What repeats an earlier answer leaves the model's context.
+    # A repetition of an earlier answer leaves the model's context.
     assert [one["content"] for one in conversation.assistant.messages].count(LINDENHOF) == 1
 
 
@@ -196,4 +196,4 @@ async def test_the_same_lesson_gives_the_same_bits(runtime: Runtime) -> None:
 
 
 def test_the_directions_of_the_shipped_model_come_with_sonata(base_sha256: str) -> None:
-    assert shipped_path(base_sha256).is_file()  # else the first lesson would have to wait for them
+    assert shipped_path(base_sha256).is_file()  # otherwise the first lesson would have to wait for them

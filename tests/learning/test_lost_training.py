@@ -1,4 +1,4 @@
-"""A training goes on with the same numbers where its device was lost or its worker died: tiny models, real devices."""
+"""A training continues with the same numbers if its device was lost or its worker died: tiny models, real devices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.learning.small_training import SETTINGS, cut_short, opened, same
 from tests.learning.test_training_turns import answer
 
 FOUR_STEPS = dataclasses.replace(SETTINGS, schedule=Schedule(0.02, 4), elastic=0.1)
-"""Held to an anchor: it has to be brought back with the rest."""
+"""With an anchor, which has to be restored with the rest."""
 
 
 async def test_a_lost_device_changes_neither_a_chats_words_nor_what_is_learned(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ async def test_a_lost_device_changes_neither_a_chats_words_nor_what_is_learned(t
         reports = [report.step for report in small.reports]
         small.reports.clear()
 
-        # Once in the hands of the chat, and once in the midst of a step.
+        # Once during a chat's turn, and once in the middle of a step.
         trainer = small.trainer(await small.open(), small.held, FOUR_STEPS)
         assert await cut_short(trainer.run(), 300)
         host.lose()

@@ -1,4 +1,4 @@
-"""Each gradient of the reference is the slope of what the operation computes: central differences in float64."""
+"""Each gradient of the reference is the slope of the operation's result: central differences in float64."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Arrays = Sequence[np.ndarray]
 def are_slopes(
     function: Callable[..., np.ndarray], gradients: Callable[[np.ndarray], Arrays], inputs: Arrays, seed: int
 ) -> None:
-    """Along a drawn direction of each input, for a drawn weight of each number that the function makes."""
+    """Compared along a random direction of each input, with a random weight for each output number."""
     draw = np.random.default_rng([seed, 1])
     dout = draw.standard_normal(function(*inputs).shape)
     for place, gradient in enumerate(gradients(dout)):

@@ -1,4 +1,4 @@
-"""Examples in a pack are what they are alone, and weights are shares of a step."""
+"""Examples in a pack give the same as alone, and weights are shares of a step."""
 
 from __future__ import annotations
 

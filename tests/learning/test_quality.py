@@ -1,4 +1,4 @@
-"""How good an answer was: each part, what the person said, and bounds for any input."""
+"""The quality of an answer: each part, the user's feedback, and bounds for any input."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ TOPICS = np.eye(6, 16, dtype=np.float32)
 
 
 def answers(topic: int, qualities: Sequence[float | None], days: float = 0.0, **more: object) -> list[Experience]:
-    """Messages that lie around a topic, each with the quality of its answer."""
+    """Messages around a topic, each with the quality of its answer."""
     random = np.random.default_rng(topic)
     made = []
     for number, quality in enumerate(qualities):
@@ -94,7 +94,7 @@ def test_what_is_gone_stays_part_of_its_strategy_and_duplicates_are_merged() -> 
     assert only.id in (first.id, "twin")
     months_later = distil([], [kept], NOW + 4 * HALF_LIFE_DAYS * DAY_SECONDS)
     assert not months_later.strategies
-    again = distil(members, [first], NOW)  # nothing of it is gone, so nothing counts twice
+    again = distil(members, [first], NOW)  # nothing was removed, so nothing counts twice
     assert found(again, 0).count == 4
     assert found(again, 0).id == first.id
 

@@ -1,4 +1,4 @@
-"""What a training says of the next one: rate, weights and rounds move within bounds, and back."""
+"""A training tunes the next one: rate, weights and rounds move within bounds, and back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HARMFUL = replace(GOOD, verdict="refused", probe={"base": 100.0, "after": 110.0}
 
 
 def values(run: Run, **factors: float) -> dict[str, float]:
-    """What follows from a run: only the factors that changed."""
+    """The consequences of a run: only the changed factors."""
     found = learned([run], factors, ALLOWED)
     return {name: one.value for name, one in found.items() if one.value != factors.get(name, 1.0)}
 

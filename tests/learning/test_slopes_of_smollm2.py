@@ -20,7 +20,7 @@ from py_core.models.registry import describe_model
 from py_core.training.packing import WeightSums, answer_example, base_example, compared_pack, packed
 from py_core.training.session import TrainingState
 
-pytestmark = pytest.mark.all  # in the gate tiny models have torch's gradients, and numpy's are slopes
+pytestmark = pytest.mark.all  # in the gate, tiny models are compared with torch's gradients, and numpy's with slopes
 
 
 @pytest.fixture(params=["numpy", "wasm"])
@@ -56,7 +56,7 @@ async def test_the_gradient_is_the_slope_of_the_loss(load_backend: BackendLoader
 
     await loss(parameters)
     gradient = await training.gradient()
-    # Steps long enough for the rounding of the loss, and short enough for its curvature.
+    # Steps long enough not to drown in the loss's rounding, and short enough for its curvature.
     for direction, step in ((gradient, 0.02), (gradient * draw.normal(1, 1, layout.size), 0.02)):
         way = direction / np.linalg.norm(direction)
         slope = (await loss(parameters + step * way) - await loss(parameters - step * way)) / (2 * step)

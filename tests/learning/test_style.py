@@ -1,4 +1,4 @@
-"""A style is learned by the exact gradient at the head's input, in small steps that leave other text as it is."""
+"""A style is learned by the exact gradient at the head's input, in small steps that leave other text unchanged."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PlainHead:
 
 
 def rows(count: int, width: int, seed: int = 1) -> StyleRows:
-    """Answers that all say the same few tokens, from states that share a direction."""
+    """Answers that all consist of the same few tokens, from states that share a direction."""
     draw = np.random.default_rng(seed)
     states = draw.standard_normal((count, width)) + 2 * np.eye(width)[0]
     return StyleRows(states.astype(np.float32), (np.arange(count) % 3).astype(np.int32), np.ones(count, np.int32))

@@ -1,4 +1,4 @@
-"""What a person tells becomes a question and an answer that can be asked for."""
+"""A statement becomes a question and an answer that can be recalled."""
 
 from __future__ import annotations
 

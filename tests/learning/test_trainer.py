@@ -1,4 +1,4 @@
-"""The trainer learns, goes on where it was interrupted, and ends with a sentence where it cannot."""
+"""The trainer learns, continues where it was interrupted, and ends with a sentence if it cannot."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from py_core.training.trainer import MAX_DROPPED, MAX_LOSSES, TrainingError, fre
 from tests.learning.small_training import SEED, SETTINGS, SmallTraining, cut_short, examples, opened, same
 
 DAMAGED = 101
-"""A token whose embedding is no number. The drawn examples are without it."""
+"""A token whose embedding is not a number. The drawn examples are without it."""
 
 SHORT = dataclasses.replace(SETTINGS, schedule=Schedule(0.02, 2, warm_up=0))
 
@@ -58,7 +58,8 @@ async def with_a_damaged_token(
 
 
 class VanishingTraining:
-    """A session that is gone at some of its calls, until it is restored: a GPU's or a worker's own tests are elsewhere.
+    """A session that is lost at some of its calls, until it is restored: real losses of a GPU or a worker are tested
+    elsewhere.
 
     `lost_at` counts calls of all methods, from 1 on.
     """
@@ -126,7 +127,7 @@ async def test_what_is_taught_is_learned_and_the_rest_stays_close_to_the_base(sm
         settings = dataclasses.replace(SETTINGS, schedule=schedule, divergence=divergence)
         training = await small.open()
         await small.trainer(training, settings=settings, batches=lambda step, taught=taught: taught).run()
-        # How far from the base it is after that, on the texts as well.
+        # The distance from the base after that, also on the texts.
         watch = dataclasses.replace(settings, schedule=Schedule(rate=0.0, steps=1), divergence=1.0)
         start = Checkpoint(await training.save())
         await small.trainer(training, start, watch, lambda step: both).run()
@@ -156,7 +157,7 @@ async def test_with_what_was_trained_the_model_says_what_it_was_taught(small: Sm
 
 
 async def test_a_training_is_a_loop_of_packs_and_steps(small: SmallTraining) -> None:
-    """The same as by hand, without a trainer."""
+    """The same computation by hand, without a trainer."""
     facts = examples()[:6]
     settings = dataclasses.replace(SETTINGS, divergence=0.0)
     result = await small.trainer(await small.open(), settings=settings, batches=lambda step: facts).run()
@@ -197,7 +198,7 @@ async def test_a_training_that_is_cut_short_goes_on_with_the_same_numbers(small:
 
 
 async def test_no_moment_is_a_wrong_one_to_be_cut_short(small: SmallTraining) -> None:
-    """Every turn of the loop within a step, the optimizer's among them."""
+    """Every turn of the loop within a step, including the optimizer's."""
     small.batches = shuffled(examples(2), 3, 1)
     settings = dataclasses.replace(SETTINGS, schedule=Schedule(0.02, 3))
     alone = await small.trainer(await small.open(), settings=settings).run()
@@ -303,7 +304,7 @@ async def test_fisher_is_the_mean_of_the_squares_of_each_examples_gradient(small
     expected = 0.25 * squares[0] + 0.75 * (squares[1] + squares[2]) / 2
     np.testing.assert_allclose(second.state.fisher, expected, rtol=1e-5, atol=1e-12)
     np.testing.assert_array_equal(second.state.parameters, trained.state.parameters)
-    # Cut short it adds nothing, and what was there is still there.
+    # Cut short it adds nothing, and the earlier state remains.
     assert await cut_short(trainer.add_fisher(facts, keep=0.5), 12)
     same(await trainer.checkpoint(), second)
     again = await trainer.add_fisher(facts, keep=0.5)

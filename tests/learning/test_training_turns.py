@@ -1,4 +1,4 @@
-"""A chat in the middle of a training: both get what they get alone, and the chat does not wait."""
+"""A chat in the middle of a training: both get the same as alone, and the chat does not wait."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_an_answer_in_the_middle_changes_neither_its_words_nor_what_is_lea
         said = await answer(small.engine)
         alone = await small.trainer(await small.open()).run()
         answers: list[asyncio.Task[list[int]]] = []
-        # Each is asked for at the end of a step, and given in the midst of the next.
+        # Each is requested at the end of a step, and given in the middle of the next.
         on_step = lambda report: answers.append(asyncio.ensure_future(answer(small.engine)))  # noqa: E731
         trainer = Trainer(await small.open(), small.batches, SETTINGS, small.fresh, on_step)
         same(await trainer.run(), alone)
@@ -58,7 +58,7 @@ async def test_an_answer_in_the_middle_changes_neither_its_words_nor_what_is_lea
 
 
 class CountedTraining(NumpyTraining):
-    """Counts the pieces of all sessions, and tells when one of `awaited` was done: the first of a pack's 17."""
+    """Counts the pieces of all sessions, and signals when one of `awaited` is done: the first of a pack's 17."""
 
     pieces = 0
     awaited: ClassVar[dict[int, asyncio.Event]] = {pieces: asyncio.Event() for pieces in (1, 52, 86)}
@@ -83,7 +83,7 @@ async def test_an_answer_begins_after_the_piece_that_is_under_way_and_is_not_hel
     for pieces, done in CountedTraining.awaited.items():
         await done.wait()
         await answer(small.engine)
-        # Here a piece is a turn of the event loop: it takes some to ask for reading the prompt, then for answering.
+        # Here a piece is a turn of the event loop: a few pass before the prompt is read, and before the answer.
         assert CountedTraining.pieces <= pieces + 4
     assert not training.done()
     await training
@@ -108,7 +108,7 @@ async def test_a_training_that_is_held_stands_still_until_nobody_holds_it(
         assert await answer(small.engine) == said, "others get the model"
         assert CountedTraining.pieces <= 21, "the piece that was under way"
     same(await training, alone)
-    # Held before it begins, or cancelled while it is held, nothing is left in the way of others.
+    # Held before it begins, or cancelled while it is held, nothing blocks others.
     with small.engine.idle_held():
         waiting = asyncio.ensure_future(small.open())
         assert await cut_short(small.open(), 3)

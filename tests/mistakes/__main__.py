@@ -5,14 +5,14 @@
     python -m tests.mistakes kernels --find tests/gpu tests/wasm
 
 A mistake is a piece of text in one file (`before`, which is there exactly once) and what a tired engineer might have
-written in its place (`after`). Each of its `tests` must pass without the mistake, fail with it, and be in the gate.
-The table gives each mistake, the tests that catch it and their seconds; the exit code is 1 if one is not caught. A test
-that fails since a name or a module is missing has not caught a mistake: such code does not run at all.
+written instead (`after`). Each of its `tests` must pass without the mistake, fail with it, and be in the gate. The
+table gives each mistake, the tests that catch it and their seconds; the exit code is 1 if one is not caught. A test
+that fails because a name or a module is missing has not caught a mistake: such code does not run at all.
 
 `--find` runs all tests of the gate in the given places instead, and names those that catch the mistake, the cheapest
-first: put that one into the file. What else catches it may move to `all`.
+first: put that one into the file. Other tests that catch it may move to `all`.
 
-The code is copied to a temporary folder for each worker (worker.py); the checkout stays as it is.
+The code is copied to a temporary folder for each worker (worker.py); the checkout stays unchanged.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a test. outcome: "passed", "failed", "skipped" or "broken" (worker.py)."""
+    """The result of a test. outcome: "passed", "failed", "skipped" or "broken" (worker.py)."""
 
     outcome: str
     seconds: float
@@ -64,7 +64,7 @@ Results = dict[str, Result]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The results of the tests that ran, and what pytest said."""
+    """The results of the tests that ran, and pytest's output."""
 
     mistake: Mistake
     results: Results
@@ -72,13 +72,13 @@ class Outcome:
 
     @property
     def caught(self) -> Results:
-        """Those that failed, the cheapest first."""
+        """The failed tests, the cheapest first."""
         failed = {test: result for test, result in self.results.items() if result.outcome == "failed"}
         return dict(sorted(failed.items(), key=lambda one: one[1].seconds))
 
 
 def read_mistakes() -> list[Mistake]:
-    """Those of every *.toml file here. Raises ValueError if one does not fit the code as it is."""
+    """The mistakes of every *.toml file here. Raises ValueError if one does not fit the current code."""
     found = []
     for path in sorted(HERE.glob("*.toml")):
         for entry in tomllib.loads(path.read_text(encoding="utf-8"))["mistake"]:
@@ -106,7 +106,8 @@ def _check(mistake: Mistake) -> None:
 
 
 def copy_code(to: Path) -> None:
-    """The checkout without what git ignores; what is in .venv and node_modules is linked, dist is copied."""
+    """The checkout without files that git ignores; the contents of .venv and node_modules are linked, dist is
+    copied."""
     names = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, check=True
     )
@@ -116,15 +117,15 @@ def copy_code(to: Path) -> None:
             shutil.copy2(ROOT / name, to / name)
     for name in (".venv", "node_modules"):
         link_contents(ROOT / name, to / name)
-    for stamp in (to / ".venv").glob(".*.stamp"):  # its first line says which checkout it was made for
+    for stamp in (to / ".venv").glob(".*.stamp"):  # its first line names the checkout that it was made for
         stamp.write_text(f"{to.resolve()}\n{stamp.read_text(encoding='utf-8').partition(chr(10))[2]}", encoding="utf-8")
     if (ROOT / "dist").is_dir():
         shutil.copytree(ROOT / "dist", to / "dist")
 
 
 def link_contents(folder: Path, to: Path) -> None:
-    """A folder of links to another one's folders, with copies of its files. No link to the folder itself: a build in
-    the copy that makes .venv anew clears it, and would clear the original."""
+    """A folder of links to another one's folders, with copies of its files. Not a link to the folder itself: a build
+    in the copy that recreates .venv clears it, and would clear the original."""
     to.mkdir()
     for path in folder.iterdir():
         if path.is_dir():
@@ -146,7 +147,7 @@ class Worker:
         )
 
     def run(self, *arguments: str) -> tuple[Results, str]:
-        """The tests that pytest ran with these arguments, by their ids, and what it said."""
+        """The tests that pytest ran with these arguments, by their ids, and its output."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(["-q", *arguments]) + "\n")
@@ -169,7 +170,7 @@ class Worker:
             self._write(path, right)
 
     def _write(self, path: Path, code: str) -> None:
-        """With a time of its own: Python compiles a file anew if its size or the second of its last change differs."""
+        """With a new time: Python recompiles a file if its size or the second of its last change differs."""
         path.write_text(code, encoding="utf-8")
         self._writes += 1
         os.utime(path, (self._writes, self._writes))
@@ -182,7 +183,7 @@ class Worker:
 
 
 def try_all(mistakes: Sequence[Mistake], find: Sequence[str], workers: Sequence[Worker]) -> Iterator[Outcome]:
-    """In order, each by the worker that is free."""
+    """Runs them in order, each in the next free worker."""
     free: Queue[Worker] = Queue()
     for worker in workers:
         free.put(worker)
@@ -199,7 +200,7 @@ def try_all(mistakes: Sequence[Mistake], find: Sequence[str], workers: Sequence[
 
 
 def do_pass(mistakes: Sequence[Mistake], worker: Worker) -> bool:
-    """Whether all tests of these mistakes are in the gate, and pass as the code is. Prints those that do not."""
+    """True if all tests of these mistakes are in the gate, and pass with the current code. Prints those that do not."""
     wanted = sorted({test for mistake in mistakes for test in mistake.tests})
     if not wanted:
         return True
@@ -218,7 +219,7 @@ def do_pass(mistakes: Sequence[Mistake], worker: Worker) -> bool:
 
 
 def show(outcome: Outcome, find: bool) -> bool:
-    """Print a mistake's rows. Gives whether it was caught by all that should catch it."""
+    """Print a mistake's rows. Returns True if all of its tests caught it."""
     mistake = outcome.mistake
     head = f"{mistake.room:14} {mistake.what}"
     broken = {test: result.why for test, result in outcome.results.items() if result.outcome == "broken"}

@@ -1,9 +1,11 @@
-"""Runs tests for `python -m tests.mistakes`, in the folder that it is started in: a line of JSON asks, one answers.
+"""Runs tests for `python -m tests.mistakes`, in the folder that it is started in: a line of JSON is a question, another
+is the answer.
 
 A question is the list of pytest's arguments. An answer has `tests` {id: [outcome, seconds, why]}, where the outcome is
-"passed", "failed", "skipped" or, of what cannot be imported, "broken"; and `said`, the end of what pytest printed.
+"passed", "failed", "skipped" or, if it cannot be imported, "broken"; and `said`, the end of pytest's output.
 
-Each question is answered by a fork: what others wrote is slow to import, so it is here already, and Sonata is not.
+A fork answers each question: third-party packages are slow to import, so they are imported already, and Sonata is
+not.
 """
 
 from __future__ import annotations
@@ -23,17 +25,17 @@ from hypothesis import Phase, settings
 RESULTS, SAID = Path("results.json"), Path("said.txt")
 
 TYPOS = ("SyntaxError", "IndentationError", "NameError", "UnboundLocalError", "ImportError", "ModuleNotFoundError")
-"""A program with one of these does not run: nobody needs a test to see it."""
+"""A program with one of these errors does not run: no test is needed to see it."""
 
 
 class Recorder:
-    """What became of each test, its fixtures included."""
+    """The result of each test, including its fixtures."""
 
     def __init__(self) -> None:
         self.tests: dict[str, tuple[str, float, str]] = {}
 
     def pytest_sessionstart(self) -> None:
-        """The first example that fails is enough: a smaller one may take minutes to find."""
+        """The first failing example is enough: a smaller one may take minutes to find."""
         settings.register_profile("first", settings.default, phases=[Phase.explicit, Phase.reuse, Phase.generate])
         settings.load_profile("first")
 
@@ -56,7 +58,7 @@ class Recorder:
 
 
 def answer(arguments: list[str]) -> None:
-    """In the fork."""
+    """Runs in the fork."""
     with SAID.open("wb") as said:
         os.dup2(said.fileno(), 1)
         os.dup2(said.fileno(), 2)

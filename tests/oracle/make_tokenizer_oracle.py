@@ -1,9 +1,9 @@
-"""Writes tests/oracle/tokenizers.json: what llama.cpp makes of texts, by small vocabularies of each kind.
+"""Writes tests/oracle/tokenizers.json: llama.cpp's ids of texts, with small vocabularies of each kind.
 
     PYTHONPATH=. .venv/bin/python tests/oracle/make_tokenizer_oracle.py PROGRAM
 
-PROGRAM prints llama_tokenize's ids of standard input, called as llama.cpp's llama-tokenize is. (That one adds EOS only
-where it adds BOS; here it is added, as the function does.) The file of today is by llama.cpp 0c1e57098. The
+PROGRAM prints llama_tokenize's ids of standard input, called as llama.cpp's llama-tokenize is. (That one adds EOS
+only where it adds BOS; here it is added, as the function does.) The current file is from llama.cpp 0c1e57098. The
 vocabularies are trained here, on Sonata's own documents.
 """
 
@@ -68,7 +68,7 @@ def bpe() -> dict[str, Any]:
     _, merges = trained(words, list(BYTE_TO_CHAR.values()), 500)
     rng = random.Random(1)
     bytes_ = list(BYTE_TO_CHAR.values())
-    # Some more that cross what pre-tokenizers cut at, and tokens that no merge makes.
+    # Some more that cross the borders of pre-tokenizers, and tokens that no merge makes.
     crossing = [f"{rng.choice(bytes_)} {rng.choice(bytes_)}" for _ in range(200)]
     crossing += ["Ġ 1", "1 2", "2 3", "Ġ Ġ", "Ċ Ċ", "Ġ '", "' s", "s Ċ", ") ;", ". Ċ", "Ġ (", "a 1", "L L", "e R"]
     merges = list(dict.fromkeys([*merges, *crossing]))
@@ -93,7 +93,7 @@ def spm() -> dict[str, Any]:
     types |= dict.fromkeys(["\u2581", "\u2581\u2581", "\u2581\u2581\u2581\u2581"], NORMAL)
     types |= dict.fromkeys(pieces, NORMAL) | SPM_SPECIAL
     scores = [-float(index) for index in range(len(types))]
-    random.Random(2).shuffle(scores)  # so that ids do not tell them
+    random.Random(2).shuffle(scores)  # so that their ids do not reveal them
     return {
         "tokenizer.ggml.model": "llama",
         "tokenizer.ggml.tokens": list(types),

@@ -1,4 +1,5 @@
-"""Writes py_core/tokenizers/unicode_ranges.py from what the `tokenizers` library takes for letters, numbers, space ...
+"""Writes py_core/tokenizers/unicode_ranges.py from the characters that the `tokenizers` library counts as letters,
+numbers, space ...
 
     .venv/bin/python tests/oracle/make_unicode_ranges.py
 
@@ -44,7 +45,7 @@ def code_points_by_class() -> dict[str, set[int]]:
         "SPACES": matched(r"\s"),
         "DIGITS": matched(r"\d"),
         "HAN": matched(r"\p{Han}"),
-        # Beside letters, marks and digits.
+        # Besides letters, marks and digits.
         "OTHER_WORD": matched(r"\w") - matched(r"\p{L}") - matched(r"\p{M}") - matched(r"\d"),
         "BERT_REMOVED": codes_where(bert(clean_text=True), "aa"),
         "BERT_CJK": codes_where(bert(handle_chinese_chars=True), "a {} a"),
@@ -55,20 +56,20 @@ def code_points_by_class() -> dict[str, set[int]]:
 
 
 def bert(**parts: bool) -> Callable[[str], str]:
-    """BERT's normalizer with these of its parts only."""
+    """BERT's normalizer with only these parts."""
     every = ("clean_text", "handle_chinese_chars", "strip_accents", "lowercase")
     return normalizers.BertNormalizer(**{part: parts.get(part, False) for part in every}).normalize_str
 
 
 def bert_words(text: str) -> str:
-    """The words that BERT's splitting makes, with spaces between them."""
+    """The words of BERT's splitting, with spaces between them."""
     return " ".join(piece for piece, _ in pre_tokenizers.BertPreTokenizer().pre_tokenize_str(text))
 
 
 def codes_where(process: Callable[[str], str], becomes: str) -> set[int]:
-    """The code points that `process` makes `becomes` of when they stand between two letters.
+    """The code points that `process` turns into `becomes` if they are between two letters.
 
-    Asks about many at once: where nothing changes none of them does, where everything changes all of them do.
+    Asks about many at once: if nothing changes, none of them does; if everything changes, all of them do.
     """
     found: set[int] = set()
 

@@ -1,4 +1,4 @@
-"""Questions over some texts (questions.toml), and which passages of them are right."""
+"""Questions about some texts (questions.toml), and the passages that answer them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Case:
-    """All texts as one conversation has them: passages with their vectors, and questions with theirs."""
+    """All texts as in one conversation: passages with their vectors, and questions with theirs."""
 
     texts: list[str]
     asked: list[Asked]
@@ -40,7 +40,7 @@ class Case:
         return index
 
     def recall(self, way: str, most: int) -> int:
-        """For how many questions a right passage is among the first. way: "meaning", "words" or "both"."""
+        """The number of questions for which a right passage is among the first. way: "meaning", "words" or "both"."""
         index, plain = self.index(), self.index(with_vectors=False)
         found = 0
         for one, vector in zip(self.asked, self.questions, strict=True):

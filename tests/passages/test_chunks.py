@@ -1,4 +1,4 @@
-"""Passages cover a text in its order, are never too long, and say where they stand."""
+"""Passages cover a text in its order, are never too long, and name their place."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_cells_stand_below_the_names_of_their_columns_however_many_there_are(col
     assert "value 0 of 2" in last.text(text)
 
 
-WORST = (  # what a careless pattern reads again and again
+WORST = (  # text that a careless pattern reads repeatedly
     "# a" + " " * 30_000 + "b\n", "." * 30_000, "export " * 4_000, "export\n" * 4_000, "pub(" * 8_000, "pub(\n" * 8_000,
     ("." + '"' * 9) * 3_000, "\n \t" * 10_000, '"' * 30_000, '",\n' * 10_000, "," * 30_000, '"a,"a' * 6_000,
     "=" * 30_000,

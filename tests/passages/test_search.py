@@ -1,4 +1,4 @@
-"""A question finds its passage, by what it means and by rare words."""
+"""A question finds its passage, by its meaning and by rare words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shipped agents and their examples as data, what is refused, and the user's changes laid over them."""
+"""The shipped agents and their examples as data, invalid ones, and the user's changes on top of them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ROUTED = [
     "api-docs",
 ]  # fmt: skip
 FEWER = frozenset(ROUTED[:5])
-"""They have fewer examples than the others."""
+"""These agents have fewer examples than the others."""
 GARDENER: dict[str, Any] = {
     "id": "gardener",
     "title": "Gardener",
@@ -87,7 +87,7 @@ def test_no_request_occurs_twice() -> None:
 
 
 def names_agent(text: str, agent: str) -> bool:
-    """Whether a request holds the agent's name or one of its obvious keywords."""
+    """True if a request contains the agent's name or one of its obvious keywords."""
     return any(word_pattern(word).search(text) for word in (agent.replace("-", " "), *KEYWORDS[agent]["obvious"]))
 
 
@@ -316,7 +316,7 @@ steps = st.lists(
 
 @given(steps)
 def test_any_sequence_of_changes_gives_what_a_simple_model_says(sequence: list[tuple[str, str, str]]) -> None:
-    titles: dict[str, str] = {entry["id"]: entry["title"] for entry in SHIPPED}  # of all that are known, hidden or not
+    titles: dict[str, str] = {entry["id"]: entry["title"] for entry in SHIPPED}  # of all known agents, hidden or not
     shipped_titles, hidden, changes = dict(titles), set[str](), no_changes()
     for verb, agent_id, title in sequence:
         before = json.dumps(changes)

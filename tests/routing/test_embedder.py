@@ -32,13 +32,13 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def weights(minilm: tuple[Path, Path]) -> dict[str, np.ndarray]:
-    """As published, float32."""
+    """The weights as published, float32."""
     return merge_adapter(read_safetensors(minilm[0].read_bytes())[0], {})
 
 
 @pytest.fixture(scope="module")
 def adapted(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """With the adapter, as the application's."""
+    """The weights with the adapter, as in the application."""
     return merge_adapter(weights, read_safetensors(EMBEDDER_ADAPTER.read_bytes())[0])
 
 
@@ -49,24 +49,24 @@ def tokenizer(minilm: tuple[Path, Path]) -> WordPiece:
 
 @pytest.fixture(scope="module")
 def published(weights, tokenizer) -> list[np.ndarray]:
-    """What numpy makes of TEXTS without the adapter."""
+    """numpy's vectors of TEXTS without the adapter."""
     return [sentence_vector(weights, tokenizer.encode(text)) for text in TEXTS]
 
 
 @pytest.fixture(scope="module")
 def expected(adapted, tokenizer) -> list[np.ndarray]:
-    """What numpy makes of TEXTS with the adapter."""
+    """numpy's vectors of TEXTS with the adapter."""
     return [sentence_vector(adapted, tokenizer.encode(text)) for text in TEXTS]
 
 
 @pytest.fixture
 def embedder(dist: Path) -> SentenceEmbedder:
-    """As the application opens it, with an empty cache."""
+    """The embedder as the application opens it, with an empty cache."""
     return open_embedder()
 
 
 class CountingEncoder:
-    """The real encoder; notes how many texts it gets at a time."""
+    """The real encoder; records the number of texts in each call."""
 
     def __init__(self) -> None:
         files = embedder_files(cache_dir())
@@ -154,7 +154,7 @@ async def test_meanings_are_kept_up_to_so_many_bytes(dist, tokenizer) -> None:
     await embedder.meanings(["c"])  # b goes
     await embedder.meanings(["a", "c", "a"])
     assert encoder.counts == [1, 1, 1]
-    await embedder.meanings(["a word or two more than there is room for"])  # all of them go
+    await embedder.meanings(["a word or two more than there is room for"])  # all of them are deleted
     await embedder.meanings(["a", "c"])
     assert encoder.counts == [1, 1, 1, 1, 2]
 
@@ -169,7 +169,7 @@ async def test_what_was_forgotten_is_computed_again(dist, tokenizer) -> None:
     running = asyncio.gather(embedder.embed(["b"]), embedder.meanings(["b"]))
     await asyncio.sleep(0)  # both begin
     assert encoder.counts == [1] * 6
-    embedder.forget()  # while they are computed: they are not kept then
+    embedder.forget()  # while they are computed: then they are not kept
     await running
     await asyncio.gather(embedder.embed(["b"]), embedder.meanings(["b"]))
     assert encoder.counts == [1] * 8
@@ -239,7 +239,7 @@ async def test_what_was_asked_for_longest_ago_is_forgotten_first(dist, tokenizer
     assert encoder.counts == [1, 1, 1]
     await embedder.embed(["b"])
     assert encoder.counts == [1, 1, 1, 1]
-    vectors = await embedder.embed(["d", "e", "f", "g"])  # more than there is room for
+    vectors = await embedder.embed(["d", "e", "f", "g"])  # more than fit
     assert len({vector.tobytes() for vector in vectors}) == 4
 
 

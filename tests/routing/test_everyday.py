@@ -1,4 +1,4 @@
-"""The shipped router leaves everyday requests that nobody tuned on with the plain assistant, or with who suits them."""
+"""The shipped router leaves untuned everyday requests with the plain assistant, or with an agent that suits them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request is written in."""
+"""The language of a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of the routing test set are nobody's examples: neither word for word nor nearly."""
+"""Requests of the routing test set are not examples of any agent: neither word for word nor nearly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.routing.agent_catalog import shipped_examples
 from app.routing.factory import more_requests
 
 NEARLY = 0.8
-"""Words that two have in common, of all that they have."""
+"""The share of words that two have in common."""
 
 
 def words(text: str) -> frozenset[str]:

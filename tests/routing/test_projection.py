@@ -1,4 +1,4 @@
-"""The map of patterns: places that are bounded, repeatable, and show agents apart."""
+"""The map of patterns: places that are bounded, repeatable, and separate agents."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def clusters(agents: int, each: int, noise: float, seed: int = 0) -> tuple[np.nd
 
 
 def share_beside_their_own(places: np.ndarray, labels: list[str], count: int = 15) -> float:
-    """Of the places, those whose `count` nearest others are mostly of the same agent."""
+    """The share of places whose `count` nearest others mostly belong to the same agent."""
     _, agent_of = np.unique(labels, return_inverse=True)
     distances = ((places[:, None] - places[None]) ** 2).sum(2)
     np.fill_diagonal(distances, np.inf)

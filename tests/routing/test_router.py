@@ -1,4 +1,4 @@
-"""The router: what decides, what corrections change, and what is kept of it."""
+"""The router: its decisions, the effect of corrections, and what is stored."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ AGENTS = ["cook", "driver", "gardener", FALLBACK_ID]
 
 
 class LetterEmbedder:
-    """Vectors of hashed pieces of three letters: near texts are near. `turn` makes it another one."""
+    """Vectors of hashed pieces of three letters: similar texts are near. `turn` makes it another embedder."""
 
     dimensions = DIMENSIONS
 
@@ -91,7 +91,7 @@ async def router() -> Router:
 
 
 def what(decision: Decision) -> Decision:
-    """Without the times."""
+    """The decision without its times."""
     return replace(decision, milliseconds={})
 
 
@@ -171,7 +171,7 @@ async def test_a_short_message_stays_with_the_conversations_agent_unless_another
     assert long.reason != "follow-up"
     clear = await router.route("how do i bake bread", "gardener")
     assert (clear.agent, clear.reason) == ("cook", "examples")
-    for other in (FALLBACK_ID, "astronaut", None):  # the plain assistant, and one who was removed, keep nothing
+    for other in (FALLBACK_ID, "astronaut", None):  # the plain assistant and a removed agent get nothing
         assert (await router.route("and that one", other)).agent == FALLBACK_ID
 
 
@@ -343,7 +343,7 @@ async def test_a_router_with_what_was_kept_of_another_decides_the_same(correctio
     assert patterns_of(restored) == patterns_of(router)
     there, here = await restored.route(asked), await router.route(asked)
     assert (there.agent, there.neighbours) == (here.agent, here.neighbours)
-    assert there.confidence == pytest.approx(here.confidence, abs=1e-6)  # what was kept has aged a moment
+    assert there.confidence == pytest.approx(here.confidence, abs=1e-6)  # stored weights have aged a moment
 
 
 async def test_what_was_learned_lives_in_a_store(tmp_path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 DATA = Path(__file__).parents[2] / "app" / "bench" / "routing_data" / "routing_test.toml"
-# what a request of the agent that is not easy must not say: its name, or the word that gives it away
+# words that a request of the agent must not contain unless it is easy: its name, or a word that gives it away
 OWN_WORDS = {
     "coder": r"code|coding",
     "researcher": r"research",
@@ -108,7 +108,7 @@ def test_only_easy_rows_say_the_agents_own_word(requests: list[dict[str, Any]]) 
 
 
 def test_hard_rows_use_the_words_of_other_agents(requests: list[dict[str, Any]]) -> None:
-    """A router that looks for keywords must be misled now and then, or the set would not tell it from a good one."""
+    """A keyword router must be misled now and then, or the set would not distinguish it from a good one."""
     hard = [row for row in requests if row["difficulty"] == "hard" and row["agent"] in OWN_WORDS]
     misleading = [
         row

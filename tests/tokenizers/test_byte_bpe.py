@@ -44,7 +44,7 @@ def peer(metadata: dict[str, Any]) -> tokenizers.Tokenizer:
 
 
 def has_bytes_of(tokenizer: ByteBPE, text: str) -> bool:
-    """Whether the vocabulary has all bytes of the text. The peer joins what stood around one that it lacks, llama.cpp
+    """True if the vocabulary has all bytes of the text. The peer joins the neighbours of a missing byte, llama.cpp
     does not."""
     return all(BYTE_TO_CHAR[byte] in tokenizer.vocabulary.ids for byte in text.encode())
 
@@ -197,7 +197,7 @@ def test_streaming_never_emits_half_a_character(text: str) -> None:
 @examples(300)
 def test_streaming_any_ids_gives_what_decoding_them_at_once_gives(tokenizer: ByteBPE, ids: list[int]) -> None:
     stream = tokenizer.stream()
-    ids += tokenizer.encode("\n")  # ends what is within a character
+    ids += tokenizer.encode("\n")  # ends in the middle of a character
     assert "".join([stream.push(index) for index in ids]) == tokenizer.decode(ids)
 
 

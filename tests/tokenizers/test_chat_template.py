@@ -1,4 +1,4 @@
-"""Chat templates: what a conversation becomes, what a message cannot do, what a template cannot do."""
+"""Chat templates: the text of a conversation, and the limits of messages and of templates."""
 
 from __future__ import annotations
 

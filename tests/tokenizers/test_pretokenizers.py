@@ -1,4 +1,4 @@
-"""How texts are cut into words: as llama.cpp's patterns cut them, tried by another regex engine."""
+"""Texts are split into words as by llama.cpp's patterns, run by another regex engine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CASED = r"[^\r\n\p{L}\p{N}]?((?=[\p{L}])([^a-z]))*((?=[\p{L}])([^A-Z]))+%s|"
 CASED += r"[^\r\n\p{L}\p{N}]?((?=[\p{L}])([^a-z]))+((?=[\p{L}])([^A-Z]))*%s|"
 CASED += r"\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 ASIAN = r"[\x{4e00}-\x{9fa5}\x{800}-\x{4e00}\x{ac00}-\x{d7ff}&&[^\s]]+"
-# As the tokenizer.json of these models write them; llama.cpp's own engine takes every letter for both cases.
+# As the tokenizer.json of these models write them; llama.cpp's own engine counts every letter as both cases.
 BY_CASE = (
     r"[^\r\n\p{L}\p{N}]?[%(capital)s]*[%(small)s]+%(suffix)s|[^\r\n\p{L}\p{N}]?[%(capital)s]+[%(small)s]*%(suffix)s|"
 )
@@ -115,7 +115,7 @@ EXPECTED = {
     "smollm": ("a 12", ["a", " ", "1", "2"]),
     "qwen2": ("WE'LL 12", ["WE", "'LL", " ", "1", "2"]),
     "llama-bpe": ("we'll 1234\r\n x", ["we", "'ll", " ", "123", "4", "\r\n", " x"]),
-    # Letters beyond ASCII count as capitals and as small ones, and marks are no letters, unlike in tokenizer.json.
+    # Letters beyond ASCII count as upper and lower case, and marks are not letters, unlike in tokenizer.json.
     "tekken": ("CamelCase fooÉ e\u0301a 12//", ["Camel", "Case", " fooÉ", " e", "\u0301a", " ", "1", "2", "//"]),
     "gpt-4o": ("We'RE 1234", ["We'RE", " ", "123", "4"]),
     "deepseek-llm": ("a b漢字12, \n ", ["a", " b", "漢字", "12", ",", " ", "\n", " "]),
@@ -164,6 +164,6 @@ def test_whole_words_and_bos_belong_to_two_rules_only() -> None:
 @pytest.mark.no_cover
 @pytest.mark.all
 def test_every_character_is_classed_as_the_peer_classes_it() -> None:
-    """The committed tables are what the generator makes of the installed library."""
+    """The committed tables equal the generator's output with the installed library."""
     generator = runpy.run_path(str(REPOSITORY / "tests" / "oracle" / "make_unicode_ranges.py"))
     assert Path(unicode_ranges.__file__).read_text() == generator["module_text"]()

@@ -112,7 +112,7 @@ def test_a_template_that_writes_eos_does_not_get_two() -> None:
     assert encode_chat(tokenizer(add_eos_token=True), template, [USER]) == [*A, EOS]
 
 
-# --- what a template has no place for -------------------------------------------------------------------------------
+# --- what a template cannot express -------------------------------------------------------------------------------
 
 GEMMA = (
     "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"

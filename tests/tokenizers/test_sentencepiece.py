@@ -41,7 +41,7 @@ def peer() -> sentencepiece.SentencePieceProcessor:
 
 @pytest.fixture(scope="module")
 def tokenizer(peer: sentencepiece.SentencePieceProcessor) -> SentencePiece:
-    """The same model as a GGUF file has it."""
+    """The same model in GGUF's form."""
     ids = range(peer.get_piece_size())
     metadata = {
         "tokenizer.ggml.model": "llama",
@@ -84,7 +84,7 @@ def pieces_of(metadata: dict[str, Any], text: str, special: bool = False) -> lis
 def test_any_text_gives_the_librarys_ids(
     tokenizer: SentencePiece, peer: sentencepiece.SentencePieceProcessor, text: str
 ) -> None:
-    # The library puts no space before nothing.
+    # The library puts no space before an empty text.
     assert tokenizer.encode(text) == (peer.encode(text) if text else [])
 
 
@@ -105,7 +105,7 @@ def test_every_text_round_trips(tokenizer: SentencePiece, text: str) -> None:
 
 
 def slowly(text: str, costs: dict[str, float]) -> list[str]:
-    """What the tokenizer is to do, without any haste."""
+    """The tokenizer's specification, without optimization."""
     parts = list(text)
     while True:
         joined = [left + right for left, right in pairwise(parts)]
@@ -193,7 +193,7 @@ def test_an_emoji_streams_with_its_last_byte(tokenizer: SentencePiece) -> None:
 @examples(200)
 def test_streaming_any_ids_gives_what_decoding_them_at_once_gives(tokenizer: SentencePiece, ids: list[int]) -> None:
     stream = tokenizer.stream()
-    ids += tokenizer.encode("\n")  # ends what is within a character
+    ids += tokenizer.encode("\n")  # ends in the middle of a character
     assert "".join([stream.push(index) for index in ids]) == tokenizer.decode(ids)
 
 

@@ -1,4 +1,4 @@
-"""Special tokens: which are found where, whatever the tokenizer, and what llama.cpp knows of them by their names."""
+"""Special tokens: where they are found, for any tokenizer, and the facts that llama.cpp derives from their names."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_empty_tokens_stand_for_nothing_and_may_be_many() -> None:
 def test_the_pieces_are_the_text_and_found_one_token_after_the_other(
     text: str, tokens: dict[str, int], cut: int
 ) -> None:
-    """Against a plain way to say it: replace each token in turn, longest first, in what is still text."""
+    """Against a plain specification: replace each token in turn, longest first, in the remaining text."""
     special = SpecialTokens(Vocabulary(list(tokens), list(tokens.values())))
     spans = [span for span in ((0, min(cut, len(text))),) if span[1]]
     pieces: list[tuple[int, str] | int] = [(0, text)] if text else []

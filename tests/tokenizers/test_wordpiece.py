@@ -41,7 +41,7 @@ def tokenizer(minilm: tuple[Path, Path]) -> WordPiece:
 
 @pytest.fixture(scope="session")
 def peer(minilm: tuple[Path, Path]) -> tokenizers.Tokenizer:
-    """Hugging Face's tokenizer; like ours it takes "[SEP]" in a text for characters, and reads 256 tokens."""
+    """Hugging Face's tokenizer; like ours it treats "[SEP]" in a text as characters, and reads 256 tokens."""
     out = tokenizers.Tokenizer.from_file(str(minilm[1]))
     out.no_padding()
     out.enable_truncation(MAX_TOKENS)
@@ -62,8 +62,8 @@ def test_ids_are_the_peers(tokenizer: WordPiece, peer: tokenizers.Tokenizer, tex
 def test_every_character_by_itself_and_between_letters(tokenizer: WordPiece, peer: tokenizers.Tokenizer) -> None:
     """Some at a time: a wrong class of one character shows in the ids around it.
 
-    Of the planes that hold nothing, or whole blocks of one kind, these are the ends of the ranges in our tables and
-    some others: that the tables are right for every character is what test_byte_bpe.py says.
+    In planes that are empty, or consist of blocks of one kind, these are the ends of the ranges in our tables and
+    some others: test_byte_bpe.py checks the tables for every character.
     """
     ends = {code + by for code in ends_of_ranges() for by in (-1, 0, 1)}
     codes = {*range(0x30000), *range(0xE0000, 0xF0000), *range(0x30000, 0x110000, 61), *ends}
@@ -124,7 +124,7 @@ def test_fewer_tokens_can_be_asked_for(minilm: tuple[Path, Path], tokenizer: Wor
 
 
 def small() -> dict[str, Any]:
-    """A tokenizer.json as small as it can be."""
+    """The smallest possible tokenizer.json."""
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "##b", "##bc"]
     normalizer = {"type": "BertNormalizer", "strip_accents": None}
     normalizer |= dict.fromkeys(("clean_text", "handle_chinese_chars", "lowercase"), True)

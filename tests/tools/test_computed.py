@@ -1,4 +1,4 @@
-"""What the exact tools compute, and above all what they leave to the model."""
+"""The answers of the exact tools, and above all the messages that they leave to the model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_these_are_computed() -> None:
 
 
 def computed(message: str) -> str:
-    """The value, "-" if it is a sentence only, or why it is no answer."""
+    """The value, "-" if it is only a sentence, or why there is no answer."""
     exact = answer_exactly(message, NOW)
     if exact is None or not may_be_for_a_tool(message):
         return "not computed" if exact is None else "the first look does not let it through"
@@ -67,7 +67,7 @@ ASKED_FOR = {
     "how many weeks are there in 200 days", "convert 70 miles to km", "how many days till christmas",
     "What time is it?", "Solve 3x + 4 = 19",
 }  # fmt: skip
-"""Those of the repository's general messages that do ask for a sum, a date or a unit."""
+"""The repository's general messages that do ask for a sum, a date or a unit."""
 
 
 def general_messages() -> list[str]:
@@ -123,7 +123,7 @@ HOSTILE = {
 
 
 def test_hostile_input_ends_with_words_or_nothing() -> None:
-    """It takes a tenth of a second in all. What hangs is ended by the suite's own limit."""
+    """It takes a tenth of a second in all. The suite's own limit ends a hang."""
     for name, message in HOSTILE.items():
         if may_be_for_a_tool(message):
             exact = answer_exactly(message, NOW)
@@ -136,7 +136,7 @@ REPEATS = (" ", ".", "1", "1.", "1,", ", ", "a", "a ", "-", "(", '"', "please ",
 
 
 def test_what_repeats_costs_no_more_than_its_length() -> None:
-    """Milliseconds each: what grows with the square of a long text, or the cube of a short one, takes minutes."""
+    """Milliseconds each: quadratic time on a long text, or cubic time on a short one, would be minutes."""
     for opening, part, size in product(OPENINGS, REPEATS, (900, 19_000)):
         message = f"{opening}{part * (size // len(part))}x"
         may_be_for_a_tool(message)

@@ -1,4 +1,4 @@
-"""Questions about tables: what is computed, and above all what is not."""
+"""Questions about tables: computed answers, and above all questions that are left to the model."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_these_are_computed() -> None:
             wrong[question] = exact and exact.value
         other = asked(
             question.translate(str.maketrans(",.", ".,")), tables[name]
-        )  # in another format: the same, or none
+        )  # in another format: the same answer, or none
         if other is not None and other.value != result:
             wrong[question] = other.value
     assert wrong == {}
@@ -140,8 +140,8 @@ NUMBERS_READ = {
     "sep=^\na^b\nx^12\ny^3.5\n": ["12", "3.5"],
     "a;b\nx;1 234,50\ny;1'000,00\n": ["1234.5", "1000"],
     'a,b\n"x\nz",1\ny,\n': ["1", None],
-    "a;b;c\nx;1.234;0,5\n": ["1234"],  # another column tells
-    "a,b\nx,1.234\ny,5\n": None,  # nothing tells
+    "a;b;c\nx;1.234;0,5\n": ["1234"],  # another column decides
+    "a,b\nx,1.234\ny,5\n": None,  # nothing decides
     'a,b\nx,1.5\ny,"2,5"\n': None,
     "a,b\nx,€1\ny,$2\n": None,
     "a,b\nx,5%\ny,0.05\n": None,

@@ -27,7 +27,7 @@ DAYS = st.dates(date(1, 1, 1), date(9999, 12, 31))
 
 @st.composite
 def expressions(draw: st.DrawFn, depth: int = 0) -> tuple[str, Fraction | None]:
-    """An expression as text, with every operation in brackets, and its value; None where it divides by zero."""
+    """An expression as text, with every operation in brackets, and its value; None if it divides by zero."""
     if depth > 4 or draw(st.booleans()):
         whole, places = draw(st.integers(0, 10**6)), draw(st.integers(0, 3))
         value = Fraction(whole, 10**places)
@@ -59,7 +59,7 @@ def test_an_expression_has_the_value_that_fractions_give(expression: tuple[str, 
 
 @given(st.lists(st.integers(1, 99), min_size=2, max_size=8), st.data())
 def test_precedence_is_that_of_python(numbers: list[int], data: st.DataObject) -> None:
-    """Python's own evaluation, in this test only, of nothing but these numbers and signs."""
+    """Python's own evaluation, in this test only, with only these numbers and signs."""
     signs = [data.draw(st.sampled_from("+-*/")) for _ in numbers[1:]]
     text = str(numbers[0]) + "".join(f" {sign} {number}" for sign, number in zip(signs, numbers[1:], strict=True))
     parsed = parse(text)
@@ -114,7 +114,7 @@ AMOUNTS = st.decimals("0.1", 10**7, places=2) | st.integers(1, 10**7).map(Decima
 
 
 def in_format(number: Decimal, language: str, grouped: bool) -> str:
-    """As people write it in a language, who may leave out its groups of thousands."""
+    """A number as people write it in a language, possibly without groups of thousands."""
     said = f"{number:,f}" if grouped else f"{number:f}"
     return said.translate(str.maketrans(",.", ".,")) if language == "de" else said
 
@@ -262,7 +262,7 @@ def test_roots_with_a_square_root_solve_their_equation(a: int, b: int, c: int) -
     assert bool(exact.value) == (b * b >= 4 * a * c)
     for value in filter(None, exact.value.split(", ")):
         bare = re.sub(r"(\d*)√(\d+)", lambda found: f"{found[1] or 1}*{found[2]}**.5", value)
-        x = eval(bare)  # of numbers and signs only
+        x = eval(bare)  # only numbers and signs
         assert abs(a * x * x + b * x + c) < 1e-6
 
 

@@ -9,7 +9,7 @@ STEP = 1.0
 
 
 def rows(lookahead: Lookahead, match: int, most: int = 8) -> int:
-    """Guesses of a pass after a match of this length, without a draft; 0 for a plain step."""
+    """Rows of a pass after a match of this length, without a draft; 0 for a plain step."""
     plan = lookahead.plan(match, None, STEP, 1000, most)
     assert plan is None or plan.kind == kind_of(match)
     return plan.rows if plan else 0

@@ -44,7 +44,7 @@ from tests.wasm.test_wasm_graphs import Block, itself, open_graph, parallel, unl
 from tests.wasm.test_wasm_kernels import matrix
 
 EPILOGUES = [Epilogue.NONE, Epilogue.RESIDUAL, *ACTIVATIONS.values()]
-"""Bounds for linears that adapters change."""
+"""Epilogues of linears that adapters change."""
 
 LARGEST_ERROR = {Mode.FAST: 0.04, Mode.PRECISE: 8e-4, Mode.FLOAT: 4e-4}
 """Relative to the result's size, like the bounds in kernel_memory.py without a set; these matrices are as large as

@@ -36,7 +36,7 @@ export class AgentChoice {
     this.#select.addEventListener('change', () => this.#choose(this.#select.value));
   }
 
-  /** What a message has to tell of it, as ConversationCalls.respond takes it. */
+  /** The choice as a message sends it to ConversationCalls.respond. */
   get unstored() {
     return this.#parts.stored.id === null ? { choice: this.#unstored } : {};
   }

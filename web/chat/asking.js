@@ -111,14 +111,14 @@ export class Asking {
     }
   }
 
-  /** True if a file is still being read: then nothing is answered again. */
+  /** True if no file is still being read: otherwise nothing is answered again. */
   #isRead() {
     const isRead = this.#page.delay() === null;
     this.#parts.notices.say('free', isRead ? null : t('answers.notRead'));
     return isRead;
   }
 
-  /** Stops a running answer to make room. Returns false while the model loads. */
+  /** Stops a running answer to make room. Returns true if the model can answer: it cannot while it loads. */
   #isFree() {
     this.stop();
     if (this.#page.state() === 'ready' && this.#parts.lock.holdsUp()) return false;

@@ -1,6 +1,6 @@
 /**
- * What Sonata learns from its user, as the page sees it: `engine.learning`. app/consolidation/api.py answers; this translates
- * what it says. Errors are as memory/client.js says.
+ * The page's view of learning: `engine.learning`. app/consolidation/api.py answers; this translates
+ * its messages. Errors are as memory/client.js says.
  */
 import { said } from '../i18n/engine_texts.js';
 import { LearningCalls } from '../protocol_calls.js';

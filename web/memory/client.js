@@ -1,5 +1,5 @@
 /**
- * What is remembered and learned, as the page sees it: `engine.memory`. app/memory/api.py answers; this translates what it says.
+ * The page's view of the memory: `engine.memory`. app/memory/api.py answers; this translates its messages.
  *
  * Errors have the kind as their `name` ("StoreError", "AgentError", ...), a sentence for the user as their `message`, errors of
  * the store a `reason` ("locked", "passphrase", "file", ...: py_core/memory/errors.py), and errors of an agent the wrong

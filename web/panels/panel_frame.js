@@ -77,7 +77,7 @@ export class PanelFrame {
     await this.#choose(this.#parts.some((one) => one.name === name) ? name : this.#parts[0].name);
   }
 
-  /** The element that gets the focus once the panel is open. */
+  /** Focus the element that takes the keys once the panel is open. */
   focus() {
     const first = this.#unlock.querySelector('input')
       ?? this.#tabList.querySelector('[aria-selected="true"]:not([hidden] *)') ?? this.#title;

@@ -1,8 +1,9 @@
 /**
- * The panels and their parts. Each part is a class in a file of its own, loaded when it is first chosen:
+ * The panels and their parts. Each part is a class in its own file, loaded when it is first chosen:
  *
- *   new Part(root: HTMLElement, memory, {engine, learning, onResume, page}) show(): each time it is chosen hide(): each time it
- *   is left refresh(): optional; the memory has changed while it is visible
+ *   new Part(root: HTMLElement, memory, {engine, learning, onResume, page})
+ *   show(): each time it is chosen   hide(): each time it is left   refresh(): optional; the memory has changed while it is
+ *   visible
  *
  * While the memory is locked every part is a form that unlocks it, except those that work `whileLocked`, and those that do not
  * depend on it: they are `always` there, even if no engine could be started, and stay when another engine starts. `page` is

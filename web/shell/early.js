@@ -1,4 +1,4 @@
-/* What must be known before the first paint, so that nothing jumps: theme, size of the text, and whether the side bar is open. */
+/* Sets what must be known before the first paint, so that nothing jumps: the theme, the text size, and an open side bar. */
 try {
   const { dataset } = document.documentElement;
   for (const [name, values] of [['theme', ['light', 'dark']], ['text', ['small', 'large', 'larger']], ['sidebar', ['closed']]]) {

@@ -1,4 +1,4 @@
-/** What the browser forbids the page to keep: with blocked cookies, or in some private windows. */
+/** The storage that the browser forbids the page: with blocked cookies, or in some private windows. */
 import { local, session } from '../common/web_storage.js';
 import { currentLanguage, t } from '../i18n/i18n.js';
 

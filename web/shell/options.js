@@ -1,13 +1,18 @@
 /**
- * What the address of the page can set, for tests and developers: ?model=URL a GGUF file instead of the first one in
- *   models.json ?backend=NAME webgpu, wasm or numpy, instead of the value in Settings (settings/run_settings.js)
- *   ?precision=NAME precise or fast, of wasm; likewise ?workers=N how many workers wasm has (default: as many as the machine
- *   has cores, at most 8); likewise ?context=N the most tokens of a conversation; likewise, and the page says what memory they
- *   take ?memory=MB the most memory that the model and its conversations may take; likewise ?max_tokens=N the most tokens of
- *   one answer ?autotune=off does not measure which shapes of the kernels are the fastest on this GPU ?tiers=on keys and values
- *   of long conversations take fewer bits as they grow old ?routing=off every message is for the plain assistant ?idle=SECONDS
- *   idle time after which the page may learn ?patience=SECONDS how long the engine may be silent before the page says so
- *   (default 60) An invalid number (a fraction, below 1, or far too large) is ignored, and `refused` names it.
+ * Options in the address of the page, for tests and developers:
+ *   ?model=URL          a GGUF file instead of the first one in models.json
+ *   ?backend=NAME       webgpu, wasm or numpy, instead of the value in Settings (settings/run_settings.js)
+ *   ?precision=NAME     precise or fast, of wasm; likewise
+ *   ?workers=N          the number of workers of wasm (default: one per core, at most 8); likewise
+ *   ?context=N          the most tokens of a conversation; likewise, and the page says what memory they take
+ *   ?memory=MB          the most memory that the model and its conversations may take; likewise
+ *   ?max_tokens=N       the most tokens of one answer
+ *   ?autotune=off       does not measure the fastest shapes of the kernels on this GPU
+ *   ?tiers=on           keys and values of long conversations take fewer bits as they age
+ *   ?routing=off        the plain assistant answers every message
+ *   ?idle=SECONDS       idle time after which the page may learn
+ *   ?patience=SECONDS   how long the engine may be silent before the page says so (default 60)
+ * An invalid number (a fraction, below 1, or far too large) is ignored, and `refused` names it.
  */
 const SECONDS = 86_400; // a day: a browser's timers count to 24 of them
 const LEAST_SECONDS = 0.1;

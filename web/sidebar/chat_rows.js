@@ -58,7 +58,7 @@ function rowOf(chat, state) {
     </li>`;
 }
 
-/** Returns no menu of its own if the chat is gone when the page closes. @param {Chat} chat */
+/** The address of a chat; without its id if the chat is gone when the page closes. @param {Chat} chat */
 function addressOf({ id, kept }) {
   return location.pathname + location.search + (kept ? `#chat=${id}` : '');
 }

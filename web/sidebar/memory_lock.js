@@ -110,7 +110,7 @@ export class MemoryLock {
   }
 }
 
-/** Nothing writes in it. */
+/** True if the focused element holds no input. */
 function isFree(active) {
   return active === document.body || (active instanceof HTMLTextAreaElement && !active.value);
 }

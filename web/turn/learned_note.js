@@ -13,8 +13,8 @@ export class LearnedNote {
 
   /**
    * @param {import('../protocol_calls.js').TaughtLesson} taught
-   * @param {{before?: string, undo: (() => Promise<unknown>)|null, ask?: (() => void)|null}} callbacks before: what the model
-   *   had answered; undo: null where there is nothing to undo; ask: put the question once more
+   * @param {{before?: string, undo: (() => Promise<unknown>)|null, ask?: (() => void)|null}} callbacks before: the model's
+   *   earlier answer; undo: null if there is nothing to undo; ask: asks the question again
    */
   constructor({ lesson, ms, nllBefore, nllAfter, replaced, known = false }, { before = '', undo, ask = null }) {
     const isLater = nllAfter === null;
@@ -38,7 +38,7 @@ export class LearnedNote {
     this.element.append(this.#actions, this.#outcome, this.#problem.element);
   }
 
-  /** Takes the place of the form that taught it: a screen reader announces what was learned. */
+  /** Takes the focus that the form had: a screen reader announces what was learned. */
   focus() {
     this.element.focus({ preventScroll: true });
   }

@@ -151,7 +151,7 @@ export class MapChart {
     this.#tip.style.top = `${above >= 0 ? above : y + 12}px`;
   }
 
-  /** The agents' names at the middle of their points, moved up or down where they would lie on each other. */
+  /** The agents' names at the middle of their points, moved up or down if they would overlap. */
   #drawNames({ ctx, chartArea, scales: { x: across, y: up } }) {
     const { surface, ink } = readColours();
     const line = 17;

@@ -319,7 +319,7 @@ function skeleton() {
     </div>`;
 }
 
-/** Bytes that the page may store and stores; nothing if it may store nothing. */
+/** The bytes that the page may store, and those that it stores; none if it may store nothing. */
 async function room() {
   try {
     const { quota = 0, usage = 0 } = await navigator.storage.estimate();

@@ -99,7 +99,7 @@ export class RunSettings {
     this.#store(name, value);
   }
 
-  /** Set a value for now, without remembering it. */
+  /** Use the CPU for now, without remembering it. */
   useCpu() {
     this.#set('backend', 'wasm');
   }
