@@ -71,13 +71,19 @@ class SmallSite:
         tests of the page around it."""
         script = STAND_IN.read_text("utf-8")
         self.write("engine/worker.js", script)
-        imported = {
-            posixpath.normpath(f"engine/{name}") for name in re.findall(r"^import .*?'(.+)';$", script, re.MULTILINE)
-        }
+        imported = self._imported_by("engine/worker.js")
         joined = set(json.loads(self.read(MODULES)))
         self.write(MODULES, json.dumps(sorted(joined - imported)))
         self.drop("pyodide/*", "sonata.packed", "embedder/*", "vendor/ort-*", "routing.safetensors")
         self.publish()
+
+    def _imported_by(self, module: str) -> set[str]:
+        """The modules that a module of the site imports, and those that they import."""
+        found = set[str]()
+        for name in re.findall(r"^import .*?'(.+)';$", self.read(module), re.MULTILINE):
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(module), name))
+            found |= {path} | self._imported_by(path)
+        return found
 
     def holding(self, module: str) -> str:
         """The file of the page into which the build joined a module that other files import, too. A test that

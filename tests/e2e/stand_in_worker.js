@@ -8,6 +8,7 @@ import './stream_transfer.js';
 import { EventQueue } from './event_queue.js';
 import { userError } from '../common/user_error.js';
 
+const DEVICE_LOST = { code: 'gpu.lost', text: 'The connection to the graphics card was lost. Load the model again to go on.', values: {} };
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 const MARKDOWN = `The sky is blue because of **Rayleigh scattering**: air scatters short waves far more than long ones.
@@ -169,7 +170,7 @@ async function answer(text, events, again) {
   for (const word of words) {
     if (stopped) break;
     if (newTokens === 3 && text.includes('no device')) {
-      events.push({ type: 'failure', kind: 'DeviceLostError', details: null, message: 'The connection to the graphics card was lost.' });
+      events.push({ type: 'failure', kind: 'DeviceLostError', details: null, message: DEVICE_LOST });
       return;
     }
     events.push({ type: 'delta', text: word });

@@ -98,7 +98,7 @@ async def load(
 
 def builder_of(pair: Pair) -> KernelBuilder:
     assert isinstance(pair.other, WebGPUBackend)
-    return pair.other.device.lowering._builder
+    return pair.other.device._lowering._builder
 
 
 def possible_shapes(pair: Pair, shapes: KernelShapes, host: WgpuHost) -> dict[str, list[list[int]]]:
@@ -193,7 +193,7 @@ async def test_a_prefill_runs_in_the_tiles_that_were_kept(
         assert isinstance(pair.other, WebGPUBackend)
         made = [launch.kernel.name for launch in pair.other.device.launches("body", 100, 100)]
         assert any(name.startswith("limbs") for name in made) == bool(tiles[0])
-        builder = pair.other.device.lowering._builder
+        builder = pair.other.device._lowering._builder
         assert builder.tiles("of the head, made later", FORMATS["Q8_0"], 259).as_list() == tiles
         ours, reference = await pair.prefilled(prompt(100))
         found, expected = await pair.other.logits(ours), await pair.numpy.logits(reference)

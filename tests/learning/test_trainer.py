@@ -223,7 +223,7 @@ async def test_a_step_that_is_not_finite_is_left_out_and_halves_the_rate(tmp_pat
     assert [report.step for report in small.reports] == [0, 2, 3, 5]
     rates = [SETTINGS.schedule.at(step) for step in range(6)]
     assert [report.rate for report in small.reports] == [rates[0], rates[2] / 2, rates[3] / 2, rates[5] / 4]
-    assert small.troubles == [
+    assert list(map(str, small.troubles)) == [
         f"Step {step} was left out, since its gradient is no finite number. The rate is halved." for step in (2, 5)
     ]
     assert np.isfinite(result.state.parameters).all()
@@ -256,7 +256,7 @@ async def test_after_a_loss_of_the_device_the_numbers_are_the_same(tmp_path: Pat
     same(await small.trainer(training).run(), alone)
     assert small.reports == reports
     assert len(small.troubles) == len(lost_at)
-    assert all("The device went away. The training goes on after step" in said for said in small.troubles)
+    assert all("The device went away. The training goes on after step" in str(said) for said in small.troubles)
 
 
 async def test_what_was_cut_short_after_a_loss_goes_on_with_the_same_numbers(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from py_core.memory.store import Store
 from py_core.memory.transaction import Transaction
 from py_core.memory.transfer import export, import_file
 
-KINDS = st.sampled_from(["pattern", "witness", "policy"])
+KINDS = st.sampled_from(["pattern", "trajectory", "policy"])
 NAMES = st.sampled_from(["a", "b", "ab", "B", "ä", "日本", "𝄞"]) | st.text(
     st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=8
 )
@@ -34,7 +34,7 @@ BODIES = st.fixed_dictionaries(
     optional={
         "agent": st.sampled_from(["coder", "tester"]) | SCALARS,
         "source": st.sampled_from(["user", "learned"]),
-        "quality": st.floats(0, 1) | SCALARS,
+        "rating": st.floats(0, 1) | SCALARS,
         "failed": st.booleans(),
         "deep": st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3), max_leaves=5),
     },
@@ -44,7 +44,7 @@ VECTORS = st.none() | st.lists(FLOATS, min_size=1, max_size=5).map(lambda values
 TIMES = st.sampled_from([0.0, 1.0, 2.5]) | st.floats(0, 4e9)
 RECORDS = st.builds(Record, KINDS, NAMES, BODIES, VECTORS, TIMES, TIMES)
 WANTED = st.dictionaries(
-    st.sampled_from(["agent", "quality", "failed"]),
+    st.sampled_from(["agent", "rating", "failed"]),
     st.sampled_from(["coder", 0.5, True]) | st.builds(Range, st.just(0.0), st.floats(0, 1)),
     max_size=2,
 )
