@@ -1,4 +1,5 @@
-"""What is stored of a turn beside its text, so that a stored conversation looks as it did when it was new."""
+"""The details of a turn that are stored with its text, so that a stored conversation looks as it did when it was
+new."""
 
 from __future__ import annotations
 
@@ -21,5 +22,5 @@ def title_of(text: str) -> str:
 
 
 def is_unread(answer: Turn) -> bool:
-    """Whether the model has no part in it: the memory answered, or what it says was forgotten."""
+    """True if the model does not read the turn: the memory answered, or its content was forgotten."""
     return "taught" in answer.details or bool(answer.details.get("unread"))
