@@ -9,7 +9,7 @@ from typing import Any
 
 
 class StopToken:
-    """Belongs to one question. Once it is stopped it stays so: what begins with it afterwards ends at once."""
+    """Belongs to one question. Once stopped it stays stopped: an answer that begins with it later ends at once."""
 
     def __init__(self) -> None:
         self.is_stopped = False
