@@ -1,4 +1,4 @@
-"""An answer: first as it is said, then what is kept of it: the details of its turn, and its trajectory."""
+"""An answer: how it is said, and what is kept of it (the details of its turn, and its trajectory)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from py_core.routing.agents import FALLBACK_ID
 
 NEIGHBOURS_LOGGED = 3
 RANKED_KEPT = 5
-"""Agents of a route that a turn keeps."""
+"""The most agents of a route that a turn keeps."""
 
 
 @dataclass

@@ -127,7 +127,7 @@ class ToolAnswerer:
 
 
 class ModelAnswerer:
-    """The model answers, as the agent that the message is routed to."""
+    """The model answers, as the agent to which the message is routed."""
 
     def __init__(self, assistant: Assistant, routes: ConversationRoutes) -> None:
         self._assistant, self._routes = assistant, routes
@@ -158,7 +158,7 @@ class ModelAnswerer:
 
 
 class FileAnswerer(ModelAnswerer):
-    """The model answers from the conversation's files, if something in them belongs to the message."""
+    """The model answers from the conversation's files, if a part of them belongs to the message."""
 
     def __init__(
         self, runtime: Runtime, assistant: Assistant, tree: ConversationTree, routes: ConversationRoutes

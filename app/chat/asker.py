@@ -38,7 +38,7 @@ class SingleAnswer:
     cited: tuple[Citation, ...] = ()
 
     def entry(self) -> dict[str, Any]:
-        """As in the JSON of `sonata ask --why`."""
+        """Return the entry of the JSON that `sonata ask --why` writes."""
         nearest = self.nearest
         return {
             "answer": self.text,

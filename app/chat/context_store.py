@@ -20,7 +20,7 @@ from py_core.memory.sessions import TURN
 BUDGET = 200_000_000
 """Bytes of pages at most. For SmolLM2-135M on the CPU that is 7,400 tokens."""
 _OF_CHATS = (SESSION, TURN, FILE)
-"""Kinds of records that are read in a conversation; their ids begin with its id."""
+"""Kinds of records of a conversation; their ids begin with its id."""
 
 
 class ContextStore:
@@ -31,7 +31,7 @@ class ContextStore:
         self._opened: asyncio.Future[KeptPages | None] | None = None
         self._tasks: set[asyncio.Task[object]] = set()
         self._running: dict[str, asyncio.Task[object]] = {}
-        """By the conversation's id."""
+        """Tasks by the conversation's id."""
         self._given_up = False
         self._unlisten = memory.store.on_change(self._on_change)
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class Conversation:
-    """A conversation; an assistant has one at a time. It reports failures of memory and router to the runtime."""
+    """A conversation; an assistant has one at a time. Reports failures of memory and router to the runtime."""
 
     def __init__(self, assistant: Assistant, runtime: Runtime) -> None:
         self.assistant = assistant

@@ -43,7 +43,7 @@ class ConversationTree:
         self._chosen = chosen
 
     def add(self, turns: Sequence[Turn], after: int | None) -> None:
-        """Show them behind a turn; `keep` stores them."""
+        """Show turns after the turn with the number `after`; `keep` stores them."""
         known = self.branches.turns
         first = known[-1].number + 1 if known else 0
         said = [replace(turn, number=first + n, after=first + n - 1 if n else after) for n, turn in enumerate(turns)]
@@ -95,7 +95,7 @@ class ConversationTree:
         if session is None:
             raise StoreError("record")
         if self._waiting or (session.turns, session.updated) == (known.turns, known.updated):
-            return None  # what waits is stored behind what it was said to
+            return None  # waiting turns are stored after the turn that they follow
         branches = await memory.sessions.branches(session.id)
         if _texts(branches) != _texts(self.branches):
             return session
@@ -110,8 +110,8 @@ class ConversationTree:
         await self.leave_out_forgotten(memory)
 
     async def leave_out(self, memory: Memory | None, lessons: Sequence[Lesson]) -> None:
-        """Take turns out of the model's context: those that these lessons gave, those in which they were taught, and
-        those that say the same. Raises StoreError."""
+        """Take turns out of the model's context: turns that these lessons gave, turns in which they were taught, and
+        turns that say the same. Raises StoreError."""
         numbers = {number for one in lessons for number in _saying(self.branches.turns, one)}
         self._mark(numbers)
         if memory is not None and self.session is not None and numbers:
@@ -150,14 +150,15 @@ class ConversationTree:
 
 
 def _lessons_of(turn: Turn) -> set[str]:
-    """The ids of the lessons that gave a turn, or were taught in it."""
+    """Return the ids of the lessons that gave a turn, or were taught in it."""
     lesson, taught = turn.details.get("lesson") or {}, turn.details.get("taught") or []
     given = [lesson, *lesson.get("read", ()), *(taught if isinstance(taught, list) else [taught])]
     return {one["id"] for one in given if "id" in one}
 
 
 def _saying(turns: Sequence[Turn], lesson: Lesson) -> list[int]:
-    """The numbers of answers that a lesson gave, or that say its answer together with the message before them."""
+    """Return the numbers of answers that a lesson gave, or that say its answer together with the message before
+    them."""
     asked, contents = telling_words(lesson.question), {turn.number: turn.content for turn in turns}
     value = telling_words(lesson.answer) - asked
     found = []

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 SHARE = 1 / 3
 """The most of the context that files may take."""
 BESIDE = 192
-"""Tokens of a prompt beside the message and its files: the system message, the least answer, and the template."""
+"""Tokens of a prompt in addition to the message and its files: the system message, the least answer, and the
+template."""
 SMALL_WIDTH = 1024
 """A model with narrower hidden states (up to about half a billion parameters) loses the thread in a long text:"""
 WHOLE_FOR_SMALL = 512

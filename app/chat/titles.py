@@ -64,7 +64,7 @@ def title_messages(text: str) -> list[Message]:
 
 
 def title_from(said: str, ended: bool, conversation: str) -> str:
-    """Return the title in what the model said, "" if there is none. ended: the model ended it, not MOST_TOKENS."""
+    """Return the title in what the model said, "" if there is none. ended: by itself, not at MOST_TOKENS."""
     line = said.strip(_QUOTES + "\n")
     cut = _END.search(line)
     title = " ".join((line[: cut.start()] if cut else line).strip(_QUOTES + ",-\u2013").split())

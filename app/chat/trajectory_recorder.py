@@ -51,7 +51,7 @@ class TrajectoryRecorder:
         self._assistant, self._runtime = assistant, runtime
 
     def answered(self, memory: Memory, trajectory: Trajectory, agent: Agent | None) -> None:
-        """Record an answer that the assistant has just given. Waits for nothing. Raises StoreError."""
+        """Record an answer that the assistant has just given. Does not wait. Raises StoreError."""
         made = memory.trajectories.record(trajectory)
         if not made.learnable:
             return

@@ -10,7 +10,8 @@ TITLE_LENGTH = 80
 
 
 def title_of(text: str) -> str:
-    """The title of a conversation that begins with this message: its first words, at most TITLE_LENGTH characters."""
+    """Return the title of a conversation that begins with this message: its first words, at most TITLE_LENGTH
+    characters."""
     words = "" if is_blank(text) else " ".join(text.split())
     if len(words) <= TITLE_LENGTH:
         return words

@@ -1,4 +1,4 @@
-"""The turns of a conversation as the model reads them."""
+"""Turns a conversation's turns into the messages that the model reads."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ LEAST_REPEATED = 40
 
 def messages_of(turns: Sequence[Turn], agents: Mapping[str, Agent]) -> list[Message]:
     """Return each message with the instruction of the agent that answered it. Some answers are left out, with their
-    messages: those in which the model had no part, and those that loop or repeat an earlier answer. Read again, they
-    would make the model loop again."""
+    messages: answers in which the model had no part, and answers that loop or repeat an earlier answer. Read again,
+    they would make the model loop again."""
     messages = []
     said, left_out = set[str](), set[int]()
     for place, turn in enumerate(turns):

@@ -50,7 +50,7 @@ class AnswerAdapters(ResidentAdapters):
     async def use_learned(self, adapter: LoraAdapter | None) -> None:
         """Answer also with what the background loop learned (ConsolidationService), from the next message on.
 
-        What was learned before leaves the device: answers that it gives end.
+        What was learned before leaves the device: answers that use it end.
         """
         if adapter is self.learned:
             return

@@ -21,7 +21,7 @@ SAMPLING_POLICY = "answers.sampling"
 LONGEST_POLICY = "answers.longest"
 
 LONGEST_INSTRUCTIONS = 4_000
-"""Characters. They are read with every conversation."""
+"""The most characters. They are read with every conversation."""
 
 PRESETS: Mapping[str, SamplingParams] = MappingProxyType(
     {

@@ -75,7 +75,7 @@ def assistant_message(text: str) -> Message:
 
 
 class Assistant(WithAdapters):
-    """A conversation with one model. One `respond` at a time."""
+    """A conversation with one model. Only one `respond` runs at a time."""
 
     def __init__(
         self, model: Model, sampling: SamplingParams | None = None, max_tokens: int = MAX_TOKENS,
@@ -305,7 +305,7 @@ class Assistant(WithAdapters):
         self._settings = settings
 
     def stop(self) -> None:
-        """End the running answer after the tokens that it has now."""
+        """End the running answer after its present tokens."""
         self._stop.stop()
 
     def go_to(self, messages: Sequence[Message]) -> None:
@@ -350,7 +350,7 @@ class Assistant(WithAdapters):
         await engine.bring(sequence, one[: shared_length(one, other)], shelf, _BROUGHT_AHEAD)
 
     async def _leave_off(self) -> None:
-        """End `bring_back`; what it has brought stays."""
+        """End `bring_back`; the pages that it has brought stay."""
         if self._bringing is not None:
             self._bringing.cancel()
             await asyncio.wait([self._bringing])

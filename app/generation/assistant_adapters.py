@@ -1,4 +1,4 @@
-"""The adapter that a conversation answers with."""
+"""The adapter with which a conversation answers."""
 
 from __future__ import annotations
 

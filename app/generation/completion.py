@@ -18,7 +18,7 @@ from py_core.tokenizers.prompts import encode_text
 
 @dataclass(frozen=True)
 class Completion:
-    """`tokens` are all that were sampled, the end token included. Rates are tokens a second."""
+    """`tokens` are all sampled tokens, the end token included. Rates are tokens a second."""
 
     prompt_tokens: list[int]
     tokens: list[int]

@@ -20,8 +20,8 @@ _OPEN, _CLOSE = THINKING_TAGS
 class PartialAnswer:
     """A prompt's tokens, followed by an answer, from `start` on. forgotten: messages that the prompt leaves out.
 
-    sequence: holds the tokens and knows their messages. text: the answer as it was shown, its thought included, if the
-    tokens do not tell it.
+    sequence: holds the tokens, which are of `messages`, `answer` and `thought`. text: the answer as it was shown, its
+    thought included, if the tokens do not tell it.
     """
 
     tokens: tuple[int, ...]

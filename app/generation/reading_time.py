@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 LEAST_PASSES = 2
-"""Passes that an estimate needs, beside the first. The first is not counted (shaders are compiled, pages are made)."""
+"""Passes that an estimate needs after the first. The first is not counted (shaders are compiled, pages are made)."""
 RECENT_SECONDS = 4.0
 """The pace is that of the passes in these last seconds, and of at least LEAST_PASSES."""
 

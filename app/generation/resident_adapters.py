@@ -10,7 +10,7 @@ from py_core.engine.engine import Engine
 
 
 class ResidentAdapters:
-    """Brings adapters there at their first use. They replace those that were not used for longest.
+    """Brings adapters there at their first use. They replace the adapters that were not used for longest.
 
     An adapter with which a sequence runs is replaced last.
     """

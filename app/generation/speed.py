@@ -22,7 +22,7 @@ _USUAL_ROUNDS = 24  # rounds of one report's measurements
 
 @dataclass(frozen=True)
 class Speed:
-    """Medians of rounds. `first_token_ms` is from the prompt to the first token that is shown."""
+    """Medians of rounds. `first_token_ms` is the time from the prompt to the first token that is shown."""
 
     backend: str
     adapter: str

@@ -1,4 +1,4 @@
-"""Stops one answer, wherever it is: from the click to the engine's queue of steps."""
+"""Stops one answer at any stage: from the click to the engine's queue of steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class StopToken:
         self._running: set[asyncio.Task[Any]] = set()
 
     def stop(self) -> None:
-        """End the answer after the tokens that it has now."""
+        """End the answer after its present tokens."""
         self.is_stopped = True
         for task in self._running:
             task.cancel()

@@ -16,7 +16,8 @@ KEPT_SLOTS = HEAD_SLOTS - 8
 
 
 class ImprintShelf:
-    """Brings imprints to the device when they are needed. They replace those that were not needed for longest."""
+    """Brings imprints to the device when they are needed. They replace the imprints that were not needed for
+    longest."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -32,7 +32,7 @@ GENERIC_TEXTS = Path(__file__).with_name("generic_texts.txt")
 VERSION = "1"
 """The version of the way imprints are made. Imprints of another version are made again."""
 ROOM = 64
-"""Tokens of the context that are left beside a lesson: a conversation has more in it than the lesson."""
+"""Tokens of the context that stay free beside a lesson: a conversation has more in it than the lesson."""
 LONGEST_ANSWER = min(KEPT_SLOTS * PART, 1000)
 """Tokens. The device has no room for more parts, and a chat's answer ends soon after."""
 

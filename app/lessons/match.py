@@ -1,4 +1,4 @@
-"""The lessons for a message: those that may answer it, and the one that does."""
+"""The lessons for a message: the candidates, and the lesson that answers it."""
 
 from __future__ import annotations
 

@@ -292,7 +292,7 @@ class LearningService:
             await self.imprints.directions(self.memory)
 
     async def _learn_noted(self) -> None:
-        """Make the imprints of lessons that were noted before the model was prepared."""
+        """Make the imprints of lessons that were only noted, because the model was not prepared."""
         if self._preparing is not None:
             await asyncio.wait([self._preparing])
         if await self.imprints.is_prepared(self.memory):

@@ -40,7 +40,7 @@ COVERED = 0.5
 
 @dataclass(frozen=True)
 class TalkReply:
-    """words: what is said. learned: what was taught. card: lessons that are shown with it."""
+    """words: the reply. learned: what was taught. card: lessons that are shown with it."""
 
     words: str
     learned: tuple[Learned, ...] = ()

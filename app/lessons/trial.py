@@ -1,4 +1,4 @@
-"""Asks a lesson's question again, beside the conversation: nothing of it is kept, and no answer waits for it."""
+"""Asks a lesson's question again, beside the conversation. Nothing of it is kept, and no answer waits for it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from py_core.messages_browser import js_words
 
 
 class PageCalls:
-    """Calls of the apis, by their names."""
+    """The calls of the apis, by their names."""
 
     def __init__(self, apis: Mapping[str, object]) -> None:
         self._apis = apis

@@ -15,7 +15,7 @@ from app.page.talk import PageTalk
 from app.protocol import Card, Done, Event, StoredTurn
 
 ROUTING_PATIENCE = 4.0
-"""Seconds that a message waits for the router and the lessons to be loaded; then the plain assistant answers it."""
+"""Seconds that a message waits for the router and the lessons to load; after that the plain assistant answers it."""
 
 
 class TalkApi:

@@ -11,7 +11,7 @@ from app.generation.speed import profile_report
 from app.page.talk import PageTalk
 from py_core.sampling import SamplingParams
 
-PROFILE_POSITION = 512  # of the token whose kernels are measured: some way into a conversation
+PROFILE_POSITION = 512  # the position of the measured token: some way into a conversation
 
 
 class Measured(TypedDict):

@@ -50,7 +50,7 @@ class ModelApi:
         await self._owner.open_learning(base, IDLE_SECONDS if idle is None else idle)
 
     async def forget_adapter(self, name: str) -> None:
-        """An adapter was deleted: the next answers come without it, and those that it gives end."""
+        """Forget a deleted adapter: the next answers come without it, and answers that it gives end."""
         await self._owner.forget_adapter(name)
 
     def note_activity(self) -> None:

@@ -35,7 +35,7 @@ class Apis:
 
 
 class PageSession:
-    """Several pages are answered at once: the engine's scheduler lets their answers take turns."""
+    """Answers one page's calls. Several pages get answers at once: the engine's scheduler lets them take turns."""
 
     def __init__(self, runtime: Runtime, new_assistant: Callable[[], Assistant], owner: PagesOwner) -> None:
         """new_assistant: makes one for the model that runs; raises BackendError if none runs yet."""

@@ -87,5 +87,5 @@ class PageTalk:
         return self._conversation.assistant.leaves_out if self._conversation is not None else ""
 
     def adapter(self) -> LoraAdapter | None:
-        """The adapter that answers come with."""
+        """Return the adapter with which the conversation answers."""
         return self._conversation.assistant.adapter if self._conversation is not None else None

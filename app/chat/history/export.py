@@ -1,4 +1,4 @@
-"""A conversation as a file: Markdown to read, JSON with everything. chat_files.py reads both."""
+"""A conversation as a file: Markdown for reading, JSON with everything. chat_files.py reads both."""
 
 from __future__ import annotations
 

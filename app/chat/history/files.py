@@ -42,7 +42,7 @@ _UNNAMED = {"new chat"}
 _MARKER = re.compile("\ue200([^\ue200\ue201]*)\ue201")
 """In ChatGPT's texts: a citation or the like, a name and its values between \\ue202."""
 _DETAILS = re.compile('<details type="(?:reasoning|code_interpreter|tool_calls)"')
-"""In Open WebUI's answers: what begins a thought, or what a tool was asked and said."""
+"""In Open WebUI's answers: the beginning of a thought, or of a tool's call and result."""
 _TEXTS = "text", "audio_transcription"
 _LATEST_MILLISECONDS = 1000 * LATEST
 
