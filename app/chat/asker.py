@@ -26,9 +26,9 @@ GREEDY = SamplingParams(temperature=0.0)
 
 @dataclass(frozen=True)
 class SingleAnswer:
-    """lesson: the lesson that gave the answer, or None. read: the lessons that the model read to find this lesson, if
-    the gate was not sure. nearest: the lesson that came first, with the gate's score, also if the gate stayed shut;
-    None if nothing was compared. reason: as in Done. cited: what was read of files."""
+    """lesson: the lesson that gave the answer, or None. read: the lessons that the model read to give this lesson's
+    answer, if the gate was not sure. nearest: the lesson that came first, with the gate's score, also if the gate
+    stayed shut; None if nothing was compared. reason: as in Done. cited: what was read of files."""
 
     text: str
     reason: str
