@@ -22,10 +22,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """role: as in chat templates ("user", "assistant"). details: whatever belongs to it, as the agent that answered.
+    """role: as in chat templates ("user", "assistant"). details: other data of the turn, such as the agent that
+    answered.
 
-    number: of its conversation, -1 before it has one. after: the number of the turn that it follows, None where it is
-    a first one; smaller than its own.
+    number: the turn's number in its conversation, -1 before it has one. after: the number of the turn that it follows,
+    which is smaller than its own; None if it is a first turn.
     """
 
     role: str
@@ -55,7 +56,7 @@ class Branches:
             after, newest = self._after[number], self._newest.setdefault(number, number)
             self._newest[after] = max(newest, self._newest.get(after, newest))
         self.leaf = self._newest.get(self._known(leaf), self._newest.get(None))
-        """The last turn of the path that is shown; None where there is none."""
+        """The last turn of the path that is shown; None if there are no turns."""
 
     @property
     def turns(self) -> list[Turn]:
@@ -69,7 +70,8 @@ class Branches:
         return self._turns.get(number)
 
     def path(self, end: int | None = None) -> list[Turn]:
-        """From the first turn to this one, without `end` to the leaf. Raises KeyError where there is no such turn."""
+        """The turns from the first to `end`, or to the leaf if `end` is None. Raises KeyError if there is no such
+        turn."""
         number, path = self.leaf if end is None else end, list[Turn]()
         while number is not None:
             path.append(self._turns[number])
@@ -77,7 +79,7 @@ class Branches:
         return path[::-1]
 
     def siblings(self, number: int) -> list[int]:
-        """The variants of a turn, with itself, oldest first. Raises KeyError where there is no such turn."""
+        """The variants of a turn, including itself, oldest first. Raises KeyError if there is no such turn."""
         return self._followers[self._after[number]]
 
     def followers(self, number: int) -> list[int]:
@@ -85,7 +87,7 @@ class Branches:
         return self._followers.get(number, [])
 
     def newest_below(self, number: int) -> int:
-        """Of the turn and all that follow it. Raises KeyError where there is no such turn."""
+        """The newest of the turn and all turns that follow it. Raises KeyError if there is no such turn."""
         return self._newest[self._turns[number].number]
 
     def _known(self, number: int | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Records to rows and back, encrypted where there is a key."""
+"""Converts records to rows and back, encrypted if there is a key."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check_record(record: Record) -> tuple[bytes, bytes | None]:
 
 
 def can_be_kept(record: Record) -> bool:
-    """Whether `check_record` accepts the record."""
+    """True if `check_record` accepts the record."""
     try:
         check_record(record)
     except StoreError:
@@ -103,7 +103,7 @@ async def seal_blob(name: str, data: bytes, lock: Lock | None) -> bytes:
 
 
 async def open_blob(name: str, data: bytes, lock: Lock | None) -> bytes | None:
-    """None where the bytes are not what was written."""
+    """Return the bytes that were written; None if these are not what was written."""
     try:
         return data if lock is None else (await lock.cipher.open([data], _contexts([(BLOB, name, False)])))[0]
     except WrongKeyError:
@@ -111,7 +111,7 @@ async def open_blob(name: str, data: bytes, lock: Lock | None) -> bytes | None:
 
 
 def fields_of(row: Row) -> Row:
-    """A row in the clear with the fields that it is found by; none where its body cannot be read."""
+    """Return a row in the clear with the fields that it is found by; no fields if its body cannot be read."""
     try:
         body = decode_body(row.body)
     except StoreError:

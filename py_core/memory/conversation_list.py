@@ -11,7 +11,7 @@ from py_core.memory.store import Store
 
 
 class ConversationList:
-    """For a side bar that is shown anew after each answer, and a search that is asked at each key."""
+    """Serves a side bar that is shown again after each answer, and a search that runs at each key press."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

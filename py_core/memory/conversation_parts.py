@@ -1,7 +1,8 @@
-"""What is made of the messages of each conversation, and kept beside it: what a search looks at.
+"""Parts are made of the messages of each conversation and kept beside it. Searches read them.
 
-A part is a row of bytes with the conversation's name (blobs.py), sealed as the conversation is and deleted with it. So
-a start reads a row a conversation, not one a message. Parts are read when somebody first asks; then all are in memory.
+A part is a row of bytes with the conversation's name (blobs.py). It is sealed in the same way as the conversation and
+deleted with it. So a start reads one row per conversation instead of one per message. Parts are read when they are
+first needed; after that, all of them are in memory.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ SCANNED = 50
 
 
 class ConversationPart(Protocol):
-    """Of one conversation."""
+    """The part of one conversation."""
 
     @property
     def version(self) -> int:
-        """Of the conversation's record that it was made for."""
+        """The version of the conversation's record that the part was made for."""
         ...
 
     def dump(self) -> bytes: ...
@@ -49,7 +50,7 @@ class ConversationParts(ABC, Generic[P]):
     name: ClassVar[str]
     """The last part of the rows' names."""
     made_of: ClassVar[frozenset[str]] = frozenset({KIND})
-    """Kinds of records whose writing says that a conversation goes on."""
+    """Kinds of records. Writing one of them means that a conversation continues."""
 
     def __init__(self, store: Store, conversations: ConversationList, background: Background) -> None:
         self._store, self._conversations, self._background = store, conversations, background
@@ -91,7 +92,7 @@ class ConversationParts(ABC, Generic[P]):
 
     @abstractmethod
     def _read(self, id: str, data: bytes) -> P | None:
-        """None where it is not what `dump` makes."""
+        """Read a part; None if the data is not what `dump` makes."""
 
     def _take(self, id: str, part: P) -> None:
         self._parts[id] = part
@@ -150,7 +151,7 @@ class ConversationParts(ABC, Generic[P]):
             self._background.start(self._keep)
 
     async def _keep(self) -> None:
-        """What cannot be kept is made again when it is needed."""
+        """Keep the parts. A part that cannot be kept is made again when it is needed."""
         try:
             while self._unkept:
                 async with self._background.step():

@@ -63,9 +63,9 @@ class ConversationVectors(ConversationParts[MessageVectors]):
         self._blocks: dict[int, _Block] | None = None  # by their dimensions
 
     async def search(self, vector: Vector, most: int, least: float) -> list[tuple[Record, float]]:
-        """Of each of the most similar conversations the most similar message, with its cosine, the best first.
+        """Return the most similar message of each of the most similar conversations, with its cosine, best first.
 
-        most: how many conversations. least: the lowest cosine. Raises StoreError.
+        most: the largest number of conversations. least: the lowest cosine. Raises StoreError.
         """
         await self.refresh()
         wanted = np.asarray(vector, np.float32)
@@ -187,7 +187,7 @@ class _Block:
 
 
 def _cosine(vector: Vector | None, unit: Vector) -> float:
-    """-1 where there is none to compare. unit: of length 1."""
+    """The cosine of the vectors; -1 if there is no vector to compare. unit: of length 1."""
     if vector is None or len(vector) != len(unit):
         return -1.0
     length = float(np.linalg.norm(vector))

@@ -22,7 +22,7 @@ from typing import Protocol
 from py_core.memory.errors import StoreError
 from py_core.memory.records import decode_body
 
-SHORTEST_PASSPHRASE = 8  # characters; whoever has the file can try as many as he likes
+SHORTEST_PASSPHRASE = 8  # characters; anybody with the file can try any number of passphrases
 ITERATIONS = 600_000
 MOST_ITERATIONS = 10_000_000  # a foreign header must not keep us busy for ever
 ALGORITHMS = {"cipher": "AES-256-GCM", "kdf": "PBKDF2-HMAC-SHA256"}

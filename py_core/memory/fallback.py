@@ -29,10 +29,10 @@ async def open_or_volatile(
 
 
 class FallbackRows:
-    """`Rows` that continue in memory when those under them are lost: no space left, or a newer version in another tab.
+    """`Rows` that continue in memory if the rows under them are lost: no space left, or a newer version in another tab.
 
-    They hold what could still be read, and repeat the write that failed. `on_trouble` is told once. Where there is no
-    space left, `make_room` is asked before, and the write is tried again.
+    They hold what could still be read, and repeat the write that failed. `on_trouble` is called once. If there is no
+    space left, `make_room` is asked first, and the write is tried again.
     """
 
     def __init__(self, rows: Rows, on_trouble: OnTrouble, make_room: MakeRoom | None = None) -> None:

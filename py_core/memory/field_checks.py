@@ -162,7 +162,7 @@ def milliseconds(value: Any) -> str | None:
 
 
 def parts(value: Any) -> str | None:
-    """Checks the parts of a quality: an object of shares, or null where one is not known."""
+    """Checks the parts of a quality: an object of shares. A share that is not known is null."""
     fits = isinstance(value, dict) and all(name(key) is None and or_null(share)(v) is None for key, v in value.items())
     return None if fits else "a JSON object of numbers from 0 to 1"
 

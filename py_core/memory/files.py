@@ -82,7 +82,7 @@ class Files:
         }
 
     async def keep_passages(self, file: StoredFile, passages: Iterable[tuple[int, Passage]]) -> bool:
-        """Whether they were kept: not where the file was deleted meanwhile."""
+        """Keep the passages of a file. Return True if they were kept, False if the file was deleted meanwhile."""
         record = await self._store.get(KIND, file.id)
         if record is None:
             return False
@@ -99,7 +99,7 @@ class Files:
 
 
 def ids_of_session(session: str) -> Sequence[tuple[str, str]]:
-    """What the ids of a conversation's files and passages begin with: (kind, prefix)."""
+    """The beginnings of the ids of a conversation's files and passages: (kind, prefix)."""
     return (KIND, f"{session}/"), (PASSAGE, f"{session}/")
 
 

@@ -27,7 +27,7 @@ class IndexedDBRows:
     def __init__(self, database: Any, name: str) -> None:
         self.place = f"this browser's database {name}"
         self.data_loss: str = database.dataLoss
-        """Why the browser threw away what was stored, if it did: for the user, who may have an export."""
+        """The browser's reason for discarding the stored data, if it did: for the user, who may have an export."""
         self._database = database
         self._proxy: Any = None
 

@@ -28,7 +28,7 @@ CHAT = "chat"
 
 @dataclass
 class _Chat:
-    """What is kept of a conversation: the row's id and the bytes of each page, by its name."""
+    """The kept data of a conversation: the row's id, and the size in bytes of each page by its name."""
 
     used: float
     version: int = 0
@@ -48,20 +48,20 @@ class KeptPages:
         """lock: of the memory, now. budget: bytes of all pages."""
         self._rows, self._lock, self._budget, self._clock = rows, lock, budget, clock
         self._chats: dict[str, _Chat] | None = None
-        """As they were read last; None where they must be read again."""
+        """The conversations as they were read last; None if they must be read again."""
         self._header: str | None = None
-        """Of the key that they are encrypted with."""
+        """The header of the key that the pages are encrypted with."""
         self._working = asyncio.Lock()
 
     async def nbytes(self) -> int:
-        """Of all pages."""
+        """The size of all pages in bytes."""
         async with self._working:
             with contextlib.suppress(StoreError):
                 return sum(chat.nbytes for chat in (await self._read_chats()).values())
         return 0
 
     async def names(self, chat: str) -> Collection[str]:
-        """Of the pages that are kept of a conversation."""
+        """The names of the pages that are kept of a conversation."""
         async with self._working:
             with contextlib.suppress(StoreError):
                 return frozenset(found.pages) if (found := (await self._read_chats()).get(chat)) else frozenset()
@@ -83,7 +83,8 @@ class KeptPages:
         return pages
 
     async def write(self, chat: str, name: str, data: bytes) -> bool:
-        """Keep a page. False where there is no room for it, also where those of all others have gone."""
+        """Keep a page. Return False if there is no room for it even after the pages of all other conversations are
+        gone."""
         async with self._working:
             try:
                 chats, now = await self._read_chats(), self._clock()
@@ -167,7 +168,8 @@ class KeptPages:
         self._chats = known
 
     async def _read_chats(self) -> dict[str, _Chat]:
-        """What is kept. Begins anew where that has another key than the memory, or is damaged. Raises StoreError."""
+        """Return what is kept. Start again if it has a different key than the memory, or is damaged. Raises
+        StoreError."""
         lock = self._lock()
         self._header = lock.header if lock else None
         if self._chats is None:
@@ -209,7 +211,7 @@ def _list_name(chat: str) -> str:
 
 
 def _keys(chats: dict[str, _Chat], gone: Iterable[str]) -> list[Key]:
-    """Of all rows of conversations."""
+    """The keys of all rows of conversations."""
     keys = list[Key]()
     for chat in gone:
         keys += [(CHAT, chat), *((BLOB, id) for id, _ in chats[chat].pages.values())]
@@ -217,7 +219,7 @@ def _keys(chats: dict[str, _Chat], gone: Iterable[str]) -> list[Key]:
 
 
 def _oldest(chats: dict[str, _Chat], chat: str, nbytes: int) -> list[str] | None:
-    """The conversations whose pages have to go, so that so many bytes are free; None where that is not possible."""
+    """The conversations whose pages must go to free `nbytes` bytes; None if that is not possible."""
     gone = list[str]()
     for one in sorted((one for one in chats if one != chat), key=lambda one: chats[one].used):
         if nbytes <= 0:

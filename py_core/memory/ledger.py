@@ -1,11 +1,11 @@
-"""What an encrypted memory should hold: a checksum of its rows that only the key can make, kept beside the key.
+"""The expected content of an encrypted memory: a checksum of its rows that only the key can make, kept beside the key.
 
-Encryption alone does not show that a row was deleted, put back to an older state, or given another time. The ledger
-has for each kind the number of rows and the sum, modulo 2^256, of a keyed hash of each: of its name, its times and the
-tags of its ciphertexts. Every write changes it in the same transaction, at the cost of the rows written: unlike a
-chain, a sum also follows rows that are deleted and replaced in any order. It is sealed with the memory's key, and so is
-the secret of its hashes, so nobody else can compute either. It does not show that all of it was put back to an older
-state.
+Encryption alone does not show that a row was deleted, put back to an older state, or given another time. For each kind,
+the ledger has the number of rows and the sum, modulo 2^256, of a keyed hash of each row: of its name, its times and the
+tags of its ciphertexts. Every write changes the ledger in the same transaction, at a cost proportional to the rows
+written: unlike a chain, a sum also follows rows that are deleted and replaced in any order. The ledger and the secret
+of its hashes are sealed with the memory's key, so nobody else can compute either. The ledger does not show that the
+whole memory was put back to an older state.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Ledger:
         return replace(self, kinds={kind: sums for kind, sums in kinds.items() if sums != (0, 0)})
 
     def differences(self, found: Ledger) -> list[str]:
-        """What another ledger of the same secret, made of the rows that are there, shows; in words."""
+        """Describe in words how another ledger of the same secret, made of the actual rows, differs from this one."""
         said = list[str]()
         for kind in sorted(self.kinds.keys() | found.kinds.keys()):
             (count, total), (now, sum_now) = (kinds.get(kind, (0, 0)) for kinds in (self.kinds, found.kinds))
@@ -99,14 +99,14 @@ class Ledger:
 
 
 async def seal_ledger(ledger: Ledger, lock: Lock) -> str:
-    """What meta holds."""
+    """The sealed text of the ledger, as it is kept in meta."""
     kinds = {kind: [count, f"{total:x}"] for kind, (count, total) in ledger.kinds.items()}
     plain = json.dumps({"secret": ledger.secret.hex(), "kinds": kinds}).encode()
     return base64.b64encode((await lock.cipher.seal([plain], [_CONTEXT]))[0]).decode()
 
 
 async def open_ledger(text: str, lock: Lock) -> Ledger | None:
-    """None where it is missing, or is not what was sealed."""
+    """Return the ledger; None if it is missing, or is not what was sealed."""
     try:
         (plain,) = await lock.cipher.open([base64.b64decode(text, validate=True)], [_CONTEXT])
         values = decode_body(plain)

@@ -1,4 +1,4 @@
-"""What a person taught: a question and its answer, as text, so that every model can learn it."""
+"""Lessons that a person taught: a question and its answer, as text, so that every model can learn them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Source = Literal["taught", "corrected", "praised"]
 class Lesson:
     """Times are seconds since 1970.
 
-    vector: of the question's meaning, float32 (dimensions,), of length 1; None until it is known. on: whether it may
-    answer. replaced_by: the id of a newer lesson for the same question, "" for none: such a lesson is history.
-    quality: 0 to 1, by what the person said of its answers. uses: how many answers it gave. before: the answer that the
-    person corrected with it, "" where there was none or nobody kept it.
+    vector: of the question's meaning, float32 (dimensions,), of length 1; None until it is known. on: True if the
+    lesson may answer. replaced_by: the id of a newer lesson for the same question, "" for none. A replaced lesson is
+    history. quality: 0 to 1, from what the person said about its answers. uses: the number of answers that it gave.
+    before: the answer that the person corrected with the lesson, "" if there was none or it was not kept.
     """
 
     question: str
@@ -45,7 +45,7 @@ class Lesson:
 
     @property
     def answers(self) -> bool:
-        """Whether messages may be answered with it."""
+        """True if messages may be answered with the lesson."""
         return self.on and not self.replaced_by
 
 
@@ -137,7 +137,7 @@ class Lessons:
         raise StoreError("conflict")
 
     async def restore(self, lesson: Lesson) -> Lesson:
-        """Store one again that was deleted, as it was: as history, where its question got a newer answer meanwhile."""
+        """Store a deleted lesson again as it was. It becomes history if its question got a newer answer meanwhile."""
         newer = None if lesson.replaced_by else _current(lesson.question, await self.all())
         return await self.keep(replace(lesson, replaced_by=newer.id) if newer else lesson)
 

@@ -76,7 +76,7 @@ class Memory:
 
     @property
     def is_locked(self) -> bool:
-        """Whether this is a temporary memory, because the real one needs a passphrase: see `unlock`."""
+        """True if this is a temporary memory because the real one needs a passphrase: see `unlock`."""
         return self.store.locked_rows is not None
 
     async def unlock(self, passphrase: str | None) -> None:

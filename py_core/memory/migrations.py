@@ -37,7 +37,7 @@ def _quality_to_weight(record: Record) -> Record:
 
 
 def _with_observations(record: Record) -> Record:
-    """Of a policy was stored when it was used last: it was set then, or before."""
+    """Add the observations of a policy. It was stored when it was last used, so it was set then or before."""
     if record.kind != "policy":
         return record
     return replace(record, body={"observations": 0, "changed": record.body.get("last_used", 0.0), **record.body})

@@ -1,4 +1,4 @@
-"""What was learned about requests: this text, with this vector, belongs to this agent, and its vote counts so much."""
+"""Patterns learned about requests: a text, with its vector, belongs to an agent, and its vote has a weight."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OUTCOME_STEP = 0.05
 """By how much one outcome raises or lowers a weight, as a share of it."""
 DAY_SECONDS = 86400.0
 FADING_DAYS = 30
-"""A user's pattern counts half after so many days without use, and never less."""
+"""Days without use after which a user's pattern counts half. It never counts less than half."""
 
 Source = Literal["example", "agent", "user"]
 """A shipped example, an example that a user gave to an agent, a user's correction."""

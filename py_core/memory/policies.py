@@ -1,4 +1,4 @@
-"""Parameters that were learned or chosen: typed values with a confidence and where they come from."""
+"""Parameters that were learned or chosen: typed values with a confidence and a source."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ class Policies:
         return self._policies.get(name)
 
     def is_on(self, name: str) -> bool:
-        """Whether what a policy switches is on: it is, but for OFF_AT_FIRST, until the policy says something else.
-        Without marking it as used."""
+        """True if the feature that the policy switches is on. It is on, except for OFF_AT_FIRST, until the policy says
+        otherwise. The policy is not marked as used."""
         policy = self._policies.get(name)
         return name not in OFF_AT_FIRST if policy is None else policy.value is not False
 

@@ -64,7 +64,7 @@ class Record:
 
 
 def is_name(name: Any) -> bool:
-    """Whether a record can have this kind or id."""
+    """True if a record can have this kind or id."""
     return isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and name.isprintable()
 
 
@@ -130,7 +130,7 @@ def _decode(data: bytes) -> Any:
 
 
 def _is_too_deep(data: bytes) -> bool:
-    """Whether more than DEEPEST lists and objects of a JSON text are in each other."""
+    """True if the lists and objects of a JSON text are nested more than DEEPEST levels deep."""
     if data.count(b"[") + data.count(b"{") <= DEEPEST:
         return False  # nearly all are
     depth = 0

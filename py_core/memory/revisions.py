@@ -24,23 +24,24 @@ from py_core.messages import Words, words_from
 KIND = "consolidation"
 WEIGHTS = "weights"
 WORK = "consolidation/"
-"""What the names of blobs begin with that a run which is not done yet keeps."""
+"""The prefix of the names of blobs that an unfinished run keeps."""
 PART_BYTES = 720_000
-"""Of a part: as base64 it is text that a record has room for."""
+"""The size of a part: as base64 it still fits into a record."""
 KEPT_WEIGHTS = 3
-"""Revisions of a model whose numbers are kept: a training may go on from an older one."""
+"""Revisions of a model whose numbers are kept: a training may continue from an older revision."""
 
 RunVerdict = Literal["accepted", "scaled", "refused"]
 
 
 @dataclass(frozen=True)
 class Run:
-    """revision: of the adapter for the model file base_sha256, from 1 on; 0 where it was refused. parent: the revision
-    that it went on from, 0 for none. lessons: the ids of all that it knows, of which `new` were new to it.
+    """revision: of the adapter for the model file base_sha256, from 1 on; 0 if the adapter was refused. parent: the
+    revision that it continued from, 0 for none. lessons: the ids of all lessons that it knows, of which `new` were new
+    to it.
 
-    on: False where somebody switched it off. has_weights: False once its numbers are gone. steps: by name
-    ("cross_entropy", "divergence", "penalty", "norm", "rate", "tokens") a number a step. The rest is `Outcome`'s
-    (py_core/learning/consolidation_job.py). Times are seconds since 1970.
+    on: False if the user switched it off. has_weights: False once its numbers are gone. steps: by name
+    ("cross_entropy", "divergence", "penalty", "norm", "rate", "tokens") a number a step. The rest are the fields of
+    `Outcome` (py_core/learning/consolidation_job.py). Times are seconds since 1970.
     """
 
     base_sha256: str
@@ -97,7 +98,7 @@ class Revisions:
         return run
 
     async def weights(self, run: Run) -> bytes | None:
-        """The numbers of a run's revision; None where they are not all there."""
+        """The numbers of a run's revision; None if some of them are missing."""
         records = await self._store.starting_with(WEIGHTS, _prefix(run))
         if not records or len(records) != records[0].body["parts"]:
             return None
@@ -108,7 +109,7 @@ class Revisions:
         return data if hashlib.sha256(data).hexdigest() == records[0].body["sha256"] else None
 
     async def switch(self, id: str, on: bool) -> Run | None:
-        """Use a revision, or not. None where there is no such run."""
+        """Switch a revision on or off. Return None if there is no such run."""
 
         def change(record: Record) -> Record:
             return replace(record, body={**record.body, "on": on})

@@ -1,4 +1,4 @@
-"""Every row anew, in one transaction: with another key, or as another version has it."""
+"""Rewrites every row in one transaction: with another key, or in the format of another version."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def migrating(rows: Rows, lock: Lock | None, version: int, schema: int, migratio
 
 
 async def nothing(rows: list[Row]) -> tuple[list[Row], list[Key]]:
-    """Leaves every row as it is: only the ledger is made anew."""
+    """Leaves every row as it is: only the ledger is made again."""
     return [], []
 
 

@@ -32,14 +32,14 @@ CHUNK = 1000
 """Rows that are read at once."""
 
 ATTEMPTS = 20
-"""Of a write that others get in the way of."""
+"""How often a write is tried that conflicts with other writes."""
 
 MENDED_REVISION = 2**40
 """In place of one that cannot be read: more than any database has."""
 MOST_DIGITS = 16  # what JavaScript can hold
 
 NAMELESS = "\0"
-"""Begins the id that stands for a row whose kind or id is no text. It can be deleted by it, not put."""
+"""The prefix of the id that stands for a row whose kind or id is not text. The row can be deleted by it, not put."""
 
 UNKNOWN_TIME = -1.0
 """In place of a time that is none. No record with it can be read (schemas.py)."""
@@ -93,7 +93,7 @@ class Query:
     limit: int | None = None
 
     def matches(self, fields: Mapping[str, FieldValue]) -> bool:
-        """Whether fields match a query."""
+        """True if fields match the query."""
         return all(
             name in fields and (wanted.holds(fields[name]) if isinstance(wanted, Range) else fields[name] == wanted)
             for name, wanted in self.where.items()
@@ -137,7 +137,7 @@ class Rows(Protocol):
 
     @property
     def persistent(self) -> bool:
-        """Whether the rows are still there after a restart."""
+        """True if the rows are still there after a restart."""
         ...
 
     @property
@@ -164,7 +164,7 @@ class Rows(Protocol):
         ...
 
     async def poll(self) -> bool:
-        """Whether another process may have written since the last call, unnoticed by `listen`."""
+        """True if another process may have written since the last call without `listen` noticing."""
         ...
 
     def listen(self, heard: OnChange | None) -> None:
@@ -180,17 +180,17 @@ class Rows(Protocol):
         ...
 
     async def check_room(self) -> None:
-        """Raises StoreError("room") if there is not enough space to rewrite everything, where that can be known."""
+        """Raises StoreError("room") if there is not enough space to rewrite everything, as far as that can be known."""
         ...
 
     async def was_locked(self) -> bool:
-        """Whether `note_locked` was called, also if everything in the database was removed since."""
+        """True if `note_locked` was called, even if everything in the database was removed since."""
         ...
 
     async def note_locked(self, locked: bool) -> None:
-        """Keep outside the database that it is encrypted, so that it is noticed when that is not so any more.
+        """Record outside the database that it is encrypted, so that it is noticed if that is no longer true.
 
-        Nothing happens where that cannot be kept.
+        Does nothing if there is no place to keep this.
         """
         ...
 

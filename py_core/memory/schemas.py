@@ -1,6 +1,6 @@
-"""What a record of each kind holds. A record that does not fit is left out wherever records are read or imported.
+"""Schemas of the records of each kind. A record that does not fit is skipped wherever records are read or imported.
 
-A schema is a table of fields; a field is a small check. `problem_of` is what everybody calls:
+A schema is a table of fields; a field is a small check. Callers use `problem_of`:
 
     problem_of(Record("policy", "p", {"value": 3}))    # "A policy needs the field confidence."
 

@@ -22,8 +22,8 @@ __all__ = ["KIND", "TURN", "Branches", "MergedConversations", "Place", "Session"
 KIND, TURN = "session", "turn"
 
 Place = int | Literal["leaf"] | None
-"""Behind which turn others go: a number, the last one of the path that is shown, or None: they begin the conversation
-anew."""
+"""The turn after which others go: a number, "leaf" for the last turn of the path that is shown, or None to begin the
+conversation again."""
 
 Writes = tuple["Session", Sequence[Record]]
 
@@ -92,11 +92,11 @@ class Sessions:
         return sorted(sessions, key=lambda session: session.said, reverse=True)
 
     async def add_turns(self, id: str, *turns: Turn, after: Place = "leaf", **changes: Any) -> Session:
-        """Append turns one behind the other, the first one behind `after`, and change the session as `edit` does, in
-        one transaction. The last one becomes the leaf.
+        """Append turns one after the other, the first one after `after`, and change the session as `edit` does, in one
+        transaction. The last turn becomes the leaf.
 
-        Two tabs that append at once both do: their turns are variants where they go behind the same one. Raises
-        StoreError("record") when there is no such session or turn.
+        If two tabs append at once, both succeed: their turns are variants if they follow the same turn. Raises
+        StoreError("record") if there is no such session or turn.
         """
 
         return await self._change(id, lambda session, first: self._added(session, first, turns, after, changes))
@@ -107,7 +107,7 @@ class Sessions:
         return await self.add_turns(id, **changes)
 
     async def entitle(self, id: str, title: str) -> Session:
-        """Take the model's title in place of the first words, not of another title. Raises as add_turns does."""
+        """Replace the first words with the model's title, but keep any other title. Raises as add_turns does."""
 
         async def put(session: Session, first: int) -> Writes:
             return (session if session.titled else replace(session, title=title, titled="model")), []
@@ -129,13 +129,13 @@ class Sessions:
         return await self._change(id, put)
 
     async def branches(self, id: str) -> Branches:
-        """All its turns; none where there is no such conversation."""
+        """All turns of the session; none if there is no such conversation."""
         session = await self.get(id)
         turns = [_turn(record) for record in await self._store.starting_with(TURN, f"{id}/")]
         return Branches(turns, session.leaf if session else None)
 
     async def path(self, id: str) -> list[Turn]:
-        """What is shown of it, and read by the model, in the order that it was said."""
+        """The turns of the session that are shown and that the model reads, in the order in which they were said."""
         return (await self.branches(id)).path()
 
     async def choose(self, id: str, number: int) -> Session:

@@ -73,7 +73,7 @@ class Store:
         self.uncompacted: Message | None = None
         """Why the files may still hold what was encrypted or deleted, as a sentence."""
         self.suspicion: Message | None = None
-        """What something other than Sonata seems to have done to the memory, as a sentence; see `check`."""
+        """A sentence about what a program other than Sonata seems to have done to the memory; see `check`."""
         self.locked_rows: Rows | None = None
         """The rows that need a passphrase. Until `unlock` the store holds its records in plain memory."""
         self._listeners: list[OnChange] = []
@@ -168,7 +168,7 @@ class Store:
 
     @property
     def persistent(self) -> bool:
-        """Whether records are still there after a restart."""
+        """True if records are still there after a restart."""
         return self._rows.persistent
 
     @property
@@ -319,8 +319,8 @@ class Store:
         return {name: data for name, data in opened.items() if data is not None}
 
     async def put_blob(self, name: str, data: bytes, expected: Mapping[Key, int] | None = None) -> None:
-        """Keep bytes that can be made again from the records. They are encrypted and deleted as these, not exported.
-        expected: versions of records; raises StoreError("conflict") where one has another."""
+        """Keep bytes that can be made again from the records. They are encrypted and deleted like records, but not
+        exported. expected: versions of records; raises StoreError("conflict") if a record has another version."""
         async with self._writing:
             row = Row(BLOB, name, now := self.clock(), now, await seal_blob(name, data, self._lock))
             meta = self._expected_meta(self._schema)

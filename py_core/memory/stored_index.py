@@ -21,7 +21,7 @@ from py_core.memory.store import Store
 
 STEP_SECONDS = 0.004
 UNSAVED = 100
-"""Up to so many changes, or UNSAVED_SHARE of all vectors, stay unsaved: the next opening links them again."""
+"""Up to UNSAVED changes, or UNSAVED_SHARE of all vectors, stay unsaved: the next opening links them again."""
 UNSAVED_SHARE = 0.02
 
 

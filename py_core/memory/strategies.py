@@ -1,4 +1,5 @@
-"""What many answers showed: how well messages like these are answered, and by whom. The deep loop writes them."""
+"""Findings from many answers: how well messages like these are answered, and by which agent or strategy. The deep loop
+writes them."""
 
 from __future__ import annotations
 

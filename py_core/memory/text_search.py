@@ -29,7 +29,7 @@ _READ_AS = {
     **{"\u00e6": "ae", "\u0153": "oe"},
     "\u0640": "",  # it only makes an Arabic word longer
 }
-"""Of small letters and signs that Unicode does not decompose."""
+"""The plain form of small letters and signs that Unicode does not decompose."""
 SNIPPET = 160  # characters of a message that are shown around a match
 BEFORE_MATCH = 40
 _UNSPACED = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x2E80, 0x30FF), (0x3400, 0x9FFF), (0xF900, 0xFAFF))
@@ -48,7 +48,7 @@ class _Folding(dict[int, str]):
 
 
 def _folded(part: str) -> str:
-    """Of a character that is decomposed: what is not seen, such as soft hyphens, and accents become nothing."""
+    """Fold a decomposed character: invisible characters, such as soft hyphens, and accents become nothing."""
     category = unicodedata.category(part)
     if category == "Cf" or unicodedata.combining(part) or is_unseen(part):
         return ""
@@ -80,7 +80,7 @@ def find(term: str, folded: str, start: int = 0) -> int:
 
 
 def has_all(terms: Sequence[str], text: str) -> bool:
-    """Whether a text (not folded) has all terms."""
+    """True if a text (not folded) has all terms."""
     folded = fold(text)
     return all(find(term, folded) >= 0 for term in terms)
 

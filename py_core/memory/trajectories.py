@@ -37,7 +37,7 @@ LOGGED_TEXT = 500
 """Characters of the message in the log."""
 
 Opinion = Literal["", "good", "bad", "corrected"]
-"""What the person said of the answer: nothing, or gave a better one."""
+"""The person's opinion of the answer: none, good, bad, or corrected with a better answer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,9 +89,9 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """What the model did: `tokens` of the answer, int32 (n,); `logprobs` of the first of them, float16 (up to n,) or
-    None; and the residual stream at `layers`, float16 (layers, hidden_size) each: at the prompt's last token, and the
-    mean over these tokens. None where the person went on before they were read."""
+    """Traces of the model's work: `tokens` of the answer, int32 (n,); `logprobs` of the first of them, float16 (up to
+    n,) or None; and the residual stream at `layers`, float16 (layers, hidden_size) each: at the prompt's last token,
+    and the mean over these tokens. None if the person continued before they were read."""
 
     tokens: np.ndarray
     logprobs: np.ndarray | None = None
@@ -179,7 +179,7 @@ class Trajectories:
         return changed
 
     async def rate(self, id: str, rating: float | None) -> None:
-        """What the person said of an answer, learnable or not; None takes it back. Ignored if it is not there."""
+        """Rate an answer, learnable or not; None takes the rating back. Ignored if the answer is not there."""
         if rating is not None and not 0.0 <= rating <= 1.0:
             raise StoreError("record", "trajectory.bad-rating", "The rating must be a number from 0 to 1.")
         await self.writer.flush()
@@ -193,7 +193,8 @@ class Trajectories:
             await self.delete(id)
 
     async def trace(self, id: str) -> Trace | None:
-        """None where there is none: exports have none, and a person may go on before it is made."""
+        """The trace of an answer; None if there is none: exports have no traces, and a person may continue before it is
+        made."""
         data = await self.store.get_blob(trace_name(id))
         try:
             return None if data is None else Trace.from_bytes(data)
@@ -239,7 +240,7 @@ class Trajectories:
         return len(gone)
 
     def _note(self, change: Change) -> None:
-        """What is deleted leaves the ring buffer, too."""
+        """Remove deleted records from the ring buffer, too."""
         gone = {id for kind, id in change.deletes if kind == KIND}
         if change.cleared is not None or change.everything:
             self.recent.clear()  # what is left can be read from the store
@@ -250,7 +251,7 @@ class Trajectories:
 
 
 def trace_name(id: str) -> str:
-    """Of the blob; it is deleted with the record."""
+    """The name of the blob of a trace; the blob is deleted with the record."""
     return blob_name(KIND, id, "trace")
 
 

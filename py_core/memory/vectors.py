@@ -15,7 +15,7 @@ from py_core.memory.store import Store
 from py_core.memory.stored_index import StoredIndex
 
 Filter = Callable[[str], bool]
-"""Whether an id may be among the results."""
+"""Returns True if an id may be among the results."""
 
 
 class VectorSearch:

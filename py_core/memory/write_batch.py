@@ -1,4 +1,4 @@
-"""Writes in a queue: nobody waits for them, and they are stored together.
+"""Writes in a queue: callers do not wait for them, and they are stored together.
 
 writer = BatchedWriter(store)
 writer.put(record)        # returns at once; stored with the next hundred, or within a second
@@ -89,7 +89,7 @@ class BatchedWriter:
                 return
             await self.store.put_many(records)
             for record in records:
-                if self._waiting.get(record.key) is record:  # not put anew meanwhile
+                if self._waiting.get(record.key) is record:  # not put again meanwhile
                     del self._waiting[record.key]
             self._since = began  # what waits now was put after this
 
