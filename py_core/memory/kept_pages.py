@@ -28,7 +28,7 @@ CHAT = "chat"
 
 @dataclass
 class _Chat:
-    """The kept data of a conversation: the row's id, and the size in bytes of each page by its name."""
+    """The kept pages of a conversation: for each page, by its name, the row's id and the size in bytes."""
 
     used: float
     version: int = 0
