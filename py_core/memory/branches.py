@@ -38,13 +38,14 @@ class Turn:
 
 
 class Branches:
-    """The turns of one conversation. Making it and asking it for a path costs the same for each turn.
+    """The turns of one conversation. Building this and asking it for a path both cost the same for each turn.
 
-    A turn that follows one that is lost (it was damaged) counts as following the one that was stored before that.
+    A turn that follows a lost (damaged) turn counts as following the turn that was stored before the lost one.
     """
 
     def __init__(self, turns: Iterable[Turn] = (), leaf: int | None = None) -> None:
-        """leaf: the last turn of the path that is shown; None: the newest. It leads on to the newest turn below it."""
+        """leaf: the last turn of the path that is shown; None: the newest. The path continues to the newest turn below
+        it."""
         self._turns = {turn.number: turn for turn in sorted(turns, key=lambda turn: turn.number)}
         self._numbers = list(self._turns)
         self._after = {number: self._known(_before(turn)) for number, turn in self._turns.items()}
@@ -60,7 +61,7 @@ class Branches:
 
     @property
     def turns(self) -> list[Turn]:
-        """All of them, those that were stored first before the others."""
+        """All turns, in the order in which they were stored."""
         return list(self._turns.values())
 
     def __contains__(self, number: object) -> bool:
@@ -83,7 +84,7 @@ class Branches:
         return self._followers[self._after[number]]
 
     def followers(self, number: int) -> list[int]:
-        """The turns that come right behind a turn, oldest first."""
+        """The turns that come directly after a turn, oldest first."""
         return self._followers.get(number, [])
 
     def newest_below(self, number: int) -> int:
@@ -91,7 +92,7 @@ class Branches:
         return self._newest[self._turns[number].number]
 
     def _known(self, number: int | None) -> int | None:
-        """This turn, or the one before it that is not lost."""
+        """This turn, or the one before it if this one is lost."""
         if number is None or number in self._turns:
             return number
         place = bisect_right(self._numbers, number)

@@ -23,7 +23,7 @@ from py_core.memory.sessions import KIND, TURN
 from py_core.memory.store import Store
 
 SCANNED = 50
-"""Where parts of more conversations are to be made, all messages are read, in large pieces."""
+"""If parts of more conversations than this have to be made, all messages are read, in large pieces."""
 
 
 class ConversationPart(Protocol):
@@ -41,10 +41,10 @@ P = TypeVar("P", bound=ConversationPart)
 
 
 class ConversationParts(ABC, Generic[P]):
-    """The parts of one kind of all conversations. Follows every change, also of other tabs.
+    """The parts of one kind of all conversations. Follows every change, including those of other tabs.
 
-    Whoever changes what a conversation says writes its record, too: by its version it is known whether a part is of
-    now.
+    Code that changes the messages of a conversation also writes its record, so the record's version shows if a part is
+    up to date.
     """
 
     name: ClassVar[str]
@@ -63,11 +63,11 @@ class ConversationParts(ABC, Generic[P]):
         store.on_change(self._note)
 
     def read_again(self) -> None:
-        """The store has other rows, with other parts."""
+        """Read all parts again: the store has other rows, with other parts."""
         self._is_read = False
 
     async def refresh(self) -> dict[str, Record]:
-        """Read what changed since the last time. Returns the conversations, as ConversationList.newest_first."""
+        """Read changes since the last call. Returns the conversations, as ConversationList.newest_first."""
         async with self._refreshing:
             records = await self._conversations.newest_first()
             for id in self._parts.keys() - records.keys():
@@ -88,7 +88,7 @@ class ConversationParts(ABC, Generic[P]):
 
     @abstractmethod
     def _make(self, version: int, turns: Sequence[Record]) -> P:
-        """turns: all of the conversation, in their order."""
+        """Make a part. turns: all turns of the conversation, in order."""
 
     @abstractmethod
     def _read(self, id: str, data: bytes) -> P | None:
@@ -116,14 +116,14 @@ class ConversationParts(ABC, Generic[P]):
                 self._take(id, part)
 
     async def _made(self, versions: Mapping[str, int]) -> dict[str, P]:
-        """The parts of conversations whose records have these versions, from their messages."""
+        """Make the parts of conversations whose records have these versions from their messages."""
         if len(versions) <= SCANNED:
             return {
                 id: self._make(version, await self._store.starting_with(TURN, f"{id}/"))
                 for id, version in versions.items()
             }
         made = {id: self._make(version, ()) for id, version in versions.items()}
-        said = list[Record]()  # of one conversation: its messages come one behind the other
+        said = list[Record]()  # of one conversation: its messages are consecutive
         async for record in self._store.scan(TURN):
             if said and session_of(record.id) != session_of(said[0].id):
                 self._made_of(said, versions, made)
@@ -137,7 +137,7 @@ class ConversationParts(ABC, Generic[P]):
             made[id] = self._make(versions[id], said)
 
     def _note(self, change: Change) -> None:
-        """A conversation that was left for another is complete for now: its part is kept before anybody searches."""
+        """Keep the part of a conversation once the user moves to another: it is complete for now, before any search."""
         for kind, id in () if change.elsewhere else change.puts:
             if kind in self.made_of and (session := session_of(id)) != self._last_changed:
                 if self._last_changed:
@@ -165,10 +165,10 @@ class ConversationParts(ABC, Generic[P]):
         if record is None:
             return
         part = self._parts[id] if self._is_current(id, record) else (await self._made({id: record.version}))[id]
-        # Not beside a conversation that was deleted or changed meanwhile.
+        # Keep no part of a conversation that was deleted or changed meanwhile.
         await self._store.put_blob(blob_name(KIND, id, self.name), part.dump(), {record.key: record.version})
 
 
 def session_of(id: str) -> str:
-    """The id of the conversation, of its own or of a message's."""
+    """The conversation's id, from its own id or a message's id."""
     return id.partition("/")[0]

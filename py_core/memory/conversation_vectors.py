@@ -81,13 +81,13 @@ class ConversationVectors(ConversationParts[MessageVectors]):
         return sorted(found, key=lambda pair: -pair[1])[:most]
 
     async def bare(self) -> dict[str, None]:
-        """The ids of messages that cannot be found by their meaning yet, the newest conversation's last."""
+        """The ids of messages that cannot be found by their meaning yet, those of the newest conversation last."""
         records = await self.refresh()
         newest_last = reversed(list(records))
         return {turn: None for id in newest_last if id in self._parts for turn in self._parts[id].bare}
 
     async def forget(self) -> None:
-        """Delete what is kept: the vectors of an earlier embedder."""
+        """Delete the vectors that are kept: they are of an earlier embedder."""
         await self._delete_kept(await self._conversations.newest_first())
 
     def _make(self, version: int, turns: Sequence[Record]) -> MessageVectors:
@@ -149,7 +149,7 @@ class ConversationVectors(ConversationParts[MessageVectors]):
         return self._blocks.get(dimensions)
 
     def _joined(self, ids: Sequence[str]) -> _Block:
-        """The parts then are views of the block: their numbers are in memory once."""
+        """Join the parts, which become views of the block, so that their numbers are in memory only once."""
         parts = [self._parts[id] for id in ids]
         codes = np.concatenate([part.codes for part in parts])
         starts = np.cumsum([0, *(len(part.turns) for part in parts)])

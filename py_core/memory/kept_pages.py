@@ -1,9 +1,9 @@
 """Pages of keys and values of conversations (engine/page_keeping.py), in rows of their own.
 
-They are not in the memory's database, since they are many bytes that can be made again: that one is rewritten as a
-whole at times, and is what a person exports. They are encrypted with the memory's key, or not, as the memory is. A
-conversation has a row that lists its pages, under names that say nothing of a text once they are encrypted, and a row a
-page. Where the pages of all take more than the budget, those of the conversations that were used last stay.
+They are not in the memory's database because they are large and can be made again, while that database is sometimes
+rewritten completely and is the content of exports. They are encrypted with the memory's key if the memory is encrypted.
+A conversation has a row that lists its pages, and a row for each page. Once encrypted, the names of the pages reveal
+nothing about the text. If all pages together exceed the budget, those of the most recently used conversations stay.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class _Chat:
 
 
 class KeptPages:
-    """No method raises: what fails is as if nothing were kept, which costs time only."""
+    """Keeps pages. No method raises: after an error nothing counts as kept, which only costs time."""
 
     def __init__(
         self, rows: Rows, lock: Callable[[], Lock | None], budget: int, clock: Callable[[], float] = time.time
     ) -> None:
-        """lock: of the memory, now. budget: bytes of all pages."""
+        """lock: the memory's current lock. budget: the most bytes of all pages."""
         self._rows, self._lock, self._budget, self._clock = rows, lock, budget, clock
         self._chats: dict[str, _Chat] | None = None
         """The conversations as they were read last; None if they must be read again."""
@@ -68,7 +68,7 @@ class KeptPages:
         return frozenset()
 
     async def read(self, chat: str, names: Sequence[str]) -> list[bytes]:
-        """The pages of these names, up to the first that is missing or cannot be read."""
+        """The pages with these names, up to the first that is missing or cannot be read."""
         pages, lock = list[bytes](), self._lock()
         async with self._working:
             with contextlib.suppress(StoreError):
@@ -101,11 +101,11 @@ class KeptPages:
                     del chats[one]
                 return True
             except StoreError:
-                self._chats = None  # another program has written, or there is no room on the disk
+                self._chats = None  # another program has written, or the disk is full
                 return False
 
     async def drop(self, chat: str, names: Iterable[str]) -> None:
-        """Forget pages that are not what they were."""
+        """Forget damaged pages."""
         async with self._working:
             try:
                 known = (await self._read_chats()).get(chat)
@@ -129,7 +129,7 @@ class KeptPages:
                 self._chats = None
 
     async def forget_others(self, chats: Collection[str]) -> None:
-        """Delete the pages of all conversations but these."""
+        """Delete the pages of all conversations except these."""
         gone = list[str]()
         async with self._working:
             with contextlib.suppress(StoreError):
@@ -137,7 +137,7 @@ class KeptPages:
         await self.forget(*gone)
 
     async def look_again(self) -> None:
-        """The memory may have another key now: what was encrypted with the one before is deleted."""
+        """Check if the memory has another key now: pages that were encrypted with the earlier key are deleted."""
         async with self._working:
             self._chats = None
             with contextlib.suppress(StoreError):
@@ -154,15 +154,15 @@ class KeptPages:
             await self._rows.close()
 
     async def _apply(self, chat: str, changed: _Chat, puts: Sequence[Row], deletes: Sequence[Key]) -> None:
-        """Write what a conversation has now. Raises StoreError("conflict") or ("changed") where others wrote, too."""
+        """Write a conversation's current pages. Raises StoreError("conflict") or ("changed") if others wrote, too."""
         assert self._chats is not None
         body = json.dumps([[name, *page] for name, page in changed.pages.items()]).encode()
         sealed = await seal_blob(_list_name(chat), body, self._lock())
         puts = [*puts, Row(CHAT, chat, changed.used, changed.used, sealed)]
         expected = {(CHAT, chat): changed.version}
         batch = Batch(puts, deletes, expect_meta={"key": self._header}, expect_versions=expected)
-        # Whoever is stopped here does not hear whether it was written: then all is read again, or a page that nobody
-        # knows of would outlive its chat.
+        # If this is cancelled, it is unknown if the rows were written. Then all are read again; otherwise an unknown
+        # page would outlive its conversation.
         known, self._chats = self._chats, None
         known[chat] = replace(changed, version=await self._rows.apply(batch))
         self._chats = known
@@ -178,7 +178,7 @@ class KeptPages:
                 await self._begin_anew()
             elif UNCOMPACTED in meta:
                 await self._compact()
-            # Known once it is complete: whoever is stopped in the middle would leave chats that nobody could delete.
+            # Set only once it is complete: a cancelled read would leave conversations that could not be deleted.
             self._chats = await self._listed(lock)
         return self._chats
 
@@ -202,7 +202,7 @@ class KeptPages:
         await self._compact()
 
     async def _compact(self) -> None:
-        with contextlib.suppress(StoreError):  # another program has the file open: the next one does it
+        with contextlib.suppress(StoreError):  # another program has the file open: the next one compacts it
             await self._rows.compact()
 
 

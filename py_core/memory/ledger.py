@@ -26,7 +26,7 @@ from py_core.memory.rows import ATTEMPTS, BLOB, EVERYTHING, NAMELESS, Batch, Key
 from py_core.messages import Message
 
 LEDGER = "ledger"
-"""The name in meta. Encrypted memories have had it since version 4."""
+"""The ledger's name in meta. Encrypted memories have had a ledger since version 4."""
 
 LOCK_GONE = Message(
     "ledger.not-encrypted",
@@ -67,7 +67,7 @@ class Ledger:
     kinds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def changed(self, removed: Iterable[Row], added: Iterable[Row], cleared: str | None = None) -> Ledger:
-        """After a transaction. removed: the rows as they were of what it deletes or replaces, but for `cleared`."""
+        """The ledger after a transaction. removed: the deleted or replaced rows as they were, except for `cleared`."""
         kinds = {} if cleared == EVERYTHING else {kind: sums for kind, sums in self.kinds.items() if kind != cleared}
         for sign, rows in ((-1, removed), (1, added)):
             for row in rows:
@@ -117,7 +117,7 @@ async def open_ledger(text: str, lock: Lock) -> Ledger | None:
 
 
 def keys_of(batch: Batch) -> list[Key]:
-    """The rows that a batch takes away or replaces, if they are there."""
+    """The keys of rows that a batch deletes or replaces, if they exist."""
     return list(dict.fromkeys([*batch.deletes, *(row.key for row in batch.puts)]))
 
 
@@ -126,7 +126,7 @@ class KeptLedger:
 
     def __init__(self, rows: Rows, lock: Lock) -> None:
         self._rows, self._lock = rows, lock
-        self._known: tuple[str | None, Ledger | None] = (None, None)  # as meta has it, and what it says
+        self._known: tuple[str | None, Ledger | None] = (None, None)  # as meta has it, and its content
 
     async def apply(self, batch: Batch) -> None:
         """Apply a batch, and change the ledger in the same transaction. Raises StoreError as Rows.apply does."""
@@ -135,7 +135,7 @@ class KeptLedger:
             replaced = await self._rows.get(keys_of(batch))
             changed = (ledger or Ledger()).changed(
                 replaced, batch.puts, batch.clear
-            )  # `differences` tells of a lost one
+            )  # `differences` reports a lost one
             sealed = await seal_ledger(changed, self._lock)
             whole = replace(
                 batch,
@@ -150,11 +150,11 @@ class KeptLedger:
                 before = text
                 text, ledger = await self._read()
                 if error.reason != "changed" or text == before:
-                    raise  # else another has changed the ledger since it was read
+                    raise  # otherwise another program has changed the ledger since it was read
         raise StoreError("busy")
 
     async def differences(self, step: Step) -> list[str]:
-        """Between the ledger and the rows that are there, in words."""
+        """The differences between the ledger and the actual rows, in words."""
         for _ in range(ATTEMPTS):
             text, kept = await self._read()
             if kept is None:
@@ -165,7 +165,7 @@ class KeptLedger:
                     rows = await self._rows.scan(None, after, TOGETHER)
                     found, after = found.changed([], rows), rows[-1].key if rows else None
                     more = bool(rows)
-            if await self._text() == text:  # nobody wrote meanwhile
+            if await self._text() == text:  # nothing was written meanwhile
                 return kept.differences(found)
         return []
 

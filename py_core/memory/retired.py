@@ -20,7 +20,7 @@ def is_retired(key: Key) -> bool:
 
 
 async def delete_retired(store: Store) -> None:
-    """Raises StoreError."""
+    """Delete the retired data. Raises StoreError."""
     policies = await store.get_many([(POLICY, name) for name in HEAD_POLICIES])
     async with store.transaction() as transaction:
         for key in (*await store.keys_starting_with(HEAD, ""), *(policy.key for policy in policies)):

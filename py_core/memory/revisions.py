@@ -1,8 +1,8 @@
-"""Runs of the background loop, and the revisions of the learned adapter that came of them.
+"""Runs of the background loop, and the revisions of the learned adapter that they produced.
 
-A run is a record of the kind "consolidation", with what it did, for people to look at. The adapter's numbers lie beside
-it in records of the kind "weights", in parts: so an export has them, and a passphrase encrypts them. What a revision
-knows is gone with each of its lessons: `Lessons.delete` deletes its numbers in the same transaction.
+A run is a record of the kind "consolidation" that tells people what it did. The adapter's numbers are beside it in
+records of the kind "weights", in parts: so exports include them, and a passphrase encrypts them. A revision's knowledge
+is gone with each of its lessons: `Lessons.delete` deletes its numbers in the same transaction.
 """
 
 from __future__ import annotations
@@ -68,20 +68,21 @@ class Run:
 
 
 class Revisions:
-    """Those of a store. Every method may raise StoreError."""
+    """The runs and revisions of a store. Every method may raise StoreError."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def runs(self, base_sha256: str | None = None) -> list[Run]:
-        """Oldest first; of one model, or of all."""
+        """The runs, oldest first; of one model, or of all."""
         runs = [_run(record) for record in await self._store.query(KIND)]
         return [run for run in runs if base_sha256 in (None, run.base_sha256)]
 
     async def keep(self, run: Run, weights: bytes | None) -> Run:
-        """Store a run, and its numbers if there are any, all at once: the run gets the next revision's number then.
+        """Store a run, and its numbers if there are any, in one transaction: the run then gets the next revision's
+        number.
 
-        The numbers of revisions older than the last KEPT_WEIGHTS are deleted, and what runs kept while they ran.
+        The numbers of revisions older than the last KEPT_WEIGHTS are deleted, and so is the data of unfinished runs.
         """
         before = await self.runs(run.base_sha256)
         async with self._store.transaction() as transaction:
@@ -125,7 +126,7 @@ class Revisions:
                 await self._drop_weights(_run(record), transaction)
 
     async def forget_lessons(self, ids: Collection[str], transaction: Transaction) -> None:
-        """Delete the numbers of every revision that knows one of these lessons, and what unfinished runs kept."""
+        """Delete the numbers of every revision that knows one of these lessons, and the data of unfinished runs."""
         for run in await self.runs():
             if run.has_weights and not set(ids).isdisjoint(run.lessons):
                 await self._drop_weights(run, transaction)
@@ -139,7 +140,7 @@ class Revisions:
 
 
 async def drop_work(store: Store, transaction: Transaction) -> None:
-    """Delete what a run kept that is not done."""
+    """Delete the data of an unfinished run."""
     for key in await store.keys_starting_with(BLOB, WORK):
         transaction.delete(*key)
 
