@@ -1,8 +1,9 @@
-"""Finds conversations by what their messages mean.
+"""Finds conversations by the meaning of their messages.
 
-The vectors of all messages are one block of 8-bit numbers in memory, from the first search on, and kept beside their
-conversations (conversation_parts.py). A search compares each: in the page, 50,000 of 384 numbers take some 45 ms. Those
-that are found are compared again by the vectors in their records, so that what is told of them is exact.
+From the first search on, the vectors of all messages are one block of 8-bit numbers in memory; they are kept beside
+their conversations (conversation_parts.py). A search compares every vector: in the page, 50,000 of 384 numbers take
+about 45 ms. The found messages are compared again by the vectors in their records, so that the reported cosines are
+exact.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from py_core.memory.store import Store
 
 MOST_CODE = 127
 AT_ONCE = 1024
-"""Rows of the block that are floats at a time: 1.5 MB of 384 numbers each."""
+"""Rows of the block that are converted to floats at a time: 1.5 MB for 384 numbers each."""
 CANDIDATES = 2
-"""Conversations that are compared by their records, for each wanted one: 8 bits may change their order."""
+"""Conversations that are compared by their records for each wanted one: 8 bits may change their order."""
 CODE_ERROR = 0.01
-"""More than 8 bits change a cosine by."""
+"""Larger than the error of a cosine from 8-bit numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageVectors:
     """The vectors of a conversation's messages, of length 1.
 
-    version: of the conversation's record. turns: the ids of messages that have one, of the length of the newest's.
-    bare: of those that have none and say something. codes: int8 (turns, dimensions). scales: float32 (turns,), what a
-    code of 1 stands for.
+    version: of the conversation's record. turns: the ids of messages with a vector of the same length as the newest
+    one's. bare: the ids of messages that have text and no vector. codes: int8 (turns, dimensions). scales: float32
+    (turns,), the value of a code of 1.
     """
 
     version: int
@@ -130,7 +131,7 @@ class ConversationVectors(ConversationParts[MessageVectors]):
 
     async def _read_kept(self, records: Collection[str]) -> None:
         await super()._read_kept(records)
-        # A vector comes without a new version of the conversation.
+        # A vector is written without a new version of the conversation.
         self._touched.update(id for id, part in self._parts.items() if part.bare)
 
     def _note(self, change: Change) -> None:
@@ -161,8 +162,8 @@ class ConversationVectors(ConversationParts[MessageVectors]):
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """turns: their ids. starts: the first row of each conversation, which has at least one. codes, scales: as of
-    MessageVectors."""
+    """turns: the ids of the turns. starts: the first row of each conversation, which has at least one. codes, scales:
+    as in MessageVectors."""
 
     turns: Sequence[str]
     starts: np.ndarray

@@ -84,5 +84,5 @@ class StoreError(UserError):
 
 
 def as_reason(name: str, otherwise: Reason = "unavailable") -> Reason:
-    """`name` if it is a Reason: the page's JavaScript calls its errors so."""
+    """`name` if it is a Reason, otherwise `otherwise`. The page's JavaScript names its errors after Reasons."""
     return cast(Reason, name) if name in get_args(Reason) else otherwise

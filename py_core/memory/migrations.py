@@ -64,7 +64,8 @@ def _with_branches(record: Record) -> Record:
 
 
 def _with_before(record: Record) -> Record:
-    """Earlier versions did not keep it. If the answer's trajectory still exists, the page finds it there."""
+    """Add `before`, which earlier versions did not keep. If the answer's trajectory still exists, the page finds it
+    there."""
     return replace(record, body={"before": "", **record.body}) if record.kind == "lesson" else record
 
 

@@ -23,7 +23,7 @@ EVERYTHING = "*"
 """For `Batch.clear`."""
 
 UNCOMPACTED = "uncompacted"
-"""In meta while the files may still hold encrypted or deleted data: `compact` is still to be done, or failed."""
+"""In meta while the files may still hold data that was since encrypted or deleted: `compact` has not succeeded yet."""
 
 BLOB = "index"
 """The kind of rows whose body is bytes, not a record: Store.put_blob."""

@@ -256,8 +256,8 @@ class Sessions:
 def _lacking(
     session: Session, turns: Sequence[Turn], said: Sequence[Turn]
 ) -> tuple[list[Turn], dict[int | None, int | None]]:
-    """The turns of `said` that are not among `turns`, with numbers of the session; and which number each of `said` has
-    there."""
+    """The turns of `said` that are not among `turns`, with numbers of the session; and the number of each turn of
+    `said` there."""
     alike = dict[tuple[int | None, str, str], list[int]]()
     for turn in turns:
         alike.setdefault((turn.after, turn.role, turn.content.strip()), []).append(turn.number)

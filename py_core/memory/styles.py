@@ -59,13 +59,13 @@ class Style:
 
 
 class Styles:
-    """Those of a store. Every method may raise StoreError."""
+    """The styles of a store. Every method may raise StoreError."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def get(self, base_sha256: str) -> Style | None:
-        """The one of a model."""
+        """The style of a model."""
         record = await self._store.get(KIND, _id(base_sha256))
         return _style(record) if record else None
 
