@@ -31,7 +31,7 @@ _MAGIC = b"SNP1"
 _NEWEST_SHARE = 0.25
 """The newest measurement's weight in an average."""
 _FORGIVEN = 0.9
-"""The factor by which each skipped try lowers a slow time: a disk may have been busy, so it is tried again."""
+"""Each time that taking a page seems too slow, its time is multiplied by this: a disk may only have been busy."""
 
 
 class PageShelf(Protocol):

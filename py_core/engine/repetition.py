@@ -41,7 +41,7 @@ class LoopDetector:
         repeat = self._counts[self._last] >= OCCURRENCES
         self._counts[self._last] += 1
         if not self._score:
-            # The place where the n-gram begins that is the first repeat.
+            # The beginning of the first n-gram that is a repeat.
             self._begin = self._length - NGRAM
         self._score = max(0, self._score + (1 if repeat else -FRESH_COST))
         return self._begin if self._score >= LOOP_SCORE else None

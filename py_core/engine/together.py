@@ -95,8 +95,8 @@ class SequenceGroup:
         self.wake()
 
     async def leave(self, decoding: Decoding) -> None:
-        """Remove a sequence once nothing is under way for it. Sequences that share its steps continue with what is in
-        flight."""
+        """Remove a sequence. Afterwards nothing is under way for it. Sequences that share its steps continue with the
+        steps in flight."""
         task = self._task
         if decoding in self._members:
             self._members.remove(decoding)

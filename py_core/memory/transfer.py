@@ -99,8 +99,8 @@ async def import_file(
 
 
 async def newer(records: Iterable[Record], store: Store) -> list[Record]:
-    """The records that the store lacks, or has in an older state. Messages come with their unchanged conversations,
-    because a change of a conversation always writes its record."""
+    """The records that the store lacks, or has in an older state. New messages come with the store's own
+    record of their conversation, because a change of a conversation always writes its record."""
     records = list(records)
     here = {r.key: r.updated or 0.0 for r in await store.get_many([record.key for record in records])}
     found = [r for r in records if r.key not in here or (r.updated or 0.0) > here[r.key]]
