@@ -1,16 +1,16 @@
 /** Made of app/page/session.py: Apis by the build (app/building/page_protocol.py): change it there. */
 
 /**
- * total: of all that were found.
+ * total: the number of all conversations that were found.
  * @typedef {object} ConversationPage
  * @property {number} total
  * @property {StoredConversation[]} items
  */
 
 /**
- * turns: of all branches. titled: by whom, "" if the title is the first words. said: when the last turn came. kept:
- * whether it is there when the page starts again. snippet, similarity: of a search, the message that was found and how
- * similar it is.
+ * turns: of all branches. titled: by whom, "" if the title is the first words. said: when the last turn came. kept: it
+ * is there when the page starts again. snippet, similarity: with a search, the message that was found and how similar
+ * it is.
  * @typedef {object} StoredConversation
  * @property {string} id
  * @property {string} title
@@ -27,7 +27,7 @@
  */
 
 /**
- * turns: those that are shown, see `choose`. kept: as of StoredConversation.
+ * turns: the turns that are shown, see `choose`. kept: as in StoredConversation.
  * @typedef {object} ShownConversation
  * @property {string} id
  * @property {string} title
@@ -36,8 +36,8 @@
  */
 
 /**
- * agent: the id of who answers in a chat, "" if each message is routed. chosen: by the user, for the chat. isLost: that
- * agent is not there any more. agents: all, none if the routing is not ready.
+ * agent: the id of the agent that answers in a chat, "" if each message is routed. chosen: by the user, for the chat.
+ * isLost: that agent does not exist any more. agents: all, none if the routing is not ready.
  * @typedef {object} ChatAgent
  * @property {string} agent
  * @property {string|null} chosen
@@ -149,7 +149,7 @@
  */
 
 /**
- * before: None if nobody kept it. earlier: the answers that were taught for the same question, the oldest first. last:
+ * before: None if it was not kept. earlier: the answers that were taught for the same question, the oldest first. last:
  * the latest answer that the lesson gave. nllBefore, nllAfter: None if the model has not learned it.
  * @typedef {object} Story
  * @property {string} question
@@ -224,7 +224,7 @@
  */
 
 /**
- * Bytes. pages: by tier. limit: what all of it may take, None if nobody said so.
+ * Bytes. pages: by tier. limit: the most that all of it may take, None if no limit was set.
  * @typedef {object} ModelMemory
  * @property {number} weights
  * @property {number} adapters
@@ -236,7 +236,7 @@
  */
 
 /**
- * `tokens` are all that were sampled, the end token included. Rates are tokens a second.
+ * `tokens` are all sampled tokens, the end token included. Rates are tokens a second.
  * @typedef {object} Completion
  * @property {number[]} promptTokens
  * @property {number[]} tokens
@@ -249,15 +249,15 @@
  */
 
 /**
- * done: of a measurement, from 0, when its turn has come, to 1. report: of app.generation.speed.profile_report, once it
- * is there.
+ * done: how far a measurement is, from 0, when its turn has come, to 1. report: of app.generation.speed.profile_report,
+ * once it is there.
  * @typedef {object} Measured
  * @property {number} done
  * @property {Record<string, any>|null} report
  */
 
 /**
- * A message that a search found. parts: of its text, and whether each is a match.
+ * A message that a search found. parts: pieces of its text, each with True if it is a match.
  * @typedef {object} Snippet
  * @property {string} role
  * @property {[string, boolean][]} parts
@@ -372,7 +372,7 @@
  */
 
 /**
- * Bytes of what conversations hold, of what is kept for the next ones, and of what is free.
+ * Bytes that conversations hold, that are kept for the next conversations, and that are free.
  * @typedef {object} PageMemory
  * @property {number} conversations
  * @property {number} kept

@@ -1,4 +1,4 @@
-"""An answer: first as it is said, then what is kept of it: the details of its turn, and its trajectory."""
+"""An answer: how it is said, and what is kept of it (the details of its turn, and its trajectory)."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ from py_core.routing.agents import FALLBACK_ID
 
 NEIGHBOURS_LOGGED = 3
 RANKED_KEPT = 5
-"""Agents of a route that a turn keeps."""
+"""The most agents of a route that a turn keeps."""
 
 
 @dataclass
 class Answer:
     """An answer, as far as it came. text: the message. saying: says the answer. told: what is shown before it.
 
-    routed: None if it was not routed, or is another try. match: the lesson that gives it, if one does. by: the model; a
-    tool, in place of the model; or the memory, whose answer the model does not read later either. said: its text.
-    failure: what ended it, if it failed. is_more: something was said. id: the route's, if it is the first answer of it.
+    routed: None if it was not routed, or is another try. match: the lesson that gives it, if a lesson does. by: the
+    model, a tool (which answers instead of the model), or the memory, whose answer the model does not read later
+    either. said: its text. failure: what ended it, if it failed. is_more: something was said. id: the route's, if this
+    is the first answer of that route.
     """
 
     text: str
@@ -59,11 +60,11 @@ class Answer:
 
     @property
     def is_shown(self) -> bool:
-        """Whether the person has seen something of it."""
+        """True if the person has seen a part of the answer."""
         return bool(self.said or (self.done and self.done.thought))
 
     async def events(self, assistant: Assistant) -> AsyncIterator[AnswerEvent | Context]:
-        """Says it, and before the first word tells what is in the prompt. Raises nothing: see `failure`."""
+        """Say the answer. Before the first word, tell what is in the prompt. Raises nothing: see `failure`."""
         known = assistant.context
         try:
             async with aclosing(self.saying) as events:  # type: ignore[type-var]
@@ -86,11 +87,11 @@ class Answer:
             self.is_more = True
 
     def details(self) -> dict[str, Any]:
-        """What its turn keeps, as JSON: `request` (its id); `agent` and `route` (what its chip says, with the route's
-        id) if it was routed; `lesson` if one answered: then the agent is the plain assistant. Of the events that came
-        before it what a stored turn tells (turn_events.py): `tool`, `card`, `taught` (of each answer of the memory),
-        `passages` and `found`. `reason` and `tokens` as in Done, `thinking` ({text, seconds}) if the model
-        thought before it answered, and the name of its `adapter` if it had one."""
+        """Return what its turn keeps, as JSON: `request` (its id); `agent` and `route` (what its chip says, with the
+        route's id) if it was routed; `lesson` if a lesson answered: then the agent is the plain assistant. From the
+        events before it, the ones that a stored turn shows (turn_events.py): `tool`, `card`, `taught` (of each answer
+        of the memory), `passages` and `found`. `reason` and `tokens` are as in Done. `thinking` ({text, seconds}) is
+        there if the model thought before it answered, and the name of its `adapter` if it had one."""
         details: dict[str, Any] = {"request": self.id}
         if self.routed is not None:
             decision = self.routed.decision
@@ -130,8 +131,8 @@ class Answer:
         self, details: Mapping[str, Any], routed: Routed | None, *, session: str, model: str, backend: str,
         learnable: bool,
     ) -> Trajectory:  # fmt: skip
-        """details: of the answer's turn. routed: the message's route, also if this is another try. The others: as of
-        Trajectory; nothing is learned of what the model has no part in."""
+        """details: of the answer's turn. routed: the message's route, also if this is another try. The others: as in
+        Trajectory. Nothing is learned from an answer in which the model had no part."""
         done = self.done
         route: dict[str, Any] = {}
         if routed is not None:

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from app.runtime import Runtime
 
 _OF_ONE_ANSWER = ("adapter", "found", "lesson", "passages", "taught", "card", "tool")
-"""Details that another answer to the same message does not take over."""
+"""Details that another answer to the same message does not inherit."""
 
 
 class AnswerKeeper:
-    """Of one conversation."""
+    """Keeps the answers of one conversation."""
 
     def __init__(self, assistant: Assistant, runtime: Runtime, tree: ConversationTree) -> None:
         self._assistant, self._runtime, self._tree = assistant, runtime, tree
@@ -36,7 +36,8 @@ class AnswerKeeper:
     async def keep(
         self, answer: Answer, question: ChatQuestion, route: Routed | None, is_gone: Callable[[], bool]
     ) -> Stored | None:
-        """None if it is not stored: nothing was said, or the conversation was deleted meanwhile (`is_gone`).
+        """Return None if the answer is not stored: nothing was said, or the conversation was deleted meanwhile
+        (`is_gone`).
 
         route: the message's, also if this is another try. Raises StoreError; the answer is in the conversation then.
         """
@@ -55,7 +56,7 @@ class AnswerKeeper:
             if answer.is_shown:
                 state = {"state": {"agent": answer.routed.agent.id}} if answer.routed else {}
                 session = await self._tree.keep(memory, state)
-        finally:  # also an answer that is not stored is in the log
+        finally:  # an answer that is not stored is in the log, too
             self._record(memory, answer, made, session.id if session else "", route)
         if session is None:
             return None
@@ -67,7 +68,7 @@ class AnswerKeeper:
         return self._stored(session, answer, answer.id if answer.by == "model" else "")
 
     async def _keep_rest(self, answer: Answer, question: ChatQuestion, is_gone: Callable[[], bool]) -> Stored | None:
-        """Keep an answer that went on in the place of its beginning."""
+        """Keep a continued answer: it replaces its own beginning."""
         turn = question.replaced
         if turn is None or not answer.is_more:
             return None

@@ -1,4 +1,4 @@
-"""Who answers a message, in order: the first answerer that has an answer gives it.
+"""The answerers of a message, in order: the first that has an answer gives it.
 
 A new way of answering is a class with the method `answer`, and a line in `answerers`.
 """
@@ -32,21 +32,22 @@ if TYPE_CHECKING:
     from app.runtime import Runtime
 
 RETRY_TEMPERATURE = 0.7
-"""The temperature of another answer to the same message: the likeliest tokens looped, so others must get a chance."""
+"""The temperature of another answer to the same message. The likeliest tokens looped, so others must get a chance."""
 
 LeaveOut = Callable[[Sequence[Lesson]], Awaitable[None]]
-"""Takes what lessons say out of what the model reads of the conversation."""
+"""Takes what lessons say out of the part of the conversation that the model reads."""
 
 
 class Answerer(Protocol):
     async def answer(self, question: ChatQuestion) -> Answer | None:
-        """The answer, which is not said yet; None if the next answerer is to be asked."""
+        """Return the answer, which is not said yet; None if the next answerer should be asked."""
 
 
 def answerers(
     runtime: Runtime, assistant: Assistant, tree: ConversationTree, routes: ConversationRoutes, leave_out: LeaveOut
 ) -> tuple[Answerer, ...]:
-    """Those of a conversation. What was taught comes before what a tool computes; the model answers everything."""
+    """Return the answerers of a conversation. What was taught comes before what a tool computes; the model answers
+    everything."""
     return (
         TalkAnswerer(runtime, assistant, tree, routes, leave_out),
         LessonAnswerer(runtime, assistant, routes),
@@ -82,7 +83,8 @@ class TalkAnswerer:
 
 
 class LessonAnswerer:
-    """Gives what was taught. Asking for another answer than that, or for an agent's, is asking for the model's own."""
+    """Gives what was taught. If the person asks for another answer than that, or for an agent's, the model answers
+    itself."""
 
     def __init__(self, runtime: Runtime, assistant: Assistant, routes: ConversationRoutes) -> None:
         self._runtime, self._assistant, self._routes = runtime, assistant, routes
@@ -106,7 +108,8 @@ class LessonAnswerer:
 
 
 class ToolAnswerer:
-    """Computes what can be computed exactly. Another answer than that, or an agent's, is for the model."""
+    """Computes what can be computed exactly. If the person asks for another answer, or for an agent's, the model
+    answers."""
 
     def __init__(self, runtime: Runtime, assistant: Assistant, tree: ConversationTree) -> None:
         self._runtime, self._assistant, self._tree = runtime, assistant, tree
@@ -124,13 +127,13 @@ class ToolAnswerer:
 
 
 class ModelAnswerer:
-    """The model answers, as the agent that the message is routed to."""
+    """The model answers, as the agent to which the message is routed."""
 
     def __init__(self, assistant: Assistant, routes: ConversationRoutes) -> None:
         self._assistant, self._routes = assistant, routes
 
     async def answer(self, question: ChatQuestion, material: Material | None = None) -> Answer | None:
-        """material: of attached files, which the model reads with the message."""
+        """material: of attached files. The model reads it with the message."""
         route = await self._routes.of(question)
         if question.rest:
             return self._rest(question, route.agent, material)
@@ -155,7 +158,7 @@ class ModelAnswerer:
 
 
 class FileAnswerer(ModelAnswerer):
-    """The model answers from the conversation's files, if something in them belongs to the message."""
+    """The model answers from the conversation's files, if a part of them belongs to the message."""
 
     def __init__(
         self, runtime: Runtime, assistant: Assistant, tree: ConversationTree, routes: ConversationRoutes

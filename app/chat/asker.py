@@ -1,4 +1,5 @@
-"""Answers single questions with what is learned: each is a conversation of its own, and nothing of it is stored."""
+"""Answers single questions with what was learned. Each question is a conversation of its own; nothing of it is
+stored."""
 
 from __future__ import annotations
 
@@ -25,9 +26,9 @@ GREEDY = SamplingParams(temperature=0.0)
 
 @dataclass(frozen=True)
 class SingleAnswer:
-    """lesson: the one that it comes from, or None. read: the lessons that the model read to give this one's answer,
-    where the gate was not sure. nearest: the lesson that came first, with the gate's score, also where the gate stayed
-    shut; None where nothing was compared. reason: as in Done. cited: what was read of files."""
+    """lesson: the lesson that gave the answer, or None. read: the lessons that the model read to give this lesson's
+    answer, if the gate was not sure. nearest: the lesson that came first, with the gate's score, also if the gate
+    stayed shut; None if nothing was compared. reason: as in Done. cited: what was read of files."""
 
     text: str
     reason: str
@@ -37,7 +38,7 @@ class SingleAnswer:
     cited: tuple[Citation, ...] = ()
 
     def entry(self) -> dict[str, Any]:
-        """As in the JSON of `sonata ask --why`."""
+        """Return the entry of the JSON that `sonata ask --why` writes."""
         nearest = self.nearest
         return {
             "answer": self.text,
@@ -52,26 +53,26 @@ class SingleAnswer:
 
 
 class Asker:
-    """The plain assistant. All questions share what their prompts have in common: it is read once."""
+    """The plain assistant. All questions share the beginning of their prompts, which is read only once."""
 
     def __init__(
         self, model: Model, learning: LearningService | None, max_tokens: int, reads: bool = True,
         adapters: AnswerAdapters | None = None,
     ) -> None:  # fmt: skip
-        """learning: None for answers without lessons. reads: whether lessons are read where it is not sure that one
-        answers. adapters: what answers come with."""
+        """learning: None for answers without lessons. reads: lessons are read if it is not sure that a lesson answers.
+        adapters: what answers come with."""
         self._reads = reads
         self.assistant = Assistant(model, GREEDY, max_tokens, adapters)
         self._learning = learning
         self._files: tuple[FileService, str] | None = None
 
     def read_files(self, files: FileService, session: str) -> None:
-        """Answer from the files of a conversation, where no lesson answers."""
+        """Answer from the files of a conversation if no lesson answers."""
         self._files = files, session
 
     async def answer(self, question: str) -> SingleAnswer:
         """Raises what Assistant.respond and LearningService.recall raise."""
-        # Not reset(): the system's message, which all prompts begin with, stays where the model has read it.
+        # Not reset(): the system's message, with which all prompts begin, stays read.
         self.assistant.messages = []
         recalled = await self._recall(question)
         considered = recalled.considered if recalled else await self._considered(question)
@@ -111,7 +112,7 @@ class Asker:
 
 
 def head_of_lesson(learning: LearningService) -> Callable[[str], Awaitable[int]]:
-    """For `score_texts`: a text for which the gate opens is read with the lesson's imprint."""
+    """Return what `score_texts` needs: if the gate opens for a text, the text is read with the lesson's imprint."""
 
     async def head_of(text: str) -> int:
         recalled = await learning.recall(text)

@@ -1,4 +1,4 @@
-"""What is to be answered, and where in the tree of the conversation: a new message, or an earlier one once more."""
+"""The message to answer, and its place in the tree of the conversation: a new message, or an earlier one once more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from py_core.tokenizers.chat_template import Message
 
 
 class CannotAnswerError(UserError, ValueError):
-    """There is nothing to answer again, or to go on with. The message is for the user."""
+    """There is nothing to answer again, or to continue. The message is for the user."""
 
 
 Agents = Mapping[str, Agent]
@@ -25,11 +25,11 @@ Agents = Mapping[str, Agent]
 
 @dataclass(frozen=True)
 class ChatQuestion:
-    """text: the message. after: the number of the turn that what is said follows, None if it begins the conversation.
-    agent: must answer. before: what the model reads first, None for all that was said.
+    """text: the message. after: the number of the turn that it follows, None if it begins the conversation. agent: must
+    answer. before: what the model reads first, None for all that was said.
 
-    again: it was asked before, and gets another answer; replaced: the one that is shown. rest: that answer did not come
-    to its end, and goes on. stop: ends the answer.
+    again: the message was asked before, and gets another answer; replaced: the answer that is shown. rest: that answer
+    did not come to its end, and is continued. stop: ends the answer.
     """
 
     text: str
@@ -51,7 +51,7 @@ def new_message(branches: Branches, agents: Agents, text: str, after: Place, age
 
 
 def another_answer(branches: Branches, agents: Agents, number: int | None, agent: str | None) -> ChatQuestion:
-    """number: of the message, None for the last one. Raises CannotAnswerError, StoreError("record"), AgentError."""
+    """number: of the message, None for the last message. Raises CannotAnswerError, StoreError("record"), AgentError."""
     shown = branches.path()
     if number is None:
         if len(shown) < 2:
@@ -67,7 +67,7 @@ def another_answer(branches: Branches, agents: Agents, number: int | None, agent
 
 
 def rest_of_answer(branches: Branches, agents: Agents) -> ChatQuestion:
-    """Of the last answer that is shown, where it did not come to its end. Raises CannotAnswerError."""
+    """Ask for the rest of the last answer that is shown, if it did not come to its end. Raises CannotAnswerError."""
     shown = branches.path()
     if [turn.role for turn in shown[-2:]] != ["user", "assistant"]:
         raise CannotAnswerError("chat.nothing-to-continue", "There is no answer yet to go on with.")

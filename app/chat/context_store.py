@@ -1,7 +1,7 @@
-"""What the model has read of the conversations, kept for the next start (py_core/memory/kept_pages.py).
+"""Keeps what the model has read of the conversations for the next start (py_core/memory/kept_pages.py).
 
-After an answer its pages are put there while nobody waits; an answer after a reload begins with what is there. What is
-deleted in the memory is deleted here.
+The pages of a conversation are stored after an answer, while the device is idle. After a reload the next answer begins
+with the stored pages. What is deleted in the memory is deleted here.
 """
 
 from __future__ import annotations
@@ -18,41 +18,41 @@ from py_core.memory.sessions import KIND as SESSION
 from py_core.memory.sessions import TURN
 
 BUDGET = 200_000_000
-"""Bytes of pages at most: of SmolLM2-135M on the CPU, 7,400 tokens."""
+"""Bytes of pages at most. For SmolLM2-135M on the CPU that is 7,400 tokens."""
 _OF_CHATS = (SESSION, TURN, FILE)
-"""Kinds of records that are read in a conversation; their ids begin with its id."""
+"""Kinds of records of a conversation; their ids begin with its id."""
 
 
 class ContextStore:
-    """Opened when it is needed first. No method raises."""
+    """Opened at the first need. No method raises."""
 
     def __init__(self, memory: Memory, opening: Callable[[], Awaitable[Rows]], budget: int = BUDGET) -> None:
         self._memory, self._opening, self._budget = memory, opening, budget
         self._opened: asyncio.Future[KeptPages | None] | None = None
         self._tasks: set[asyncio.Task[object]] = set()
         self._running: dict[str, asyncio.Task[object]] = {}
-        """By the conversation's id."""
+        """Tasks by the conversation's id."""
         self._given_up = False
         self._unlisten = memory.store.on_change(self._on_change)
 
     def shelf(self, chat: str) -> ChatShelf:
-        """Of a stored conversation."""
+        """Return the shelf of a stored conversation."""
         return ChatShelf(self, chat)
 
     def run(self, chat: str, work: Coroutine[object, object, object]) -> None:
-        """Run what keeps or brings the pages of a conversation in the background, in place of what runs already."""
+        """Run what keeps or brings the pages of a conversation in the background. It replaces what runs already."""
         if (known := self._running.get(chat)) is not None:
             known.cancel()
         self._running[chat] = task = self._begin(work)
         task.add_done_callback(lambda task: self._running.pop(chat) if self._running.get(chat) is task else None)
 
     async def settled(self) -> None:
-        """What runs in the background has ended."""
+        """Wait until the work in the background has ended."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
     async def nbytes(self) -> int | None:
-        """Of all pages. None where there is no place for them."""
+        """Return the bytes of all pages. None if there is no place for them."""
         return await pages.nbytes() if (pages := await self.pages()) is not None else None
 
     async def clear(self) -> None:
@@ -61,7 +61,7 @@ class ContextStore:
             await pages.clear()
 
     async def give_up(self) -> None:
-        """Leave the space to what cannot be made again: delete all pages, and keep none until the next start."""
+        """Leave the space to data that cannot be made again: delete all pages, and keep none until the next start."""
         if not self._given_up:
             self._given_up = True
             await self.clear()
@@ -75,7 +75,8 @@ class ContextStore:
             await pages.close()
 
     async def pages(self) -> KeptPages | None:
-        """None where there is no place for them: the memory is locked or a temporary one, or they cannot be opened."""
+        """Return None if there is no place for them: the memory is locked or temporary, or the pages cannot be
+        opened."""
         return None if self._given_up else await self._all()
 
     async def _all(self) -> KeptPages | None:
@@ -86,7 +87,7 @@ class ContextStore:
         return await asyncio.shield(self._opened)
 
     async def is_there(self, chat: str) -> bool:
-        """Whether a conversation was not deleted."""
+        """True if a conversation was not deleted."""
         try:
             return await self._memory.store.get(SESSION, chat) is not None
         except StoreError:
@@ -96,7 +97,7 @@ class ContextStore:
         try:
             rows = await self._opening()
             chats = {session.id for session in await self._memory.sessions.all()}
-        except Exception:  # it is a help only, of which nobody misses anything
+        except Exception:  # it only helps: nothing is missed without it
             return None
         pages = KeptPages(rows, lambda: self._memory.store.lock, self._budget)
         await pages.forget_others(chats)  # they were deleted by a program that could not delete their pages
@@ -127,7 +128,7 @@ class ContextStore:
     def _ended(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # as where the model was closed meanwhile: nothing is kept
+            task.exception()  # for example because the model was closed meanwhile: nothing is kept
 
 
 class ChatShelf:

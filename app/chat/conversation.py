@@ -1,6 +1,6 @@
 """A conversation that is stored: each message is answered by the first of its answerers that can, and kept.
 
-conversation = Conversation(assistant, runtime)    # without a memory or a router it works, too
+conversation = Conversation(assistant, runtime)    # works without a memory or a router, too
 async for event in conversation.respond("why does my page crash"):   # Route, Delta ..., Done, Stored
     ...
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class Conversation:
-    """A conversation; an assistant has one at a time. It reports failures of memory and router to the runtime."""
+    """A conversation; an assistant has one at a time. Reports failures of memory and router to the runtime."""
 
     def __init__(self, assistant: Assistant, runtime: Runtime) -> None:
         self.assistant = assistant
@@ -64,27 +64,28 @@ class Conversation:
 
     @property
     def turns(self) -> list[Turn]:
-        """What is shown of the conversation, as far as this tab knows it."""
+        """Return the shown turns of the conversation, as far as this tab knows it."""
         return self._tree.branches.path()
 
     @property
     def session_id(self) -> str | None:
-        """Of the stored conversation; None until something of it is stored."""
+        """Return the id of the stored conversation; None until something of it is stored."""
         return self._tree.session.id if self._tree.session else None
 
     def choose_agent(self, chosen: str | None) -> None:
-        """Who answers in a conversation that is not stored yet (app/routing/agent_choice.py). None: no choice."""
+        """Choose who answers in a conversation that is not stored yet (app/routing/agent_choice.py). None: no
+        choice."""
         self._tree.choose(chosen)
 
     def respond(
         self, text: str, *, after: Place = "leaf", agent: str | None = None, stop: StopToken | None = None
     ) -> AsyncIterator[Event]:
-        """Answer a message, which is stored with the answer after Done.
+        """Answer a message. It is stored with the answer after Done.
 
-        after: the number of the turn that it follows, as when an earlier message was edited; None: it begins anew.
-        agent: the id of the one that answers, if it is not routed. stop: ends the answer, as `stop` does.
-        Raises StoreError("record") if there is no such turn, AgentError if there is no such agent, and what
-        Assistant.respond raises.
+        after: the number of the turn that it follows, for example because an earlier message was edited; None: it
+        begins the conversation. agent: the id of the agent that answers, if the message is not routed. stop: ends the
+        answer, as `stop` does. Raises StoreError("record") if there is no such turn, AgentError if there is no such
+        agent, and what Assistant.respond raises.
         """
         stop = self._stop = stop or StopToken()
         return self._answer(lambda: new_message(self._tree.branches, self._routes.agents, text, after, agent), stop)
@@ -92,16 +93,16 @@ class Conversation:
     def retry(
         self, question: int | None = None, *, agent: str | None = None, stop: StopToken | None = None
     ) -> AsyncIterator[Event]:
-        """Another answer to a message, the last one or that of this number: a variant, by the same agent (the one
-        that the user corrected the route to, if he did) or by this one. Raises CannotAnswerError where nothing was
-        said, and what `respond` raises."""
+        """Give another answer to a message, the last one or the one with this number. It is a variant, by the same
+        agent (the agent that the user corrected the route to, if there was a correction) or by this one. Raises
+        CannotAnswerError if nothing was said, and what `respond` raises."""
         stop = self._stop = stop or StopToken()
         return self._answer(lambda: another_answer(self._tree.branches, self._routes.agents, question, agent), stop)
 
     def continue_answer(self, *, stop: StopToken | None = None) -> AsyncIterator[Event]:
-        """Go on with the last answer, which was stopped, cut off, failed, or looped: the Deltas are what is new, Done
-        has all of its text, and the stored turn becomes the longer one. Raises CannotAnswerError where there is none,
-        and what Assistant.go_on raises."""
+        """Continue the last answer, which was stopped, cut off, failed, or looped. The Deltas are the new text, Done
+        has all of the text, and the stored turn becomes the longer one. Raises CannotAnswerError if there is no such
+        answer, and what Assistant.go_on raises."""
         stop = self._stop = stop or StopToken()
         return self._answer(lambda: rest_of_answer(self._tree.branches, self._routes.agents), stop)
 
@@ -126,14 +127,14 @@ class Conversation:
                 self._ended()
 
     async def _found(self, question: ChatQuestion) -> Answer:
-        """The answer of the first answerer that has one."""
+        """Return the answer of the first answerer that has an answer."""
         for answerer in self._answerers:
             if (answer := await answerer.answer(question)) is not None:
                 return answer
         raise AssertionError("The model answers every question.")
 
     async def _say(self, answer: Answer, question: ChatQuestion) -> AsyncIterator[Event]:
-        """Say it and store it."""
+        """Say the answer and store it."""
         self._given = answer.match
         if (memory := self._runtime.memory_if_open) is not None:
             self.assistant.use_settings(answer_settings(memory.policies))
@@ -155,14 +156,14 @@ class Conversation:
             yield offer
 
     def _read_no_loop(self) -> None:
-        """An answer that loops, or repeats an earlier one, leaves the model's context."""
+        """Take an answer that loops, or repeats an earlier one, out of the model's context."""
         turns = self.turns
         messages = messages_of(turns, self._routes.agents)
         if turns and (not messages or messages[-1]["content"] != turns[-1].content):
             self.assistant.go_to(messages)
 
     async def leave_out(self, lessons: Sequence[Lesson]) -> None:
-        """The model no longer reads what was said in the conversation of lessons that were forgotten."""
+        """Stop the model from reading what forgotten lessons said in the conversation."""
         with self._told_trouble():
             await self._tree.leave_out(self._runtime.memory_if_open, lessons)
         if not self._answering:  # else the next message finds that something was forgotten
@@ -178,7 +179,7 @@ class Conversation:
 
     @contextmanager
     def _told_trouble(self) -> Iterator[None]:
-        """Tell of it when the memory fails; the answer stays on the page."""
+        """Report a failure of the memory; the answer stays on the page."""
         try:
             yield
         except StoreError as error:
@@ -189,15 +190,15 @@ class Conversation:
 
     @property
     def recorder(self) -> TrajectoryRecorder:
-        """Of its answers."""
+        """Return the recorder of its answers."""
         return self._keeper.recorder
 
     def stop(self) -> None:
-        """End the running answer, also before it has begun."""
+        """End the running answer, even if it has not begun yet."""
         self._stop.stop()
 
     def close(self) -> None:
-        """Give back what the model keeps of it; nobody answers in it any more."""
+        """Give back what the model keeps of the conversation. No more answers follow."""
         self._unlisten()
         self.assistant.close()
 
@@ -210,7 +211,7 @@ class Conversation:
         self._deleted = False
 
     async def resume(self, session_id: str) -> Branches:
-        """Continue a stored conversation. Raises StoreError where there is none."""
+        """Continue a stored conversation. Raises StoreError if there is none."""
         memory = self._runtime.memory_if_open
         session = await memory.sessions.get(session_id) if memory else None
         if memory is None or session is None:
@@ -226,11 +227,11 @@ class Conversation:
                 self._runtime.pages.run(session_id, self.assistant.bring_back())
         return await memory.sessions.branches(session_id)
 
-    # ---- what others do to the stored conversation ----
+    # ---- changes that others make to the stored conversation ----
 
     def _on_change(self, change: Change) -> None:
-        """Deleted turns leave the context at once; a running answer ends first, and is not stored. An answer that gives
-        a lesson ends where that is deleted."""
+        """Take deleted turns out of the context at once. A running answer ends first, and is not stored. An answer that
+        a lesson gives ends if that lesson is deleted."""
         if self._given is not None and (LESSON, self._given.lesson.id) in change.deletes:
             self.stop()
         if change.cleared == LESSON or any(kind == LESSON for kind, _ in change.deletes):
@@ -244,7 +245,7 @@ class Conversation:
                 self.reset()
 
     async def _follow(self) -> Changed | None:
-        """Take over what others stored in this conversation. None when there is nothing new."""
+        """Load what others stored in this conversation. Returns None if there is nothing new."""
         memory = self._runtime.memory_if_open
         if memory is None:
             return None
@@ -278,7 +279,7 @@ class Conversation:
     # ---- a turn ----
 
     async def _offered(self, text: str) -> Offer | None:
-        """What the message told in passing, unless the person wants no such offers in this conversation."""
+        """Return what the message told in passing, unless the person wants no such offers in this conversation."""
         if self._tree.session is not None and self._tree.session.state.get(OFFERS) is False:
             return None
         with self._told_trouble():

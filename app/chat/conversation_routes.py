@@ -1,5 +1,5 @@
-"""The agent that answers a message of a conversation: whom the message asks for, who was chosen for the chat, or whom
-the router finds."""
+"""Finds the agent that answers a message of a conversation: the agent that the message asks for, the one chosen for the
+chat, or the one that the router finds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class QuestionRoute:
 
 
 class ConversationRoutes:
-    """Those of one conversation. Failures of router and memory are reported to the runtime: then nothing is routed."""
+    """The routes of one conversation. Failures of router and memory are reported to the runtime: then nothing is
+    routed."""
 
     def __init__(self, runtime: Runtime, tree: ConversationTree) -> None:
         self._runtime, self._tree = runtime, tree
@@ -46,16 +47,16 @@ class ConversationRoutes:
         return self._runtime.routing.agents if self._runtime.routing else {}
 
     def resume(self, agent: str | None) -> None:
-        """Begin with nothing routed. agent: the id of the one that answered last."""
+        """Begin with nothing routed. agent: the id of the agent that answered last."""
         self._found = self._last = None
         self._resumed_agent = agent
 
     def last_of(self, text: str) -> Routed | None:
-        """The last route, if it was this message's."""
+        """Return the last route, if it belongs to this message."""
         return self._last if self._last is not None and self._last.text == text else None
 
     async def of(self, question: ChatQuestion) -> QuestionRoute:
-        """Looked for once, however many answerers ask."""
+        """Return the route of a question. It is found once, however many answerers ask."""
         if self._found is None or self._found[0] is not question:
             self._found = question, await self._find(question)
         return self._found[1]
@@ -89,7 +90,7 @@ class ConversationRoutes:
             return None
 
     async def _corrected(self, question: ChatQuestion) -> Routed | None:
-        """The route of another answer, if the user has corrected that of the one that it replaces."""
+        """Return the route of another answer, if the user corrected the route of the answer that it replaces."""
         routing, details = self._runtime.routing, question.replaced.details if question.replaced else {}
         route = details.get("route")
         if routing is None or details.get("lesson") or not route or route.get("reason") in UNROUTED:

@@ -1,6 +1,6 @@
-"""The turns of the conversation at hand, as a tree, and their copy in the memory, where there is one.
+"""The turns of the current conversation, as a tree, and their copy in the memory, if there is one.
 
-A turn that could not be stored is stored together with the next one.
+A turn that could not be stored is stored together with the next turn.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from py_core.memory.sessions import Session
 from py_core.passages.words import telling_words
 
 UNREAD = "unread"
-"""Of a session's state: the numbers of turns that the model does not read, because what they say was forgotten."""
+"""A key of a session's state: the numbers of turns that the model does not read, because what they say was
+forgotten."""
 
 
 class ConversationTree:
@@ -28,21 +29,21 @@ class ConversationTree:
     def __init__(self) -> None:
         self.branches = Branches()
         self.session: Session | None = None
-        """The stored one, as it was when this tab read or wrote it last."""
+        """The stored session, as it was when this tab read or wrote it last."""
         self._chosen: str | None = None  # as long as nothing is stored
         self._waiting: set[int] = set()  # numbers of turns that are not stored yet
 
     @property
     def chosen(self) -> object:
-        """Who the user chose to answer in it (app/routing/agent_choice.py)."""
+        """Return the agent that the user chose for the conversation (app/routing/agent_choice.py)."""
         return self.session.state.get(CHOICE) if self.session else self._chosen
 
     def choose(self, chosen: str | None) -> None:
-        """Before it is stored, and stored with it."""
+        """Choose an agent before the conversation is stored; the choice is stored with it."""
         self._chosen = chosen
 
     def add(self, turns: Sequence[Turn], after: int | None) -> None:
-        """Show them behind a turn; `keep` stores them."""
+        """Show turns after the turn with the number `after`; `keep` stores them."""
         known = self.branches.turns
         first = known[-1].number + 1 if known else 0
         said = [replace(turn, number=first + n, after=first + n - 1 if n else after) for n, turn in enumerate(turns)]
@@ -50,7 +51,7 @@ class ConversationTree:
         self._waiting.update(range(first, first + len(turns)))
 
     async def keep(self, memory: Memory, changes: dict[str, Any]) -> Session:
-        """Store what is shown and not yet stored. changes: of the session, as of Sessions.edit. Raises StoreError."""
+        """Store what is shown and not yet stored. changes: to the session, as in Sessions.edit. Raises StoreError."""
         if self.session is None:
             title = title_of(self.branches.path()[0].content)
             if self._chosen is not None:
@@ -58,7 +59,7 @@ class ConversationTree:
             self.session = await memory.sessions.start(title, self.branches, **changes)
             self._waiting.clear()
             return self.session
-        if not self.session.turns and not self.session.titled:  # it began with a file, whose name it has so far
+        if not self.session.turns and not self.session.titled:  # it began with a file, and has its name until now
             changes = {**changes, "title": title_of(self.branches.path()[0].content)}
         known, kept, numbers = self.session, self.session, dict[int, int]()
         for chain in self._chains():
@@ -76,8 +77,8 @@ class ConversationTree:
         return kept
 
     async def replace(self, memory: Memory | None, turn: Turn, known: str) -> None:
-        """Put a turn in the place of the one that has its number and said what is `known`. Where another tab has
-        written something else there it becomes a variant. Raises StoreError."""
+        """Replace the turn that has this turn's number and said what is `known`. If another tab has written something
+        else there, this turn becomes a variant. Raises StoreError."""
         others = [one for one in self.branches.turns if one.number != turn.number]
         self.branches = Branches([*others, turn], self.branches.leaf)
         if memory is not None and self.session is not None and turn.number not in self._waiting:
@@ -85,8 +86,8 @@ class ConversationTree:
             await self.take(session, memory)
 
     async def follow(self, memory: Memory) -> Session | None:
-        """The stored conversation, where others have changed what is shown of it: `take` shows that. Raises
-        StoreError("record") where it was deleted."""
+        """Return the stored conversation if others have changed what is shown of it: `take` shows that. Raises
+        StoreError("record") if it was deleted."""
         known = self.session
         if known is None:
             return None
@@ -94,7 +95,7 @@ class ConversationTree:
         if session is None:
             raise StoreError("record")
         if self._waiting or (session.turns, session.updated) == (known.turns, known.updated):
-            return None  # what waits is stored behind what it was said to
+            return None  # waiting turns are stored after the turn that they follow
         branches = await memory.sessions.branches(session.id)
         if _texts(branches) != _texts(self.branches):
             return session
@@ -109,8 +110,8 @@ class ConversationTree:
         await self.leave_out_forgotten(memory)
 
     async def leave_out(self, memory: Memory | None, lessons: Sequence[Lesson]) -> None:
-        """The model no longer reads turns that these lessons gave, were taught in, or that say the same. Raises
-        StoreError."""
+        """Take turns out of the model's context: turns that these lessons gave, turns in which they were taught, and
+        turns that say the same. Raises StoreError."""
         numbers = {number for one in lessons for number in _saying(self.branches.turns, one)}
         self._mark(numbers)
         if memory is not None and self.session is not None and numbers:
@@ -118,7 +119,7 @@ class ConversationTree:
             self.session = await memory.sessions.edit(self.session.id, state={UNREAD: unread})
 
     async def leave_out_forgotten(self, memory: Memory) -> None:
-        """The same for lessons that are not in the memory any more."""
+        """Do the same for lessons that are no longer in the memory."""
         named = {id for turn in self.branches.turns for id in _lessons_of(turn)}
         gone = {id for id in named if await memory.lessons.get(id) is None}
         unread = set(self.session.state.get(UNREAD, ())) if self.session else set()
@@ -137,7 +138,7 @@ class ConversationTree:
         self._waiting.clear()
 
     def _chains(self) -> list[list[Turn]]:
-        """What is not stored yet, in pieces whose turns follow each other."""
+        """Return the turns that are not stored yet, in pieces whose turns follow each other."""
         chains = list[list[Turn]]()
         for turn in self.branches.turns:
             if turn.number in self._waiting:
@@ -149,14 +150,15 @@ class ConversationTree:
 
 
 def _lessons_of(turn: Turn) -> set[str]:
-    """The ids of the lessons that gave a turn, or were taught in it."""
+    """Return the ids of the lessons that gave a turn, or were taught in it."""
     lesson, taught = turn.details.get("lesson") or {}, turn.details.get("taught") or []
     given = [lesson, *lesson.get("read", ()), *(taught if isinstance(taught, list) else [taught])]
     return {one["id"] for one in given if "id" in one}
 
 
 def _saying(turns: Sequence[Turn], lesson: Lesson) -> list[int]:
-    """The numbers of answers that a lesson gave, or that say its answer together with the message before them."""
+    """Return the numbers of answers that a lesson gave, or that say its answer together with the message before
+    them."""
     asked, contents = telling_words(lesson.question), {turn.number: turn.content for turn in turns}
     value = telling_words(lesson.answer) - asked
     found = []

@@ -1,4 +1,5 @@
-"""Answers that are computed before the model guesses (py_core/tools): recognised here, said in place of the model.
+"""Answers that are computed before the model guesses (py_core/tools): recognised here, said instead of the model's
+answer.
 
 The tools are imported with the first message that could be for one: the page starts without them.
 """
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
     from py_core.tools.exact import Exact
 
 EXACT_POLICY = "tools.exact"
-"""The policy that switches it."""
+"""The policy that switches exact answers on and off."""
 
 
 def exact_answer(runtime: Runtime, text: str) -> Exact | None:
-    """What a tool answers to a message, by the local time of this device, or what Sonata says of itself. None if it is
-    for the model, or the user has turned the tools off."""
+    """Return a tool's answer to a message, by the local time of this device, or what Sonata says about itself. None if
+    the message is for the model, or the user has turned the tools off."""
     if (said := help_answer(text)) is not None:
         return said
     from py_core.tools.first_look import may_be_for_a_tool
@@ -34,8 +35,8 @@ def exact_answer(runtime: Runtime, text: str) -> Exact | None:
 
 
 async def exact_answer_of_tables(runtime: Runtime, session: str | None, text: str) -> Exact | None:
-    """What the tables (CSV, TSV) of a conversation say to a message. None where it is not surely about one of them.
-    Never fails: the runtime is told."""
+    """Answer a message from the tables (CSV, TSV) of a conversation. None if the message is not surely about one of
+    them. Never fails: errors go to the runtime."""
     if runtime.memory_if_open is None or session is None or not runtime.is_on(EXACT_POLICY):
         return None
     try:

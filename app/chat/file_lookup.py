@@ -1,4 +1,4 @@
-"""What a message of a stored conversation finds in its files."""
+"""Finds what the files of a stored conversation say to a message."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ if TYPE_CHECKING:
     from app.runtime import Runtime
 
 SHARE = 1 / 3
-"""Of the context, at most, for files."""
+"""The most of the context that files may take."""
 BESIDE = 192
-"""Tokens of a prompt beside the message and its files: the system message, the answer's least, and the template's."""
+"""Tokens of a prompt in addition to the message and its files: the system message, the least answer, and the
+template."""
 SMALL_WIDTH = 1024
 """A model with narrower hidden states (up to about half a billion parameters) loses the thread in a long text:"""
 WHOLE_FOR_SMALL = 512
-"""it reads files of more tokens by their passages, also where the whole would fit (docs/decisions/0066)."""
+"""it reads files of more tokens by their passages, even if the whole file would fit (docs/decisions/0066)."""
 LEAST_ROOM = 64
-"""With less room in the context nothing of the files is read: the message is nearly as long as that."""
+"""If the context has less room, nothing of the files is read: the message is nearly as long as that."""
 
 
 async def consult(
     runtime: Runtime, assistant: Assistant, kept: ConversationTree, asked: ChatQuestion, agent: Agent | None
 ) -> Material | None:
-    """None where the conversation has no files, or nothing in them belongs to the message. Never fails: the runtime
-    is told, and the message is answered without."""
+    """Return None if the conversation has no files, or nothing in them belongs to the message. Never fails: errors go
+    to the runtime, and the message is answered without files."""
     if kept.session is None or not asked.text.strip():
         return None
     if (room := room_for_files(assistant.model, asked.text, agent)) < LEAST_ROOM:
@@ -56,7 +57,7 @@ async def consult(
 
 
 def room_for_files(model: Model, text: str, agent: Agent | None = None) -> int:
-    """The most tokens of attached files that a message leaves room for: SHARE of the context, or less."""
+    """Return the most tokens of attached files that a message leaves room for: SHARE of the context, or less."""
     limit = model.engine.context_length
     if model.tokenizer.exceeds(text, limit):
         return 0
@@ -64,10 +65,10 @@ def room_for_files(model: Model, text: str, agent: Agent | None = None) -> int:
 
 
 def whole_room(model: Model, room: int) -> int:
-    """The most tokens of files that are read as a whole for any question."""
+    """Return the most tokens of files that are read as a whole for any question."""
     return min(room, WHOLE_FOR_SMALL) if model.config.hidden_size < SMALL_WIDTH else room
 
 
 def counting(model: Model) -> Callable[[str], int]:
-    """Tells the tokens of a text."""
+    """Return a function that counts the tokens of a text."""
     return lambda text: len(model.tokenizer.encode(text))

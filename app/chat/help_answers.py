@@ -1,5 +1,5 @@
-"""What Sonata says of itself, from the docs and without the model: what it can do, what it is, how it is taught, and
-who sees what is said to it."""
+"""Sonata's answers about itself, from the docs and without the model: what it can do, what it is, how it is taught, and
+who sees the conversation."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _BEFORE = re.compile(
 )
 _GERMAN = re.compile(r"\b(?:was|wer|wie|wo|wohin|wobei|welches|bist|ist|sind|hilfe|kann ich)\b", re.IGNORECASE)
 LONGEST = 80
-"""Characters of a message that asks for nothing else."""
+"""The most characters of a message that asks for nothing else."""
 
 _SAID = {
     "en": {
@@ -115,13 +115,13 @@ _WORKING = {
 
 
 def help_answer(text: str) -> Exact | None:
-    """What Sonata says to a message that asks for nothing but Sonata itself; None for any other message."""
+    """Return Sonata's answer to a message that asks only about Sonata itself; None for any other message."""
     asked = _BEFORE.sub("", " ".join(text.replace("\u2019", "'").split())).rstrip(" ?.!")
     if not asked or len(asked) > LONGEST:
         return None
     for topic, pattern in _ASKED.items():
         if re.fullmatch(pattern, asked, re.IGNORECASE):
-            from py_core.tools.exact import Exact  # late: the tools are not imported for each message
+            from py_core.tools.exact import Exact  # late: most messages do not need the tools
 
             language = "de" if _GERMAN.match(asked) else "en"
             return Exact("help", "", _SAID[language][topic], _WORKING[language])

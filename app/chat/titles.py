@@ -1,8 +1,8 @@
-"""A title for a conversation, made by the model that answers, after its first answer.
+"""A title for a conversation. The model that answers makes it, after its first answer.
 
 Small models write sentences, stories and what was in the examples; what they get right are words of the message. So a
-title is taken only where it is short, ends by itself, and most of its words are in the conversation. Elsewhere the
-first words of the message stay (turn_details.title_of). docs/guide/chats.md has how many are good.
+title is taken only if it is short, ends by itself, and most of its words are in the conversation. Otherwise the first
+words of the message stay (turn_details.title_of). docs/guide/chats.md has how many are good.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST_TOKENS = 12
 LONGEST = 60  # characters
 READ = 400  # characters of the message
 PIECE = 32
-"""Tokens that are read at once: a message waits for so many at most."""
+"""Tokens that are read at once. It is also the most that a message waits for."""
 SYSTEM = "You write a short title for each message."
 EXAMPLES = (
     ("how do i get red wine out of a white shirt? it's been there since last night", "Red wine on a white shirt"),
@@ -46,7 +46,7 @@ _QUOTES = "\"'`*_#\u201c\u201d\u2018\u2019\u00ab\u00bb "
 _END = re.compile(r"[\n.!?:;\u3002\uff01\uff1f]")
 _WORD = re.compile(r"[^\W_]+")
 _STEM = 4
-"""Words are the same that begin with the same letters, so many: "bake", "baking"."""
+"""Two words count as the same if this many first letters are equal: "bake", "baking"."""
 _SHORTEST = 3  # "UDP"
 _SAYS_LITTLE = re.compile(
     "and|are|but|can|did|does|for|from|had|has|her|his|how|its|not|our|the|that|this|was|what|when|where|who|why|will|with"
@@ -55,7 +55,7 @@ _SAYS_LITTLE = re.compile(
 
 
 def title_messages(text: str) -> list[Message]:
-    """What the model reads to make a title; its answer begins with "Title:"."""
+    """Return the messages from which the model makes a title; its answer begins with "Title:"."""
     messages: list[Message] = [{"role": "system", "content": SYSTEM}]
     for message, title in EXAMPLES:
         messages.append({"role": "user", "content": f"Message: {message}"})
@@ -64,7 +64,7 @@ def title_messages(text: str) -> list[Message]:
 
 
 def title_from(said: str, ended: bool, conversation: str) -> str:
-    """The title in what the model said, "" where that is none. ended: by itself, not at MOST_TOKENS."""
+    """Return the title in what the model said, "" if there is none. ended: by itself, not at MOST_TOKENS."""
     line = said.strip(_QUOTES + "\n")
     cut = _END.search(line)
     title = " ".join((line[: cut.start()] if cut else line).strip(_QUOTES + ",-\u2013").split())
@@ -74,10 +74,10 @@ def title_from(said: str, ended: bool, conversation: str) -> str:
 
 
 async def make_title(model: Model, text: str, answer: str) -> str:
-    """Of a conversation that begins with a message and its answer; "" where the model makes no good one.
+    """Make a title for a conversation that begins with a message and its answer; "" if the model makes no good title.
 
-    It takes the device only while nobody else wants it, and may be cancelled anywhere. Raises BackendError, and
-    ChatTemplateError where the model's template has no system message.
+    It takes the device only while nothing else needs it, and may be cancelled anywhere. Raises BackendError, and
+    ChatTemplateError if the model's template has no system message.
     """
     engine = model.engine
     prompt = [*await model.encode_chat(title_messages(text)), *model.tokenizer.encode("Title:")]
@@ -100,21 +100,21 @@ async def make_title(model: Model, text: str, answer: str) -> str:
 
 
 def _is_about(title: str, conversation: str) -> bool:
-    """Whether at least half of what the title names is in the conversation."""
+    """True if at least half of the title's words are in the conversation."""
     there = {stem for word in _WORD.findall(fold(conversation)) for stem in _stems(word)}
     named = [stem for word in _WORD.findall(fold(title)) for stem in _stems(word)]
     return 2 * sum(stem in there for stem in named) >= len(named) > 0
 
 
 def _stems(word: str) -> list[str]:
-    """[] of a word that says little; each character of a script that needs no spaces."""
+    """Return [] for a word that says little; each character of a script that needs no spaces."""
     if not word.isascii() and ord(max(word)) >= 0x0E00:
         return list(word)
     return [word[:_STEM]] if len(word) >= _SHORTEST and not _SAYS_LITTLE.fullmatch(word) else []
 
 
 class TitleMaker:
-    """Makes the titles of one page's conversations in the background, and ends at once when its user says something."""
+    """Makes the titles of one page's conversations in the background. It stops at once when the user says something."""
 
     def __init__(self, model: Model, runtime: Runtime) -> None:
         self._model, self._runtime = model, runtime
@@ -122,7 +122,7 @@ class TitleMaker:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, session: Session | None, turns: Sequence[Turn]) -> None:
-        """After an answer was stored. turns: what is shown of the conversation."""
+        """Call after an answer was stored. turns: what is shown of the conversation."""
         memory = self._runtime.memory_if_open
         said = [turn for turn in turns[:2] if not is_unread(turn)]
         if memory is None or session is None or session.titled or session.id in self._tried or len(said) < 2:

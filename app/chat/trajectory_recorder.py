@@ -1,9 +1,9 @@
-"""Records what happened while an answer was made: at once what is known, and in the background what has to be read.
+"""Records how an answer was made. What is known is recorded at once; what must be read is added in the background.
 
-At the answer a record is put into the writer's queue. A second later, if the person did not go on, the first MOST_READ
-of the answer's tokens run again on the conversation's own sequence: their log-probabilities, and the residual stream at
-some depths. It is idle work: while somebody types it stands still, whoever is more urgent goes first, and where the
-conversation changes the reading ends, without an error.
+After an answer a record is put into the writer's queue. A second later, if the person did not continue, the first
+MOST_READ of the answer's tokens run again on the conversation's own sequence. This gives their log-probabilities, and
+the residual stream at some depths. It is idle work: it pauses while the person types, more urgent work comes first, and
+if the conversation changes, the reading ends without an error.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ if TYPE_CHECKING:
     from app.runtime import Runtime
 
 DEPTHS_POLICY = "learning.depths"
-"""The depths at which the residual stream is read, beside those of the agent."""
+"""The depths at which the residual stream is read, in addition to those of the agent."""
 DEPTHS = [0.25, 0.5, 0.75]
 IDLE_SECONDS = 1.0
-"""Between an answer and its reading: who goes on at once does not wait for a pass of it."""
+"""Seconds between an answer and its reading: a person who continues at once does not wait for a pass of it."""
 MOST_READ = 256
-"""Tokens of an answer: its beginning tells how well it goes, and no answer takes longer than that to read."""
+"""Tokens of an answer that are read. Its beginning tells how good it is, and even the longest answer takes no more
+time."""
 READ_AT_ONCE = 16
-"""Tokens: a message waits for no more of it, where no key press came before."""
+"""Tokens that are read at once. If no key press came before, it is the most that a message waits for."""
 MOST_COMPARED = 400
-"""Characters of the message and of the answer: some 90 tokens, for which the embedder takes 30 ms in the page."""
+"""Characters of the message and of the answer: some 90 tokens. The embedder takes 30 ms for them in the page."""
 
 
 class TrajectoryRecorder:
@@ -50,7 +51,7 @@ class TrajectoryRecorder:
         self._assistant, self._runtime = assistant, runtime
 
     def answered(self, memory: Memory, trajectory: Trajectory, agent: Agent | None) -> None:
-        """Record an answer that the assistant has just given. Waits for nothing. Raises StoreError."""
+        """Record an answer that the assistant has just given. Does not wait. Raises StoreError."""
         made = memory.trajectories.record(trajectory)
         if not made.learnable:
             return
@@ -59,7 +60,7 @@ class TrajectoryRecorder:
         memory.background.start(lambda: self._read(memory, made, tokens, layers))
 
     def asked_again(self, memory: Memory, id: str) -> None:
-        """The person wanted another answer in place of this one: a weak sign that it was not good."""
+        """Note that the person wanted another answer instead of this one: a weak sign that it was not good."""
 
         def again(trajectory: Trajectory) -> Trajectory:
             return rated(replace(trajectory, again=True))
@@ -67,7 +68,7 @@ class TrajectoryRecorder:
         self._change(memory, id, again)
 
     def _change(self, memory: Memory, id: str, change: Callable[[Trajectory], Trajectory]) -> None:
-        """In the background; "" is no answer's id."""
+        """Apply a change in the background; "" is no answer's id."""
 
         async def note() -> None:
             try:
@@ -79,7 +80,7 @@ class TrajectoryRecorder:
             memory.background.start(note)
 
     def went_on(self, memory: Memory, id: str, answered: str, details: Mapping[str, Any], done: Done | None) -> None:
-        """An answer was stopped, and then went on. details: of its turn. done: of the rest."""
+        """Note that a stopped answer was continued. details: of its turn. done: of the rest."""
 
         def longer(trajectory: Trajectory) -> Trajectory:
             stages = dict(trajectory.stages)
@@ -92,7 +93,7 @@ class TrajectoryRecorder:
         self._change(memory, id, longer)
 
     def layers(self, memory: Memory, agent: Agent | None) -> list[str]:
-        """The values that are read of an answer of this agent's (`Engine.hidden`)."""
+        """Return the values that are read of this agent's answers (`Engine.hidden`)."""
         policy = memory.policies.look(DEPTHS_POLICY)
         chosen = policy.value if policy is not None and isinstance(policy.value, list) else DEPTHS
         depths = [depth for depth in (*chosen, *(agent.depths if agent else ())) if 0 < depth <= 1]
@@ -108,7 +109,7 @@ class TrajectoryRecorder:
             async with memory.background.step():
                 similarity = await self._similarity(made)
             async with memory.background.step():
-                # What the model says without the lesson tells nothing of an answer that a lesson gave.
+                # What the model says without the lesson tells nothing about the lesson's answer.
                 parts = parts_of(answer, prompt, made.reason, None if made.lesson else logprob, similarity)
             await memory.trajectories.change(made.id, lambda now: rated(replace(now, parts=parts, logprob=logprob)))
             await memory.trajectories.keep_trace(made.id, trace)
@@ -117,23 +118,23 @@ class TrajectoryRecorder:
                 self._runtime.trouble(error)
 
     async def _trace(self, memory: Memory, tokens: Sequence[int], start: int, layers: list[str]) -> Trace:
-        """As much of it as can be read before the person goes on."""
+        """Return as much of the trace as can be read before the person continues."""
         trace = Trace(np.array(tokens[start:], np.int32))
         if tuple(self._assistant.sequence.tokens) != tokens or not 1 <= start < len(tokens):
             return trace
         try:
             return await self._read_trace(memory, tokens, start, layers)
-        except BackendError:  # the conversation goes on, or the device was lost: then the next answer says so
+        except BackendError:  # the conversation continues, or the device was lost: then the next answer says so
             return trace
 
     async def _read_trace(self, memory: Memory, tokens: Sequence[int], start: int, layers: list[str]) -> Trace:
-        """Raises BackendError where the conversation goes on meanwhile."""
+        """Raises BackendError if the conversation continues meanwhile."""
         model, sequence = self._assistant.model, self._assistant.sequence
         answer, end = tokens[start:], min(len(tokens), start + MOST_READ)
         before_head = model.config.residual_at(1)
         names = list(dict.fromkeys([*layers[: MAX_TAPS - 1], before_head]))
         logprobs, states = list[np.ndarray](), {name: list[np.ndarray]() for name in names}
-        # From the prompt's last token on, behind which the answer's first token is scored.
+        # From the prompt's last token on: after it the answer's first token is scored.
         for first in range(start - 1, end, READ_AT_ONCE):
             async with memory.background.step():
                 if tuple(sequence.tokens) != tokens:
@@ -167,6 +168,7 @@ class TrajectoryRecorder:
 
 
 def _compact(values: np.ndarray) -> np.ndarray:
-    """In half the bytes. Residuals of some models have values that float16 lacks: they become its largest."""
+    """Return the values in half the bytes. Residuals of some models are beyond float16: they become its largest
+    value."""
     limit = np.finfo(np.float16).max
     return np.clip(values, -limit, limit).astype(np.float16)

@@ -1,4 +1,5 @@
-"""What is stored of a turn beside its text, so that a stored conversation looks as it did when it was new."""
+"""The details of a turn that are stored with its text, so that a stored conversation looks as it did when it was
+new."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ TITLE_LENGTH = 80
 
 
 def title_of(text: str) -> str:
-    """The title of a conversation that begins with this message: its first words, at most TITLE_LENGTH characters."""
+    """Return the title of a conversation that begins with this message: its first words, at most TITLE_LENGTH
+    characters."""
     words = "" if is_blank(text) else " ".join(text.split())
     if len(words) <= TITLE_LENGTH:
         return words
@@ -21,5 +23,5 @@ def title_of(text: str) -> str:
 
 
 def is_unread(answer: Turn) -> bool:
-    """Whether the model has no part in it: the memory answered, or what it says was forgotten."""
+    """True if the model does not read the turn: the memory answered, or its content was forgotten."""
     return "taught" in answer.details or bool(answer.details.get("unread"))

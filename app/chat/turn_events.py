@@ -1,4 +1,4 @@
-"""A turn as events of app/protocol.py: made of what answers a message, and of what is stored of an answer."""
+"""A turn as events of app/protocol.py. They are made from what answers a message, and from a stored answer."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def taught_event(learned: Learned) -> Taught:
 
 
 def stored_turns(chat: str, branches: Branches) -> list[StoredTurn]:
-    """What is shown of a stored conversation. chat: its id."""
+    """Return what is shown of a stored conversation. chat: its id."""
     path = branches.path()
     asked, shown = "", []
     for turn in path:
@@ -76,10 +76,10 @@ def stored_turns(chat: str, branches: Branches) -> list[StoredTurn]:
 
 
 def stored_events(turn: Turn, asked: str, chat: str, turns: int) -> Iterator[Event]:
-    """A stored answer, in the order in which it was told. asked: the message. turns: how many are shown."""
+    """Yield a stored answer's events in their original order. asked: the message. turns: how many are shown."""
     details = turn.details
     for read in (_route, _recall, _computation, _consulted, _taught, _card, _thought):
-        with suppress(KeyError, TypeError, AttributeError):  # of a damaged file that was imported
+        with suppress(KeyError, TypeError, AttributeError):  # a damaged file was imported
             yield from read(details, asked)
     yield Delta(turn.content)
     yield Done(
@@ -138,6 +138,6 @@ def _names(lessons: Sequence[Mapping[str, Any]]) -> tuple[LessonName, ...]:
 
 
 def _citations(entry: Mapping[str, Any]) -> Citations:
-    """entry: of a stored turn."""
+    """entry: from a stored turn."""
     passages = [Citation(one["file"], one["name"], one["place"], one["text"]) for one in entry["passages"]]
     return Citations(tuple(passages), entry["found"])

@@ -1,8 +1,9 @@
-"""Gives each message of the stored conversations a vector, so that it is found by its meaning.
+"""Gives each message of the stored conversations a vector, so that a search finds it by its meaning.
 
-Messages are embedded in the background (memory/background.py), never while an answer is made: new ones when they
-are stored, older ones when somebody searches. One text is under way at a time, so a new message waits for one at most.
-Only the first 256 tokens of a text count: the rest is found by its words. docs/decisions/0062 has what that costs.
+Messages are embedded in the background (memory/background.py), never while an answer is made: new messages when they
+are stored, older messages at the first search. One text is embedded at a time, so a new message waits for at most one.
+Only the first 256 tokens of a text count: a search finds the rest by its words. docs/decisions/0062 has what that
+costs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ LONGEST = 4_000  # characters; more of them are over 256 tokens in every script
 
 
 class TurnIndexer:
-    """Works as long as messages of the memory are known to be without vectors."""
+    """Works as long as it knows of messages without vectors in the memory."""
 
     def __init__(self, memory: Memory, embedder: Embedder, on_trouble: Callable[[Exception], None]) -> None:
         self._memory = memory
@@ -35,7 +36,7 @@ class TurnIndexer:
         memory.store.on_change(self._note)
 
     async def index_all(self) -> None:
-        """Older messages, too; in the background."""
+        """Index older messages, too; in the background."""
         self._waiting = {**await self._memory.vectors.bare(), **self._waiting}
         self._start()
 
@@ -69,7 +70,7 @@ class TurnIndexer:
     async def _store(self, records: list[Record]) -> None:
         transaction = Transaction()
         for record in records:
-            transaction.expect(TURN, record.id, record.version)  # not one that was deleted meanwhile
+            transaction.expect(TURN, record.id, record.version)  # not a message that was deleted meanwhile
             transaction.put(record)
         self._storing = frozenset(record.id for record in records)
         try:

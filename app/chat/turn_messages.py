@@ -1,4 +1,4 @@
-"""The turns of a conversation as the model reads them."""
+"""Turns a conversation's turns into the messages that the model reads."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from py_core.routing.agents import Agent
 from py_core.tokenizers.chat_template import Message
 
 LEAST_REPEATED = 40
-"""Characters of an answer that counts as a repeat if it was said before: "Yes." may be right twice."""
+"""The fewest characters of an answer that counts as a repeat if it was said before: "Yes." may be right twice."""
 
 
 def messages_of(turns: Sequence[Turn], agents: Mapping[str, Agent]) -> list[Message]:
-    """Each message with the instruction of the agent that answered it. Left out, with their messages, are answers in
-    which the model had no part, and those that loop or repeat an earlier one: read again, they would go on looping."""
+    """Return each message with the instruction of the agent that answered it. Some answers are left out, with their
+    messages: answers in which the model had no part, and answers that loop or repeat an earlier answer. Read again,
+    they would make the model loop again."""
     messages = []
     said, left_out = set[str](), set[int]()
     for place, turn in enumerate(turns):
@@ -38,6 +39,6 @@ def messages_of(turns: Sequence[Turn], agents: Mapping[str, Agent]) -> list[Mess
 
 
 def agent_of(answer: Turn | None, agents: Mapping[str, Agent]) -> Agent | None:
-    """Who gave an answer, as he is now; None where that is not known."""
+    """Return the agent that gave an answer, as it is now; None if that is not known."""
     agent = answer.details.get("agent") if answer else None
     return agents.get(agent) if isinstance(agent, str) else None

@@ -1,5 +1,5 @@
-"""What answers of a model come with besides its weights, for all conversations with it: what was learned in pauses, the
-style that the person likes, and both joined with the adapter that a conversation chose.
+"""The adapters with which a model answers, for all conversations with it: what it learned in pauses, the style that the
+person likes, and both joined with the adapter that a conversation chose.
 """
 
 from __future__ import annotations
@@ -13,30 +13,34 @@ from py_core.engine.engine import Engine
 
 
 class AnswerAdapters(ResidentAdapters):
-    """One a model: an adapter has one name and one number, whichever conversations answer with it."""
+    """One for each model: an adapter has one name and one number, whichever conversations answer with it."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self.learned: LoraAdapter | None = None
         self.style = 0
-        """The number of the adapter at the head's input that answers come with, 0 for none (StyleService). Answers of
-        lessons come without it, and those of a chosen adapter, whose states are others than it was learned from."""
+        """The number of the adapter at the head's input with which the model answers, 0 for none (StyleService).
+        Answers of lessons come without it. So do answers of a chosen adapter, because the style was learned from other
+        states."""
         self._opened = WeakValueDictionary[str, LoraAdapter]()
-        """Those that conversations chose: a second one gets the very same, also where it gave way on the device."""
+        """The adapters that conversations chose. A second conversation gets the same object, even if it had to leave
+        the device."""
         self._joined: dict[str, tuple[LoraAdapter, LoraAdapter | None]] = {}
-        """What was joined with `learned`, and both, None where there is no room for both; by the former's name."""
+        """By the chosen adapter's name: that adapter, and the one joined from it and `learned`, None if there is no
+        room for both."""
 
     def opened(self, name: str) -> LoraAdapter | None:
-        """The adapter of this name, where a conversation chose it and it was not forgotten since."""
+        """Return the adapter of this name if a conversation chose it and it was not forgotten since."""
         return self._opened.get(name)
 
     async def open(self, adapter: LoraAdapter) -> None:
-        """A conversation chooses it. Raises AdapterError where it does not fit the model, BackendError."""
+        """Open an adapter that a conversation chooses. Raises AdapterError if it does not fit the model,
+        BackendError."""
         await self.number(adapter)
         self._opened[adapter.name] = adapter
 
     def with_learned(self, chosen: LoraAdapter | None) -> LoraAdapter | None:
-        """What was chosen and what was learned together; the former alone where there is no room for both."""
+        """Return the chosen and the learned adapter together; the chosen one alone if there is no room for both."""
         if chosen is None or self.learned is None:
             return chosen or self.learned
         if self._joined.get(chosen.name, (None,))[0] is not chosen:
@@ -46,7 +50,7 @@ class AnswerAdapters(ResidentAdapters):
     async def use_learned(self, adapter: LoraAdapter | None) -> None:
         """Answer also with what the background loop learned (ConsolidationService), from the next message on.
 
-        What was learned before leaves the device: answers that it gives end.
+        What was learned before leaves the device: answers that use it end.
         """
         if adapter is self.learned:
             return
@@ -57,12 +61,12 @@ class AnswerAdapters(ResidentAdapters):
                 await super().forget(one.name)
 
     def use_style(self, number: int) -> None:
-        """Answer with this adapter at the head's input from the next message on, 0 for none. A running answer goes on
+        """Answer with this adapter at the head's input from the next message on, 0 for none. A running answer continues
         without the one before."""
         self.style = number
 
     async def forget(self, name: str) -> None:
-        """As of ResidentAdapters, also where it is joined with what was learned."""
+        """Do the same as ResidentAdapters, also if the adapter is joined with what was learned."""
         self._opened.pop(name, None)
         _, both = self._joined.pop(name, (None, None))
         await super().forget(name)

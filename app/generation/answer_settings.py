@@ -1,7 +1,7 @@
 """How the user wants answers: instructions for all of them, how tokens are drawn, how long they may be.
 
-Each is a policy, so that it is kept, exported and deleted as everything else, and followed in other tabs. A policy that
-cannot be read counts as none: it never stands in the way of an answer.
+Each setting is a policy, so it is kept, exported and deleted like everything else, and other tabs follow it. A policy
+that cannot be read is ignored: it never blocks an answer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SAMPLING_POLICY = "answers.sampling"
 LONGEST_POLICY = "answers.longest"
 
 LONGEST_INSTRUCTIONS = 4_000
-"""Characters. They are read with every conversation."""
+"""The most characters. They are read with every conversation."""
 
 PRESETS: Mapping[str, SamplingParams] = MappingProxyType(
     {
@@ -30,14 +30,14 @@ PRESETS: Mapping[str, SamplingParams] = MappingProxyType(
         "varied": SamplingParams(temperature=0.9, top_p=0.95, min_p=0.05, frequency_penalty=0.2),
     }
 )
-"""Ways of drawing tokens by a name. The penalty is what keeps small models out of loops (assistant.py)."""
+"""Ways of drawing tokens by a name. The penalty keeps small models out of loops (assistant.py)."""
 _NAMES = frozenset(option.name for option in fields(SamplingParams)) - {"seed"}
 
 
 @dataclass(frozen=True)
 class AnswerSettings:
-    """instructions: go into the system prompt of every conversation. sampling: in place of the agents'. longest: tokens
-    of an answer, beside the agents' own limits."""
+    """instructions: go into the system prompt of every conversation. sampling: replaces the agents'. longest: tokens of
+    an answer, in addition to the agents' own limits."""
 
     instructions: str = ""
     sampling: SamplingParams | None = None
@@ -45,7 +45,7 @@ class AnswerSettings:
 
 
 def answer_settings(policies: Policies) -> AnswerSettings:
-    """What the user has chosen, as far as it is valid."""
+    """Return what the user has chosen, as far as it is valid."""
     instructions = policies.look(INSTRUCTIONS_POLICY)
     sampling, longest = policies.look(SAMPLING_POLICY), policies.look(LONGEST_POLICY)
     said = instructions.value if instructions is not None and isinstance(instructions.value, str) else ""
@@ -58,7 +58,7 @@ def answer_settings(policies: Policies) -> AnswerSettings:
 
 
 def sampling_of(value: str) -> SamplingParams | None:
-    """value: "agent" (as the agents say: None), the name of a preset, or a JSON object of SamplingParams' fields.
+    """value: "agent" (the agents decide: None), the name of a preset, or a JSON object of SamplingParams' fields.
     Raises StoreError("record") with a sentence on what is wrong."""
     if value == "agent":
         return None
@@ -86,7 +86,7 @@ def sampling_of(value: str) -> SamplingParams | None:
 
 
 def check_setting(name: str, value: object) -> None:
-    """Before a policy is stored. Raises StoreError with a sentence on what is wrong with it."""
+    """Check a policy before it is stored. Raises StoreError with a sentence on what is wrong with it."""
     if name == SAMPLING_POLICY and isinstance(value, str):
         sampling_of(value)
     elif name == INSTRUCTIONS_POLICY and isinstance(value, str) and len(value) > LONGEST_INSTRUCTIONS:

@@ -1,7 +1,8 @@
 """One conversation turn from text to text: prompt, generate, record.
 
-Every prompt of a conversation begins with what the last one held, so that the engine reads only what is new: the system
-message is the same for all agents, and an agent's instruction stands at the beginning of the message that it answers.
+Every prompt of a conversation begins with the content of the last one, so that the engine reads only what is new. The
+system message is the same for all agents, and an agent's instruction stands at the beginning of the message that it
+answers.
 """
 
 from __future__ import annotations
@@ -42,19 +43,20 @@ from py_core.tokenizers.thinking import ThoughtSplitter, opens_thought, split_th
 CHAT_SAMPLING = SamplingParams(temperature=0.0, frequency_penalty=0.2)
 
 MAX_TOKENS = 1024
-"""An answer's length, at most. Small models sometimes do not find an end."""
+"""The most tokens of an answer. Small models sometimes do not find an end."""
 
 SYSTEM_PROMPT = "You are a helpful AI assistant named Sonata."
-"""The system prompt of every conversation. Without one, some templates put in the name of the model's maker."""
+"""The system prompt of every conversation. Without a system prompt, some templates insert the name of the model's
+maker."""
 
 _BROUGHT_AHEAD = 2 * PAGE
-"""Tokens that are run before a message comes: those behind the last whole page, and a few that differ."""
+"""Tokens that are run before a message comes: those after the last whole page, and a few that differ."""
 
 _LEAST_ANSWER = 64
-"""Tokens kept free for the answer: older turns are left out of the prompt until there are so many."""
+"""Tokens kept free for the answer: older turns are left out of the prompt until this number is free."""
 
 _LONG_PROMPT = 128
-"""From so many new tokens on the progress of reading a prompt is reported."""
+"""The fewest new tokens for which the progress of reading a prompt is reported."""
 
 
 class EmptyMessageError(UserError, ValueError):
@@ -62,7 +64,7 @@ class EmptyMessageError(UserError, ValueError):
 
 
 def user_message(text: str, agent: Agent | None = None) -> Message:
-    """The user's message as the model reads it: after the instruction of the agent that answers."""
+    """Return the user's message as the model reads it: after the instruction of the agent that answers."""
     if agent is None or agent.system_prompt == SYSTEM_PROMPT:
         return {"role": "user", "content": text}
     return {"role": "user", "content": f"{agent.system_prompt}\n\n{text}"}
@@ -73,36 +75,36 @@ def assistant_message(text: str) -> Message:
 
 
 class Assistant(WithAdapters):
-    """A conversation with one model. One `respond` at a time."""
+    """A conversation with one model. Only one `respond` runs at a time."""
 
     def __init__(
         self, model: Model, sampling: SamplingParams | None = None, max_tokens: int = MAX_TOKENS,
         adapters: AnswerAdapters | None = None,
     ) -> None:  # fmt: skip
-        """sampling: for every answer; without it the agent's, or CHAT_SAMPLING where there is no agent.
-        adapters: of the model, where other conversations use it too."""
+        """sampling: for every answer; without it the agent's, or CHAT_SAMPLING if there is no agent. adapters: of the
+        model, if other conversations use it too."""
         super().__init__(adapters or AnswerAdapters(model.engine))
         self.model = model
         self.messages: list[Message] = []
         self._sampling, self._max_tokens = sampling, max_tokens
         self._sequence = model.engine.new_sequence()
         self._alone: TokenSequence | None = None
-        """Of the answers of lessons, which the model gives without having read the conversation."""
+        """The sequence for answers of lessons, which the model gives without having read the conversation."""
         self.sequence = self._sequence
-        """What the model has read for the last answer, and said."""
+        """The sequence of the last answer: what the model has read for it, and said."""
         limit = model.engine.context_length - min(_LEAST_ANSWER, max_tokens)
         self._limit = limit
         self._window = PromptWindow(model, SYSTEM_PROMPT, limit)
         self._settings = AnswerSettings()
         self._forgotten = 0
         self._open: PartialAnswer | None = None
-        """The last answer, with which `go_on` goes on."""
+        """The last answer, which `go_on` continues."""
         self.context: Context | None = None
-        """What the last prompt of the conversation consisted of."""
+        """The parts of the conversation's last prompt."""
         self.shelf: PageShelf | None = None
-        """Where what the model has read of the conversation is kept, if it is."""
+        """Keeps what the model has read of the conversation, if it is kept."""
         self._stop = StopToken()
-        """Of the running answer, or the last one."""
+        """Stops the running answer, or stopped the last one."""
         self._bringing: asyncio.Task[None] | None = None
 
     async def respond(
@@ -110,18 +112,18 @@ class Assistant(WithAdapters):
         sampling: SamplingParams | None = None, heads: Sequence[AnswerHead] = (), taught: str | None = None,
         material: Material | None = None, stop: StopToken | None = None,
     ) -> AsyncIterator[AnswerEvent]:  # fmt: skip
-        """Stream the answer to a message. What was said joins the conversation, a stopped answer as far as it came.
+        """Stream the answer to a message. The text joins the conversation; of a stopped answer, the part that was said.
 
-        agent: who answers (its instruction, sampling and longest answer); the plain assistant if none.
-        before: what the message follows, in place of all that was said so far; of that the model reads what is new.
+        agent: answers (its instruction, sampling and longest answer); the plain assistant if none.
+        before: what the message follows, instead of all that was said so far; of that the model reads what is new.
         sampling: draw the answer in this way.
         heads: of a lesson that answers (LearningService.recall): as it was learned, without the conversation before,
-        without the chosen adapter, and always with the likeliest token. taught: the lesson's answer; where the model
-        leaves it, the rest of it is given as text.
-        material: of attached files, which the model reads with the message; it does not join the conversation.
+        without the chosen adapter, and always with the likeliest token. taught: the lesson's answer; if the model
+        departs from it, the rest of it is given as text.
+        material: of attached files. The model reads it with the message; it does not join the conversation.
         stop: ends the answer, as `stop` does.
-        Raises EmptyMessageError, ContextFullError (a message too long for the model) or BackendError. What
-        was seen of an answer by then stays in the conversation; without an answer it is as it was before.
+        Raises EmptyMessageError, ContextFullError (a message too long for the model) or BackendError. The part of the
+        answer that was seen by then stays in the conversation; without an answer it is as it was before.
         """
         if not text.strip():
             raise EmptyMessageError("chat.empty-message", "The message is empty. Write something first.")
@@ -147,7 +149,7 @@ class Assistant(WithAdapters):
                 yield event
 
     def _manner(self, agent: Agent | None, sampling: SamplingParams | None) -> tuple[SamplingParams, int]:
-        """How an agent's answer is drawn, and its most tokens."""
+        """Return how an agent's answer is drawn, and its most tokens."""
         sampling = sampling or self._sampling or self._settings.sampling
         max_tokens = min(agent.max_tokens, self._max_tokens) if agent else self._max_tokens
         longest = min(max_tokens, self._settings.longest or max_tokens)
@@ -159,8 +161,8 @@ class Assistant(WithAdapters):
     ) -> AsyncIterator[AnswerEvent]:  # fmt: skip
         """Stream the rest of an answer that did not come to its end. Done has all of its text.
 
-        text: the message; answer, thought: what was said to it; the rest as of `respond`. It goes on with the very
-        tokens that were said, where the model still has them. Raises ContextFullError, BackendError.
+        text: the message; answer, thought: what was said to it; the rest as in `respond`. It continues with exactly the
+        tokens that were said, if the model still has them. Raises ContextFullError, BackendError.
         """
         self._stop = stop or StopToken()
         await self._leave_off()
@@ -184,7 +186,7 @@ class Assistant(WithAdapters):
         sampling: SamplingParams, max_tokens: int, heads: Sequence[AnswerHead] = (), known: PartialAnswer | None = None,
         taught: str | None = None,
     ) -> AsyncIterator[AnswerEvent]:  # fmt: skip
-        """Read a prompt and answer, or go on with the answer that it ends with. taught: as of `respond`."""
+        """Read a prompt and answer, or continue the answer with which it ends. taught: as in `respond`."""
         stop = self._stop
         if stop.is_stopped:
             yield Done("stopped")
@@ -210,7 +212,7 @@ class Assistant(WithAdapters):
         thinks = opens_thought(self.model.tokenizer, prompt[:begins])
         splitter, begin, thought_until = ThoughtSplitter(thinks), time.perf_counter(), 0.0
         splitter.go_on(stream.text)
-        whole: str | None = None  # of a lesson whose answer the model has left
+        whole: str | None = None  # the text of a lesson from which the model has departed
         shown = ""
         try:
             async with aclosing(stream.pieces()) as pieces:  # type: ignore[type-var]
@@ -256,11 +258,11 @@ class Assistant(WithAdapters):
         self, text: str, facts: Sequence[tuple[str, str]], reader: LoraAdapter, stop: StopToken | None = None
     ) -> tuple[int, Done] | None:
         """Let the model read facts, (question, answer) each, with an adapter that was trained for that, and answer a
-        message from them: the number of the fact whose answer it gives, word by word. `give` says it.
+        message from them. Returns the number of the fact whose answer it gives, word by word. `give` says it.
 
-        None where it says something else, which ends with the first word that is in no fact; or it was stopped. As a
-        lesson's answer it is given without the conversation before, and is always the likeliest. Raises BackendError,
-        ContextFullError.
+        Returns None if it says something else, or was stopped; the model ends at the first word that is in no fact.
+        Like a lesson's answer it is given without the conversation before, and is always the likeliest. Raises
+        BackendError, ContextFullError.
         """
         stop = self._stop = stop or StopToken()
         engine, answers = self.model.engine, [answer for _, answer in facts]
@@ -289,35 +291,35 @@ class Assistant(WithAdapters):
         return found, _done(timings, answers[found])
 
     async def give(self, text: str, done: Done, before: Sequence[Message] | None = None) -> AsyncIterator[AnswerEvent]:
-        """Answer a message with what `read` found. before: as of `respond`."""
+        """Answer a message with what `read` found. before: as in `respond`."""
         said = self.messages if before is None else before
         self.messages = [*said, user_message(text), assistant_message(done.text)]
         yield Delta(done.text)
         yield done
 
     def use_settings(self, settings: AnswerSettings) -> None:
-        """Answer as the user wants from the next message on. Answers of lessons stay as they were learned."""
+        """Answer as the user wants, from the next message on. Answers of lessons stay as they were learned."""
         if settings.instructions != self._settings.instructions:
             system = "\n".join(filter(None, (SYSTEM_PROMPT, settings.instructions)))
             self._window = PromptWindow(self.model, system, self._limit)
         self._settings = settings
 
     def stop(self) -> None:
-        """End the running answer after the tokens that it has now."""
+        """End the running answer after its present tokens."""
         self._stop.stop()
 
     def go_to(self, messages: Sequence[Message]) -> None:
-        """Continue another branch of the conversation. What it shares with the one before is not read again."""
+        """Continue another branch of the conversation. What it shares with the branch before is not read again."""
         self._forgotten = self._left_out_of(messages)
         self.messages = list(messages)
 
     def _left_out_of(self, messages: Sequence[Message]) -> int:
-        """How many of these were left out of the prompts before."""
+        """Return how many of these messages the earlier prompts left out."""
         left_out = self._forgotten
         return left_out if list(messages[:left_out]) == self.messages[:left_out] else 0
 
     def reset(self, messages: Sequence[Message] = ()) -> None:
-        """Start a new conversation, or continue one of these messages. The model forgets the messages before."""
+        """Start a new conversation, or continue the one with these messages. The model forgets the messages before."""
         if self._bringing is not None:
             self._bringing.cancel()
         self.messages = list(messages)
@@ -326,13 +328,13 @@ class Assistant(WithAdapters):
             self.model.engine.truncate(sequence, 0)
 
     async def keep_pages(self) -> None:
-        """Put what the model has read of the conversation on the shelf, while nobody waits for the device."""
+        """Put what the model has read of the conversation on the shelf, while the device is idle."""
         if self.shelf is not None:
             await self.model.engine.pages.keep(self._sequence, self.shelf)
 
     async def bring_back(self) -> None:
-        """Let the model hold again what it has read of the conversation, where that is on the shelf, before the next
-        message comes. What is not there is not read. Ends where a message comes."""
+        """Bring what the model has read of the conversation from the shelf back to the model, before the next message
+        comes. What is not on the shelf is not read. Ends if a message comes."""
         if self.shelf is None or not self.messages:
             return
         self._bringing = asyncio.ensure_future(self._bring_back(self.shelf))
@@ -348,13 +350,13 @@ class Assistant(WithAdapters):
         await engine.bring(sequence, one[: shared_length(one, other)], shelf, _BROUGHT_AHEAD)
 
     async def _leave_off(self) -> None:
-        """End `bring_back`; what it has brought stays."""
+        """End `bring_back`; the pages that it has brought stay."""
         if self._bringing is not None:
             self._bringing.cancel()
             await asyncio.wait([self._bringing])
 
     def close(self) -> None:
-        """Give back what the model keeps of the conversation; there is no other answer."""
+        """Give back what the model keeps of the conversation. No more answers follow."""
         for sequence in self._sequences:
             self.model.engine.free(sequence)
 
@@ -363,7 +365,7 @@ class Assistant(WithAdapters):
         return [self._sequence, self._alone] if self._alone else [self._sequence]
 
     async def _read(self, sequence: TokenSequence, prompt: list[int], timings: Timings) -> AsyncIterator[Reading]:
-        """Run the prompt, and tell how far it is if it is long. Ends early when `stop` is called."""
+        """Run the prompt. If it is long, report the progress. Ends early when `stop` is called."""
         news: asyncio.Queue[Reading | None] = asyncio.Queue()
         first: int | None = None
         rest = ReadingTime(len(prompt))

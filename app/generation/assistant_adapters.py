@@ -1,4 +1,4 @@
-"""The adapter that a conversation answers with."""
+"""The adapter with which a conversation answers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from py_core.messages import Message, Words
 
 
 class WithAdapters(ABC):
-    """What an assistant has of adapters. They are for its next message on."""
+    """The adapters of an assistant. A change counts from its next message on."""
 
     def __init__(self, adapters: AnswerAdapters) -> None:
         """adapters: of the model."""
         self.adapters = adapters
         self.adapter: LoraAdapter | None = None
-        """What the model answers with from the next message on (`use_adapter`)."""
-        self._answers_with = ""  # the name of the one of the last answer
+        """The adapter with which the model answers from the next message on (`use_adapter`)."""
+        self._answers_with = ""  # the adapter's name in the last answer
 
     @abstractmethod
     def stop(self) -> None:
@@ -26,22 +26,23 @@ class WithAdapters(ABC):
     async def use_adapter(self, adapter: LoraAdapter | None) -> None:
         """Answer with an adapter from the next message on, or without one. The conversation stays.
 
-        Raises AdapterError where it does not fit the model, BackendError; then the one before stays, too.
+        Raises AdapterError if it does not fit the model, BackendError; then the one before stays, too.
         """
         if adapter is not None:
             await self.adapters.open(adapter)
         self.adapter = adapter
 
     async def adapter_number(self, *, lesson: bool = False) -> int:
-        """The set of matrices that the next answer comes with (`Engine.use_adapter`): the chosen adapter's, and those
-        that the background loop learned, which a lesson's answer has alone. Raises BackendError."""
+        """Return the number of the set of matrices for the next answer (`Engine.use_adapter`): those of the chosen
+        adapter and those that the background loop learned. A lesson's answer has only the latter. Raises
+        BackendError."""
         adapter = self.adapters.learned if lesson else self.adapters.with_learned(self.adapter)
         return await self.adapters.number(adapter) if adapter else 0
 
     @property
     def leaves_out(self) -> Words:
-        """A sentence where the model answers without what it learned in pauses, for the chosen adapter's sake: their
-        ranks add up to more than adapters may have. "" where nothing is left out."""
+        """Return a sentence if the model answers without what it learned in pauses, because of the chosen adapter:
+        their ranks add up to more than adapters may have. "" if nothing is left out."""
         if self.adapters.learned is None or self.adapter is None:
             return ""
         if self.adapters.with_learned(self.adapter) is not self.adapter:
@@ -55,7 +56,8 @@ class WithAdapters(ABC):
         )
 
     def leave_adapter(self, name: str) -> None:
-        """It is about to be forgotten: the next answer comes without it, and a running one that it gives ends."""
+        """Prepare for the adapter to be forgotten: the next answer comes without it, and a running answer that it gives
+        ends."""
         if self.adapter is not None and self.adapter.name == name:
             self.adapter = None
         if self._answers_with == name:

@@ -1,4 +1,4 @@
-"""One prompt, one answer, and what it took: what `sonata generate` and the page's developer API give."""
+"""One prompt, one answer, and its costs: the result of `sonata generate` and of the page's developer API."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from py_core.tokenizers.prompts import encode_text
 
 @dataclass(frozen=True)
 class Completion:
-    """`tokens` are all that were sampled, the end token included. Rates are tokens a second."""
+    """`tokens` are all sampled tokens, the end token included. Rates are tokens a second."""
 
     prompt_tokens: list[int]
     tokens: list[int]
@@ -31,9 +31,9 @@ class Completion:
 
 
 async def encode_prompt(model: Model, text: str, raw: bool) -> list[int]:
-    """Raw: no chat template, special tokens parsed.
+    """Encode a prompt. raw: no chat template, special tokens parsed.
 
-    Raises ValueError when there is nothing to run, ContextFullError when the text is too long by its length alone.
+    Raises ValueError if there is nothing to run, ContextFullError if the text is too long by its length alone.
     """
     refuse_by_length(model, text, model.engine.context_length)
     if not raw:
@@ -51,7 +51,7 @@ async def complete(
     on_text: Callable[[str], None] = lambda piece: None, adapter: int = 0,
 ) -> Completion:  # fmt: skip
     """Answer a prompt, or with `raw` continue it: then the end token is a token like others, and all of the prompt is
-    read, also what another sequence has read. `on_text` gets pieces.
+    read, even if another sequence has read it. `on_text` gets pieces.
 
     adapter: the number of the set of LoRA matrices to answer with (`Engine.add_adapter`).
     """
@@ -79,7 +79,7 @@ async def complete(
 
 
 async def last_logits(model: Model, text: str, *, raw: bool, adapter: int = 0) -> np.ndarray:
-    """Logits after the prompt's last token: float32 (vocab_size,). adapter: as in `complete`."""
+    """Return the logits after the prompt's last token: float32 (vocab_size,). adapter: as in `complete`."""
     prompt = await encode_prompt(model, text, raw)
     sequence = model.engine.new_sequence()
     model.engine.use_adapter(sequence, adapter)

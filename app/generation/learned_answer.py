@@ -1,7 +1,8 @@
-"""The tokens of an answer that was taught: with the adapters of its lesson, one after the other.
+"""The tokens of a taught answer, with the adapters of its lesson, one after the other.
 
-It is said as it was taught: the likeliest token each time, without a penalty on words used before, which would break
-an answer that repeats some, and without looking for loops, which a taught answer may have. It cannot go on for long.
+The answer is said as it was taught: the likeliest token each time. There is no penalty on words used before, because it
+would break an answer that repeats words. There is no search for loops, because a taught answer may have them. The
+answer's length is limited.
 """
 
 from __future__ import annotations
@@ -16,27 +17,27 @@ from py_core.sampling import SamplingParams
 
 LEARNED_SAMPLING = SamplingParams(temperature=0.0)
 BEYOND = 32
-"""Tokens that an answer may have beyond those that were taught: if it misses its end, it does not go on for long."""
+"""Tokens that an answer may have beyond those that were taught: if it misses its end, it stops soon."""
 
 
 @dataclass(frozen=True)
 class AnswerHead:
-    """The number of an adapter at the head's input, and how many of the answer's tokens come with it before the next
-    one's. The last one of an answer has all that follow."""
+    """The number of an adapter at the head's input, and how many of the answer's tokens it gives before the next
+    adapter. The last adapter of an answer gives all tokens that follow."""
 
     number: int
     tokens: int
 
 
 def longest_learned(heads: Sequence[AnswerHead]) -> int:
-    """Tokens that an answer with these adapters may have."""
+    """Return the most tokens that an answer with these adapters may have."""
     return sum(head.tokens for head in heads) + BEYOND
 
 
 async def ids_of_learned(
     engine: Engine, sequence: TokenSequence, heads: Sequence[AnswerHead], max_tokens: int, timings: Timings
 ) -> AsyncIterator[list[int]]:
-    """As Engine.generate. Afterwards the sequence has no adapter at the head's input."""
+    """Yield tokens as Engine.generate does. Afterwards the sequence has no adapter at the head's input."""
     left = max_tokens
     try:
         for number, head in enumerate(heads):

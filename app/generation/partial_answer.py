@@ -1,4 +1,4 @@
-"""An answer that did not come to its end: what the model had said of it, by which it can go on."""
+"""An answer that did not come to its end: what the model had said of it, so that it can continue."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _OPEN, _CLOSE = THINKING_TAGS
 
 @dataclass(frozen=True)
 class PartialAnswer:
-    """A prompt's tokens with an answer behind them, from `start` on. forgotten: messages that the prompt leaves out.
+    """A prompt's tokens, followed by an answer, from `start` on. forgotten: messages that the prompt leaves out.
 
-    sequence: what holds the tokens, with the messages that they are of. text: the answer as it was shown, its thought
-    included, where the tokens do not tell it.
+    sequence: holds the tokens, which are of `messages`, `answer` and `thought`. text: the answer as it was shown, its
+    thought included, if the tokens do not tell it.
     """
 
     tokens: tuple[int, ...]
@@ -34,7 +34,7 @@ class PartialAnswer:
     text: str | None = None
 
     def is_of(self, messages: Sequence[Message], answer: str, thought: str) -> bool:
-        """Whether it is this answer, and the sequence still holds it."""
+        """True if this is the answer, and the sequence still holds it."""
         said = (self.answer.strip(), self.thought.strip()) == (answer.strip(), thought.strip())
         held = self.sequence is not None and tuple(self.sequence.tokens) == self.tokens
         return said and held and list(messages) == list(self.messages)
@@ -43,8 +43,8 @@ class PartialAnswer:
 async def begun_again(
     model: Model, window: PromptWindow, messages: Sequence[Message], first: int, opening: str, answer: str, thought: str
 ) -> PartialAnswer:
-    """An answer whose tokens are gone, from its text. messages, first, opening: as of PromptWindow.fit. Raises
-    ContextFullError."""
+    """Return an answer whose tokens are gone, made again from its text. messages, first, opening: as in
+    PromptWindow.fit. Raises ContextFullError."""
     plain, forgotten = await window.fit(messages, first, opening)
     parts = _begun(answer, thought, opens_thought(model.tokenizer, plain), bool(thought and not answer))
     try:
@@ -60,7 +60,8 @@ async def begun_again(
 
 
 def _begun(answer: str, thought: str, opens: bool, is_thinking: bool) -> list[tuple[str, bool]]:
-    """The beginning of an answer as the model would have said it: (text, whether special tokens are found in it).
+    """Return the beginning of an answer as the model would have said it: (text, True if special tokens are found in
+    it).
 
     opens: the template opens the thought itself. is_thinking: the thought had not come to its end.
     """

@@ -1,9 +1,9 @@
-"""Which turns of a conversation the model reads: the newest ones, as many as have room in its context.
+"""Chooses the turns of a conversation that the model reads: the newest ones, as many as fit into its context.
 
-How long a prompt is shows only when it is rendered and encoded, which costs more the longer it is. So the messages'
-texts are encoded one by one, once each, from the newest back to where the room ends. The sum of their lengths tells
-about where the first turn with room is; a search that begins there finds it with a few prompts, none of them much
-longer than the room.
+A prompt's length is known only after rendering and encoding, which cost more the longer it is. So the messages' texts
+are encoded one by one, once each, from the newest back to where the room ends. The sum of their lengths tells roughly
+which turn is the first that fits. A search from there finds it with a few prompts, none of them much longer than the
+room.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from py_core.tokenizers.base import THINKING_TAGS
 from py_core.tokenizers.chat_template import Message
 
 LEFT_OUT_FOR_LATER = 0.25
-"""Once turns must be left out, so much of the room is freed: else each later message would change the prompt's
-beginning, and all of it would be read again each time."""
+"""The share of the room that is freed once turns must be left out. Without it each later message would change the
+prompt's beginning, and all of it would be read again each time."""
 
 _FRAME_TOKENS = 5
-"""About what a template puts around a message."""
+"""The approximate number of tokens that a template puts around a message."""
 _CLEARLY = 1.2
-"""Turns that are about so many times as long as the room are tried first: if they do not fit, more do not either."""
+"""Turns that are about this many times as long as the room are tried first: if they do not fit, more do not either."""
 
 
 class PromptWindow:
-    """For the prompts of one conversation, which begin with a system message."""
+    """Chooses for the prompts of one conversation, which begin with a system message."""
 
     def __init__(self, model: Model, system: str, limit: int) -> None:
         """limit: the most tokens of a prompt."""
@@ -40,12 +40,12 @@ class PromptWindow:
     async def fit(
         self, messages: Sequence[Message], first: int, opening: str = "", begun: Sequence[tuple[str, bool]] = ()
     ) -> tuple[list[int], int]:
-        """The prompt's tokens, without the oldest turns that have no room, and how many messages these are.
+        """Return the prompt's tokens, without the oldest turns that do not fit, and the number of messages left out.
 
-        opening: a text that stands at the beginning of the first message that is left in.
-        first: so many messages are left out in any case, but never the last one. More are left out in pairs.
-        begun: of the answer, as of Model.encode_chat.
-        Raises ContextFullError when the last message alone is too long.
+        opening: a text at the beginning of the first message that is left in.
+        first: this many messages are left out in any case, but never the last one. More are left out in pairs.
+        begun: of the answer, as in Model.encode_chat.
+        Raises ContextFullError if the last message alone is too long.
         """
         refuse_by_length(self._model, messages[-1]["content"], self._limit)
         last = len(messages) - 1
@@ -81,7 +81,7 @@ class PromptWindow:
         return prompts[found], starts[found]
 
     def context(self, prompt: Sequence[int], messages: Sequence[Message], left_out: int, file: int = 0) -> Context:
-        """What a prompt that `fit` made consists of. file: the tokens in it that are of files."""
+        """Return the parts of a prompt that `fit` made. file: the tokens in it that are of files."""
         model, total = self._model, self._model.engine.context_length
         system = min(len(model.tokenizer.encode(self._system["content"])), len(prompt))
         file = min(file, len(prompt) - system)
@@ -96,7 +96,7 @@ class PromptWindow:
         )  # fmt: skip
 
     def _about(self, messages: Sequence[Message], starts: Sequence[int], opening: str) -> list[float]:
-        """About how many tokens the prompt has that begins at each start; infinity far beyond the room."""
+        """Estimate for each start how many tokens the prompt has that begins there; infinity far beyond the room."""
         known, self._lengths = self._lengths, {}
         about, end = [math.inf] * len(starts), len(messages)
         total: float = _FRAME_TOKENS
@@ -121,7 +121,7 @@ class PromptWindow:
 
 
 def refuse_by_length(model: Model, text: str, limit: int) -> None:
-    """Raises ContextFullError where `text` has surely more tokens than `limit`: encoding it would take long."""
+    """Raises ContextFullError if `text` surely has more tokens than `limit`: encoding it would take long."""
     if model.tokenizer.exceeds(text, limit):
         raise ContextFullError(
             "chat.text-too-long",
@@ -133,9 +133,10 @@ def refuse_by_length(model: Model, text: str, limit: int) -> None:
 
 
 async def _first_that(fits: Callable[[int], Awaitable[bool]], low: int, high: int, guess: int) -> int:
-    """The first number from low to high that fits, given that all after it do; high if none does.
+    """Return the first number from low to high that fits, given that all after it do; high if none does.
 
-    Steps that double lead away from the guess, and bisection back: a good guess costs two or three tries.
+    The search leaves the guess in steps that double, and comes back by bisection: a good guess costs two or three
+    tries.
     """
     step = 1
     if await fits(guess):

@@ -1,7 +1,7 @@
-"""How long the rest of a prompt takes to read, from the passes that were measured.
+"""Estimates how long the rest of a prompt takes to read, from the passes that were measured.
 
-A token takes longer the more tokens stand before it: a line through all passes says how much. How long one takes now
-is what the last seconds say, since other programs come and go.
+A token takes longer the more tokens stand before it: a line through all passes gives the slope. The last seconds give
+the present pace, because other programs come and go.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from time import perf_counter
 from typing import NamedTuple
 
 LEAST_PASSES = 2
-"""The first pass is not counted (shaders are compiled, pages are made); so many after it are needed."""
+"""Passes that an estimate needs after the first. The first is not counted (shaders are compiled, pages are made)."""
 RECENT_SECONDS = 4.0
-"""The pace is that of the passes of these last seconds, and of LEAST_PASSES at least."""
+"""The pace is that of the passes in these last seconds, and of at least LEAST_PASSES."""
 
 
 class _Pass(NamedTuple):
     tokens: int
     at: float
-    """The position of their middle."""
+    """The position of the middle of its tokens."""
     seconds: float
     begin: float
 
 
 class ReadingTime:
-    """For one prompt. `push` gets the number of tokens that are read, before the first pass and after each."""
+    """For one prompt. `push` gets the number of tokens that were read, before the first pass and after each pass."""
 
     def __init__(self, total: int, clock: Callable[[], float] = perf_counter) -> None:
         self._total, self._clock = total, clock
@@ -34,7 +34,8 @@ class ReadingTime:
         self._begun = 0
 
     def push(self, done: int) -> float | None:
-        """The seconds that are left; None as long as nobody knows. They rise where reading has become slower."""
+        """Return the seconds that are left; None as long as they are unknown. They rise if reading has become
+        slower."""
         now = self._clock()
         if self._last is not None and done > self._last[0]:
             self._begun += 1
@@ -57,13 +58,13 @@ class ReadingTime:
 
 
 def _means(passes: Sequence[_Pass]) -> tuple[float, float]:
-    """The seconds of a token, and its position."""
+    """Return the seconds of a token, and its position."""
     tokens = sum(one.tokens for one in passes)
     return sum(one.seconds for one in passes) / tokens, sum(one.tokens * one.at for one in passes) / tokens
 
 
 def _slope(passes: Sequence[_Pass]) -> float:
-    """How much longer a token takes one position further on."""
+    """Return how much longer a token takes one position further on."""
     mean, mean_at = _means(passes)
     spread = sum(one.tokens * (one.at - mean_at) ** 2 for one in passes)
     rise = sum((one.at - mean_at) * (one.seconds - one.tokens * mean) for one in passes)

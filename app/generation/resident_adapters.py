@@ -1,4 +1,4 @@
-"""The adapters that lie where the model runs: a change to one of them costs nothing but reading the chat again."""
+"""The adapters that lie where the model runs. Changing to one of them costs nothing but reading the chat again."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from py_core.engine.engine import Engine
 
 
 class ResidentAdapters:
-    """Brings adapters there when they are first used, in place of those that were not used for longest.
+    """Brings adapters there at their first use. They replace the adapters that were not used for longest.
 
-    One that a sequence runs with gives way last.
+    An adapter with which a sequence runs is replaced last.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._there: dict[str, tuple[LoraAdapter, int]] = {}
-        """By their names, the one that was used last at the end."""
+        """By their names, the most recently used last."""
         self._changing = asyncio.Lock()
 
     def find(self, name: str) -> LoraAdapter | None:
-        """One that is there."""
+        """Return an adapter that is there."""
         return self._there[name][0] if name in self._there else None
 
     async def number(self, adapter: LoraAdapter) -> int:
-        """Its number, for `Engine.use_adapter`. It takes the place of another one of its name.
+        """Return its number, for `Engine.use_adapter`. It replaces another adapter of its name.
 
-        Raises AdapterError where it does not fit the model, BackendError.
+        Raises AdapterError if it does not fit the model, BackendError.
         """
         async with self._changing:
             if self.find(adapter.name) is adapter:
@@ -44,7 +44,7 @@ class ResidentAdapters:
             return number
 
     async def forget(self, name: str) -> None:
-        """Take one away; nothing happens where it is not there. An answer that it gives ends."""
+        """Remove an adapter; nothing happens if it is not there. An answer that it gives ends."""
         async with self._changing:
             await self._remove(name)
 

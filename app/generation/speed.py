@@ -1,4 +1,5 @@
-"""How fast a model runs here: tokens a second, and what each kernel of a step takes. For the terminal and the page."""
+"""Measures how fast a model runs here: tokens a second, and the time of each kernel of a step. For the terminal and the
+page."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from py_core.engine.engine import Timings
 from py_core.loading import Model
 
 _WARM_UP_TOKENS = 8
-_USUAL_ROUNDS = 24  # of the measurements of one report
+_USUAL_ROUNDS = 24  # rounds of one report's measurements
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Medians of rounds. `first_token_ms` is from the prompt to the first token that is shown."""
+    """Medians of rounds. `first_token_ms` is the time from the prompt to the first token that is shown."""
 
     backend: str
     adapter: str
@@ -36,7 +37,8 @@ class Speed:
 
 
 async def measure_speed(model: Model, prompt_tokens: int, tokens: int, position: int, rounds: int) -> Speed:
-    """A prompt of so many tokens, and so many new ones from `position` on. Raises ValueError when they do not fit."""
+    """Measure a prompt of `prompt_tokens`, and `tokens` new ones from `position` on. Raises ValueError if they do not
+    fit."""
     if max(prompt_tokens, position + tokens) > model.engine.context_length:
         raise ValueError(
             f"The model has room for {model.engine.context_length} tokens: take fewer, or lower positions."
@@ -58,14 +60,15 @@ async def measure_speed(model: Model, prompt_tokens: int, tokens: int, position:
 async def profile_report(
     model: Model, passes: list[tuple[int, int]], on_progress: Callable[[float], None] = lambda done: None
 ) -> dict[str, Any]:
-    """Each kernel of passes (position, rows): a decode step has 1 row, more are a pass of a prefill. Fit for JSON.
+    """Measure each kernel of passes (position, rows): a decode step has 1 row, more rows are a pass of a prefill. Fit
+    for JSON.
 
     {adapter, model, limits: {gb_s, gflop_s}, passes: [{position, rows, wall_us, tok_s, us, between_us, wait_us,
-    kernels: [{kernel, count, us_each, us, share, gb_s, gflop_s, limit, limit_share}]}]}. wall_us is what a pass takes
-    as the engine runs it; us is the sum of its kernels and of what is in none of them: the GPU's way from kernel to
-    kernel (between_us) and its waiting for orders, and ours for the end (wait_us). A kernel's us is that of all
+    kernels: [{kernel, count, us_each, us, share, gb_s, gflop_s, limit, limit_share}]}]}. wall_us is the time of a pass
+    as the engine runs it. us is the sum of its kernels and of the time outside them: the GPU's way from kernel to
+    kernel (between_us), and its waiting for orders and our waiting for the end (wait_us). A kernel's us is that of all
     `count`, share its part of the sum, limit ("memory" or "compute") what bounds it, limit_share how much of that it
-    reached. on_progress gets what is done, from 0 to 1. Raises as Engine.profile does.
+    reached. on_progress gets the progress, from 0 to 1. Raises the same as Engine.profile.
     """
     rounds = 0
 
@@ -115,7 +118,7 @@ def _pass_row(profile: Profile, limits: AdapterLimits) -> dict[str, Any]:
 
 
 async def _prefill(model: Model, prompt_tokens: int) -> tuple[float, float]:
-    """Seconds until the prompt is read, and until the first tokens are there."""
+    """Return the seconds until the prompt is read, and until the first tokens are there."""
     timings = Timings()
     async with _sequence(model) as sequence:
         await model.engine.prefill(sequence, _tokens(model, prompt_tokens), timings)
@@ -125,7 +128,8 @@ async def _prefill(model: Model, prompt_tokens: int) -> tuple[float, float]:
 
 
 async def _decode(model: Model, sequence: TokenSequence, position: int, tokens: int) -> float:
-    """Seconds of the tokens from `position` on, whose keys and values the sequence keeps for the next round."""
+    """Return the seconds of the tokens from `position` on. The sequence keeps their keys and values for the next
+    round."""
     await model.engine.prefill(sequence, _tokens(model, position), Timings())
     begin = time.perf_counter()
     async for _ in model.engine.generate(sequence, tokens, GREEDY, Timings(), ignore_end=True):
@@ -134,7 +138,7 @@ async def _decode(model: Model, sequence: TokenSequence, position: int, tokens: 
 
 
 def _tokens(model: Model, count: int) -> list[int]:
-    """Arbitrary tokens: the time does not depend on which ones."""
+    """Return arbitrary tokens: the time does not depend on which ones."""
     return [7919 * index % model.config.vocab_size for index in range(count)]
 
 

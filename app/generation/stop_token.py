@@ -1,4 +1,4 @@
-"""Stops one answer, wherever it is: from the click to the engine's queue of steps."""
+"""Stops one answer at any stage: from the click to the engine's queue of steps."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 
 class StopToken:
-    """Belongs to one question. Once it is stopped it stays so: what begins with it afterwards ends at once."""
+    """Belongs to one question. Once stopped it stays stopped: an answer that begins with it later ends at once."""
 
     def __init__(self) -> None:
         self.is_stopped = False
         self._running: set[asyncio.Task[Any]] = set()
 
     def stop(self) -> None:
-        """End the answer after the tokens that it has now."""
+        """End the answer after its present tokens."""
         self.is_stopped = True
         for task in self._running:
             task.cancel()

@@ -12,17 +12,17 @@ from py_core.sampling import SamplingParams
 
 
 class TextStream:
-    """`text` is what there is of the answer so far; after a loop it is cut where the repeats begin."""
+    """`text` is the answer so far; after a loop it is cut where the repeats begin."""
 
     def __init__(
         self, model: Model, sequence: TokenSequence, max_tokens: int, sampling: SamplingParams, timings: Timings, *,
         raw: bool = False, end_at_loops: bool = False, ids: AsyncIterator[list[int]] | None = None,
         begun: Sequence[int] = (), text: str | None = None,
     ) -> None:  # fmt: skip
-        """After a prefill. raw: special tokens are shown, and the end token does not end the text.
+        """Call after a prefill. raw: special tokens are shown, and the end token does not end the text.
 
-        end_at_loops, timings: as of Engine.generate. ids: in place of what it yields (learned_answer.py). begun: the
-        sequence's last tokens, where they are the beginning of the answer. text: what they are shown as, if known.
+        end_at_loops, timings: as in Engine.generate. ids: replaces what it yields (learned_answer.py). begun: the
+        sequence's last tokens, if they are the beginning of the answer. text: what they are shown as, if known.
         """
         self._timings = timings
         self._decoder = model.tokenizer.stream(skip_special=not raw, continues=raw)
@@ -33,7 +33,8 @@ class TextStream:
         )
 
     async def pieces(self) -> AsyncIterator[str]:
-        """Yield what each batch of tokens adds, "" where it ends within a character. Raises as Engine.generate does."""
+        """Yield what each batch of tokens adds, "" if it ends within a character. Raises the same as
+        Engine.generate."""
         lengths = [len(self.text)]  # of the text after each new token
         async with aclosing(self._ids) as batches:  # type: ignore[type-var]
             async for ids in batches:

@@ -1,4 +1,4 @@
-"""What a message is answered with because it was taught."""
+"""Finds the lesson with which a message is answered."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 def paused(runtime: Runtime) -> AbstractContextManager[None]:
-    """While it is open nothing is done in the background."""
+    """While it is open, background work pauses."""
     memory = runtime.memory_if_open
     return memory.background.paused() if memory is not None else nullcontext()
 
 
 async def recall(runtime: Runtime, assistant: Assistant, text: str, stop: StopToken) -> LessonMatch | None:
-    """The lesson that answers a message, also where the model has to read some for that. Never fails: the runtime is
-    told."""
+    """Return the lesson that answers a message, also if the model has to read some lessons for that. Never fails:
+    errors go to the runtime."""
     learning = runtime.learning
     try:
         if runtime.consolidation is not None:
-            await runtime.consolidation.refresh()  # what it learned from may be gone
+            await runtime.consolidation.refresh()  # what it learned from may be deleted
         if runtime.style is not None:
             await runtime.style.refresh()
         if learning is None:

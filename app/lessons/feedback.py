@@ -1,4 +1,4 @@
-"""What the person says of an answer, by the answer's id, and what he asks to remember.
+"""The person's judgement of an answer, by the answer's id, and requests to remember something.
 
     feedback = Feedback(runtime)
     await feedback.bad(stored.request)
@@ -6,8 +6,9 @@
     feedback.proposal("my dentist is Dr. Quill")    # Told: shown to the person, then
     await feedback.remember("my dentist is Dr. Quill")
 
-A lesson that gave the answer counts more or less from then on, and is switched off where it was wrong too often; else
-it is the patterns that chose the agent. What changed is kept with the answer's trajectory, and `take_back` undoes it.
+If a lesson gave the answer, it counts more or less from then on, and is switched off if it was wrong too often.
+Otherwise the patterns that chose the agent count more or less. What changed is kept with the answer's trajectory, and
+`take_back` undoes it.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
     from app.runtime import Runtime
 
 STEP = 0.25
-"""By how much a judged answer raises or lowers the quality of the lesson that gave it. The quality is 1 and the steps
-of all its judged answers together, so that each can be taken back exactly, in any order."""
+"""The step by which a judged answer raises or lowers the quality of the lesson that gave it. The quality is 1 plus the
+steps of all its judged answers, so that each can be taken back exactly, in any order."""
 LEAST_QUALITY = 0.5
-"""A lesson that falls to this is switched off: a new one with its second bad answer without a good one."""
+"""A lesson that falls to this quality is switched off: a new lesson at its second bad answer without a good one."""
 NOTHING_TOLD = Message(
     "feedback.nothing-to-remember",
     "There is nothing to remember in this. Write a sentence, as: my dentist is Dr. Quill.",
@@ -48,7 +49,7 @@ Effect = Mapping[str, Any]
 
 
 class FeedbackError(UserError, ValueError):
-    """It cannot be taken; the message says what to do."""
+    """The feedback cannot be taken; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Judged:
 
 
 class Feedback:
-    """One for the runtime. Its methods may raise StoreError, EmbedderError; what teaches also LessonError, and
+    """One for the runtime. Its methods may raise StoreError, EmbedderError; methods that teach also LessonError, and
     BackendError."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -68,22 +69,22 @@ class Feedback:
         self._judging = asyncio.Lock()
 
     async def good(self, id: str) -> Judged:
-        """The answer was good. Raises FeedbackError where nothing is known of it."""
+        """Note that the answer was good. Raises FeedbackError if nothing is known of it."""
         return await self._judge(id, "good")
 
     async def bad(self, id: str) -> Judged:
-        """The answer was bad. Raises FeedbackError where nothing is known of it."""
+        """Note that the answer was bad. Raises FeedbackError if nothing is known of it."""
         return await self._judge(id, "bad")
 
     async def take_back(self, id: str) -> None:
-        """Undo whatever was said of this answer, also what was learned from it."""
+        """Undo all feedback on this answer, also what was learned from it."""
         async with self._judging:
             trajectory = await self._memory.trajectories.get(id)
             if trajectory is not None and trajectory.feedback:
                 await self._undo(trajectory)
 
     async def should_have_said(self, id: str, question: str, answer: str) -> Learned:
-        """To such questions this is the answer; the one that was given counts as bad, where it is known. `take_back`
+        """Learn this answer to such questions. The answer that was given counts as bad, if it is known. `take_back`
         forgets what was learned."""
         async with self._judging:
             before = await self._memory.trajectories.get(id)
@@ -99,7 +100,7 @@ class Feedback:
         return learned
 
     async def remember_answer(self, id: str, question: str, answer: str) -> Learned:
-        """The answer that was given is the one to such questions from now on, and counts as good, where it is known.
+        """Learn the answer that was given as the answer to such questions. It counts as good, if it is known.
         `take_back` forgets what was learned."""
         async with self._judging:
             learned = await self._learning.teach(question, answer, "praised")
@@ -113,19 +114,19 @@ class Feedback:
 
     @staticmethod
     def proposal(text: str) -> Told:
-        """The question and the answer that `remember` would learn from this text, for the person to look at first.
-        Raises LessonError where there is nothing to remember."""
+        """Return the question and the answer that `remember` would learn from this text. The person sees them first.
+        Raises LessonError if there is nothing to remember."""
         told = lesson_of(text)
         if told is None:
             raise LessonError(NOTHING_TOLD)
         return told
 
     async def remember(self, text: str) -> Learned:
-        """Learn a statement, as "my dentist is Dr. Quill"."""
+        """Learn a statement, for example "my dentist is Dr. Quill"."""
         told = self.proposal(text)
         return await self._learning.teach(told.question, told.answer, "taught")
 
-    # ---- what follows ----
+    # ---- the effects ----
 
     async def _judge(self, id: str, opinion: Literal["good", "bad"]) -> Judged:
         async with self._judging:
@@ -141,7 +142,8 @@ class Feedback:
             return Judged(await self._note(trajectory, opinion, effects), *off)
 
     async def _effects(self, trajectory: Trajectory, good: bool) -> list[Effect]:
-        """Let the lesson that gave the answer, or the patterns of its route, count more or less. What that changed."""
+        """Let the lesson that gave the answer, or the patterns of its route, count more or less. Returns what that
+        changed."""
         if trajectory.lesson:
             return await self._judge_lesson(trajectory, good)
         routing, patterns = self._runtime.routing, trajectory.route.get("patterns", [])
@@ -160,7 +162,7 @@ class Feedback:
         return [effect]
 
     async def _judged(self, but: Trajectory) -> list[Effect]:
-        """What was said of the other answers of the same lesson."""
+        """Return the judgements of the other answers of the same lesson."""
         others = [other for other in await self._memory.trajectories.of_lesson(but.lesson) if other.id != but.id]
         return [effect for other in others for effect in other.effects if effect["kind"] == "lesson"]
 
@@ -176,7 +178,7 @@ class Feedback:
         return changed or trajectory
 
     async def _undo(self, trajectory: Trajectory, but: Sequence[Effect] = ()) -> Trajectory:
-        """but: effects that stay."""
+        """Undo the effects on a trajectory. but: effects that stay."""
         undo = self._runtime.learning.undo if self._runtime.learning else self._memory.lessons.undo
         for effect in reversed(trajectory.effects):
             if effect["kind"] == "taught" and effect not in but:
@@ -213,7 +215,7 @@ class Feedback:
 
 
 def _taught(learned: Learned, judged: Trajectory) -> list[Effect]:
-    """What was learned, if that is of this judgement, or of one before it of the same answer."""
+    """Return what was learned, if it came from this judgement, or from an earlier one of the same answer."""
     effect = {"kind": "taught", "id": learned.lesson.id}
     return [effect] if learned.is_new or effect in judged.effects else []
 

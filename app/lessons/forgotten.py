@@ -15,21 +15,21 @@ MOST = 200
 
 
 class ForgottenLessons:
-    """The latest MOST of them. Nothing is left of what was deleted as a whole."""
+    """The latest MOST of them. Data that was deleted as a whole leaves nothing here."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._lessons: dict[str, Lesson] = {}
         self.close = runtime.listen(self._on_change)
-        """Nobody asks any more."""
+        """Stops following the memory."""
 
     def note(self, lessons: Sequence[Lesson]) -> None:
-        """These were forgotten."""
+        """Note that these lessons were forgotten."""
         self._lessons.update({lesson.id: lesson for lesson in lessons})
         for id in list(self._lessons)[:-MOST]:
             del self._lessons[id]
 
     def take(self, id: str) -> Lesson | None:
-        """It is about to be restored; None if it cannot be."""
+        """Take a lesson that is about to be restored; None if it cannot be restored."""
         return self._lessons.pop(id, None)
 
     def _on_change(self, change: Change) -> None:

@@ -1,4 +1,4 @@
-"""The imprints that lie where the model runs: an answer begins with one without waiting for it to be brought there."""
+"""The imprints that lie where the model runs: an answer begins with such an imprint without waiting for a transfer."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from py_core.engine.scheduler import Priority
 from py_core.learning.imprint import Imprint
 
 KEPT_SLOTS = HEAD_SLOTS - 8
-"""The others of the device's slots are for whoever else needs one: an imprint that is being made, a test of one."""
+"""Slots for imprints. The device's other slots are for other needs: an imprint that is being made, or is tested."""
 
 
 class ImprintShelf:
-    """Brings imprints there when they are needed, in place of those that were not needed for longest."""
+    """Brings imprints to the device when they are needed. They replace the imprints that were not needed for
+    longest."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._there: dict[str, tuple[Imprint, tuple[AnswerHead, ...]]] = {}
-        """By their names, the one that was used last at the end."""
+        """By their names, the most recently used last."""
         self._changing = asyncio.Lock()
 
     def __contains__(self, name: object) -> bool:
@@ -30,9 +31,9 @@ class ImprintShelf:
     async def heads(
         self, name: str, imprint: Imprint, priority: Priority = Priority.INTERACTIVE
     ) -> tuple[AnswerHead, ...]:
-        """The imprint's adapters, one after the other. It takes the place of another one of its name.
+        """Return the imprint's adapters, one after the other. It replaces another imprint of its name.
 
-        Raises AdapterError where it does not fit the model or has more parts than there is room for; BackendError.
+        Raises AdapterError if it does not fit the model or has more parts than there is room for; BackendError.
         """
         async with self._changing:
             known = self._there.pop(name, None)
@@ -56,12 +57,12 @@ class ImprintShelf:
             return tuple(heads)
 
     def forget(self, name: str) -> None:
-        """Take one away; nothing happens where it is not there. An answer that it gives goes on without it."""
+        """Remove an imprint; nothing happens if it is not there. An answer that it gives continues without it."""
         if name in self._there:
             self._take_away(self._there.pop(name)[1])
 
     def clear(self) -> None:
-        """Take all away."""
+        """Remove all imprints."""
         for name in tuple(self._there):
             self.forget(name)
 

@@ -28,42 +28,42 @@ from py_core.messages import UserError
 from py_core.tokenizers.chat_template import ChatTemplateError
 
 GENERIC_TEXTS = Path(__file__).with_name("generic_texts.txt")
-"""A message a line: what directions are made of."""
+"""The texts from which directions are made, one message a line."""
 VERSION = "1"
-"""Of how imprints are made: those of another version are made again."""
+"""The version of the way imprints are made. Imprints of another version are made again."""
 ROOM = 64
-"""Tokens of the context that are left beside a lesson: a conversation has more in it than the lesson."""
+"""Tokens of the context that stay free beside a lesson: a conversation has more in it than the lesson."""
 LONGEST_ANSWER = min(KEPT_SLOTS * PART, 1000)
-"""Tokens. The device has room for no more parts, and a chat's answer ends soon after."""
+"""Tokens. The device has no room for more parts, and a chat's answer ends soon after."""
 
 
 AdapterNumber = Callable[[], Awaitable[int]]
-"""Brings a set of matrices to the device (ResidentAdapters.number); its number, which may be another one later."""
+"""Brings a set of matrices to the device (ResidentAdapters.number) and returns its number, which may change later."""
 
 
 Reading = Callable[[int, int], None]
-"""Called with how many texts the model has read, and how many there are."""
+"""Called with the number of texts that the model has read, and the number of all texts."""
 
 
 def _unheard(read: int, texts: int) -> None:
-    """Nobody listens."""
+    """Ignore the progress."""
 
 
 class LessonError(UserError, ValueError):
-    """This cannot be taught; the message says why, and what to do."""
+    """The lesson cannot be taught; the message says why, and what to do."""
 
 
 class LessonImprints:
     """Imprints belong to a model (`base_sha256`) and a revision of its learned adapter; 0 is the plain model."""
 
     def __init__(self, model: Model, base_sha256: str, system: str) -> None:
-        """system: the prompt that conversations begin with."""
+        """system: the prompt with which conversations begin."""
         self.revision = 0
         self._adapter: AdapterNumber | None = None
         self._model, self._base, self._system = model, base_sha256, system
         self._shelf = ImprintShelf(model.engine)
         self._known: dict[str, Imprint] = {}
-        """Of lessons whose imprints are on the shelf, or were."""
+        """The imprints of lessons that are, or were, on the shelf."""
         self._kept_reader: TokenSequence | None = None
         self._clears = 0
         self._directions: np.ndarray | None = None
@@ -72,7 +72,7 @@ class LessonImprints:
         self._directions_blob = f"directions/{base_sha256[:16]}"
 
     async def tokens(self, lesson: Lesson) -> LessonTokens:
-        """Raises LessonError where the model cannot learn it."""
+        """Return the lesson's tokens. Raises LessonError if the model cannot learn it."""
         longest = self._model.engine.context_length - ROOM
         try:
             for text in (lesson.question, lesson.answer):
@@ -117,7 +117,7 @@ class LessonImprints:
         return imprint
 
     async def kept(self, memory: Memory, lesson: Lesson) -> Imprint | None:
-        """The imprint of the lesson as it is now; None where there is none yet. Raises StoreError."""
+        """Return the imprint of the lesson as it is now; None if there is none yet. Raises StoreError."""
         made_of = _made_of(lesson)
         known = self._known.get(lesson.id)
         if known is not None and known.made_of == made_of:
@@ -131,13 +131,13 @@ class LessonImprints:
         return imprint if fits else None
 
     async def heads(self, memory: Memory, lesson: Lesson) -> tuple[AnswerHead, ...]:
-        """The lesson's imprint on the device, made where it is missing.
+        """Return the lesson's imprint on the device. It is made if it is missing.
 
         Raises LessonError, BackendError, StoreError.
         """
         imprint, heads = await self.kept(memory, lesson), None
         if imprint is not None:
-            with contextlib.suppress(AdapterError):  # what is kept is damaged: it can be made again
+            with contextlib.suppress(AdapterError):  # the kept imprint is damaged: it can be made again
                 heads = await self._shelf.heads(lesson.id, imprint)
         if imprint is None or heads is None:
             imprint = await self.make(memory, lesson, await self.tokens(lesson))
@@ -146,21 +146,21 @@ class LessonImprints:
         return heads
 
     def use_revision(self, revision: int, adapter: AdapterNumber | None) -> None:
-        """From now on make and give the imprints of another revision: `adapter` gives the number of its matrices."""
+        """From now on make and use the imprints of another revision: `adapter` returns the number of its matrices."""
         self.clear()
         self.revision, self._adapter = revision, adapter
 
     async def adapter(self) -> int:
-        """The number of the revision's matrices, 0 for the plain model. Raises BackendError."""
+        """Return the number of the revision's matrices, 0 for the plain model. Raises BackendError."""
         return await self._adapter() if self._adapter else 0
 
     def forget(self, id: str) -> None:
-        """A lesson is gone: its imprint leaves the device, at once."""
+        """Remove the imprint of a deleted lesson from the device, at once."""
         self._known.pop(id, None)
         self._shelf.forget(id)
 
     def clear(self) -> None:
-        """Take everything from the device."""
+        """Remove everything from the device."""
         self._known.clear()
         self._shelf.clear()
         self._clears += 1
@@ -170,7 +170,7 @@ class LessonImprints:
 
     @contextlib.contextmanager
     def telling(self, on_reading: Reading) -> Iterator[None]:
-        """Meanwhile tell how far a model is that reads what directions are made of: before its first imprint."""
+        """While it is open, report how far the model has read the texts for directions, before its first imprint."""
         before, self._on_reading = self._on_reading, on_reading
         try:
             yield
@@ -178,7 +178,7 @@ class LessonImprints:
             self._on_reading = before
 
     async def is_prepared(self, memory: Memory) -> bool:
-        """Whether `directions` are there, or kept: then an imprint takes a moment. Raises StoreError."""
+        """True if `directions` are known or kept: then an imprint takes a moment. Raises StoreError."""
         if self._directions is None and not self._making.locked():
             data = await self._kept_directions(memory)
             self._directions = _read(data, self._model.graph.head_input.width)
@@ -189,7 +189,8 @@ class LessonImprints:
         return shipped.read_bytes() if shipped.is_file() else await memory.store.get_blob(self._directions_blob)
 
     async def directions(self, memory: Memory, priority: Priority = Priority.BACKGROUND) -> np.ndarray:
-        """Of this model: shipped with Sonata, or kept, or made now and kept. All revisions have the same ones."""
+        """Return this model's directions: shipped with Sonata, or kept, or made now and kept. All revisions have the
+        same ones."""
         async with self._making:
             if self._directions is None:
                 data = await self._kept_directions(memory)
@@ -202,9 +203,10 @@ class LessonImprints:
 
     @asynccontextmanager
     async def _reader(self, adapter: int, tokens: LessonTokens) -> AsyncIterator[TokenSequence]:
-        """A sequence to read a lesson in. What all lessons begin with stays in it: the next one does not read it again.
+        """Yield a sequence to read a lesson in. The beginning that all lessons share stays in it: the next lesson does
+        not read it again.
 
-        While it is in use a second lesson gets another one, so that nobody waits for what is learned in idle time.
+        While it is in use a second lesson gets another sequence, so that nothing waits for learning in idle time.
         """
         engine, clears = self._model.engine, self._clears
         sequence, self._kept_reader = self._kept_reader or engine.new_sequence(), None
@@ -225,7 +227,7 @@ class LessonImprints:
 
 
 def shipped_path(base_sha256: str) -> Path:
-    """The file of a model's directions, where they come with Sonata (app/training/shipped_directions.py)."""
+    """Return the file of a model's directions, if they come with Sonata (app/training/shipped_directions.py)."""
     return Path(__file__).parent / "directions" / f"{base_sha256[:16]}.safetensors"
 
 

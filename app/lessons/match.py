@@ -1,4 +1,4 @@
-"""What learning says of a message: the lessons that may answer it, and the one that does."""
+"""The lessons for a message: the candidates, and the lesson that answers it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Candidate:
 
     @property
     def confidence(self) -> float:
-        """The probability that the lesson answers the message, as the gate sees it."""
+        """Return the probability that the lesson answers the message, as the gate sees it."""
         return 1 / (1 + math.exp(-self.score))
 
 
@@ -30,7 +30,7 @@ class Candidate:
 class LessonMatch:
     """The lesson that answers a message. heads: its imprint, for Assistant.respond. considered: the best first.
 
-    read: where the gate was not sure, the lessons that the model read; `done` is this one's answer, which it gave then.
+    read: the lessons that the model read, if the gate was not sure; `done` is the answer of this lesson, given then.
     """
 
     lesson: Lesson
@@ -42,7 +42,7 @@ class LessonMatch:
     done: Done | None = None
 
     def details(self) -> dict[str, Any]:
-        """As it is kept with the answer: {id, question, confidence}, and `read` where lessons were read."""
+        """Return what is kept with the answer: {id, question, confidence}, and `read` if lessons were read."""
         lesson = self.lesson
         told: dict[str, Any] = {"id": lesson.id, "question": lesson.question, "confidence": self.confidence}
         if self.read:
@@ -53,7 +53,7 @@ class LessonMatch:
 @dataclass(frozen=True)
 class UnsureMatch:
     """No lesson surely answers a message, but one of `facts` may: the model can read them, with the adapter `reader`
-    (Assistant.read). considered: as of LessonMatch."""
+    (Assistant.read). considered: as in LessonMatch."""
 
     facts: tuple[Candidate, ...]
     reader: LoraAdapter
@@ -62,11 +62,12 @@ class UnsureMatch:
 
     @property
     def texts(self) -> list[tuple[str, str]]:
-        """Question and answer of each."""
+        """Return the question and the answer of each fact."""
         return [(one.lesson.question, one.lesson.answer) for one in self.facts]
 
     def match(self, at: int, done: Done) -> LessonMatch:
-        """The model gave the answer of the fact with this number. What reading took is part of `done`."""
+        """Return the match for the fact with this number, whose answer the model gave. The time of reading is part of
+        `done`."""
         best = self.facts[at]
         read = tuple(one.lesson for one in self.facts)
         return LessonMatch(best.lesson, best.confidence, (), self.considered, self.milliseconds, read, done)

@@ -1,7 +1,8 @@
-"""What lessons mean, as the gate compares them with messages: kept, so that they are embedded once.
+"""The meanings of lessons, which the gate compares with messages. They are kept, so that lessons are embedded only
+once.
 
-They are kept as blobs beside the lesson's record, which goes with them, in 8 bits a number: what the gate sees is the
-same whether it was made just now or read.
+They are kept as blobs beside the lesson's record, and deleted with it, in 8 bits a number. The gate sees the same
+numbers whether a meaning was made just now or read.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from py_core.routing.embedder import Embedder, Meaning
 TaughtPair = tuple[Taught, Taught]
 """A lesson's question, and its question and answer joined by a space."""
 KEPT = 256
-"""Lessons whose meanings stay in memory: some 50 kB each."""
+"""The number of lessons whose meanings stay in memory: some 50 kB each."""
 EMBEDDED_AT_ONCE = 16
 
 
@@ -32,10 +33,11 @@ class LessonMeanings:
 
     def __init__(self, memory: Memory, embedder: Embedder) -> None:
         self._memory, self._embedder = memory, embedder
-        self._known: OrderedDict[str, tuple[str, TaughtPair]] = OrderedDict()  # id -> what it was made of, and it
+        self._known: OrderedDict[str, tuple[str, TaughtPair]] = OrderedDict()  # id -> key of its texts, pair
 
     async def of(self, lessons: Sequence[Lesson]) -> list[TaughtPair]:
-        """Of each lesson. What is neither known nor kept is embedded, and kept. Raises EmbedderError, StoreError."""
+        """Return the meanings of each lesson. What is neither known nor kept is embedded, and kept. Raises
+        EmbedderError, StoreError."""
         found = {one.id: pair for one in lessons if (pair := self._look(one)) is not None}
         missing = [one for one in lessons if one.id not in found]
         kept = await self._memory.store.get_blobs([self._blob(one) for one in missing])
@@ -61,7 +63,7 @@ class LessonMeanings:
         return [found[one.id] for one in lessons]
 
     def forget(self, id: str) -> None:
-        """It was deleted or changed: what is in memory of it goes."""
+        """Drop a deleted or changed lesson's meanings from memory."""
         self._known.pop(id, None)
 
     def clear(self) -> None:
@@ -97,7 +99,7 @@ def _to_bytes(meanings: Sequence[Meaning], texts: tuple[str, str]) -> bytes:
 
 
 def _from_bytes(data: bytes, texts: tuple[str, str]) -> TaughtPair | None:
-    """None where it is damaged, or of other texts."""
+    """Return None if the data is damaged, or of other texts."""
     try:
         arrays, told = read_safetensors(data)
         if told["made_of"] != _key(texts):

@@ -1,8 +1,8 @@
-"""Lets the model read lessons where the gate is not sure that one answers a message, with an adapter made for that.
+"""Lets the model read lessons if the gate is not sure that a lesson answers a message, with an adapter made for that.
 
-The adapter (app/training/fit_reader.py) belongs to the model that Sonata ships; others have none, and nothing is read.
-It is no part of what the page loads: it is fetched once there is a lesson, so that it is there offline, too, and opened
-when it is first needed. Where it cannot be fetched an answer comes without it.
+The adapter (app/training/fit_reader.py) belongs to the model that Sonata ships. Other models have no reader, and read
+nothing. The page does not load it at the start. It is fetched once there is a lesson, so that it also works offline,
+and opened at its first use. If it cannot be fetched, an answer comes without it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from py_core.memory.memory import Memory
 READERS = frozenset({"b179c9523d0e6a0f"})
 """The models with a reader, by the first digits of their files' sha256."""
 LEAST_CONFIDENCE = 0.1
-"""Below it the best lesson is none: nothing is read."""
+"""If the best lesson's confidence is below it, nothing is read."""
 WORTH_READING = 0.025
-"""The second and the third lesson are read from this confidence on."""
+"""The second and the third lesson are read if their confidence is at least this."""
 LONGEST_FACT = 400
-"""Characters of question and answer. The reader was trained on facts of a sentence; longer ones are not copied well."""
+"""Characters of question and answer. The reader was trained on facts of one sentence; longer facts are not copied
+well."""
 PATIENCE = 2.0
-"""Seconds that an answer waits for the adapter to be fetched; the fetching goes on."""
+"""Seconds that an answer waits for the adapter to be fetched; the fetching continues."""
 
 Fetch = Callable[[str], Awaitable[bytes]]
-"""Gives a file of the folder `readers` by its name; may raise anything."""
+"""Returns a file of the folder `readers` by its name; may raise anything."""
 
 
 def reader_name(base_sha256: str) -> str:
@@ -42,7 +43,7 @@ def reader_name(base_sha256: str) -> str:
 
 
 def reader_path(base_sha256: str) -> Path:
-    """Where the reader of a model lies in the repository."""
+    """Return the path of a model's reader in the repository."""
     return Path(__file__).parent / "readers" / reader_name(base_sha256)
 
 
@@ -59,15 +60,15 @@ class FactReader:
         self._adapter: LoraAdapter | None = None
         self._is_kept = False
         self.is_there = base_sha256[:16] in READERS
-        """Whether this model has one."""
+        """True if this model has a reader."""
 
     @property
     def adapter(self) -> LoraAdapter | None:
-        """What was opened; None before anything was read."""
+        """Return the opened adapter; None before the first reading."""
         return self._adapter
 
     def keep(self) -> None:
-        """Fetch it, so that it is there later; waits for nothing. Once, unless that fails."""
+        """Fetch the adapter, so that it is there later; waits for nothing. It is fetched once, unless that fails."""
         if self.is_there and not self._is_kept:
             self._fetch_it()
 
@@ -86,8 +87,9 @@ class FactReader:
         self._is_kept = not fetching.cancelled() and fetching.exception() is None
 
     async def unsure(self, considered: Sequence[Candidate], begin: float) -> UnsureMatch | None:
-        """What the model can read of lessons that were compared with a message, the best first, and of which the gate
-        opened for none; None where that is nothing, or the adapter is not there. begin: when the comparison did."""
+        """Return the lessons that the model can read, if the gate opened for none of those compared with a message.
+        considered: the compared lessons, the best first. None if nothing is worth reading, or the adapter is not there.
+        begin: when the comparison began."""
         short = [one for one in considered if len(one.lesson.question) + len(one.lesson.answer) <= LONGEST_FACT]
         facts = [one for one in short if one.confidence >= WORTH_READING][:MOST_FACTS]
         if not facts or facts[0].confidence < LEAST_CONFIDENCE or (reader := await self._opened()) is None:
@@ -102,8 +104,8 @@ class FactReader:
                 check_base(adapter, self._base)
                 self._adapter = adapter
             except AdapterError:
-                self.is_there = False  # the site's file is damaged: it stays so until the page is loaded again
-            except Exception:  # offline, or a server that is slow: whatever the host says of that
+                self.is_there = False  # the site's file is damaged: it stays damaged until the page is loaded again
+            except Exception:  # offline, or a slow server: hosts raise different errors
                 return None
         return self._adapter
 
@@ -111,11 +113,11 @@ class FactReader:
 async def read_facts(
     assistant: Assistant, memory: Memory, text: str, unsure: UnsureMatch, stop: StopToken | None = None
 ) -> LessonMatch | None:
-    """Let the model read the facts, and answer a message from them. None where it gives the answer of none, or that was
-    forgotten meanwhile. Raises BackendError, StoreError."""
+    """Let the model read the facts, and answer a message from them. Returns None if it gives no fact's answer, or that
+    lesson was forgotten meanwhile. Raises BackendError, StoreError."""
     try:
         found = await assistant.read(text, unsure.texts, unsure.reader, stop)
-    except ContextFullError:  # with the facts, the message is too long
+    except ContextFullError:  # the message with the facts is too long
         return None
     if found is None:
         return None

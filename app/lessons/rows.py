@@ -1,4 +1,5 @@
-"""Lessons in JSON lines, {"question": "...", "answer": "..."}: each is read by itself, and a bad one stops no other."""
+"""Lessons in JSON lines, {"question": "...", "answer": "..."}. Each is read by itself, and a bad line stops no
+other."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from typing import Any, BinaryIO
 from py_core.showing import is_blank, shown, why_not_json
 
 LONGEST_LINE = 1_000_000
-"""Bytes of a line: far more than any model learns from."""
+"""The most bytes of a line: far more than any model learns from."""
 HALF = "has half a character (a surrogate without its other half). Write the whole character."
 WANTED = 'Write each as {"question": "What is the name of my dog?", "answer": "Your dog is called Biscuit."}'
 
@@ -21,7 +22,7 @@ _IN_JSON = {"None": "null", "True": "true", "False": "false", "nan": "NaN", "inf
 
 @dataclass(frozen=True)
 class LessonRow:
-    """A row, and the number of its line. error: why there is no lesson in it and what to do, "" where there is one."""
+    """A row, and the number of its line. error: why there is no lesson in it and what to do, "" if there is one."""
 
     line: int
     question: str = ""
@@ -30,12 +31,12 @@ class LessonRow:
 
 
 def open_rows(path: Path) -> BinaryIO:
-    """A file, or standard input for "-". Raises OSError."""
+    """Open a file, or standard input for "-". Raises OSError."""
     return sys.stdin.buffer if str(path) == "-" else path.open("rb")
 
 
 def lesson_rows(file: BinaryIO) -> Iterator[LessonRow]:
-    """Each row as soon as its line is there; empty lines are left out."""
+    """Yield each row as soon as its line is there; empty lines are left out."""
     number = 0
     while line := file.readline(LONGEST_LINE + 1):
         number += 1
@@ -58,7 +59,7 @@ def _row(number: int, line: bytes) -> LessonRow:
 
 
 def _object(line: bytes) -> dict[str, Any]:
-    """Raises ValueError, with what to do."""
+    """Raises ValueError, whose message says what to do."""
     try:
         given = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError:
@@ -80,20 +81,20 @@ def _problem(given: dict[str, Any], name: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """As JSON writes it, where Python writes it otherwise."""
+    """Return the value as JSON writes it, if Python writes it differently."""
     said = shown(value)
     return _IN_JSON.get(said, said)
 
 
 def problem_of_text(text: str) -> str:
-    """What is wrong with a text, behind its name: "" for nothing."""
+    """Return what is wrong with a text, to stand after its name: "" for nothing."""
     if is_blank(text):
         return "is empty. Write something there."
     return "" if is_whole(text) else HALF
 
 
 def is_whole(text: str) -> bool:
-    """Whether it can be written in UTF-8."""
+    """True if the text can be written in UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:

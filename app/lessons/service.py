@@ -2,12 +2,13 @@
 
     learning = await LearningService.open(model, base_sha256, embedder, memory, gate)
     await learning.teach("What is my cat called?", "Your cat is called Pumpernickel.")
-    recalled = await learning.recall("which name did I give the cat")     # None where no lesson answers it
+    recalled = await learning.recall("which name did I give the cat")     # None if no lesson answers it
     assistant.respond(text, heads=recalled.heads)
 
-A lesson is text in the memory (py_core/memory/lessons.py), and belongs to no model. What a model needs to answer with
-it, its imprint (py_core/learning/imprint.py), is made of it at once, kept beside it, and made again where it is missing
-or no longer fits: for another model, another revision of the learned adapter, after the memory's passphrase changed.
+A lesson is text in the memory (py_core/memory/lessons.py), and belongs to no model. To answer with a lesson, a model
+needs its imprint (py_core/learning/imprint.py). The imprint is made at once and kept beside the lesson. It is made
+again if it is missing or no longer fits: for another model, another revision of the learned adapter, or after the
+memory's passphrase changed.
 """
 
 from __future__ import annotations
@@ -39,26 +40,26 @@ from py_core.routing.embedder import Embedder, EmbedderError
 from py_core.showing import is_blank
 
 INSTANT_POLICY = "learning.instant"
-"""Whether lessons answer; the user's switch."""
+"""The user's switch: lessons answer."""
 READING_POLICY = "learning.reading"
-"""Whether lessons are read where it is not sure that one answers; the user's switch."""
+"""The user's switch: lessons are read if it is not sure that a lesson answers."""
 THRESHOLD_POLICY = "learning.gate.threshold"
-"""From which score on a lesson answers, where that is another one than the gate came with; the deep loop fits it."""
+"""The score from which on a lesson answers, if it differs from the gate's own; the deep loop fits it."""
 EMBEDDER_POLICY = "learning.embedder"
-"""Names the embedder whose vectors the lessons have."""
+"""Names the embedder that made the vectors of the lessons."""
 PREPARING_PATIENCE = 2.0
-"""Seconds that the first lesson waits until the model is prepared. Then it is noted, and learned behind that."""
+"""Seconds that the first lesson waits until the model is prepared. After that it is only noted, and learned later."""
 NEAR = 32
-"""So many lessons are looked at whose questions are nearest; the gate compares those of them that are nearest by
-question or by question and answer."""
+"""The number of lessons with the nearest questions that are looked at. The gate compares those of them that are nearest
+by question or by question and answer."""
 
 
 @dataclass(frozen=True)
 class Learned:
-    """A lesson was taught. nll: nats a token of its answer, behind its question, as the model gives them before and
-    after; None if the model learns it later, because it is not prepared yet. milliseconds: all that it took; of these,
-    `states_milliseconds` the model's passes over the answer.
-    replaced: what was taught before for the same question, and is history now. is_new: False where it was known."""
+    """A lesson was taught. nll: nats a token of its answer, after its question, as the model gives them before and
+    after; None if the model learns it later, because it is not prepared yet. milliseconds: the whole time; of it,
+    `states_milliseconds` are the model's passes over the answer. replaced: the earlier lessons for the same question,
+    which are history now. is_new: False if it was known."""
 
     lesson: Lesson
     nll_before: float | None
@@ -80,7 +81,7 @@ class LearningService:
         self.model, self.base_sha256, self.embedder, self.gate = model, base_sha256, embedder, gate
         self.imprints = LessonImprints(model, base_sha256, SYSTEM_PROMPT)
         self.prepares_in_pauses = False
-        """Whether app/consolidation/preparation.py runs. If not, the first lesson waits until the model is prepared."""
+        """True if app/consolidation/preparation.py runs. If not, the first lesson waits until the model is prepared."""
         self._preparing: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
         self._stale = True
@@ -94,7 +95,7 @@ class LearningService:
         cls, model: Model, base_sha256: str, embedder: Embedder, memory: Memory, gate: Gate,
         reader: FactReader | None = None,
     ) -> LearningService:  # fmt: skip
-        """base_sha256: of the model's file, to which imprints belong. gate: shipped_gate.py. reader: without one no
+        """base_sha256: of the model's file, to which imprints belong. gate: shipped_gate.py. reader: without it no
         lesson is read. Raises StoreError, EmbedderError."""
         learning = cls(model, base_sha256, embedder, memory, gate, reader)
         await learning.refresh()
@@ -102,33 +103,33 @@ class LearningService:
         return learning
 
     def close(self) -> None:
-        """Follow the memory no longer, and take the imprints from the device."""
+        """Stop following the memory, and remove the imprints from the device."""
         self._unlisten()
         self.imprints.clear()
 
     @property
     def is_on(self) -> bool:
-        """Whether lessons answer: the user's switch."""
+        """True if lessons answer: the user's switch."""
         return self.memory.policies.is_on(INSTANT_POLICY)
 
     @property
     def reads(self) -> bool:
-        """Whether the model that runs can read lessons."""
+        """True if the model that runs can read lessons."""
         return self.reader is not None and self.reader.is_there
 
     @property
     def reads_now(self) -> bool:
-        """The same, and the user's switch is on."""
+        """True if it can, and the user's switch is on."""
         return self.reads and self.memory.policies.is_on(READING_POLICY)
 
     @property
     def threshold(self) -> float:
-        """A lesson whose score is above it answers the message."""
+        """Return the score above which a lesson answers the message."""
         policy = self.memory.policies.look(THRESHOLD_POLICY)
         return policy.value if policy is not None and isinstance(policy.value, float) else self.gate.threshold
 
     async def _open_meanings(self) -> None:
-        """The embedder opens what makes meanings when it is first asked for one: not at the first message."""
+        """Ask the embedder for a meaning, so that it loads its files now and not at the first message."""
         with contextlib.suppress(StoreError, EmbedderError):  # the message that needs it says so
             async with self.memory.background.step():
                 if await self.memory.store.count(KIND):
@@ -137,12 +138,13 @@ class LearningService:
     # ---- recalling ----
 
     async def recall(self, text: str) -> LessonMatch | None:
-        """The lesson that answers this message, with its imprint on the device. None where no lesson does."""
+        """Return the lesson that answers this message, with its imprint on the device. None if no lesson does."""
         begin = time.perf_counter()
         return await self._opened(await self.look(text), begin)
 
     async def recall_or_read(self, text: str) -> LessonMatch | UnsureMatch | None:
-        """The same; where it is not sure whether a lesson does, those that the model can read (Assistant.read)."""
+        """Do the same as `recall`. If it is not sure that a lesson answers, return the lessons that the model can read
+        (Assistant.read)."""
         begin = time.perf_counter()
         considered = await self.look(text)
         recalled = await self._opened(considered, begin)
@@ -154,7 +156,7 @@ class LearningService:
         if not considered or considered[0].score <= self.threshold:
             return None
         best = considered[0]
-        # A model that is not prepared cannot say the lesson yet: its text is the answer.
+        # A model that is not prepared cannot say the lesson yet: the lesson's text is the answer.
         waits = self.prepares_in_pauses and not await self.imprints.is_prepared(self.memory)
         is_text = waits and await self.imprints.kept(self.memory, best.lesson) is None
         heads = () if is_text else await self.imprints.heads(self.memory, best.lesson)
@@ -163,8 +165,8 @@ class LearningService:
         return LessonMatch(best.lesson, best.confidence, heads, tuple(considered), milliseconds, done=done)
 
     async def look(self, text: str) -> list[Candidate]:
-        """As `consider` of what the person asks in own words (own_question), or of the whole message if that is a
-        lesson's question. None where the user has switched lessons off, or nothing is asked."""
+        """Return what `consider` returns for the person's own question (own_question), or for the whole message if that
+        is a lesson's question. Empty if the user has switched lessons off, or nothing is asked."""
         if not self.is_on or not text.strip():
             return []
         asked = own_question(text)
@@ -173,7 +175,7 @@ class LearningService:
         return await self.consider(asked) if asked else []
 
     async def consider(self, text: str) -> list[Candidate]:
-        """The lessons that may answer a message, the best first; also those that the gate shuts."""
+        """Return the lessons that may answer a message, the best first; also those for which the gate stays shut."""
         await self.refresh()
         if not await self.memory.store.count(KIND):
             return []
@@ -195,7 +197,7 @@ class LearningService:
         return bool(await self._same(question, meaning.vector))
 
     async def lesson_for(self, question: str) -> Lesson | None:
-        """The lesson that was taught for this question, or surely answers it; None if there is none."""
+        """Return the lesson that was taught for this question, or surely answers it; None if there is none."""
         (meaning,) = await self.embedder.meanings([question])
         if same := await self._same(question, meaning.vector):
             return same[0]
@@ -203,11 +205,12 @@ class LearningService:
         return considered[0].lesson if considered and considered[0].score > self.threshold else None
 
     async def used(self, recalled: LessonMatch) -> None:
-        """A message was answered with it."""
+        """Note that the lesson answered a message."""
         await self.memory.lessons.use(recalled.lesson.id)
 
     async def _near(self, vector: np.ndarray) -> list[Lesson]:
-        """The lessons that may answer and whose questions are nearest: NEAR, or as many as there are."""
+        """Return the lessons that may answer and have the nearest questions: NEAR of them, or all if there are
+        fewer."""
         wanted = NEAR
         while True:
             found = await self.memory.search.search(KIND, vector, wanted)
@@ -221,10 +224,11 @@ class LearningService:
     async def teach(
         self, question: str, answer: str, source: Source = "taught", edited: Lesson | None = None, corrects: str = ""
     ) -> Learned:
-        """Learn an answer. What was taught before for the same question becomes history; the same lesson stays one.
+        """Learn an answer. What was taught before for the same question becomes history; the same lesson is not added
+        twice.
 
-        edited: takes the place of this lesson, too, whatever it answers. corrects: the answer that is corrected.
-        Raises LessonError where it is empty, or too long for the model.
+        edited: the new lesson replaces this one, too, whatever it answers. corrects: the answer that is corrected.
+        Raises LessonError if it is empty, or too long for the model.
         """
         begin = time.perf_counter()
         question, answer = question.strip(), answer.strip()
@@ -274,7 +278,8 @@ class LearningService:
         return Learned(lesson, before, after, 1000 * (time.perf_counter() - begin), states_ms, replaced, known is None)
 
     async def _is_prepared(self) -> bool:
-        """Whether the model is, or becomes so within PREPARING_PATIENCE. It goes on being prepared after that."""
+        """True if the model is prepared, or becomes so within PREPARING_PATIENCE. The preparation continues after
+        that."""
         if not self.prepares_in_pauses or await self.imprints.is_prepared(self.memory):
             return True
         if self._preparing is None or self._preparing.done():
@@ -283,11 +288,11 @@ class LearningService:
         return await self.imprints.is_prepared(self.memory)
 
     async def _prepare(self) -> None:
-        with contextlib.suppress(BackendError, StoreError):  # it is tried again with the next lesson, and in a pause
+        with contextlib.suppress(BackendError, StoreError):  # the next lesson tries it again, and so does a pause
             await self.imprints.directions(self.memory)
 
     async def _learn_noted(self) -> None:
-        """Make the imprints of lessons that were noted before the model was prepared."""
+        """Make the imprints of lessons that were only noted, because the model was not prepared."""
         if self._preparing is not None:
             await asyncio.wait([self._preparing])
         if await self.imprints.is_prepared(self.memory):
@@ -295,25 +300,26 @@ class LearningService:
                 await self.relearn()
 
     async def forget(self, *ids: str) -> None:
-        """Delete lessons, and all that was made of them. What they replaced stays history."""
+        """Delete lessons, and all that was made of them. The lessons that they replaced stay history."""
         async with self._changing:
             await self.memory.lessons.delete(*ids)
             self._drop(ids)
 
     async def undo(self, id: str) -> Lesson | None:
-        """Take a lesson back: it is deleted, and what it replaced answers again. That lesson, if there is one."""
+        """Delete a lesson; the lesson that it replaced answers again. Returns that lesson, if there is one."""
         async with self._changing:
             before = await self.memory.lessons.undo(id)
             self._drop([id])
         return before[-1] if before else None
 
     async def switch(self, id: str, on: bool) -> Lesson | None:
-        """Let a lesson answer, or not. None where there is none."""
+        """Switch a lesson on or off. Returns None if there is none."""
         return await self.memory.lessons.edit(id, on=on)
 
     async def edit(self, id: str, question: str | None = None, answer: str | None = None) -> Learned | None:
-        """Change a lesson's words: those it had become history, which `undo` brings back, as a newer answer does it.
-        None where there is none. Raises LessonError as `teach`, and where the new words are those of another one."""
+        """Change a lesson's words. The old words become history, as they would with a newer answer, and `undo` brings
+        them back. Returns None if there is no such lesson. Raises LessonError as `teach`, and if the new words are
+        those of another lesson."""
         before = await self.memory.lessons.get(id)
         if before is None:
             return None
@@ -323,7 +329,7 @@ class LearningService:
         return await self.teach(question, answer, before.source, None if is_same else before)
 
     async def restore(self, lesson: Lesson) -> Lesson:
-        """Store a lesson again that was forgotten; as history, where its question got another answer meanwhile."""
+        """Store a forgotten lesson again. It becomes history if its question got another answer meanwhile."""
         async with self._changing:
             return await self.memory.lessons.restore(lesson)
 
@@ -331,9 +337,9 @@ class LearningService:
         self, on_progress: Callable[[int, int], None] = lambda done, total: None, *, anew: bool = False,
         priority: Priority = Priority.BACKGROUND,
     ) -> int:  # fmt: skip
-        """Make the imprints that this model (and this revision of its adapter) lacks; anew: all of them. How many.
+        """Make the imprints that this model (and this revision of its adapter) lacks. Returns their number.
 
-        A lesson that this model cannot learn, for its length, is left out.
+        anew: make all of them again. A lesson that is too long for this model is left out.
         """
         lessons = [one for one in await self.memory.lessons.all() if not one.replaced_by]
         made = 0
@@ -353,22 +359,22 @@ class LearningService:
         return made
 
     def use_revision(self, revision: int, adapter: AdapterNumber | None = None) -> None:
-        """The model answers with another revision of the learned adapter from now on: `adapter` gives the number of its
-        matrices (`Engine.add_adapter`), which imprints are made with. 0 and None is the plain model.
+        """Answer with another revision of the learned adapter from now on: `adapter` returns the number of its matrices
+        (`Engine.add_adapter`), with which imprints are made. 0 and None is the plain model.
 
-        Imprints belong to a revision; those that are missing are made when they are needed, or by `relearn`."""
+        Imprints belong to a revision. Missing imprints are made when they are needed, or by `relearn`."""
         self.imprints.use_revision(revision, adapter)
 
     async def imprint_nll(self, lesson: Lesson) -> tuple[float, float] | None:
-        """NLL before and after, of the imprint that is kept; None where there is none."""
+        """Return the NLL before and after, of the kept imprint; None if there is none."""
         imprint = await self.imprints.kept(self.memory, lesson)
         return (imprint.nll_before, imprint.nll_after) if imprint else None
 
     async def _same(self, question: str, vector: np.ndarray) -> list[Lesson]:
-        """What was taught for the same question and is no history; normally one, or none."""
+        """Return the lessons for the same question that are not history; normally one, or none."""
         wanted, asked = NEAR, plain(question)
         while True:
-            # The nearest tell whether there is any: a capital or a missing "?" moves a short question's vector far.
+            # The nearest lessons tell if there is any: a capital or a missing "?" moves a short question's vector far.
             found = await self.memory.search.search(KIND, vector, wanted)
             same = [one for record, _ in found if plain((one := lesson_of(record)).question) == asked]
             current = [one for one in same if not one.replaced_by]
@@ -376,10 +382,10 @@ class LearningService:
                 return current
             wanted *= 4  # these were all history
 
-    # ---- keeping up ----
+    # ---- following changes ----
 
     async def refresh(self) -> None:
-        """Follow what others changed, also an import: lessons whose vectors another embedder made get new ones."""
+        """Follow the changes of others, also an import: lessons whose vectors another embedder made get new ones."""
         await self.memory.store.poll()
         if not self._stale and not self._stale_lessons:
             return
@@ -422,7 +428,7 @@ class LearningService:
             self._stale_lessons.update(id for kind, id in change.puts if kind == KIND)
 
     def _drop(self, ids: Iterable[str]) -> None:
-        """What is in memory and on the device of lessons that are gone."""
+        """Drop from memory and from the device what was made of deleted lessons."""
         for id in ids:
             self.imprints.forget(id)
             self.meanings.forget(id)

@@ -1,4 +1,4 @@
-"""What a lesson changed: what the model said before, what the person wants to hear, and what it says now."""
+"""The effect of a lesson: what the model said before, what the person wants to hear, and what it says now."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ async def story_of(lesson: Lesson, memory: Memory, learning: LearningService | N
 
 
 async def _corrected(lesson: Lesson, memory: Memory) -> str:
-    """For a lesson of a version that did not keep it: of the answer's trajectory, which stays for some months."""
+    """Return the corrected answer of a lesson from a version that did not keep it: from the trajectory of the answer,
+    which stays for some months."""
     if lesson.source != "corrected":
         return ""
     for one in await memory.trajectories.all():

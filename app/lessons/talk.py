@@ -1,4 +1,4 @@
-"""What a message tells the memory or asks of it, answered in place of the model: remember, correct, forget, list.
+"""Answers messages to the memory instead of the model: remember, correct, forget, list.
 
 talked = await talk(runtime, "Forget the door code of the office.")   # None if the message is none of that
 talked.words       # "I have forgotten what you taught me for “What is the door code of the office?” ..."
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from app.runtime import Runtime
 
 OFFERS = "offers"
-"""Of a session's state: False once the person has dismissed an offer to remember something."""
+"""A key of a session's state: False once the person has dismissed an offer to remember something."""
 MOST_SHOWN = 100
-"""Lessons that a card lists."""
+"""The most lessons that a card lists."""
 _ASKING = {"where", "when", "who", "how", "which", "why", "wo", "wann", "wer", "wie", "welche", "warum"}
 COVERED = 0.5
-"""Of a question's words a topic must name this share, so that the lesson is forgotten without being shown first."""
+"""The share of a question's words that a topic must name, so that the lesson is forgotten without being shown first."""
 
 
 @dataclass(frozen=True)
 class TalkReply:
-    """words: what is said. learned: what was taught. card: lessons that are shown with it."""
+    """words: the reply. learned: what was taught. card: lessons that are shown with it."""
 
     words: str
     learned: tuple[Learned, ...] = ()
@@ -48,7 +48,8 @@ class TalkReply:
 
 
 async def talk(runtime: Runtime, text: str) -> TalkReply | None:
-    """None if a message asks nothing of the memory, or nothing that was taught is meant. What fails is said."""
+    """Return None if the message asks nothing of the memory, or means nothing that was taught. Failures are told in the
+    reply."""
     learning = runtime.learning
     if learning is None or not learning.is_on:
         return None
@@ -72,7 +73,7 @@ async def talk(runtime: Runtime, text: str) -> TalkReply | None:
 
 
 async def offered(runtime: Runtime, text: str) -> tuple[Told, ...]:
-    """What a message tells in passing that is not known yet."""
+    """Return what a message tells in passing that is not known yet."""
     learning = runtime.learning
     if learning is None or not learning.is_on:
         return ()
@@ -86,7 +87,7 @@ async def offered(runtime: Runtime, text: str) -> tuple[Told, ...]:
 
 
 async def _take_back(runtime: Runtime, learning: LearningService, text: str) -> TalkReply | None:
-    """A message that says of something taught that it is no longer so. What fails is for `recall` to say."""
+    """Take a lesson back if the message says that it is no longer true. `recall` reports failures."""
     sentences = sentences_of(text)
     told = lesson_of(sentences[0]) if len(sentences) == 1 else None
     if told is None:
@@ -98,7 +99,7 @@ async def _take_back(runtime: Runtime, learning: LearningService, text: str) -> 
 
 
 async def _taken_back(learning: LearningService, told: Told, is_taught: bool = False) -> Lesson | None:
-    """The lesson that what was told takes back. In passing only a denial does."""
+    """Return the lesson that the told statement takes back. In passing only a denial takes one back."""
     for asked in (told.question, told.statement) if is_taught or denies(told.answer) else ():
         known = await learning.lesson_for(asked)
         if known is not None and takes_back(told, known.question, known.answer):
@@ -115,7 +116,8 @@ async def _replace(learning: LearningService, known: Lesson, told: Told) -> Talk
 
 
 def _asks_for(known: Lesson, told: Told) -> str:
-    """The question of what takes a lesson's place: "What do I not eat?" has no answer "You eat pork."."""
+    """Return the question of the statement that replaces a lesson: "What do I not eat?" has no answer "You eat
+    pork."."""
     return told.question if denies(known.answer) and not denies(told.answer) else known.question
 
 
@@ -131,7 +133,7 @@ async def _teach(learning: LearningService, told: Sequence[Told]) -> TalkReply:
 
 
 async def _learn(learning: LearningService, told: Told) -> Learned:
-    """Raises LessonError if it denies something else than what was taught for the same question."""
+    """Raises LessonError if the statement denies something else than the lesson for the same question."""
     if (known := await _taken_back(learning, told, is_taught=True)) is not None:
         return await learning.teach(_asks_for(known, told), told.answer, edited=known)
     same = await learning.lesson_for(told.question) if denies(told.answer) else None
@@ -165,7 +167,8 @@ async def _forget(learning: LearningService, asked: Forget) -> TalkReply | None:
 
 
 async def _meant(learning: LearningService, asked: Forget) -> tuple[list[Lesson], bool]:
-    """The lessons that a topic means, and whether these are surely meant: a single one, by most of its words."""
+    """Return the lessons that a topic means, and True if they are surely meant: a single lesson, by most of its
+    words."""
     told, words = lesson_of(asked.topic), telling_words(asked.topic)
     lessons = await _current(learning)
     same = [one for one in lessons if told is not None and plain(one.question) == plain(told.question)]
@@ -194,7 +197,7 @@ def _shown(kind: Literal["choose", "listed"], lessons: Sequence[Lesson], said: s
 
 
 async def _current(learning: LearningService) -> list[Lesson]:
-    """The lessons that are no history, the newest first."""
+    """Return the lessons that are not history, the newest first."""
     return [one for one in reversed(await learning.memory.lessons.all()) if not one.replaced_by]
 
 

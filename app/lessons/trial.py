@@ -1,4 +1,4 @@
-"""Asks a lesson's question again, beside the conversation: nothing of it is kept, and no answer waits for it."""
+"""Asks a lesson's question again, beside the conversation. Nothing of it is kept, and no answer waits for it."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ if TYPE_CHECKING:
     from app.runtime import Runtime
 
 MOST_TOKENS = 100
-"""Of an answer without what was taught: it may say anything."""
+"""The most tokens of an answer without what was taught: it may say anything."""
 
 
 class LessonTrial:
-    """One question. Always the likeliest words, so that answers with and without what was taught can be compared."""
+    """One question. The words are always the likeliest, so that answers with and without the lessons can be
+    compared."""
 
     def __init__(self, runtime: Runtime, new_assistant: Callable[[], Assistant], model: Model) -> None:
-        """new_assistant: as the conversations have it, with all that was learned."""
+        """new_assistant: makes an assistant like those of the conversations, with all that was learned."""
         self._runtime, self._new_assistant, self._model = runtime, new_assistant, model
         self._stop = StopToken()
 
     async def ask(self, id: str, learned: bool) -> AsyncIterator[Recall | AnswerEvent]:
-        """learned: with all that was learned, as a chat's first message; else the plain model. Recall comes if a
-        lesson answers. Raises StoreError, BackendError, ContextFullError."""
+        """learned: answer with all that was learned, as a chat's first message; else with the plain model. Recall comes
+        if a lesson answers. Raises StoreError, BackendError, ContextFullError."""
         lesson = await self._runtime.memory.lessons.get(id)
         if lesson is None:
             raise StoreError("record", "lessons.forgotten", "This was forgotten.")

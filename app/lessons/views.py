@@ -1,4 +1,4 @@
-"""What the page gets of a lesson that changed something, as plain data."""
+"""A lesson that changed something, as the page gets it: plain data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Given(TypedDict):
 
 
 class Story(TypedDict):
-    """before: None if nobody kept it. earlier: the answers that were taught for the same question, the oldest first.
+    """before: None if it was not kept. earlier: the answers that were taught for the same question, the oldest first.
     last: the latest answer that the lesson gave. nllBefore, nllAfter: None if the model has not learned it."""
 
     question: str

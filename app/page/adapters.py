@@ -1,6 +1,6 @@
-"""What the page asks of adapters: to make one of a person's files, and to answer with one that it keeps.
+"""The page's calls for adapters: make an adapter from a person's files, and answer with a kept adapter.
 
-web/storage/adapter_store.js keeps their files, which are Sonata's own.
+web/storage/adapter_store.js keeps their files, which have Sonata's own format.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from py_core.messages import Words
 
 
 async def choose(assistant: Assistant, name: str, base_sha256: str, read: Callable[[], Awaitable[bytes]]) -> Words:
-    """From the next message on; "" for none. base_sha256: of the model that runs. Returns `leaves_out`.
+    """Choose the adapter from the next message on; "" for none. base_sha256: of the model that runs. Returns
+    `leaves_out`.
 
     Raises AdapterError, BackendError, and what `read` raises.
     """
@@ -40,10 +41,11 @@ async def choose(assistant: Assistant, name: str, base_sha256: str, read: Callab
 def made_of(
     files: Mapping[str, bytes], model: Model, base: Mapping[str, str], kept: Mapping[str, str]
 ) -> tuple[dict[str, Any], bytes]:
-    """Facts ({name, rank, linears, lost, sha256}) and the file of an adapter that fits `model`, the one that runs.
+    """Return facts ({name, rank, linears, lost, sha256}) and the file of an adapter that fits `model`, the running
+    model.
 
-    base: {sha256, title} of that model. kept: the sha256 of each file that is kept, by the adapter's name: another
-    adapter of this name gets a number, the same one is made once more. Raises AdapterError.
+    base: {sha256, title} of that model. kept: the sha256 of each kept file, by the adapter's name. A different adapter
+    of the same name gets a number; the same adapter is made again. Raises AdapterError.
     """
     of = BaseModel(model.config, model.graph, base["sha256"], base["title"])
     titles = [PurePath(name).stem for name in files if not name.endswith(".json") and name != WEIGHTS_FILE]

@@ -1,8 +1,8 @@
 """The one way from the page to Python: `call(api, method, args)`.
 
 Each public method of an api is a call, and takes its arguments by name: JSON, or bytes as they are. Names are camelCase
-at the page. An async generator is a call that the page streams. Errors become plain data as well: {kind, message,
-details, reason, field}. The build makes web/protocol_calls.js of the apis (app/building/page_protocol.py).
+at the page. An async generator is a call that the page streams. Errors become plain data, too: {kind, message, details,
+reason, field}. The build makes web/protocol_calls.js from the apis (app/building/page_protocol.py).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from py_core.messages_browser import js_words
 
 
 class PageCalls:
-    """Calls of the apis, by their names."""
+    """The calls of the apis, by their names."""
 
     def __init__(self, apis: Mapping[str, object]) -> None:
         self._apis = apis
 
     async def call(self, api: str, method: str, args: str, data: Mapping[str, bytes] | None = None) -> bytes | str:
-        """args: JSON, an object; data: the arguments that are bytes. Returns as `answer_of`."""
+        """args: JSON, an object; data: the arguments that are bytes. Returns the same as `answer_of`."""
 
         async def value() -> Any:
             given = self._begin(api, method, args, data)
@@ -37,8 +37,8 @@ class PageCalls:
         return await answer_of(value())
 
     async def stream(self, api: str, method: str, args: str, tell: Callable[[str], bool]) -> bytes | str:
-        """What a call gives, one after the other: `tell` gets it as JSON, and says whether anybody still listens. If
-        nobody does, the call ends. Returns as `answer_of`."""
+        """Stream the values of a call: `tell` gets each as JSON, and returns True if the page still listens. If it does
+        not, the call ends. Returns the same as `answer_of`."""
 
         async def tell_all() -> None:
             begun: AsyncGenerator[Any, None] = self._begin(api, method, args)
@@ -60,7 +60,7 @@ class PageCalls:
 
 
 def calls_of(api: type) -> Mapping[str, FunctionType]:
-    """The calls of an api by their names at the page: those of its bases first."""
+    """Return the calls of an api by their names at the page: the calls of its bases first."""
     of_bases = {name: call for base in reversed(api.__mro__[:-1]) for name, call in vars(base).items()}
     return {
         camel_case(name): call
@@ -70,7 +70,7 @@ def calls_of(api: type) -> Mapping[str, FunctionType]:
 
 
 async def answer_of(work: Awaitable[Any]) -> bytes | str:
-    """What the page gets of a call: bytes as they are, else JSON, {value} or {error}."""
+    """Return the result of a call for the page: bytes as they are, else JSON, {value} or {error}."""
     try:
         value = await work
         return value if isinstance(value, bytes) else json.dumps({"value": to_json(value)})
@@ -84,18 +84,18 @@ def _snake_case(name: str) -> str:
 
 
 def describe(error: Exception) -> dict[str, Any]:
-    """As `failure_of`, as plain data."""
+    """Return `failure_of` as plain data."""
     return dict(to_json(failure_of(error)))
 
 
 def failure_of(error: Exception) -> Failure:
-    """Without details if the message is a sentence for the user."""
+    """Return the failure, without details if the message is a sentence for the user."""
     kind = type(error).__name__
     if isinstance(error, EOFError):
         return Failure("GGUFError", Message("gguf.ends-early", "the model file is truncated: {why}", why=error), None)
     if isinstance(error, UserError):
         return Failure(kind, error.message, None)
-    if kind == "JsException" and getattr(error, "name", "") == "Error":  # of ours (weight_stream.js, executor.js)
+    if kind == "JsException" and getattr(error, "name", "") == "Error":  # our own (weight_stream.js, executor.js)
         return Failure(kind, js_words(error), None)
     message = traceback.format_exception_only(error)[-1].strip()
     return Failure(kind, message, "".join(traceback.format_exception(error)))

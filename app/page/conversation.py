@@ -1,4 +1,4 @@
-"""What the page asks of its conversation: answers, their end, and a stored conversation to continue."""
+"""The page's calls for its conversation: answer, stop, and continue a stored conversation."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from app.page.talk import PageTalk
 from app.protocol import Card, Done, Event, StoredTurn
 
 ROUTING_PATIENCE = 4.0
-"""Seconds that a message waits for the router and the lessons to be loaded; then the plain assistant answers it."""
+"""Seconds that a message waits for the router and the lessons to load; after that the plain assistant answers it."""
 
 
 class TalkApi:
-    """Each public method is a call of the page's. Answers come as events (app/protocol.py): Done or Failure, and what
-    comes before it, then Stored and Offer. After a failure of the kinds "ContextFullError", "CannotAnswerError",
-    "StoreError" and "AgentError" nothing was changed, and the next message is answered. A page that leaves a stream
-    before its end stops the answer."""
+    """Each public method is a call of the page. Answers come as events (app/protocol.py): first the answer's own
+    events, then Done or Failure, then Stored and Offer. After a failure of the kinds "ContextFullError",
+    "CannotAnswerError", "StoreError" and "AgentError" nothing was changed, and the next message is answered. A page
+    that leaves a stream before its end stops the answer."""
 
     def __init__(self, talk: PageTalk) -> None:
         self._talk = talk
@@ -31,27 +31,27 @@ class TalkApi:
         self, text: str, after: int | Literal["leaf"] | None = "leaf", agent: str | None = None,
         choice: str | None = None,
     ) -> AsyncIterator[Event]:  # fmt: skip
-        """Answer a message, behind the turn `after`: an edited message has the `after` of the one that was edited, None
-        if that was the first. agent: the id of who must answer, if the router does not choose. choice: who answers in a
-        chat that is not stored yet, None if nobody was chosen."""
+        """Answer a message, after the turn `after`: an edited message has the `after` of the original, None if that was
+        the first message. agent: the id of the agent that must answer, if the router does not choose. choice: the agent
+        that answers in a chat that is not stored yet, None if nothing was chosen."""
         return self._answer(lambda talk, stop: _chosen(talk, choice).respond(text, after=after, agent=agent, stop=stop))
 
     def retry(
         self, after: int | None = None, agent: str | None = None, choice: str | None = None
     ) -> AsyncIterator[Event]:
-        """Another answer to a message, stored as a variant: that with the number `after`, or the last one. agent,
-        choice: as of `respond`."""
+        """Give another answer to a message, stored as a variant: to the message with the number `after`, or the last
+        one. agent, choice: as in `respond`."""
         return self._answer(lambda talk, stop: _chosen(talk, choice).retry(after, agent=agent, stop=stop))
 
     def continue_answer(self) -> AsyncIterator[Event]:
-        """Go on with the last answer, which was stopped, cut off at a limit, interrupted, or repeated itself: Thought
-        and Delta are what is new, Replacement is all of it, and Stored has the number that the answer had before. A
-        Failure of the kind "CannotAnswerError" if there is nothing to go on with."""
+        """Continue the last answer, which was stopped, cut off at a limit, interrupted, or repeated itself. Thought and
+        Delta are the new text, Replacement is all of it, and Stored has the number that the answer had before. A
+        Failure of the kind "CannotAnswerError" if there is nothing to continue."""
         return self._answer(lambda talk, stop: talk.continue_answer(stop=stop))
 
     async def try_lesson(self, id: str, learned: bool) -> AsyncIterator[Event]:
         """Ask a lesson's question again, beside the conversation: nothing of it is kept. learned: with all that was
-        learned; else the plain model. One at a time: the one before ends."""
+        learned; else the plain model. One trial at a time: a new one ends the one before."""
         from app.lessons.trial import LessonTrial  # late, as in app/runtime.py
 
         talk = self._talk
@@ -73,8 +73,8 @@ class TalkApi:
         await self._talk.begin()
 
     async def resume(self, id: str) -> Sequence[StoredTurn]:
-        """Continue a stored conversation, after the running answer, once the memory is open. Returns what is shown of
-        it."""
+        """Continue a stored conversation, after the running answer, once the memory is open. Returns the shown
+        turns."""
         talk = self._talk
         talk.stop()
         await talk.runtime.memory_stage.wait()

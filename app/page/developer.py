@@ -1,4 +1,4 @@
-"""What developers and tests ask of the model, beside the conversation."""
+"""The calls of developers and tests to the model, beside the conversation."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from app.generation.speed import profile_report
 from app.page.talk import PageTalk
 from py_core.sampling import SamplingParams
 
-PROFILE_POSITION = 512  # of the token whose kernels are measured: some way into a conversation
+PROFILE_POSITION = 512  # the position of the measured token: some way into a conversation
 
 
 class Measured(TypedDict):
-    """done: of a measurement, from 0, when its turn has come, to 1. report: of app.generation.speed.profile_report,
-    once it is there."""
+    """done: how far a measurement is, from 0, when its turn has come, to 1. report: of
+    app.generation.speed.profile_report, once it is there."""
 
     done: float
     report: dict[str, Any] | None
 
 
 class DeveloperApi:
-    """Each public method is a call of the page's."""
+    """Each public method is a call of the page."""
 
     def __init__(self, talk: PageTalk) -> None:
         self._talk = talk
@@ -31,18 +31,18 @@ class DeveloperApi:
     async def generate(
         self, prompt: str, raw: bool = False, max_tokens: int = 128, temperature: float = 0.0, seed: int = 0
     ) -> Completion:
-        """One prompt beside the conversation, as `sonata generate` does on the command line. raw: no chat template,
-        special tokens parsed."""
+        """Answer one prompt beside the conversation, as `sonata generate` does on the command line. raw: no chat
+        template, special tokens parsed."""
         sampling = SamplingParams(temperature=temperature, seed=seed)
         return await complete(self._talk.model(), prompt, raw=raw, max_tokens=max_tokens, sampling=sampling)
 
     async def logits(self, prompt: str, raw: bool = False) -> bytes:
-        """The logits after a prompt's last token, after the running answer: float32 (vocab_size,)."""
+        """Return the logits after a prompt's last token, after the running answer: float32 (vocab_size,)."""
         async with self._talk.turn:
             return (await last_logits(self._talk.model(), prompt, raw=raw)).tobytes()
 
     async def profile(self) -> AsyncIterator[Measured]:
-        """Measure each kernel of a token, after the running answer. Whoever leaves the stream ends it."""
+        """Measure each kernel of a token, after the running answer. Leaving the stream ends the measurement."""
         async with self._talk.turn:
             yield {"done": 0.0, "report": None}
             model, done = self._talk.model(), asyncio.Queue[float | None]()
@@ -58,5 +58,6 @@ class DeveloperApi:
                 measuring.cancel()
 
     def speculate(self, on: bool) -> None:
-        """Whether tokens are guessed and run together (`Engine.speculates`); answers are the same with and without."""
+        """Turn speculation on or off (`Engine.speculates`): tokens are guessed and run together. Answers are the same
+        either way."""
         self._talk.model().engine.speculates = on

@@ -1,4 +1,4 @@
-"""What the page asks of the model that runs, and of what it learns while nobody waits."""
+"""The page's calls for the model that runs, and for its learning in idle times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PagesOwner(Protocol):
 
 
 class PageMemory(TypedDict):
-    """Bytes of what conversations hold, of what is kept for the next ones, and of what is free."""
+    """Bytes that conversations hold, that are kept for the next conversations, and that are free."""
 
     conversations: int
     kept: int
@@ -26,7 +26,7 @@ class PageMemory(TypedDict):
 
 
 class ModelMemory(TypedDict):
-    """Bytes. pages: by tier. limit: what all of it may take, None if nobody said so."""
+    """Bytes. pages: by tier. limit: the most that all of it may take, None if no limit was set."""
 
     weights: int
     adapters: int
@@ -38,23 +38,23 @@ class ModelMemory(TypedDict):
 
 
 class ModelApi:
-    """Each public method is a call of the page's."""
+    """Each public method is a call of the page."""
 
     def __init__(self, talk: PageTalk, owner: PagesOwner) -> None:
         self._talk, self._owner = talk, owner
 
     async def open_learning(self, base: str = "", idle: float | None = None) -> None:
-        """Let the model that runs be taught, once the memory and the routing are there. LearningApi.overview says
-        whether that failed. base: the sha256 of the model's file, "" if it is not known. idle: after so many seconds in
-        which nobody did anything it may learn, None: the usual number."""
+        """Let the model that runs be taught, once the memory and the routing are there. LearningApi.overview tells if
+        that failed. base: the sha256 of the model's file, "" if it is not known. idle: the seconds without activity
+        after which it may learn, None: the usual number."""
         await self._owner.open_learning(base, IDLE_SECONDS if idle is None else idle)
 
     async def forget_adapter(self, name: str) -> None:
-        """An adapter was deleted: the next answers come without it, and those that it gives end."""
+        """Forget a deleted adapter: the next answers come without it, and answers that it gives end."""
         await self._owner.forget_adapter(name)
 
     def note_activity(self) -> None:
-        """Somebody does something, here or in another tab: what is learned in idle times stands still for a while."""
+        """Note that the person does something, here or in another tab: idle learning pauses for a while."""
         if self._talk.runtime.idle is not None:
             self._talk.runtime.idle.note_activity()
 
@@ -64,5 +64,5 @@ class ModelApi:
             self._talk.runtime.idle.note_battery(level, charging)
 
     def memory_use(self) -> ModelMemory:
-        """What the model's memory holds now."""
+        """Return what the model's memory holds now."""
         return self._talk.model().engine.memory().facts()  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""What one page asks of the model: web/engine/worker.js has a PageSession for each (app/page/worker.py)."""
+"""The calls of one page to the model: web/engine/worker.js has a PageSession for each page (app/page/worker.py)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JsObject = Any
 
 @dataclass(frozen=True)
 class Apis:
-    """What the page calls, by name. web/protocol_calls.js is made of their public methods."""
+    """The apis that the page calls, by name. web/protocol_calls.js is made from their public methods."""
 
     conversation: TalkApi
     memory: MemoryApi
@@ -35,10 +35,10 @@ class Apis:
 
 
 class PageSession:
-    """Several pages are answered at once: the engine's scheduler lets their answers take turns."""
+    """Answers one page's calls. Several pages get answers at once: the engine's scheduler lets them take turns."""
 
     def __init__(self, runtime: Runtime, new_assistant: Callable[[], Assistant], owner: PagesOwner) -> None:
-        """new_assistant: over the model that runs; raises BackendError if none does yet."""
+        """new_assistant: makes one for the model that runs; raises BackendError if none runs yet."""
         talk = self.talk = PageTalk(runtime, new_assistant)
         self.apis = Apis(
             TalkApi(talk), MemoryApi(runtime),
@@ -49,13 +49,13 @@ class PageSession:
         self.stream = self._calls.stream
 
     async def call(self, api: str, method: str, args: str, data: JsObject) -> bytes | str:
-        """As PageCalls.call. data: {name: Uint8Array}."""
+        """Call as PageCalls.call does. data: {name: Uint8Array}."""
         return await self._calls.call(api, method, args, {name: bytes(one) for name, one in data.to_py().items()})
 
     async def use_adapter(self, name: str, base: str, read: Callable[[], Any]) -> bytes | str:
-        """Answer with an adapter from the next message on, without one if `name` is "". `read` gives its file, if that
-        is needed; base: the sha256 of the model that runs. Gives, as `answer_of`, a sentence on what is left out for
-        it, or ""."""
+        """Answer with an adapter from the next message on, without one if `name` is "". `read` returns its file, if
+        that is needed; base: the sha256 of the model that runs. Returns, as `answer_of`, a sentence on what is left out
+        for it, or ""."""
 
         async def file() -> bytes:
             return (await read()).to_bytes()
@@ -66,5 +66,5 @@ class PageSession:
         return await answer_of(use())
 
     async def close(self) -> None:
-        """The page is gone."""
+        """Close the session: the page is gone."""
         await self.talk.close()

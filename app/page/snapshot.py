@@ -1,8 +1,9 @@
-"""The snapshot of the page's Python: what is imported before it is made, and what is put right when it is restored.
+"""The snapshot of the page's Python: the imports before it is made, and the repairs when it is restored.
 
 The build makes it (app/building/snapshot.py), the page restores it (web/engine/python_runtime.js). It is the memory of
-Python with all that app.page.worker imports, but without NumPy: libraries of machine code cannot be in one. Its module
-is there, empty, so that `import numpy as np` works; who reads anything of it while being imported fails here.
+Python with all that app.page.worker imports, but without NumPy, because a snapshot cannot hold libraries of machine
+code. An empty module stands for NumPy, so that `import numpy as np` works. A module that reads anything of it at import
+time fails here.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import sys
 from pathlib import Path
 
 STAMP = Path(__file__).with_name("stamp.txt")
-"""What tells this archive of Sonata's packages from others: of the build."""
+"""Tells this build's archive of Sonata's packages from others."""
 _stamp = ""
 
 
 class UnfitSnapshotError(Exception):
-    """The snapshot was made of other sources than those that came with it."""
+    """The snapshot was made from other sources than those that came with it."""
 
 
 def prepare() -> None:
@@ -35,7 +36,7 @@ def prepare() -> None:
 
 
 def restore() -> None:
-    """Make what was remembered this page's own. Raises UnfitSnapshotError."""
+    """Adapt the snapshot to this page. Raises UnfitSnapshotError."""
     if STAMP.read_text() != _stamp:
         raise UnfitSnapshotError("The snapshot of Python was made of other sources.")
     random.seed()  # else all pages would draw the same numbers

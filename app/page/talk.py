@@ -1,4 +1,4 @@
-"""What the apis of one page share: its own conversation, which another page neither stops nor sees."""
+"""The state that the apis of one page share: its own conversation, which other pages neither stop nor see."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 
 class PageTalk:
-    """turn: held by what must not run beside an answer of this page. asked: the answers that have not ended yet. trial:
-    the last question of a lesson beside the conversation. measurement: stops all that are asked for."""
+    """turn: a lock for everything that must not run beside an answer of this page. asked: the answers that have not
+    ended yet. trial: the last question of a lesson beside the conversation. measurement: stops all measurements that
+    were asked for."""
 
     def __init__(self, runtime: Runtime, new_assistant: Callable[[], Assistant]) -> None:
-        """new_assistant: over the model that runs; raises BackendError if none does yet."""
+        """new_assistant: makes one for the model that runs; raises BackendError if none runs yet."""
         self.runtime, self.new_assistant = runtime, new_assistant
         self.turn = asyncio.Lock()
         self.asked: set[StopToken] = set()
@@ -35,13 +36,13 @@ class PageTalk:
         self._conversation: Conversation | None = None
 
     def conversation(self) -> Conversation:
-        """Raises BackendError if no model runs yet."""
+        """Return the conversation. Raises BackendError if no model runs yet."""
         if self._conversation is None:
             self._conversation = Conversation(self.new_assistant(), self.runtime)
         return self._conversation
 
     def model(self) -> Model:
-        """The model that runs. Raises BackendError."""
+        """Return the model that runs. Raises BackendError."""
         return self.conversation().assistant.model
 
     def stop(self) -> None:
@@ -62,7 +63,7 @@ class PageTalk:
                 self._conversation.reset()
 
     async def close(self) -> None:
-        """The page is gone: end its answers, and give back what the model keeps of its conversation."""
+        """Close the page's conversation: end its answers, and give back what the model keeps of it."""
         self.stop()
         self.stop_trial()
         self.measurement.stop()
@@ -72,19 +73,19 @@ class PageTalk:
                 self._conversation.close()
 
     def leave_adapter(self, name: str) -> None:
-        """It is about to be forgotten: an answer that it gives ends."""
+        """Prepare for the adapter to be forgotten: an answer that it gives ends."""
         if self._conversation is not None:
             self._conversation.assistant.leave_adapter(name)
 
     async def leave_out(self, lessons: Sequence[Lesson]) -> None:
-        """As Conversation.leave_out."""
+        """Do what Conversation.leave_out does."""
         if self._conversation is not None:
             await self._conversation.leave_out(lessons)
 
     def leaves_out(self) -> Words:
-        """As Assistant.leaves_out."""
+        """Return what Assistant.leaves_out returns."""
         return self._conversation.assistant.leaves_out if self._conversation is not None else ""
 
     def adapter(self) -> LoraAdapter | None:
-        """The adapter that answers come with."""
+        """Return the adapter with which the conversation answers."""
         return self._conversation.assistant.adapter if self._conversation is not None else None

@@ -1,8 +1,8 @@
-"""The Pyodide entry: the model and what belongs to it, for all pages that are answered with it.
+"""The Pyodide entry: the model and what belongs to it, for all pages that it answers.
 
-web/engine/worker.js makes one PageModel, and asks it for a session (app/page/session.py) a page. What the page calls
-beyond the apis needs objects of JavaScript, and takes its arguments by name, too. Only strings and numbers go back, as
-JSON if there are several, so that no proxy has to be destroyed on either side.
+web/engine/worker.js makes one PageModel, and asks it for a session (app/page/session.py) for each page. Calls beyond
+the apis need objects of JavaScript; they take their arguments by name, too. Only strings and numbers go back (several
+as JSON), so that no proxy has to be destroyed on either side.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class PageModel:
         self, derive_cipher: JsObject, on_memory: Callable[[], None], one_learner: JsObject, fetch_reader: JsObject,
         memory_store: JsObject, router: JsObject | None = None,
     ) -> None:  # fmt: skip
-        """derive_cipher: of web/memory/encryption.js. on_memory: called when the memory or the router changed.
-        one_learner: of web/learning/one_learner.js. fetch_reader: the site's file of a reader (app/lessons/reader.py)
-        by its name, as a promise. memory_store: of web/memory/indexeddb.js. router: a promise of {embedder, kernel,
-        data}: web/routing/embedder.js, web/routing/hnsw_kernel.js and routing.safetensors; without it nothing is
-        routed."""
+        """derive_cipher: from web/memory/encryption.js. on_memory: called when the memory or the router changed.
+        one_learner: from web/learning/one_learner.js. fetch_reader: returns the site's file of a reader
+        (app/lessons/reader.py) by its name, as a promise. memory_store: from web/memory/indexeddb.js. router: a promise
+        of {embedder, kernel, data}: web/routing/embedder.js, web/routing/hnsw_kernel.js and routing.safetensors;
+        without it nothing is routed."""
         self._fetch_reader = fetch_reader
         self._one_learner = TabLock(one_learner)
         self._runtime = Runtime(
@@ -87,13 +87,13 @@ class PageModel:
         self._opening_learning: asyncio.Task[None] | None = None
 
     def new_session(self) -> PageSession:
-        """Of a page, also before `start`."""
+        """Make the session of a page, also before `start`."""
         session = PageSession(self._runtime, self._new_assistant, self)
         self._sessions.append(session)
         return session
 
     async def end_session(self, session: PageSession) -> None:
-        """Its page is gone."""
+        """End a session whose page is gone."""
         self._sessions.remove(session)
         await session.close()
 
@@ -104,12 +104,11 @@ class PageModel:
     ) -> bytes | str:  # fmt: skip
         """Load the model of `stream` (web/backends/weight_stream.js) on a GPU (web/backends/webgpu/executor.js) or on
         the CPU's workers (web/backends/wasm/kernel_pool.js, in this precision), or on numpy without a device.
-        templates: web/tokenizers/template_cage.js, where the model's chat template runs.
-        tuning: web/storage/tuning_store.js. memory: bytes of this machine, None if unknown; chosen_memory: bytes that
-        the user lets the model have in their place, None if nobody chose.
-        context: the most tokens of a conversation, None for the usual number; max_tokens: of an answer.
-        tiers: whether keys and values that grow old take fewer bits (py_core/paging/tiers.py). stem: of its file's
-        name.
+        templates: web/tokenizers/template_cage.js, where the model's chat template runs. tuning:
+        web/storage/tuning_store.js. memory: bytes of this machine, None if unknown; chosen_memory: bytes that the user
+        lets the model have instead, None if nothing was chosen. context: the most tokens of a conversation, None for
+        the usual number; max_tokens: of an answer. tiers: old keys and values take fewer bits
+        (py_core/paging/tiers.py). stem: of the name of the model's file.
 
         Returns, as `answer_of`, {backend, adapter, software, features, model, parameters, contextLength, need, fit,
         longestPrompt}. `need`: a sentence on the memory that this context takes; `fit`: of `fit_facts`.
@@ -131,7 +130,7 @@ class PageModel:
         return await answer_of(load())
 
     async def check_model(self, stream: JsObject, stem: str) -> bytes | str:
-        """Whether another model could run in place of this one, by its header. stem: of its file's name. Returns, as
+        """Check by its header if another model could run instead of this one. stem: of its file's name. Returns, as
         `answer_of`, {title, licence}."""
 
         async def check() -> dict[str, str]:
@@ -141,8 +140,8 @@ class PageModel:
         return await answer_of(check())
 
     async def import_adapter(self, files: JsObject, base: str, kept: str) -> JsObject:
-        """An adapter of the files [[name, bytes], ...], for the model that runs, `base` (JSON, {sha256, title}).
-        kept: {name: sha256} of those that are kept, JSON.
+        """Make an adapter from the files [[name, bytes], ...], for the model that runs, `base` (JSON, {sha256, title}).
+        kept: {name: sha256} of the kept adapters, JSON.
 
         Returns [as `answer_of`, bytes]: its facts {name, rank, linears, lost, sha256} and its file, or None.
         """
@@ -157,22 +156,22 @@ class PageModel:
         return to_js([await answer_of(facts()), made])
 
     async def forget_adapter(self, name: str) -> None:
-        """It was deleted: the next answers come without it, and those that it gives end."""
+        """Forget a deleted adapter: the next answers come without it, and answers that it gives end."""
         for session in self._sessions:
             session.talk.leave_adapter(name)
         if self._adapters is not None:
             await self._adapters.forget(name)
 
     async def open(self) -> None:
-        """Open what is remembered, then the routing. Never fails: MemoryApi.info tells."""
+        """Open the memory, then the routing. Never fails: MemoryApi.info tells."""
         await self._runtime.start()
 
     async def open_learning(self, base_sha256: str, idle_seconds: float) -> None:
-        """Let the model that runs be taught: base_sha256 is of its file, to which what it learns belongs; "" if that is
+        """Let the model that runs be taught. base_sha256: of its file, to which what it learns belongs; "" if that is
         not known. Comes after `start`. Never fails: the runtime tells. It opens once: pages that ask again wait for the
-        first.
+        first call.
 
-        idle_seconds: after so many in which nobody did anything it may learn (app/consolidation/idle_learning.py).
+        idle_seconds: the seconds without activity after which it may learn (app/consolidation/idle_learning.py).
         """
         if self._opening_learning is None:
             model = self._running()
@@ -202,14 +201,14 @@ class PageModel:
 
 
 def mark_phase(name: str) -> None:
-    """As web/common/phase.js."""
+    """Mark a phase, as web/common/phase.js does."""
     from js import performance  # late: a snapshot of Python holds no object of JavaScript
 
     performance.mark(f"sonata: {name}")
 
 
 async def open_router(opening: JsObject) -> RouterParts:
-    """opening: as of PageModel. Raises EmbedderError."""
+    """opening: as in PageModel. Raises EmbedderError."""
     try:
         parts = await opening
     except JsException as error:
@@ -220,7 +219,7 @@ async def open_router(opening: JsObject) -> RouterParts:
 def loader_of(
     device: JsObject | None, precision: str, tuning: JsObject | None, tiers: TierPolicy | None = None
 ) -> BackendLoader:
-    """The backend for a device: see `PageModel.start`."""
+    """Return the backend's loader for a device: see `PageModel.start`."""
     if device is None:
         return partial(load_numpy, tiers=tiers)
     if hasattr(device, "setWorkers"):

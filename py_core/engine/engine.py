@@ -1,4 +1,5 @@
-"""Generates tokens: keeps what a conversation's pages already hold, samples, and stops where the model says so."""
+"""Generates tokens: reuses what a conversation's pages already hold, samples, and stops when the model ends its
+text."""
 
 from __future__ import annotations
 
@@ -26,20 +27,19 @@ from py_core.speculation.guesses import PromptLookup
 from py_core.training.session import Training
 
 SCORED_AT_ONCE = 64
-"""States: who is more urgent waits no longer for them than for a pass over so many tokens."""
+"""States scored in one turn: a more urgent request waits no longer for them than for a pass over as many tokens."""
 
 ReadProgress = Callable[[int, int], None]
-"""Called as progress(tokens_read, prompt_tokens) while a prompt is read; tokens that are reused count as read."""
+"""Called as progress(tokens_read, prompt_tokens) while a prompt is read; reused tokens count as read."""
 
 
 @dataclass
 class Timings:
-    """Filled while an answer is generated. Rates are tokens a second; 0 before there is one.
+    """Filled while an answer is generated. Rates are tokens a second; 0 before a rate is known.
 
-    `reason` says why it ended: end (by the model), length, context (it is full), loop (it only repeated itself) or
-    stopped (the sequence was truncated or freed meanwhile).
-    `repeated_tokens`: so many of the ids yielded last are a loop's repeats, which the sequence does not keep. Whoever
-    showed their text takes it back.
+    `reason` tells why the answer ended: end (by the model), length, context (it is full), loop (it only repeated
+    itself) or stopped (the sequence was truncated or freed meanwhile). `repeated_tokens`: the number of the ids yielded
+    last that repeat a loop, and which the sequence does not keep. The caller that showed their text removes it.
     """
 
     prompt_tokens: int = 0
@@ -65,8 +65,8 @@ class Timings:
 class Engine:
     """One model on one backend. All that the application asks of a backend goes through here.
 
-    Several sequences can be worked on at a time: they take turns (scheduler.py), and each gets the tokens that it would
-    get alone. For one sequence there is one call at a time.
+    Several sequences can run at a time: they take turns (scheduler.py), and each gets the tokens that it would get
+    alone. There is only one call at a time for a sequence.
     """
 
     def __init__(self, backend: Backend, end_tokens: Collection[int]) -> None:
@@ -74,18 +74,20 @@ class Engine:
         self._end_tokens = frozenset(end_tokens)
         self._scheduler = Scheduler(backend)
         self._sequences: dict[int, TokenSequence] = {}
-        """By their numbers."""
+        """The sequences by their numbers."""
         self._paged = backend if isinstance(backend, HasPages) else None
         self.pages = PageKeeping(self._paged, self._scheduler)
-        """What it knows of pages that are kept outside of the backend."""
+        """The pages that are kept outside of the backend."""
         self.speculates = True
-        """Whether tokens are guessed and run together (speculation.py). They are the same with and without."""
+        """True if tokens are guessed and run together (py_core/speculation). The tokens are the same with and without
+        guesses."""
         self.draft: Draft | None = None
-        """A smaller model of the same vocabulary that guesses, too (loading.py brings one); closed with the engine."""
+        """A smaller model with the same vocabulary that also guesses (loading.py provides it); closed with the
+        engine."""
 
     @property
     def capabilities(self) -> Capabilities:
-        """What runs the model, in the words shown to the user."""
+        """The capabilities of the backend that runs the model, in the words shown to the user."""
         return self.backend.capabilities
 
     @property
@@ -94,10 +96,11 @@ class Engine:
         return self.backend.context_length
 
     def new_sequence(self, shares: bool = True) -> TokenSequence:
-        """Start an empty sequence of tokens. There may be any number: who waits gives up pages to who works.
+        """Start an empty sequence of tokens. There may be any number: waiting sequences give up pages to running
+        sequences.
 
-        shares: False where each token has to be read and sampled by itself, as in a measurement: neither is what others
-        have read taken over, nor is anything guessed.
+        shares: False if each token has to be read and sampled by itself, as in a measurement. The sequence then reuses
+        nothing that others have read, and no tokens are guessed.
         """
         sequence = self.backend.new_sequence()
         sequence.shares = shares
@@ -105,18 +108,18 @@ class Engine:
         return sequence
 
     def truncate(self, sequence: TokenSequence, length: int) -> None:
-        """Forget the sequence's tokens from `length` on, and give back the pages that only they use.
+        """Forget the sequence's tokens from `length` on, and give back the pages that only these tokens use.
 
-        What is under way for it ends: a prefill with a BackendError, reading tokens as if there were no more.
+        Work under way for the sequence ends: a prefill with a BackendError, reading tokens as if there were no more.
         """
         self._scheduler.end(sequence)
         self.backend.truncate(sequence, length)
 
     def hold(self, sequence: TokenSequence, tokens: Sequence[int]) -> int:
-        """Make the sequence hold exactly `tokens`; what is new runs with the first call that needs it.
+        """Make the sequence hold exactly `tokens`; new tokens run with the first call that needs them.
 
-        How many of the first tokens it held before. Raises ContextFullError when they do not fit; the sequence then
-        still holds what it held.
+        Returns how many of the first tokens it held before. Raises ContextFullError if they do not fit; the sequence
+        then still holds the tokens that it held.
         """
         if len(tokens) > self.context_length:
             raise ContextFullError(too_long(len(tokens), self.context_length))
@@ -127,7 +130,7 @@ class Engine:
         return shared
 
     def free(self, sequence: TokenSequence) -> None:
-        """Give the sequence and its pages back, and end what is under way for it. It cannot be used again."""
+        """Give the sequence and its pages back, and end work under way for it. It cannot be used again."""
         self._scheduler.end(sequence)
         self._sequences.pop(sequence.number, None)
         self.backend.free(sequence)
@@ -135,9 +138,9 @@ class Engine:
             self.draft.free(sequence)
 
     async def add_adapter(self, adapter: LoraAdapter, priority: Priority = Priority.INTERACTIVE) -> int:
-        """Bring a set of LoRA matrices to where the model runs; its number, for `use_adapter`.
+        """Add a set of LoRA matrices to the backend. Returns its number for `use_adapter`.
 
-        Raises AdapterError where it does not fit the model, BackendError where there are MAX_ADAPTERS already.
+        Raises AdapterError if it does not fit the model, BackendError if there are MAX_ADAPTERS already.
         """
         number = await self._scheduler.alone(lambda: self.backend.add_adapter(adapter), priority)
         self.pages.add_set(number, adapter)
@@ -145,13 +148,13 @@ class Engine:
 
     @property
     def adapters_in_use(self) -> set[int]:
-        """The numbers of the sets that sequences run with."""
+        """The numbers of the adapter sets that sequences run with."""
         return {sequence.adapter for sequence in self._sequences.values()} - {0}
 
     async def remove_adapter(self, number: int) -> None:
-        """Forget a set. What is under way for the sequences that use it ends; they go on without it.
+        """Forget a set of LoRA matrices. Work under way for the sequences that use it ends; they continue without it.
 
-        Raises ValueError where there is no such set.
+        Raises ValueError if there is no such set.
         """
 
         async def remove() -> None:
@@ -160,29 +163,30 @@ class Engine:
                     self._scheduler.end(sequence)
             self.backend.remove_adapter(number)
 
-        # In a turn of its own: until then a pass that is under way may still read the matrices.
+        # Removal has a turn of its own: before it, a pass under way may still read the matrices.
         await self._scheduler.alone(remove, Priority.INTERACTIVE)
 
     def use_adapter(self, sequence: TokenSequence, number: int) -> None:
         """Run the sequence with a set from now on, or without one (0). It keeps its tokens, which run again.
 
-        Where that is a change, what is under way for it ends, as in `truncate`. Raises ValueError where there is no
-        such set.
+        If this changes the set, work under way for the sequence ends, as in `truncate`. Raises ValueError if there is
+        no such set.
         """
         if sequence.adapter != number:
             self._scheduler.end(sequence)
         self.backend.use_adapter(sequence, number)
 
     async def open_training(self, layout: ParameterLayout, priority: Priority = Priority.IDLE) -> Training:
-        """A session that trains pairs of this layout, as `Trains.open_training`. Its calls take turns with all others.
+        """Open a session that trains pairs of this layout, as `Trains.open_training`. Its calls take turns with all
+        others.
 
-        An answer that is asked for meanwhile begins after the piece of work that is under way.
+        An answer that is requested meanwhile begins after the current piece of work.
         """
         training = await self._scheduler.alone(lambda: self.backend.open_training(layout), priority)
         return TrainingInTurns(training, self._scheduler, priority)
 
     def idle_held(self) -> AbstractContextManager[None]:
-        """While it is open, calls of Priority.IDLE stand still where they are, once their piece of work is done."""
+        """While this is open, calls of Priority.IDLE pause once their current piece of work is done."""
         return self._scheduler.idle_held()
 
     def close(self) -> None:
@@ -192,7 +196,7 @@ class Engine:
             self.draft.close()
 
     async def logits(self, sequence: TokenSequence, priority: Priority = Priority.INTERACTIVE) -> np.ndarray:
-        """Logits after the sequence's last token: float32 (vocab_size,). Raises ValueError when it has none."""
+        """Logits after the sequence's last token: float32 (vocab_size,). Raises ValueError if it has no tokens."""
         return await self._scheduler.call(sequence, lambda _: self.backend.logits(sequence), priority)
 
     async def last_logits(
@@ -215,10 +219,11 @@ class Engine:
         self, sequence: TokenSequence, tokens: Sequence[int], start: int = 1, on_progress: ReadProgress | None = None,
         priority: Priority = Priority.BACKGROUND,
     ) -> np.ndarray:  # fmt: skip
-        """Make the sequence hold exactly `tokens`; log p of each from `start` on: float32 (len(tokens) - start,).
+        """Make the sequence hold exactly `tokens`; returns log p of each from `start` on: float32 (len(tokens) -
+        start,).
 
-        As `Runs.token_logprobs`. `on_progress` is called after each forward pass. Raises ContextFullError when the
-        tokens do not fit; the sequence then still holds what it held.
+        See `Runs.token_logprobs`. `on_progress` is called after each forward pass. Raises ContextFullError if the
+        tokens do not fit; the sequence then still holds the tokens that it held.
         """
         self.hold(sequence, tokens)
 
@@ -234,7 +239,7 @@ class Engine:
         self, sequence: TokenSequence, states: np.ndarray, tokens: Sequence[int],
         priority: Priority = Priority.BACKGROUND,
     ) -> np.ndarray:  # fmt: skip
-        """log p of tokens behind states that `hidden` read before, as `Runs.score_states`: float32 (tokens,)."""
+        """log p of tokens after states that `hidden` read before, as `Runs.score_states`: float32 (tokens,)."""
 
         def score(part: slice) -> Awaitable[np.ndarray]:
             return self.backend.score_states(sequence, states[part], tokens[part])
@@ -246,11 +251,11 @@ class Engine:
         return np.concatenate(scores)
 
     async def put_head_adapter(self, adapter: AnyHeadAdapter, priority: Priority = Priority.INTERACTIVE) -> int:
-        """Bring an adapter to a slot at the head's input, as `HasAdapters.put_head_adapter`; its number."""
+        """Put an adapter into a slot at the head's input, as `HasAdapters.put_head_adapter`. Returns its number."""
         return await self._scheduler.alone(lambda: self.backend.put_head_adapter(adapter), priority)
 
     def remove_head_adapter(self, number: int) -> None:
-        """Give a slot back, as `HasAdapters.remove_head_adapter`. An answer under way goes on without it."""
+        """Give a slot back, as `HasAdapters.remove_head_adapter`. An answer under way continues without the adapter."""
         self.backend.remove_head_adapter(number)
 
     def use_head_adapter(self, sequence: TokenSequence, number: int) -> None:
@@ -259,27 +264,29 @@ class Engine:
 
     @property
     def most_profiled_rows(self) -> int:
-        """Rows of the largest pass that `profile` measures. Raises BackendError where kernels cannot be measured."""
+        """Rows of the largest pass that `profile` measures. Raises BackendError if kernels cannot be measured."""
         return profiler_of(self.backend).max_rows
 
     def memory(self) -> MemoryUse:
-        """What the backend's memory holds now, by owner, the draft's as one. Raises BackendError after `close`."""
+        """The current contents of the backend's memory by owner, with the draft's as one. Raises BackendError after
+        `close`."""
         return replace(self.backend.memory(), draft=self.draft.backend.memory().total if self.draft else 0)
 
     async def limit_memory(self, nbytes: int | None) -> None:
-        """See `HasPages.limit_memory`. It may be changed at any time, and counts once the pass that runs is over."""
+        """See `HasPages.limit_memory`. The limit can be changed at any time, and takes effect after the current
+        pass."""
         if paged := self._paged:
             await self._scheduler.alone(lambda: paged.limit_memory(nbytes), Priority.INTERACTIVE)
 
     async def limits(self, on_round: OnRound = lambda: None) -> AdapterLimits:
-        """What the GPU does at most. Raises BackendError where its kernels cannot be measured."""
+        """The GPU's measured limits. Raises BackendError if its kernels cannot be measured."""
         profiler = profiler_of(self.backend)
         return await self._scheduler.alone(lambda: profiler.limits(on_round), Priority.INTERACTIVE)
 
     async def profile(self, position: int, rows: int = 1, on_round: OnRound = lambda: None) -> Profile:
         """Measure the kernels of a decode step at `position`, or of a prefill's pass over `rows` rows from there on.
 
-        Raises ValueError where there is no room for it, BackendError where the kernels cannot be measured.
+        Raises ValueError if there is no room for it, BackendError if the kernels cannot be measured.
         """
         profiler = profiler_of(self.backend)
         return await self._scheduler.alone(lambda: profiler.profile(position, rows, on_round), Priority.INTERACTIVE)
@@ -288,11 +295,11 @@ class Engine:
         self, sequence: TokenSequence, prompt: Sequence[int], timings: Timings, on_progress: ReadProgress | None = None,
         priority: Priority = Priority.INTERACTIVE, shelf: PageShelf | None = None,
     ) -> None:  # fmt: skip
-        """Make the sequence hold exactly `prompt`. What it shares with the prompt from the start on is not run again,
-        and neither are whole pages of it that another sequence has read, or that the shelf has.
+        """Make the sequence hold exactly `prompt`. The prefix that it already holds is not run again, nor are whole
+        pages of the prompt that another sequence has read or that the shelf has.
 
-        `on_progress` is called before the first forward pass and after each.
-        Raises ContextFullError when the prompt does not fit; the sequence then still holds what it held.
+        `on_progress` is called before the first forward pass and after each. Raises ContextFullError if the prompt does
+        not fit; the sequence then still holds the tokens that it held.
         """
         if len(prompt) > self.context_length:
             raise ContextFullError(too_long(len(prompt), self.context_length))
@@ -304,7 +311,7 @@ class Engine:
         if shelf is not None:
             await self.pages.bring(sequence, prompt, shelf, priority)
             shared = sequence.length
-        # Where the shared part lies far back, a model with windows may have to read it again.
+        # If the shared part lies far back, a model with windows may have to read it again.
         reused = shared if sequence.stored >= shared - 1 else sequence.stored
         timings.prompt_tokens, timings.reused_tokens = len(prompt), reused
 
@@ -326,10 +333,10 @@ class Engine:
             timings.prefill_seconds = time.perf_counter() - begin
 
     async def bring(self, sequence: TokenSequence, prompt: Sequence[int], shelf: PageShelf, most: int) -> None:
-        """Before anybody asks for it, make the sequence hold what others and the shelf have of a prompt; and all of the
-        prompt, where no more than `most` tokens have to be run for that. Whoever waits for the device goes first.
+        """Prepare for a prompt before it is requested: make the sequence hold the part that others and the shelf have.
+        If at most `most` tokens remain to run, it holds the whole prompt. Requests that wait for the device go first.
 
-        Raises BackendError where the sequence is changed meanwhile.
+        Raises BackendError if the sequence is changed meanwhile.
         """
         self.truncate(sequence, shared_length(sequence.tokens, prompt))
         if self._paged:
@@ -342,10 +349,11 @@ class Engine:
         self, sequence: TokenSequence, max_tokens: int, sampling: SamplingParams, timings: Timings, *,
         ignore_end: bool = False, end_at_loops: bool = False, priority: Priority = Priority.INTERACTIVE,
     ) -> AsyncIterator[list[int]]:  # fmt: skip
-        """Yield the ids that follow, without the end token; `timings` says why it ended.
+        """Yield the ids that follow, without the end token; `timings` tells why the answer ended.
 
-        With `end_at_loops` an answer that goes in circles (repetition.py) is ended, and its repeats are dropped.
-        The sequence keeps what was yielded, and the end token. Closing the iterator early loses nothing yielded.
+        With `end_at_loops`, an answer that goes in circles (repetition.py) is ended, and its repeats are dropped. The
+        sequence keeps the tokens that were yielded, and the end token. No yielded token is lost if the iterator is
+        closed early.
         """
         begin = time.perf_counter()
         start = kept = sequence.length
@@ -387,7 +395,7 @@ class Engine:
 
 
 def shared_length(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many of the first tokens of both are the same."""
+    """The length of the common prefix of both."""
     for index, (x, y) in enumerate(zip(a, b, strict=False)):
         if x != y:
             return index

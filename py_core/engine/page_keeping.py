@@ -1,8 +1,8 @@
-"""Pages of conversations that are kept outside of the backend (a "shelf"), so that a text is not read twice.
+"""Pages of conversations that are kept outside of the backend (on a "shelf"), so that a text is not read twice.
 
-A page's name says what it was made of: the model, the page format, the set of LoRA matrices, and all tokens up
-to its end. So a page that is found by its name is the right one; a checksum tells whether it is whole. Whatever is
-missing, damaged or of another kind is read again: that costs time only.
+A page's name identifies what it was made from: the model, the page format, the set of LoRA matrices, and all tokens up
+to its end. So a page that is found by its name is the right one, and a checksum tells if it is intact. Tokens of pages
+that are missing, damaged or of another kind are read again, which only costs time.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from py_core.engine.scheduler import Priority, Scheduler
 from py_core.paging.page_table import PAGE
 
 AT_ONCE = 8
-"""Pages that are read from a shelf before they go to the backend: of a small model a few MB."""
+"""Pages that are read from a shelf before they go to the backend: for a small model a few MB."""
 
 _HEAD = struct.Struct("<4s16sI")
 _MAGIC = b"SNP1"
 _NEWEST_SHARE = 0.25
 """The newest measurement's weight in an average."""
 _FORGIVEN = 0.9
-"""What was slow is tried again some time: a disk may have been busy."""
+"""Each time that taking a page seems too slow, its time is multiplied by this: a disk may only have been busy."""
 
 
 class PageShelf(Protocol):
@@ -40,20 +40,20 @@ class PageShelf(Protocol):
     async def names(self) -> Collection[str]: ...
 
     async def read(self, names: Sequence[str]) -> list[bytes]:
-        """The pages of these names, up to the first that is missing."""
+        """The pages with these names, up to the first that is missing."""
         ...
 
     async def write(self, name: str, data: bytes) -> bool:
-        """False where there is no room, or nothing is kept of this conversation any more."""
+        """Keep a page. Return False if there is no room, or nothing is kept of this conversation any more."""
         ...
 
     async def drop(self, names: Sequence[str]) -> None:
-        """Forget pages that are not what they were."""
+        """Forget pages that are damaged."""
         ...
 
 
 def page_names(key: str, tokens: Sequence[int]) -> list[str]:
-    """Of each whole page of a text: 32 hexadecimal digits."""
+    """The name of each whole page of a text: 32 hexadecimal digits."""
     names, digest = list[str](), hashlib.sha256(key.encode()).digest()
     for end in range(PAGE, len(tokens) + 1, PAGE):
         digest = hashlib.sha256(digest + array("i", tokens[end - PAGE : end]).tobytes()).digest()
@@ -62,12 +62,12 @@ def page_names(key: str, tokens: Sequence[int]) -> list[str]:
 
 
 def packed(name: str, data: bytes) -> bytes:
-    """A page's bytes with what tells that they are whole, and its own."""
+    """A page's bytes together with its name and a checksum."""
     return _HEAD.pack(_MAGIC, bytes.fromhex(name), zlib.crc32(data)) + data
 
 
 def unpacked(name: str, kept: bytes) -> bytes | None:
-    """The bytes of a page; None where they are not what `packed` was given."""
+    """The bytes of a page; None if they are not what `packed` was given."""
     if len(kept) < _HEAD.size:
         return None
     magic, of, checksum = _HEAD.unpack_from(kept)
@@ -76,8 +76,8 @@ def unpacked(name: str, kept: bytes) -> bytes | None:
 
 
 class PageKeeping:
-    """Of one model on one backend, which may have no pages. `model` names its file's bytes and its settings; "" where
-    nothing is to be kept."""
+    """Keeps pages of one model on one backend, which may have no pages. `model` identifies its file's bytes and its
+    settings; "" if nothing is to be kept."""
 
     def __init__(self, paged: HasPages | None, scheduler: Scheduler) -> None:
         self.model = ""
@@ -85,23 +85,23 @@ class PageKeeping:
         self._adapters: dict[int, str] = {0: ""}
         self._sets: dict[int, LoraAdapter] = {}
         self.token_seconds = 0.0
-        """What reading a token takes; 0 where that is not known yet."""
+        """The seconds that reading a token takes; 0 if not known yet."""
         self.page_seconds = 0.0
-        """What taking a page from a shelf takes; 0 where that is not known yet."""
+        """The seconds that taking a page from a shelf takes; 0 if not known yet."""
 
     def add_set(self, number: int, adapter: LoraAdapter) -> None:
-        """The backend knows a set of LoRA matrices by this number from now on."""
+        """Note that the backend knows a set of LoRA matrices by this number from now on."""
         self._sets[number] = adapter
         self._adapters.pop(number, None)
 
     def note_read(self, tokens: int, seconds: float) -> None:
-        """Reading so many tokens of a prompt took so long."""
+        """Note that reading `tokens` tokens of a prompt took `seconds`."""
         if tokens >= PAGE:
             self.token_seconds = _mixed(self.token_seconds, seconds / tokens)
 
     @property
     def pays(self) -> bool:
-        """Whether taking a page is faster than reading its tokens, as far as is known."""
+        """True if taking a page is faster than reading its tokens, as far as is known."""
         if not self._key(0) or not self.token_seconds or not self.page_seconds:
             return bool(self._key(0))
         if self.page_seconds < PAGE * self.token_seconds:
@@ -113,8 +113,8 @@ class PageKeeping:
         self, sequence: TokenSequence, prompt: Sequence[int], shelf: PageShelf,
         priority: Priority = Priority.INTERACTIVE,
     ) -> None:  # fmt: skip
-        """Let a sequence, which holds a beginning of the prompt, hold what the shelf has of it, but for the last token:
-        that one has to run."""
+        """Fill a sequence, which holds a prefix of the prompt, with the pages of it on the shelf. The last token is not
+        taken: it has to run."""
         key, first = self._key(sequence.adapter), sequence.stored // PAGE
         names, paged = page_names(key, prompt[: len(prompt) - 1]), self._paged
         if paged is None or not key or first >= len(names) or not self.pays:
@@ -127,27 +127,27 @@ class PageKeeping:
         self, paged: HasPages, sequence: TokenSequence, prompt: Sequence[int], names: Sequence[str], first: int,
         shelf: PageShelf, after_pass: AfterPass,
     ) -> None:  # fmt: skip
-        """Take pages from the `first` on, as far as they are there."""
+        """Take pages from page `first` on, up to the first that is missing."""
         begin = time.perf_counter()
         there, taken = await shelf.names(), first
         while taken < len(names) and names[taken] in there:
             wanted = list(takewhile(there.__contains__, names[taken : taken + AT_ONCE]))
             pages = list(_whole(wanted, await shelf.read(wanted)))
             if len(pages) < len(wanted):
-                await shelf.drop([wanted[len(pages)]])  # it is kept again when it was read
+                await shelf.drop([wanted[len(pages)]])  # kept again once its tokens have been read
             upto = prompt[: (taken + len(pages)) * PAGE]
             if not pages or not await paged.import_pages(sequence, upto, pages):
                 break
             taken += len(pages)
             if len(pages) < AT_ONCE:
                 break
-            await after_pass(0)  # others may have their turn
+            await after_pass(0)  # other requests may have their turn
         if taken > first:
             self.page_seconds = _mixed(self.page_seconds, (time.perf_counter() - begin) / (taken - first))
 
     async def keep(self, sequence: TokenSequence, shelf: PageShelf) -> int:
-        """Put the whole pages of what a sequence holds on a shelf, those that are not there yet, while nobody waits for
-        the device; how many. What the sequence does meanwhile changes nothing."""
+        """Put the whole pages of a sequence that are missing on a shelf there, while no request waits for the device.
+        Returns how many. Changes of the sequence meanwhile have no effect."""
         number, key = sequence.adapter, self._key(sequence.adapter)
         tokens = sequence.tokens[: sequence.stored // PAGE * PAGE]
         paged = self._paged
@@ -172,7 +172,7 @@ class PageKeeping:
         return await paged.export_page(number, tokens)
 
     def _key(self, number: int) -> str:
-        """What pages are made of besides tokens; "" where none can be kept."""
+        """The key for everything besides tokens that pages are made from; "" if no pages can be kept."""
         if not self.model or self._paged is None or not self._paged.page_format:
             return ""
         if number not in self._adapters:
@@ -181,7 +181,7 @@ class PageKeeping:
 
 
 def _whole(names: Sequence[str], kept: Sequence[bytes]) -> Iterator[bytes]:
-    """The pages up to the first that is not what it was."""
+    """The pages up to the first that is damaged."""
     for name, data in zip(names, kept, strict=False):
         if (page := unpacked(name, data)) is None:
             return

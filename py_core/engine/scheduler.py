@@ -1,12 +1,12 @@
 """Serves several sequences on one backend.
 
 A backend does one thing at a time. Each request (a prompt to read, tokens to sample, hidden states, logits) waits for
-its turn (turns.py); sequences that are decoded have theirs together (together.py). A turn is given up after
-`TURN_SECONDS` where another request of its priority waits, and at once for a more urgent one: a long text between two
-forward passes, decoding between two batches of steps. While nobody waits, decoding keeps batches in flight.
+its turn (turns.py); sequences that are decoded share their turns (together.py). If another request of the same priority
+waits, a turn ends after `TURN_SECONDS`; if a more urgent one waits, it ends at once: a long text between two forward
+passes, decoding between two batches of steps. While no request waits, decoding keeps batches in flight.
 
-Nobody who reads tokens holds a turn. What is sampled goes into the sequence's own stream; a reader who pauses stops
-this sequence once `LOOK_AHEAD` tokens wait for him, and no other.
+A reader of tokens never holds a turn. Sampled tokens go into the sequence's own stream. If a reader pauses, its
+sequence stops once `LOOK_AHEAD` tokens wait for it; no other sequence does.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from py_core.training.session import AfterPiece
 T = TypeVar("T")
 
 MOST_REQUESTS = 24
-"""Sequences that something is under way for at a time: as many as a step has rows, and twice as many that wait."""
+"""The most sequences with work under way: the rows of a step, and twice as many that wait."""
 
 
 class Scheduler:
-    """The only one who calls a backend's methods that wait for its device."""
+    """The only caller of the backend's methods that wait for its device."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._turns = Turns()
         self._tasks: dict[int, asyncio.Task[object] | Decoding] = {}
-        """What is under way, by its sequence's number."""
+        """The work under way, by its sequence's number."""
         self._to_the_end = {priority: asyncio.Lock() for priority in Priority}
-        """Held by a request that goes on to its end before others of its priority that have several passes."""
+        """Held by a request that runs to its end before other requests of its priority with several passes."""
         self._groups: dict[tuple[Priority, int], SequenceGroup] = {}
         """Sequences that are decoded together, by their priority and their set of LoRA matrices."""
 
@@ -48,9 +48,10 @@ class Scheduler:
     ) -> T:  # fmt: skip
         """Run a method of the backend that waits for its device and works on one sequence, such as `prefill`.
 
-        `work` gets what the method calls after each pass, if it has several. `on_pass` then gets the number of the
-        sequence's tokens that are stored, and others may have their turn. Texts that do not fit into memory together
-        would take each other's pages in every turn, and none would ever be read: one of them is read to its end first.
+        If the method has several passes, it calls the argument of `work` after each. `on_pass` then gets the number of
+        the sequence's stored tokens, and other requests may have their turn. Texts that do not fit into memory together
+        would take each other's pages in every turn, and none would be read to its end. So one of them is finished
+        first.
         """
 
         async def in_turn() -> T:
@@ -60,13 +61,13 @@ class Scheduler:
                 async def after_pass(stored: int) -> None:
                     nonlocal is_first, most
                     on_pass(stored)
-                    # Where the sequence was ended, also by `on_pass`, the work ends here.
+                    # If the sequence was ended, also by `on_pass`, the work ends here.
                     await asyncio.sleep(0)
-                    if stored <= most and not first.locked():  # somebody took pages that it had read already
+                    if stored <= most and not first.locked():  # another sequence took pages that it had read already
                         await until_done.enter_async_context(first)
                         is_first = True
                     most = max(most, stored)
-                    # After the last pass the logits are there: sampling can go on at once, without another pass.
+                    # After the last pass the logits are there: sampling can start at once, without another pass.
                     if stored >= sequence.length:
                         return
                     if first.locked() and not is_first:
@@ -79,19 +80,19 @@ class Scheduler:
         return await self._run(sequence, in_turn())
 
     async def alone(self, work: Callable[[], Awaitable[T]], priority: Priority) -> T:
-        """Run something that belongs to no sequence, such as a measurement, while nothing else uses the device."""
+        """Run work that belongs to no sequence, such as a measurement, while nothing else uses the device."""
         async with DeviceTurn(self._turns, priority):
             return await work()
 
     async def in_pieces(self, work: Callable[[AfterPiece], Awaitable[T]], priority: Priority) -> T:
-        """Run something that belongs to no sequence, such as a pass of training; others go first between its pieces.
+        """Run work that belongs to no sequence, such as a pass of training. Other requests go first between its pieces.
 
-        `work` gets what it waits for after each piece.
+        `work` gets a function that it awaits after each piece.
         """
         async with DeviceTurn(self._turns, priority) as turn:
 
             async def after_piece() -> None:
-                # Whoever came meanwhile asks for his turn.
+                # Requests that came meanwhile ask for their turn.
                 await asyncio.sleep(0)
                 await turn.give_way()
 
@@ -100,9 +101,10 @@ class Scheduler:
     async def decode(
         self, sequence: TokenSequence, n: int, sampling: SamplingParams, priority: Priority
     ) -> AsyncIterator[list[int]]:
-        """As `Runs.decode`, and sampling goes on while the reader works with what he got.
+        """See `Runs.decode`. Sampling continues while the reader works with the tokens that it has.
 
-        Closing the iterator drops what was sampled and not read. Ends early, too, where `end` was called.
+        Closing the iterator drops tokens that were sampled and not read. The iterator also ends early if `end` is
+        called.
         """
         start, delivered = sequence.length, 0
         key = priority, sequence.adapter
@@ -128,7 +130,8 @@ class Scheduler:
 
     @contextmanager
     def idle_held(self) -> Iterator[None]:
-        """Requests of Priority.IDLE get no turn meanwhile; one that has it gives it up after its piece of work."""
+        """Requests of Priority.IDLE get no turn meanwhile. A request with a turn gives it up after its piece of
+        work."""
         self._turns.held += 1
         try:
             yield
@@ -137,12 +140,12 @@ class Scheduler:
             self._turns.go_on()
 
     def end(self, sequence: TokenSequence) -> None:
-        """End what is under way for a sequence, and drop what is in flight for it. The others go on."""
+        """End the work under way for a sequence, and drop what is in flight for it. Other sequences continue."""
         if task := self._tasks.pop(sequence.number, None):
             task.cancel()
 
     async def _run(self, sequence: TokenSequence, work: Coroutine[object, object, T]) -> T:
-        """Run work for a sequence in a task that `end` can find. Raises BackendError where it was ended so."""
+        """Run work for a sequence in a task that `end` can find. Raises BackendError if `end` stopped it."""
         task = asyncio.ensure_future(work)
         with self._claim(sequence, task):
             try:
@@ -177,5 +180,5 @@ class Scheduler:
                 del self._tasks[sequence.number]
 
     def _goes_on(self, sequence: TokenSequence, task: asyncio.Task[T] | Decoding) -> bool:
-        """Whether this goes on: `end` was not called since it began."""
+        """True if the task continues: `end` was not called since it began."""
         return self._tasks.get(sequence.number) is task

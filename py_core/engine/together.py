@@ -1,8 +1,8 @@
-"""Sequences that are decoded at the same time go on together: a row each of the same steps.
+"""Sequences that are decoded at the same time run together: each has a row of the same steps.
 
-A step over several rows costs little more than one over one row, since all of them read the weights once. Sequences
-join and leave between two steps: what is in flight is waited for, and the next steps have other rows. While there is
-only one sequence, its steps and guesses are those that it would have alone.
+A step over several rows costs little more than a step over one row, since all of them read the weights once. Sequences
+join and leave between two steps: what is in flight is waited for, and the next steps have other rows. A single sequence
+has the same steps and guesses as it would without groups.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from py_core.engine.turns import DeviceTurn, Priority, Turns
 from py_core.sampling import SamplingParams
 
 LOOK_AHEAD = 128
-"""Tokens that may wait for a reader: more than a fast device samples before one who does not pause comes to read."""
+"""Tokens that may wait for a reader: more than a fast device samples before a reader that does not pause returns."""
 
 
 class Stream:
@@ -38,12 +38,12 @@ class Stream:
         self._written.set()
 
     def close(self) -> None:
-        """Nothing more will be written."""
+        """End the stream: nothing more will be written."""
         self._closed = True
         self._written.set()
 
     async def read(self) -> list[int]:
-        """All that was written and not read yet, as soon as there is something; nothing at the end."""
+        """All unread ids, as soon as there are any; nothing at the end."""
         while not self._unread and not self._closed:
             self._written.clear()
             await self._written.wait()
@@ -59,27 +59,28 @@ class Decoding:
         self._group, self.sequence, self.left, self.sampling = group, sequence, left, sampling
         self.stream = Stream(group.wake)
         self.alone = False
-        """Whether it shares no steps any more: together with others they failed."""
+        """True if the sequence shares no steps any more because steps shared with others failed."""
         self.error: Exception | None = None
-        """Why it ended early, where it failed."""
+        """The error that ended it early, if it failed."""
 
     def cancel(self) -> None:
-        """End it at once. What is in flight is dropped, also for those who share its steps, who get it again."""
+        """End it at once. What is in flight is dropped. Sequences that share its steps get their tokens again."""
         self._group.drop(self)
 
 
 class SequenceGroup:
     """Sequences of one priority that run with the same set of LoRA matrices.
 
-    Where there are more than a step had best have rows, those go first that waited longest, the others after a turn.
+    If there are more than the best number of rows of a step, those that waited longest go first, the others after a
+    turn.
     """
 
     def __init__(self, backend: Backend, turns: Turns, priority: Priority) -> None:
         self._backend, self._turns, self._priority = backend, turns, priority
         self._members: list[Decoding] = []
-        """Who waits longest is the first; so is who has just joined."""
+        """The sequences, the longest waiting first; a sequence that has just joined is also first."""
         self._rows: list[Decoding] = []
-        """Those of the steps that are under way, some of whom may have left."""
+        """The sequences of the steps under way. Some of them may have left."""
         self._task: asyncio.Task[None] | None = None
         self._woken, self._between = asyncio.Event(), asyncio.Event()
 
@@ -94,7 +95,8 @@ class SequenceGroup:
         self.wake()
 
     async def leave(self, decoding: Decoding) -> None:
-        """Afterwards nothing is under way for it. Those who share its steps go on with what is in flight."""
+        """Remove a sequence. Afterwards nothing is under way for it. Sequences that share its steps continue with the
+        steps in flight."""
         task = self._task
         if decoding in self._members:
             self._members.remove(decoding)
@@ -111,7 +113,7 @@ class SequenceGroup:
             raise
 
     def drop(self, decoding: Decoding) -> None:
-        """As `leave`, but at once: what is in flight is dropped."""
+        """Remove a sequence as `leave` does, but at once: what is in flight is dropped."""
         if decoding in self._members:
             self._members.remove(decoding)
         decoding.stream.close()
@@ -119,11 +121,11 @@ class SequenceGroup:
             self._restart()
 
     def wake(self) -> None:
-        """Somebody joined, or has read."""
+        """Note that a sequence joined, or that a reader has read."""
         self._woken.set()
 
     def _restart(self) -> None:
-        """End the steps that are under way, and what waits for them; begin anew with those who are left."""
+        """End the steps under way, and everything that waits for them. Begin again with the remaining sequences."""
         self._rows = []
         self._between.set()
         if self._task is not None:
@@ -145,7 +147,7 @@ class SequenceGroup:
         return [one for one in self._members if one.stream.has_room]
 
     def _next(self) -> list[Decoding]:
-        """Who has the next steps."""
+        """The sequences of the next steps."""
         ready = self._ready()
         if ready and ready[0].alone:
             return ready[:1]
@@ -153,7 +155,7 @@ class SequenceGroup:
         return ready[: self._backend.rows_that_pay(len(ready))] if ready else []
 
     async def _decode(self, rows: list[Decoding], turn: DeviceTurn) -> None:
-        """Run steps of these until others are to go on, or one is done."""
+        """Run steps of these sequences until it is the turn of others, or one is done."""
 
         def keep_going() -> bool:
             return self._next() == rows and not turn.is_over and not (turn.was_long and len(self._ready()) > len(rows))
@@ -169,7 +171,7 @@ class SequenceGroup:
                     for one, ids in zip(rows, found, strict=True):
                         one.left -= len(ids)
                         one.stream.write(ids)
-                    # Where a batch is there already, waiting for it would not let the readers in between.
+                    # If the next batch is there already, waiting for it would not let the readers run in between.
                     await asyncio.sleep(0)
         except Exception as error:
             self._fail(rows, error)
@@ -184,7 +186,8 @@ class SequenceGroup:
                 one.stream.close()
 
     def _fail(self, rows: list[Decoding], error: Exception) -> None:
-        """What fails for several may be the fault of one, who has no room for instance: each goes on alone."""
+        """Handle an error of shared steps. One sequence may have caused it, for example without room: each continues
+        alone."""
         alone = isinstance(error, BackendError) and not isinstance(error, DeviceLostError) and len(rows) > 1
         for one in rows:
             one.alone = True

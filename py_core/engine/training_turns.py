@@ -1,4 +1,4 @@
-"""A session of training whose calls take turns with what else the model is used for."""
+"""A training session whose calls take turns with the model's other uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class TrainingInTurns:
-    """See `Training` for the contract of each method. What changes the session's state is not left half done."""
+    """See `Training` for the contract of each method. Changes of the session's state are never left half done."""
 
     def __init__(self, training: Training, scheduler: Scheduler, priority: Priority) -> None:
         self._training, self._scheduler, self._priority = training, scheduler, priority
@@ -63,7 +63,7 @@ class TrainingInTurns:
         return await self._scheduler.in_pieces(begin, self._priority)
 
     async def _whole(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Where this is cancelled once its turn has come, the work is done before it ends so."""
+        """Run work in one turn. If this is cancelled after the turn has begun, the work is finished before it ends."""
 
         async def to_its_end() -> T:
             task = asyncio.ensure_future(work())

@@ -1,4 +1,4 @@
-"""Who may use the device: one at a time, the most urgent first, and equals in turns."""
+"""Grants the device to one request at a time, the most urgent first, and equals in turns."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import time
 from enum import IntEnum
 
 TURN_SECONDS = 0.1
-"""How long a request goes on while an equal one waits. Handing over leaves the device idle for some milliseconds, until
-it is known that its work has ended; a tenth of a second between two words is hardly seen."""
+"""How long a request continues while an equal one waits. A handover leaves the device idle for some milliseconds, until
+it is known that its work has ended; a tenth of a second between two words is hardly noticed."""
 
 
 class Priority(IntEnum):
@@ -21,7 +21,7 @@ class Priority(IntEnum):
     BACKGROUND = 1
     """The request may wait until the device has nothing else to do."""
     IDLE = 2
-    """The request may wait until nobody needs the model for a while (`Scheduler.idle_held`)."""
+    """The request may wait until the model has been unused for a while (`Scheduler.idle_held`)."""
 
 
 class Turns:
@@ -30,10 +30,10 @@ class Turns:
     def __init__(self) -> None:
         self._taken = False
         self._waiting: list[tuple[int, int, bool, asyncio.Future[None]]] = []
-        """Priority, order, whether it decodes, and what it waits for."""
+        """Priority, order, if the request decodes, and the future that it waits for."""
         self._order = itertools.count()
         self.held = 0
-        """How many want idle work to stand still."""
+        """How many callers want idle work to pause."""
 
     async def take(self, priority: Priority, decodes: bool) -> None:
         if not self._taken and not self.is_held(priority):
@@ -52,7 +52,7 @@ class Turns:
         return bool(self.held) and priority == Priority.IDLE
 
     def go_on(self) -> None:
-        """Where nobody has the device, who waits for it may have it now."""
+        """Give the device to the next request if the device is free."""
         if not self._taken:
             self._taken = True
             self.hand_over()
@@ -66,7 +66,7 @@ class Turns:
 
     @property
     def next(self) -> tuple[int, bool] | None:
-        """The priority of who is next, if anybody waits, and whether he decodes."""
+        """The priority of the next request, and True if it decodes; None if no request waits."""
         self._drop_cancelled()
         return (self._waiting[0][0], self._waiting[0][2]) if self._waiting else None
 
@@ -82,7 +82,7 @@ class DeviceTurn:
         self._turns, self._priority, self._decodes = turns, priority, decodes
         self._held, self._since = False, 0.0
         self.is_used = False
-        """Whether it brought its owner further. It is not over before, however short turns are."""
+        """True if the turn made progress. A turn is not over before, however short turns are."""
 
     async def __aenter__(self) -> DeviceTurn:
         await self._turns.take(self._priority, self._decodes)
@@ -96,10 +96,10 @@ class DeviceTurn:
 
     @property
     def is_over(self) -> bool:
-        """Whether another request should have the device now.
+        """True if another request should have the device now.
 
-        Between two passes of a text that is read, sequences that are decoded have no longer than their shortest turn:
-        all of them go on, and whoever waits for his first word waits little longer than he would alone.
+        If a text waits to be read, sequences that are decoded have only their shortest turn between two of its passes:
+        all of them continue, and the first word of the waiting answer comes little later than it would alone.
         """
         if not self.is_used:
             return False
@@ -112,18 +112,18 @@ class DeviceTurn:
 
     @property
     def was_long(self) -> bool:
-        """Whether an equal that waits should have the device now."""
+        """True if an equal request that waits should have the device now."""
         return self.is_used and time.perf_counter() - self._since >= TURN_SECONDS
 
     async def stand_aside(self, other: asyncio.Lock) -> None:
-        """Let others go first until nobody holds `other`."""
+        """Let others go first until `other` is released."""
         await self.__aexit__()
         async with other:
             pass
         await self.__aenter__()
 
     async def give_way(self) -> None:
-        """Let others go first if it is their turn."""
+        """Let other requests go first if it is their turn."""
         self.is_used = True
         if self.is_over:
             await self.__aexit__()

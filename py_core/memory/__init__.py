@@ -1,4 +1,4 @@
-"""What is learned and logged, and how it survives: records in SQLite natively, in IndexedDB in the page.
+"""Stores learned and logged data as records: in SQLite natively, in IndexedDB in the page.
 
 Patterns, Policies, Sessions, Trajectories what each part of the app keeps (patterns.py ... trajectories.py)
 Store                                      records, queries, transactions, encryption, migrations (store.py)

@@ -1,4 +1,4 @@
-"""The log of all answers: those that were poor, errors like one, latency spikes, percentiles and trends."""
+"""The log of all answers: queries for poor answers, similar errors, latency spikes, percentiles and trends."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from py_core.memory.trajectories import Trajectories, Trajectory
 TOTAL = "total"
 PERCENTILES = (50, 90, 99)
 HOUR = 3600.0
-ENOUGH = 20  # latencies before which nothing is called unusual
+ENOUGH = 20  # the fewest latencies for calling one unusual
 
 
 @dataclass(frozen=True, slots=True)
 class Spike:
-    """A stage that took `ms`, where `usual_ms` (the median) was to be expected."""
+    """A stage that took `ms`; `usual_ms` (the median) was expected."""
 
     entry: Trajectory
     stage: str
@@ -30,9 +30,9 @@ class Spike:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """Median milliseconds of a stage in each span of time that has requests: (its begin, ms), oldest first.
+    """Median milliseconds of a stage in each span of time that has requests: (begin of the span, ms), oldest first.
 
-    change: the last span's against the first one's, 0.1 for 10% slower.
+    change: of the last span against the first, 0.1 for 10% slower.
     """
 
     stage: str
@@ -45,21 +45,22 @@ class Trend:
 
 
 class AnswerLog:
-    """Answers queries from all records of answers, also those that still wait to be written."""
+    """Answers queries from all records of answers, including those that still wait to be written."""
 
     def __init__(self, trajectories: Trajectories) -> None:
         self._trajectories = trajectories
 
     async def entries(self, *, since: float | None = None, limit: int | None = None) -> list[Trajectory]:
-        """The newest first."""
+        """The entries, newest first."""
         return await self._trajectories.find(since=since, limit=limit)
 
     async def poor(self, rating: float = 0.5, limit: int | None = None) -> list[Trajectory]:
-        """Entries that were rated below that, the newest first."""
+        """Entries with a rating below `rating`, newest first."""
         return await self._trajectories.find(rating=Range(high=math.nextafter(rating, -math.inf)), limit=limit)
 
     async def similar_errors(self, error: str, k: int = 10) -> list[tuple[Trajectory, float]]:
-        """Failed requests, and the share of words that their errors have in common with this one; the highest first."""
+        """Failed requests, with the share of words that their errors have in common with this one; the highest
+        first."""
         wanted = _words(error)
         scored = [
             (one, _overlap(wanted, _words(one.error or ""))) for one in await self._trajectories.find(failed=True)
@@ -70,7 +71,7 @@ class AnswerLog:
     async def spikes(self, seconds: float = HOUR, factor: float = 3.0) -> list[Spike]:
         """Stages of the last hour that took over `factor` times their median before it, the worst first.
 
-        Where the log before has too few requests, the median is of all.
+        If the log before it has too few requests, the median is that of all requests.
         """
         begin = self._trajectories.store.clock() - seconds
         entries = await self.entries()
@@ -123,7 +124,7 @@ def _latencies(entries: list[Trajectory]) -> dict[str, list[float]]:
 
 
 def _words(text: str) -> frozenset[str]:
-    """Numbers and addresses differ from error to error; words do not."""
+    """The words of an error. Numbers and addresses differ from error to error; words do not."""
     return frozenset(re.findall(r"[^\W\d_]+", text.lower()))
 
 

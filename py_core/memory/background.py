@@ -1,4 +1,4 @@
-"""Work that can wait: while an answer is being made it stands still, so that it takes no time from the tokens."""
+"""Work that can wait: it pauses while an answer is being made, so that it takes no time from the tokens."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 SHARE = 0.25
-"""The share of the time for background work, while no answer is being made."""
+"""The share of the time for background work while no answer is being made."""
 
 
 class Background:
-    """Must be used on an event loop. One for a memory. share: that of the time, see SHARE."""
+    """Must be used on an event loop. There is one per memory. share: of the time, see SHARE."""
 
     def __init__(self) -> None:
         self.share = SHARE
@@ -25,7 +25,7 @@ class Background:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Nothing is done in the background meanwhile."""
+        """Pauses the background work while this is open."""
         self._pauses += 1
         self._free.clear()
         try:
@@ -36,7 +36,7 @@ class Background:
                 self._free.set()
 
     def start(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
-        """Begin a task of the background, which may be cancelled. It should do its work in steps."""
+        """Start a background task, which may be cancelled. It should do its work in steps."""
 
         async def run() -> None:
             await work()
@@ -48,20 +48,20 @@ class Background:
 
     @contextlib.asynccontextmanager
     async def step(self, share: float | None = None) -> AsyncIterator[None]:
-        """A few milliseconds of work, once there is time. Others get their turn after it: the work has this share of
-        the time, else `self.share`."""
+        """A few milliseconds of work, once there is time. Others get their turn after it. The work gets `share` of the
+        time, by default `self.share`."""
         await self._free.wait()
         begin = time.perf_counter()
         yield
         await asyncio.sleep((time.perf_counter() - begin) * (1 / (share or self.share) - 1))
 
     async def settled(self) -> None:
-        """Returns when all that was started is done."""
+        """Return when all tasks that were started are done."""
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def close(self) -> None:
-        """End what is not done, then do the last work."""
+        """End unfinished tasks, then do the last work."""
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

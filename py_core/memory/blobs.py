@@ -6,9 +6,9 @@ from py_core.memory.rows import BLOB, Key, Row, Rows
 from py_core.memory.transaction import Transaction
 
 WITH_BLOBS = frozenset({"lesson", "session", "trajectory", "weights"})
-"""Kinds of records that may have some."""
+"""Kinds of records that may have blobs."""
 OWNER_OF = {"turn": "session"}
-"""Records that are in the blobs of another, whose id theirs begin with: ID/..."""
+"""Kinds of records that are part of another record's blobs. Their ids begin with that record's id: ID/..."""
 PREFIX_CHUNK = 64
 
 
@@ -18,7 +18,7 @@ def blob_name(kind: str, id: str, *parts: str) -> str:
 
 
 async def blobs_with(rows: Rows, transaction: Transaction) -> list[Key]:
-    """The keys of the blobs whose records a transaction deletes, or a part of them."""
+    """The keys of the blobs whose records a transaction deletes completely or in part."""
     gone = dict[str, None]()
     for kind, id in transaction.deletes:
         if kind in WITH_BLOBS:
@@ -32,7 +32,7 @@ async def blobs_with(rows: Rows, transaction: Transaction) -> list[Key]:
 
 
 async def rows_starting_with(rows: Rows, kind: str, prefix: str) -> list[Row]:
-    """The rows of a kind whose ids start so, in the order of their ids."""
+    """The rows of a kind whose ids begin with `prefix`, in the order of their ids."""
     found = list[Row]()
     after: Key = (kind, prefix)
     while chunk := await rows.scan(kind, after, PREFIX_CHUNK):

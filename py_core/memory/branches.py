@@ -22,10 +22,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """role: as in chat templates ("user", "assistant"). details: whatever belongs to it, as the agent that answered.
+    """role: as in chat templates ("user", "assistant"). details: other data of the turn, such as the agent that
+    answered.
 
-    number: of its conversation, -1 before it has one. after: the number of the turn that it follows, None where it is
-    a first one; smaller than its own.
+    number: the turn's number in its conversation, -1 before it has one. after: the number of the turn that it follows,
+    which is smaller than its own; None if it is a first turn.
     """
 
     role: str
@@ -37,13 +38,14 @@ class Turn:
 
 
 class Branches:
-    """The turns of one conversation. Making it and asking it for a path costs the same for each turn.
+    """The turns of one conversation. Building this and asking it for a path both cost the same for each turn.
 
-    A turn that follows one that is lost (it was damaged) counts as following the one that was stored before that.
+    A turn that follows a lost (damaged) turn counts as following the turn that was stored before the lost one.
     """
 
     def __init__(self, turns: Iterable[Turn] = (), leaf: int | None = None) -> None:
-        """leaf: the last turn of the path that is shown; None: the newest. It leads on to the newest turn below it."""
+        """leaf: the last turn of the path that is shown; None: the newest. The path continues to the newest turn below
+        it."""
         self._turns = {turn.number: turn for turn in sorted(turns, key=lambda turn: turn.number)}
         self._numbers = list(self._turns)
         self._after = {number: self._known(_before(turn)) for number, turn in self._turns.items()}
@@ -55,11 +57,11 @@ class Branches:
             after, newest = self._after[number], self._newest.setdefault(number, number)
             self._newest[after] = max(newest, self._newest.get(after, newest))
         self.leaf = self._newest.get(self._known(leaf), self._newest.get(None))
-        """The last turn of the path that is shown; None where there is none."""
+        """The last turn of the path that is shown; None if there are no turns."""
 
     @property
     def turns(self) -> list[Turn]:
-        """All of them, those that were stored first before the others."""
+        """All turns, in the order in which they were stored."""
         return list(self._turns.values())
 
     def __contains__(self, number: object) -> bool:
@@ -69,7 +71,8 @@ class Branches:
         return self._turns.get(number)
 
     def path(self, end: int | None = None) -> list[Turn]:
-        """From the first turn to this one, without `end` to the leaf. Raises KeyError where there is no such turn."""
+        """The turns from the first to `end`, or to the leaf if `end` is None. Raises KeyError if there is no such
+        turn."""
         number, path = self.leaf if end is None else end, list[Turn]()
         while number is not None:
             path.append(self._turns[number])
@@ -77,19 +80,19 @@ class Branches:
         return path[::-1]
 
     def siblings(self, number: int) -> list[int]:
-        """The variants of a turn, with itself, oldest first. Raises KeyError where there is no such turn."""
+        """The variants of a turn, including itself, oldest first. Raises KeyError if there is no such turn."""
         return self._followers[self._after[number]]
 
     def followers(self, number: int) -> list[int]:
-        """The turns that come right behind a turn, oldest first."""
+        """The turns that come directly after a turn, oldest first."""
         return self._followers.get(number, [])
 
     def newest_below(self, number: int) -> int:
-        """Of the turn and all that follow it. Raises KeyError where there is no such turn."""
+        """The newest of the turn and all turns that follow it. Raises KeyError if there is no such turn."""
         return self._newest[self._turns[number].number]
 
     def _known(self, number: int | None) -> int | None:
-        """This turn, or the one before it that is not lost."""
+        """This turn, or the one before it if this one is lost."""
         if number is None or number in self._turns:
             return number
         place = bisect_right(self._numbers, number)

@@ -1,4 +1,4 @@
-"""Records to rows and back, encrypted where there is a key."""
+"""Converts records to rows and back, encrypted if there is a key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from py_core.memory.rows import BLOB, Key, Row
 
 
 def check_record(record: Record) -> tuple[bytes, bytes | None]:
-    """Body and vector as bytes. Raises StoreError("record") for what cannot be kept."""
+    """Body and vector as bytes. Raises StoreError("record") if the record cannot be kept."""
     check_name(record.kind, "kind")
     check_name(record.id, "id")
     check_time(_time(record.created))
@@ -33,7 +33,7 @@ def check_record(record: Record) -> tuple[bytes, bytes | None]:
 
 
 def can_be_kept(record: Record) -> bool:
-    """Whether `check_record` accepts the record."""
+    """True if `check_record` accepts the record."""
     try:
         check_record(record)
     except StoreError:
@@ -42,7 +42,7 @@ def can_be_kept(record: Record) -> bool:
 
 
 async def encode_records(records: Sequence[Record], lock: Lock | None) -> list[Row]:
-    """Rows of records that have their times. Raises StoreError("record") for what cannot be kept."""
+    """Rows of records that have their times. Raises StoreError("record") if a record cannot be kept."""
     return await seal_rows([_row(record) for record in records], lock)
 
 
@@ -53,7 +53,7 @@ def _row(record: Record) -> Row:
 
 
 async def decode_rows(rows: Sequence[Row], lock: Lock | None) -> tuple[list[Record], list[Key]]:
-    """The records, and the keys of rows whose bytes are not what was written, or whose names or times are none."""
+    """The records, and the keys of rows that are damaged or have invalid names or times."""
     opened, unreadable = await open_rows(rows, lock)
     records = list[Record]()
     for row in opened:
@@ -79,7 +79,7 @@ async def open_rows(rows: Sequence[Row], lock: Lock | None) -> tuple[list[Row], 
     except WrongKeyError:
         if len(rows) == 1:
             return [], [rows[0].key]
-        half = len(rows) // 2  # a cipher opens all or none: look for those that it cannot open
+        half = len(rows) // 2  # a cipher opens all or none: search for those that it cannot open
         first, second = await open_rows(rows[:half], lock), await open_rows(rows[half:], lock)
         return first[0] + second[0], first[1] + second[1]
     opened = [replace(row, body=next(parts), vector=None if row.vector is None else next(parts)) for row in rows]
@@ -87,7 +87,7 @@ async def open_rows(rows: Sequence[Row], lock: Lock | None) -> tuple[list[Row], 
 
 
 async def seal_rows(rows: Sequence[Row], lock: Lock | None) -> list[Row]:
-    """Encrypts rows for storing, if there is a key. They then have no fields, which would show the body."""
+    """Encrypt rows for storing, if there is a key. They then have no fields, which would reveal the body."""
     if lock is None:
         return list(rows)
     plain = [part for row in rows for part in (row.body, row.vector) if part is not None]
@@ -98,12 +98,12 @@ async def seal_rows(rows: Sequence[Row], lock: Lock | None) -> list[Row]:
 
 
 async def seal_blob(name: str, data: bytes, lock: Lock | None) -> bytes:
-    """Bytes of a row of kind BLOB, as they are stored."""
+    """The stored bytes of a row of kind BLOB."""
     return data if lock is None else (await lock.cipher.seal([data], _contexts([(BLOB, name, False)])))[0]
 
 
 async def open_blob(name: str, data: bytes, lock: Lock | None) -> bytes | None:
-    """None where the bytes are not what was written."""
+    """Return the bytes that were written; None if these are not what was written."""
     try:
         return data if lock is None else (await lock.cipher.open([data], _contexts([(BLOB, name, False)])))[0]
     except WrongKeyError:
@@ -111,7 +111,7 @@ async def open_blob(name: str, data: bytes, lock: Lock | None) -> bytes | None:
 
 
 def fields_of(row: Row) -> Row:
-    """A row in the clear with the fields that it is found by; none where its body cannot be read."""
+    """Return a row in the clear with the fields that it is found by; no fields if its body cannot be read."""
     try:
         body = decode_body(row.body)
     except StoreError:

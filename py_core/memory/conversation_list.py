@@ -1,4 +1,4 @@
-"""The conversations of a store without their turns: read once, then only what changed, also in other tabs."""
+"""The conversations of a store without their turns: read once, then only changes, including those of other tabs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from py_core.memory.store import Store
 
 
 class ConversationList:
-    """For a side bar that is shown anew after each answer, and a search that is asked at each key."""
+    """Serves a side bar that is shown again after each answer, and a search that runs at each key press."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -21,7 +21,7 @@ class ConversationList:
         store.on_change(self._note)
 
     async def newest_first(self) -> dict[str, Record]:
-        """By their ids, the one in which something was said last first. Raises StoreError."""
+        """The conversations by their ids, the most recently continued first. Raises StoreError."""
         await self._refresh()
         said = sorted(self._records.values(), key=lambda record: record.body["said"], reverse=True)
         return {record.id: record for record in said}
@@ -37,7 +37,7 @@ class ConversationList:
                         continue
                     found = await self._store.get_many([(KIND, id) for id in sorted(stale)])
                 except BaseException:
-                    self._stale = None  # look again at the next call
+                    self._stale = None  # read again at the next call
                     raise
                 for id in stale:
                     self._records.pop(id, None)

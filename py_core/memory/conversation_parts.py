@@ -1,7 +1,8 @@
-"""What is made of the messages of each conversation, and kept beside it: what a search looks at.
+"""Parts are made of the messages of each conversation and kept beside it. Searches read them.
 
-A part is a row of bytes with the conversation's name (blobs.py), sealed as the conversation is and deleted with it. So
-a start reads a row a conversation, not one a message. Parts are read when somebody first asks; then all are in memory.
+A part is a row of bytes with the conversation's name (blobs.py). It is sealed in the same way as the conversation and
+deleted with it. So a start reads one row per conversation instead of one per message. Parts are read when they are
+first needed; after that, all of them are in memory.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from py_core.memory.sessions import KIND, TURN
 from py_core.memory.store import Store
 
 SCANNED = 50
-"""Where parts of more conversations are to be made, all messages are read, in large pieces."""
+"""If parts of more conversations than this have to be made, all messages are read, in large pieces."""
 
 
 class ConversationPart(Protocol):
-    """Of one conversation."""
+    """The part of one conversation."""
 
     @property
     def version(self) -> int:
-        """Of the conversation's record that it was made for."""
+        """The version of the conversation's record that the part was made for."""
         ...
 
     def dump(self) -> bytes: ...
@@ -40,16 +41,16 @@ P = TypeVar("P", bound=ConversationPart)
 
 
 class ConversationParts(ABC, Generic[P]):
-    """The parts of one kind of all conversations. Follows every change, also of other tabs.
+    """The parts of one kind of all conversations. Follows every change, including those of other tabs.
 
-    Whoever changes what a conversation says writes its record, too: by its version it is known whether a part is of
-    now.
+    Code that changes the messages of a conversation also writes its record, so the record's version shows if a part is
+    up to date.
     """
 
     name: ClassVar[str]
     """The last part of the rows' names."""
     made_of: ClassVar[frozenset[str]] = frozenset({KIND})
-    """Kinds of records whose writing says that a conversation goes on."""
+    """Kinds of records. Writing one of them means that a conversation continues."""
 
     def __init__(self, store: Store, conversations: ConversationList, background: Background) -> None:
         self._store, self._conversations, self._background = store, conversations, background
@@ -62,11 +63,11 @@ class ConversationParts(ABC, Generic[P]):
         store.on_change(self._note)
 
     def read_again(self) -> None:
-        """The store has other rows, with other parts."""
+        """Read all parts again: the store has other rows, with other parts."""
         self._is_read = False
 
     async def refresh(self) -> dict[str, Record]:
-        """Read what changed since the last time. Returns the conversations, as ConversationList.newest_first."""
+        """Read changes since the last call. Returns the conversations, as ConversationList.newest_first."""
         async with self._refreshing:
             records = await self._conversations.newest_first()
             for id in self._parts.keys() - records.keys():
@@ -87,11 +88,11 @@ class ConversationParts(ABC, Generic[P]):
 
     @abstractmethod
     def _make(self, version: int, turns: Sequence[Record]) -> P:
-        """turns: all of the conversation, in their order."""
+        """Make a part. turns: all turns of the conversation, in order."""
 
     @abstractmethod
     def _read(self, id: str, data: bytes) -> P | None:
-        """None where it is not what `dump` makes."""
+        """Read a part; None if the data is not what `dump` makes."""
 
     def _take(self, id: str, part: P) -> None:
         self._parts[id] = part
@@ -115,14 +116,14 @@ class ConversationParts(ABC, Generic[P]):
                 self._take(id, part)
 
     async def _made(self, versions: Mapping[str, int]) -> dict[str, P]:
-        """The parts of conversations whose records have these versions, from their messages."""
+        """Make the parts of conversations whose records have these versions from their messages."""
         if len(versions) <= SCANNED:
             return {
                 id: self._make(version, await self._store.starting_with(TURN, f"{id}/"))
                 for id, version in versions.items()
             }
         made = {id: self._make(version, ()) for id, version in versions.items()}
-        said = list[Record]()  # of one conversation: its messages come one behind the other
+        said = list[Record]()  # of one conversation: its messages are consecutive
         async for record in self._store.scan(TURN):
             if said and session_of(record.id) != session_of(said[0].id):
                 self._made_of(said, versions, made)
@@ -136,7 +137,7 @@ class ConversationParts(ABC, Generic[P]):
             made[id] = self._make(versions[id], said)
 
     def _note(self, change: Change) -> None:
-        """A conversation that was left for another is complete for now: its part is kept before anybody searches."""
+        """Keep the part of a conversation once the user moves to another: it is complete for now, before any search."""
         for kind, id in () if change.elsewhere else change.puts:
             if kind in self.made_of and (session := session_of(id)) != self._last_changed:
                 if self._last_changed:
@@ -150,7 +151,7 @@ class ConversationParts(ABC, Generic[P]):
             self._background.start(self._keep)
 
     async def _keep(self) -> None:
-        """What cannot be kept is made again when it is needed."""
+        """Keep the parts. A part that cannot be kept is made again when it is needed."""
         try:
             while self._unkept:
                 async with self._background.step():
@@ -164,10 +165,10 @@ class ConversationParts(ABC, Generic[P]):
         if record is None:
             return
         part = self._parts[id] if self._is_current(id, record) else (await self._made({id: record.version}))[id]
-        # Not beside a conversation that was deleted or changed meanwhile.
+        # Keep no part of a conversation that was deleted or changed meanwhile.
         await self._store.put_blob(blob_name(KIND, id, self.name), part.dump(), {record.key: record.version})
 
 
 def session_of(id: str) -> str:
-    """The id of the conversation, of its own or of a message's."""
+    """The conversation's id, from its own id or a message's id."""
     return id.partition("/")[0]

@@ -18,12 +18,12 @@ from py_core.memory.store import Store
 from py_core.memory.text_search import FOLDING, find, fold, terms_of
 
 BETWEEN = "\0"
-"""Between two messages of a conversation's text: no term contains it."""
+"""Separates two messages of a conversation's text: no term contains it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextMatch:
-    """A conversation that has all terms. in_title: all of them in its title."""
+    """A conversation that has all terms. in_title: True if its title has all of them."""
 
     session: str
     in_title: bool
@@ -49,11 +49,11 @@ class ConversationText(ConversationParts[FoldedText]):
 
     def __init__(self, store: Store, conversations: ConversationList, background: Background) -> None:
         super().__init__(store, conversations, background)
-        self._titles: dict[str, tuple[str, str]] = {}  # of a conversation: as it is, and folded
+        self._titles: dict[str, tuple[str, str]] = {}  # of each conversation: the title as it is, and folded
 
     async def search(self, query: str) -> list[TextMatch]:
-        """Conversations that have all words of a query in title and messages; those with all in the title first, then
-        those in which something was said last."""
+        """Conversations that have all words of a query in title and messages. Those with all words in the title come
+        first, then the most recently continued."""
         records = await self.refresh()
         terms = terms_of(query)
         if not terms:
@@ -69,7 +69,8 @@ class ConversationText(ConversationParts[FoldedText]):
         return in_title + in_turns
 
     def best_turn(self, id: str, query: str) -> str | None:
-        """The id of the message of a found conversation that has most terms of the query, if one has any."""
+        """The id of the message with the most terms of the query in a found conversation; None if no message has
+        any."""
         text, terms = self._parts.get(id), terms_of(query)
         best, most = None, 0
         for turn, folded in zip(text.turns, text.folded.split(BETWEEN), strict=False) if text else ():

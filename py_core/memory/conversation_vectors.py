@@ -1,8 +1,9 @@
-"""Finds conversations by what their messages mean.
+"""Finds conversations by the meaning of their messages.
 
-The vectors of all messages are one block of 8-bit numbers in memory, from the first search on, and kept beside their
-conversations (conversation_parts.py). A search compares each: in the page, 50,000 of 384 numbers take some 45 ms. Those
-that are found are compared again by the vectors in their records, so that what is told of them is exact.
+From the first search on, the vectors of all messages are one block of 8-bit numbers in memory; they are kept beside
+their conversations (conversation_parts.py). A search compares every vector: in the page, 50,000 of 384 numbers take
+about 45 ms. The found messages are compared again by the vectors in their records, so that the reported cosines are
+exact.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from py_core.memory.store import Store
 
 MOST_CODE = 127
 AT_ONCE = 1024
-"""Rows of the block that are floats at a time: 1.5 MB of 384 numbers each."""
+"""Rows of the block that are converted to floats at a time: 1.5 MB for 384 numbers each."""
 CANDIDATES = 2
-"""Conversations that are compared by their records, for each wanted one: 8 bits may change their order."""
+"""Conversations that are compared by their records for each wanted one: 8 bits may change their order."""
 CODE_ERROR = 0.01
-"""More than 8 bits change a cosine by."""
+"""Larger than the error of a cosine from 8-bit numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageVectors:
     """The vectors of a conversation's messages, of length 1.
 
-    version: of the conversation's record. turns: the ids of messages that have one, of the length of the newest's.
-    bare: of those that have none and say something. codes: int8 (turns, dimensions). scales: float32 (turns,), what a
-    code of 1 stands for.
+    version: of the conversation's record. turns: the ids of messages with a vector of the same length as the newest
+    one's. bare: the ids of messages that have text and no vector. codes: int8 (turns, dimensions). scales: float32
+    (turns,), the value of a code of 1.
     """
 
     version: int
@@ -63,9 +64,9 @@ class ConversationVectors(ConversationParts[MessageVectors]):
         self._blocks: dict[int, _Block] | None = None  # by their dimensions
 
     async def search(self, vector: Vector, most: int, least: float) -> list[tuple[Record, float]]:
-        """Of each of the most similar conversations the most similar message, with its cosine, the best first.
+        """Return the most similar message of each of the most similar conversations, with its cosine, best first.
 
-        most: how many conversations. least: the lowest cosine. Raises StoreError.
+        most: the largest number of conversations. least: the lowest cosine. Raises StoreError.
         """
         await self.refresh()
         wanted = np.asarray(vector, np.float32)
@@ -81,13 +82,13 @@ class ConversationVectors(ConversationParts[MessageVectors]):
         return sorted(found, key=lambda pair: -pair[1])[:most]
 
     async def bare(self) -> dict[str, None]:
-        """The ids of messages that cannot be found by their meaning yet, the newest conversation's last."""
+        """The ids of messages that cannot be found by their meaning yet, those of the newest conversation last."""
         records = await self.refresh()
         newest_last = reversed(list(records))
         return {turn: None for id in newest_last if id in self._parts for turn in self._parts[id].bare}
 
     async def forget(self) -> None:
-        """Delete what is kept: the vectors of an earlier embedder."""
+        """Delete the vectors that are kept: they are of an earlier embedder."""
         await self._delete_kept(await self._conversations.newest_first())
 
     def _make(self, version: int, turns: Sequence[Record]) -> MessageVectors:
@@ -130,7 +131,7 @@ class ConversationVectors(ConversationParts[MessageVectors]):
 
     async def _read_kept(self, records: Collection[str]) -> None:
         await super()._read_kept(records)
-        # A vector comes without a new version of the conversation.
+        # A vector is written without a new version of the conversation.
         self._touched.update(id for id, part in self._parts.items() if part.bare)
 
     def _note(self, change: Change) -> None:
@@ -149,7 +150,7 @@ class ConversationVectors(ConversationParts[MessageVectors]):
         return self._blocks.get(dimensions)
 
     def _joined(self, ids: Sequence[str]) -> _Block:
-        """The parts then are views of the block: their numbers are in memory once."""
+        """Join the parts, which become views of the block, so that their numbers are in memory only once."""
         parts = [self._parts[id] for id in ids]
         codes = np.concatenate([part.codes for part in parts])
         starts = np.cumsum([0, *(len(part.turns) for part in parts)])
@@ -161,8 +162,8 @@ class ConversationVectors(ConversationParts[MessageVectors]):
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """turns: their ids. starts: the first row of each conversation, which has at least one. codes, scales: as of
-    MessageVectors."""
+    """turns: the ids of the turns. starts: the first row of each conversation, which has at least one. codes, scales:
+    as in MessageVectors."""
 
     turns: Sequence[str]
     starts: np.ndarray
@@ -187,7 +188,7 @@ class _Block:
 
 
 def _cosine(vector: Vector | None, unit: Vector) -> float:
-    """-1 where there is none to compare. unit: of length 1."""
+    """The cosine of the vectors; -1 if there is no vector to compare. unit: of length 1."""
     if vector is None or len(vector) != len(unit):
         return -1.0
     length = float(np.linalg.norm(vector))

@@ -1,10 +1,10 @@
 """Encryption at rest, with a passphrase.
 
-Bodies and vectors are encrypted; kinds, ids, times and sizes stay in the clear, and nothing is indexed by content.
-AES-256-GCM with a random 96-bit nonce for each of them, bound to its record (kind, id, and whether it is the body or
-the vector), so that what is moved to another record does not open. The key is PBKDF2-HMAC-SHA256 of the passphrase,
-600,000 iterations, 16 random bytes of salt. A stored value that only the right key opens (the verifier) tells a wrong
-passphrase before anything is touched. The same bytes natively (`cryptography`) and in the page (WebCrypto, in
+Bodies and vectors are encrypted; kinds, ids, times and sizes stay in the clear, and nothing is indexed by content. The
+cipher is AES-256-GCM with a random 96-bit nonce for each body and vector, bound to its record (kind, id, and body or
+vector), so data that is moved to another record does not open. The key is PBKDF2-HMAC-SHA256 of the passphrase, 600,000
+iterations, 16 random bytes of salt. A stored value that only the right key opens (the verifier) reveals a wrong
+passphrase before anything is changed. The bytes are the same natively (`cryptography`) and in the page (WebCrypto, in
 encryption_browser.py), so an export opens in both.
 """
 
@@ -22,9 +22,9 @@ from typing import Protocol
 from py_core.memory.errors import StoreError
 from py_core.memory.records import decode_body
 
-SHORTEST_PASSPHRASE = 8  # characters; whoever has the file can try as many as he likes
+SHORTEST_PASSPHRASE = 8  # characters; anybody with the file can try any number of passphrases
 ITERATIONS = 600_000
-MOST_ITERATIONS = 10_000_000  # a foreign header must not keep us busy for ever
+MOST_ITERATIONS = 10_000_000  # a foreign header must not cause endless work
 ALGORITHMS = {"cipher": "AES-256-GCM", "kdf": "PBKDF2-HMAC-SHA256"}
 NONCE_BYTES, TAG_BYTES, SALT_BYTES = 12, 16, 16
 _VERIFIER = b"sonata memory"
@@ -40,7 +40,7 @@ class Cipher(Protocol):
     async def seal(self, plain: Sequence[bytes], contexts: Sequence[bytes]) -> list[bytes]: ...
 
     async def open(self, sealed: Sequence[bytes], contexts: Sequence[bytes]) -> list[bytes]:
-        """Raises WrongKeyError unless all were sealed with this key and these contexts."""
+        """Open sealed bytes. Raises WrongKeyError unless all were sealed with this key and these contexts."""
         ...
 
 
@@ -52,14 +52,14 @@ class Crypto(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """A cipher, and the header that is stored in the clear beside what it encrypts: JSON, without secrets."""
+    """A cipher, and the header that is stored in the clear beside the encrypted data: JSON, without secrets."""
 
     cipher: Cipher
     header: str
 
 
 async def new_lock(crypto: Crypto, passphrase: str, iterations: int = ITERATIONS) -> Lock:
-    """A key with a new salt. Raises StoreError for a passphrase that is too short."""
+    """Make a key with a new salt. Raises StoreError if the passphrase is too short."""
     if len(passphrase.strip()) < SHORTEST_PASSPHRASE:
         raise StoreError(
             "passphrase",
@@ -75,7 +75,7 @@ async def new_lock(crypto: Crypto, passphrase: str, iterations: int = ITERATIONS
 
 
 async def unlock(crypto: Crypto, passphrase: str, header: str) -> Lock:
-    """The key of a header. Raises StoreError: passphrase (it is another one), damaged (no header of ours)."""
+    """The key of a header. Raises StoreError: passphrase (wrong), damaged (not a header of Sonata)."""
     try:
         values = decode_body(header.encode())
         salt, verifier = (base64.b64decode(values[name], validate=True) for name in ("salt", "verifier"))
@@ -138,7 +138,7 @@ class _NativeCipher:
 
 
 def _normalized(passphrase: str) -> bytes:
-    """The passphrase in one form, however a keyboard composes accents."""
+    """The passphrase in one form, independent of how a keyboard composes accents."""
     return unicodedata.normalize("NFKC", passphrase).encode("utf-8", "surrogatepass")
 
 

@@ -28,7 +28,7 @@ class BrowserCrypto:
 
 
 class _BrowserCipher:
-    """Many items are one call: their bytes in a row, and their lengths."""
+    """Seals or opens many items in one call: their bytes in a row, and their lengths."""
 
     def __init__(self, cipher: Any) -> None:
         self._cipher = cipher

@@ -68,21 +68,21 @@ SENTENCES: dict[Reason, Message] = {
 }
 
 GOES_ON_IN_MEMORY: frozenset[Reason] = frozenset({"unavailable", "quota", "blocked", "closed", "replaced"})
-"""Nothing can be stored any more; from now on records are kept in plain memory."""
+"""Reasons after which nothing can be stored any more; from then on records are kept in plain memory."""
 
 
 class StoreError(UserError):
-    """The memory cannot do what was asked. The message says what to do; nothing that was stored is lost.
+    """The memory cannot do what was requested. The message says what to do; no stored data is lost.
 
     `reason` tells programs what happened.
     """
 
     def __init__(self, reason: Reason, message: Message | str | None = None, text: str = "", /, **values: Any) -> None:
-        """A message, or the code, text and values of one; without it that of the reason."""
+        """message: a message, or its code, text and values; without it, the reason's message is used."""
         super().__init__(message or SENTENCES[reason], text, **values)
         self.reason: Reason = reason
 
 
 def as_reason(name: str, otherwise: Reason = "unavailable") -> Reason:
-    """`name` if it is a Reason: what the page's JavaScript calls its errors."""
+    """`name` if it is a Reason, otherwise `otherwise`. The page's JavaScript names its errors after Reasons."""
     return cast(Reason, name) if name in get_args(Reason) else otherwise

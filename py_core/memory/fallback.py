@@ -1,4 +1,4 @@
-"""Continues in plain memory where nothing can be stored, and says so."""
+"""Continues in plain memory if nothing can be stored, and reports this."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from py_core.memory.volatile import VolatileRows
 T = TypeVar("T")
 OnTrouble = Callable[[StoreError], None]
 MakeRoom = Callable[[], Awaitable[None]]
-"""Deletes what can be made again, so that there is space."""
+"""Deletes data that can be made again, to free space."""
 CHUNK = 1000
 
 
 async def open_or_volatile(
     opening: Callable[[], Awaitable[Rows]], on_trouble: OnTrouble, make_room: MakeRoom | None = None
 ) -> FallbackRows | VolatileRows:
-    """The rows that `opening` opens. If that fails: tells `on_trouble` why, and gives plain memory; no StoreError."""
+    """The rows that `opening` opens. If that fails, tells `on_trouble` why and returns plain memory; no StoreError."""
     try:
         return FallbackRows(await opening(), on_trouble, make_room)
     except StoreError as error:
@@ -29,10 +29,10 @@ async def open_or_volatile(
 
 
 class FallbackRows:
-    """`Rows` that continue in memory when those under them are lost: no space left, or a newer version in another tab.
+    """`Rows` that continue in memory if the rows under them are lost: no space left, or a newer version in another tab.
 
-    They hold what could still be read, and repeat the write that failed. `on_trouble` is told once. Where there is no
-    space left, `make_room` is asked before, and the write is tried again.
+    They hold what could still be read, and repeat the write that failed. `on_trouble` is called once. If there is no
+    space left, `make_room` is asked first, and the write is tried again.
     """
 
     def __init__(self, rows: Rows, on_trouble: OnTrouble, make_room: MakeRoom | None = None) -> None:
@@ -42,7 +42,7 @@ class FallbackRows:
         self._meta: dict[str, str] = {}  # as last seen
         self._closed = False
         self.kept: frozenset[Key] = frozenset()
-        """The rows that are still stored, after those under these were lost."""
+        """The keys of rows that are still stored after the underlying rows were lost."""
 
     @property
     def persistent(self) -> bool:

@@ -1,4 +1,4 @@
-"""Small checks of the fields of a record: each gives None if a value fits, else what it should be."""
+"""Small checks of a record's fields. Each returns None if a value fits, otherwise a description of valid values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LARGEST_INTEGER = 2**53 - 1  # what JavaScript can hold
 LATEST = 253_402_300_799.0  # the end of the year 9999, in seconds since 1970
 
 Check = Callable[[Any], str | None]
-"""Gives None if the value fits, else what it should be ("a number from 0 to 1")."""
+"""Returns None if the value fits, otherwise a description of valid values ("a number from 0 to 1")."""
 
 
 def text(longest: int = LONGEST_TEXT) -> Check:
@@ -89,7 +89,7 @@ def json_value(value: Any, depth: int = DEEPEST) -> str | None:
 
 
 def object_of(**known: Check) -> Check:
-    """A JSON object; what it has of the `known` fields is as they say."""
+    """A JSON object. The `known` fields that it has must pass their checks."""
 
     def check(value: Any) -> str | None:
         if not isinstance(value, dict):
@@ -162,7 +162,7 @@ def milliseconds(value: Any) -> str | None:
 
 
 def parts(value: Any) -> str | None:
-    """Checks the parts of a quality: an object of shares, or null where one is not known."""
+    """Checks the parts of a quality: an object of shares. A share that is not known is null."""
     fits = isinstance(value, dict) and all(name(key) is None and or_null(share)(v) is None for key, v in value.items())
     return None if fits else "a JSON object of numbers from 0 to 1"
 

@@ -1,7 +1,7 @@
 """The files that a person attached to a conversation: their text, and the vectors of their passages.
 
-A file belongs to one conversation, is deleted with it (sessions.py), and its passages with the file. A passage's record
-has no text: it says which characters of the file's it is.
+A file belongs to one conversation and is deleted with it (sessions.py); passages are deleted with their file. A
+passage's record has no text: it names a range of characters in the file's text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ KIND, PASSAGE = "file", "passage"
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """name, type: as the file was given; type is its MIME type, "" for none. size: its bytes before it became text."""
+    """name, type: as the file was given; type is its MIME type, "" for none. size: its bytes before conversion to
+    text."""
 
     session: str
     name: str
@@ -32,7 +33,7 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """The characters [start, end) of a file's text. made_by: the fingerprint of what made the vector."""
+    """The characters [start, end) of a file's text. made_by: the fingerprint of the embedder that made the vector."""
 
     start: int
     end: int
@@ -48,7 +49,7 @@ class Files:
         self._store = store
 
     async def keep(self, file: StoredFile) -> StoredFile:
-        """A new one; it gets its id."""
+        """Store a new file; it gets its id."""
         id, now = file.id or f"{file.session}/{uuid.uuid4().hex[:12]}", file.created or self._store.clock()
         kept = StoredFile(file.session, file.name, file.type, file.size, file.text, id, now)
         body = {"session": file.session, "name": file.name, "type": file.type, "size": file.size, "text": file.text}
@@ -60,12 +61,12 @@ class Files:
         return _file(record) if record else None
 
     async def of(self, session: str) -> list[StoredFile]:
-        """Those of a conversation, the first one first."""
+        """The files of a conversation, oldest first."""
         records = await self._store.starting_with(KIND, f"{session}/")
         return sorted(map(_file, records), key=lambda file: (file.created, file.id))
 
     async def delete(self, *ids: str) -> None:
-        """With their passages, in one transaction. Missing ids are no error."""
+        """Delete files with their passages, in one transaction. Missing ids are no error."""
         passages = [key for id in ids for key in await self._store.keys_starting_with(PASSAGE, f"{id}/")]
         async with self._store.transaction() as transaction:
             for id in ids:
@@ -82,7 +83,7 @@ class Files:
         }
 
     async def keep_passages(self, file: StoredFile, passages: Iterable[tuple[int, Passage]]) -> bool:
-        """Whether they were kept: not where the file was deleted meanwhile."""
+        """Keep the passages of a file. Return True if they were kept, False if the file was deleted meanwhile."""
         record = await self._store.get(KIND, file.id)
         if record is None:
             return False
@@ -99,7 +100,7 @@ class Files:
 
 
 def ids_of_session(session: str) -> Sequence[tuple[str, str]]:
-    """What the ids of a conversation's files and passages begin with: (kind, prefix)."""
+    """The beginnings of the ids of a conversation's files and passages: (kind, prefix)."""
     return (KIND, f"{session}/"), (PASSAGE, f"{session}/")
 
 

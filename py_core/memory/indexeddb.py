@@ -1,7 +1,7 @@
-"""Rows in the page's IndexedDB, by web/memory/indexeddb.js through Pyodide.
+"""Rows in the page's IndexedDB, through web/memory/indexeddb.js and Pyodide.
 
-Writes are durable ("strict") when `apply` returns. One tab writes (web/memory/tab_writer.js); the others hand it
-their batches, hear of every change, and one of them takes over when it closes.
+Writes are durable ("strict") when `apply` returns. One tab writes (web/memory/tab_writer.js). The other tabs send it
+their batches and receive every change; one of them takes over when it closes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class IndexedDBRows:
     def __init__(self, database: Any, name: str) -> None:
         self.place = f"this browser's database {name}"
         self.data_loss: str = database.dataLoss
-        """Why the browser threw away what was stored, if it did: for the user, who may have an export."""
+        """The browser's reason for discarding the stored data, if it did: for the user, who may have an export."""
         self._database = database
         self._proxy: Any = None
 
@@ -81,7 +81,7 @@ class IndexedDBRows:
         self._database.onChange = self._proxy
 
     async def check_room(self) -> None:
-        """Do nothing: a browser tells no figure that holds. Without enough space `compact` fails, and loses nothing."""
+        """Do nothing: browsers give no reliable figure. Without enough space `compact` fails without losing data."""
 
     async def was_locked(self) -> bool:
         return bool(await _answer(self._database.wasLocked()))

@@ -1,9 +1,9 @@
 """Pages of keys and values of conversations (engine/page_keeping.py), in rows of their own.
 
-They are not in the memory's database, since they are many bytes that can be made again: that one is rewritten as a
-whole at times, and is what a person exports. They are encrypted with the memory's key, or not, as the memory is. A
-conversation has a row that lists its pages, under names that say nothing of a text once they are encrypted, and a row a
-page. Where the pages of all take more than the budget, those of the conversations that were used last stay.
+They are not in the memory's database because they are large and can be made again, while that database is sometimes
+rewritten completely and is the content of exports. They are encrypted with the memory's key if the memory is encrypted.
+A conversation has a row that lists its pages, and a row for each page. Once encrypted, the names of the pages reveal
+nothing about the text. If all pages together exceed the budget, those of the most recently used conversations stay.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CHAT = "chat"
 
 @dataclass
 class _Chat:
-    """What is kept of a conversation: the row's id and the bytes of each page, by its name."""
+    """The kept pages of a conversation: for each page, by its name, the row's id and the size in bytes."""
 
     used: float
     version: int = 0
@@ -40,35 +40,35 @@ class _Chat:
 
 
 class KeptPages:
-    """No method raises: what fails is as if nothing were kept, which costs time only."""
+    """Keeps pages. No method raises: after an error nothing counts as kept, which only costs time."""
 
     def __init__(
         self, rows: Rows, lock: Callable[[], Lock | None], budget: int, clock: Callable[[], float] = time.time
     ) -> None:
-        """lock: of the memory, now. budget: bytes of all pages."""
+        """lock: the memory's current lock. budget: the most bytes of all pages."""
         self._rows, self._lock, self._budget, self._clock = rows, lock, budget, clock
         self._chats: dict[str, _Chat] | None = None
-        """As they were read last; None where they must be read again."""
+        """The conversations as they were read last; None if they must be read again."""
         self._header: str | None = None
-        """Of the key that they are encrypted with."""
+        """The header of the key that the pages are encrypted with."""
         self._working = asyncio.Lock()
 
     async def nbytes(self) -> int:
-        """Of all pages."""
+        """The size of all pages in bytes."""
         async with self._working:
             with contextlib.suppress(StoreError):
                 return sum(chat.nbytes for chat in (await self._read_chats()).values())
         return 0
 
     async def names(self, chat: str) -> Collection[str]:
-        """Of the pages that are kept of a conversation."""
+        """The names of the pages that are kept of a conversation."""
         async with self._working:
             with contextlib.suppress(StoreError):
                 return frozenset(found.pages) if (found := (await self._read_chats()).get(chat)) else frozenset()
         return frozenset()
 
     async def read(self, chat: str, names: Sequence[str]) -> list[bytes]:
-        """The pages of these names, up to the first that is missing or cannot be read."""
+        """The pages with these names, up to the first that is missing or cannot be read."""
         pages, lock = list[bytes](), self._lock()
         async with self._working:
             with contextlib.suppress(StoreError):
@@ -83,7 +83,8 @@ class KeptPages:
         return pages
 
     async def write(self, chat: str, name: str, data: bytes) -> bool:
-        """Keep a page. False where there is no room for it, also where those of all others have gone."""
+        """Keep a page. Return False if there is no room for it even after the pages of all other conversations are
+        gone."""
         async with self._working:
             try:
                 chats, now = await self._read_chats(), self._clock()
@@ -100,11 +101,11 @@ class KeptPages:
                     del chats[one]
                 return True
             except StoreError:
-                self._chats = None  # another program has written, or there is no room on the disk
+                self._chats = None  # another program has written, or the disk is full
                 return False
 
     async def drop(self, chat: str, names: Iterable[str]) -> None:
-        """Forget pages that are not what they were."""
+        """Forget damaged pages."""
         async with self._working:
             try:
                 known = (await self._read_chats()).get(chat)
@@ -128,7 +129,7 @@ class KeptPages:
                 self._chats = None
 
     async def forget_others(self, chats: Collection[str]) -> None:
-        """Delete the pages of all conversations but these."""
+        """Delete the pages of all conversations except these."""
         gone = list[str]()
         async with self._working:
             with contextlib.suppress(StoreError):
@@ -136,7 +137,7 @@ class KeptPages:
         await self.forget(*gone)
 
     async def look_again(self) -> None:
-        """The memory may have another key now: what was encrypted with the one before is deleted."""
+        """Check if the memory has another key now: pages that were encrypted with the earlier key are deleted."""
         async with self._working:
             self._chats = None
             with contextlib.suppress(StoreError):
@@ -153,21 +154,22 @@ class KeptPages:
             await self._rows.close()
 
     async def _apply(self, chat: str, changed: _Chat, puts: Sequence[Row], deletes: Sequence[Key]) -> None:
-        """Write what a conversation has now. Raises StoreError("conflict") or ("changed") where others wrote, too."""
+        """Write a conversation's current pages. Raises StoreError("conflict") or ("changed") if others wrote, too."""
         assert self._chats is not None
         body = json.dumps([[name, *page] for name, page in changed.pages.items()]).encode()
         sealed = await seal_blob(_list_name(chat), body, self._lock())
         puts = [*puts, Row(CHAT, chat, changed.used, changed.used, sealed)]
         expected = {(CHAT, chat): changed.version}
         batch = Batch(puts, deletes, expect_meta={"key": self._header}, expect_versions=expected)
-        # Whoever is stopped here does not hear whether it was written: then all is read again, or a page that nobody
-        # knows of would outlive its chat.
+        # If this is cancelled, it is unknown if the rows were written. Then all are read again; otherwise an unknown
+        # page would outlive its conversation.
         known, self._chats = self._chats, None
         known[chat] = replace(changed, version=await self._rows.apply(batch))
         self._chats = known
 
     async def _read_chats(self) -> dict[str, _Chat]:
-        """What is kept. Begins anew where that has another key than the memory, or is damaged. Raises StoreError."""
+        """Return what is kept. Start again if it has a different key than the memory, or is damaged. Raises
+        StoreError."""
         lock = self._lock()
         self._header = lock.header if lock else None
         if self._chats is None:
@@ -176,7 +178,7 @@ class KeptPages:
                 await self._begin_anew()
             elif UNCOMPACTED in meta:
                 await self._compact()
-            # Known once it is complete: whoever is stopped in the middle would leave chats that nobody could delete.
+            # Set only once it is complete: a cancelled read would leave conversations that could not be deleted.
             self._chats = await self._listed(lock)
         return self._chats
 
@@ -200,7 +202,7 @@ class KeptPages:
         await self._compact()
 
     async def _compact(self) -> None:
-        with contextlib.suppress(StoreError):  # another program has the file open: the next one does it
+        with contextlib.suppress(StoreError):  # another program has the file open: the next one compacts it
             await self._rows.compact()
 
 
@@ -209,7 +211,7 @@ def _list_name(chat: str) -> str:
 
 
 def _keys(chats: dict[str, _Chat], gone: Iterable[str]) -> list[Key]:
-    """Of all rows of conversations."""
+    """The keys of all rows of conversations."""
     keys = list[Key]()
     for chat in gone:
         keys += [(CHAT, chat), *((BLOB, id) for id, _ in chats[chat].pages.values())]
@@ -217,7 +219,7 @@ def _keys(chats: dict[str, _Chat], gone: Iterable[str]) -> list[Key]:
 
 
 def _oldest(chats: dict[str, _Chat], chat: str, nbytes: int) -> list[str] | None:
-    """The conversations whose pages have to go, so that so many bytes are free; None where that is not possible."""
+    """The conversations whose pages must go to free `nbytes` bytes; None if that is not possible."""
     gone = list[str]()
     for one in sorted((one for one in chats if one != chat), key=lambda one: chats[one].used):
         if nbytes <= 0:

@@ -1,11 +1,11 @@
-"""What an encrypted memory should hold: a checksum of its rows that only the key can make, kept beside the key.
+"""The expected content of an encrypted memory: a checksum of its rows that only the key can make, kept beside the key.
 
-Encryption alone does not show that a row was deleted, put back to an older state, or given another time. The ledger
-has for each kind the number of rows and the sum, modulo 2^256, of a keyed hash of each: of its name, its times and the
-tags of its ciphertexts. Every write changes it in the same transaction, at the cost of the rows written: unlike a
-chain, a sum also follows rows that are deleted and replaced in any order. It is sealed with the memory's key, and so is
-the secret of its hashes, so nobody else can compute either. It does not show that all of it was put back to an older
-state.
+Encryption alone does not show that a row was deleted, put back to an older state, or given another time. For each kind,
+the ledger has the number of rows and the sum, modulo 2^256, of a keyed hash of each row: of its name, its times and the
+tags of its ciphertexts. Every write changes the ledger in the same transaction, at a cost proportional to the rows
+written: unlike a chain, a sum also follows rows that are deleted and replaced in any order. The ledger and the secret
+of its hashes are sealed with the memory's key, so nobody else can compute either. The ledger does not show that the
+whole memory was put back to an older state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from py_core.memory.rows import ATTEMPTS, BLOB, EVERYTHING, NAMELESS, Batch, Key
 from py_core.messages import Message
 
 LEDGER = "ledger"
-"""The name in meta. Encrypted memories have had it since version 4."""
+"""The ledger's name in meta. Encrypted memories have had a ledger since version 4."""
 
 LOCK_GONE = Message(
     "ledger.not-encrypted",
@@ -67,7 +67,7 @@ class Ledger:
     kinds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def changed(self, removed: Iterable[Row], added: Iterable[Row], cleared: str | None = None) -> Ledger:
-        """After a transaction. removed: the rows as they were of what it deletes or replaces, but for `cleared`."""
+        """The ledger after a transaction. removed: the deleted or replaced rows as they were, except for `cleared`."""
         kinds = {} if cleared == EVERYTHING else {kind: sums for kind, sums in self.kinds.items() if kind != cleared}
         for sign, rows in ((-1, removed), (1, added)):
             for row in rows:
@@ -78,7 +78,7 @@ class Ledger:
         return replace(self, kinds={kind: sums for kind, sums in kinds.items() if sums != (0, 0)})
 
     def differences(self, found: Ledger) -> list[str]:
-        """What another ledger of the same secret, made of the rows that are there, shows; in words."""
+        """Describe in words how another ledger of the same secret, made of the actual rows, differs from this one."""
         said = list[str]()
         for kind in sorted(self.kinds.keys() | found.kinds.keys()):
             (count, total), (now, sum_now) = (kinds.get(kind, (0, 0)) for kinds in (self.kinds, found.kinds))
@@ -99,14 +99,14 @@ class Ledger:
 
 
 async def seal_ledger(ledger: Ledger, lock: Lock) -> str:
-    """What meta holds."""
+    """The sealed text of the ledger, as it is kept in meta."""
     kinds = {kind: [count, f"{total:x}"] for kind, (count, total) in ledger.kinds.items()}
     plain = json.dumps({"secret": ledger.secret.hex(), "kinds": kinds}).encode()
     return base64.b64encode((await lock.cipher.seal([plain], [_CONTEXT]))[0]).decode()
 
 
 async def open_ledger(text: str, lock: Lock) -> Ledger | None:
-    """None where it is missing, or is not what was sealed."""
+    """Return the ledger; None if it is missing, or is not what was sealed."""
     try:
         (plain,) = await lock.cipher.open([base64.b64decode(text, validate=True)], [_CONTEXT])
         values = decode_body(plain)
@@ -117,7 +117,7 @@ async def open_ledger(text: str, lock: Lock) -> Ledger | None:
 
 
 def keys_of(batch: Batch) -> list[Key]:
-    """The rows that a batch takes away or replaces, if they are there."""
+    """The keys of rows that a batch deletes or replaces, if they exist."""
     return list(dict.fromkeys([*batch.deletes, *(row.key for row in batch.puts)]))
 
 
@@ -126,7 +126,7 @@ class KeptLedger:
 
     def __init__(self, rows: Rows, lock: Lock) -> None:
         self._rows, self._lock = rows, lock
-        self._known: tuple[str | None, Ledger | None] = (None, None)  # as meta has it, and what it says
+        self._known: tuple[str | None, Ledger | None] = (None, None)  # as meta has it, and its content
 
     async def apply(self, batch: Batch) -> None:
         """Apply a batch, and change the ledger in the same transaction. Raises StoreError as Rows.apply does."""
@@ -135,7 +135,7 @@ class KeptLedger:
             replaced = await self._rows.get(keys_of(batch))
             changed = (ledger or Ledger()).changed(
                 replaced, batch.puts, batch.clear
-            )  # `differences` tells of a lost one
+            )  # `differences` reports a lost one
             sealed = await seal_ledger(changed, self._lock)
             whole = replace(
                 batch,
@@ -150,11 +150,11 @@ class KeptLedger:
                 before = text
                 text, ledger = await self._read()
                 if error.reason != "changed" or text == before:
-                    raise  # else another has changed the ledger since it was read
+                    raise  # otherwise another program has changed the ledger since it was read
         raise StoreError("busy")
 
     async def differences(self, step: Step) -> list[str]:
-        """Between the ledger and the rows that are there, in words."""
+        """The differences between the ledger and the actual rows, in words."""
         for _ in range(ATTEMPTS):
             text, kept = await self._read()
             if kept is None:
@@ -165,7 +165,7 @@ class KeptLedger:
                     rows = await self._rows.scan(None, after, TOGETHER)
                     found, after = found.changed([], rows), rows[-1].key if rows else None
                     more = bool(rows)
-            if await self._text() == text:  # nobody wrote meanwhile
+            if await self._text() == text:  # nothing was written meanwhile
                 return kept.differences(found)
         return []
 

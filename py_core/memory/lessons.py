@@ -1,4 +1,4 @@
-"""What a person taught: a question and its answer, as text, so that every model can learn it."""
+"""Lessons that a person taught: a question and its answer, as text, so that every model can learn them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from py_core.memory.transaction import Transaction
 KIND = "lesson"
 
 Source = Literal["taught", "corrected", "praised"]
-"""The person wrote question and answer, or a better answer, or found the answer good."""
+"""The person wrote question and answer, or a better answer, or approved of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
     """Times are seconds since 1970.
 
-    vector: of the question's meaning, float32 (dimensions,), of length 1; None until it is known. on: whether it may
-    answer. replaced_by: the id of a newer lesson for the same question, "" for none: such a lesson is history.
-    quality: 0 to 1, by what the person said of its answers. uses: how many answers it gave. before: the answer that the
-    person corrected with it, "" where there was none or nobody kept it.
+    vector: of the question's meaning, float32 (dimensions,), of length 1; None until it is known. on: True if the
+    lesson may answer. replaced_by: the id of a newer lesson for the same question, "" for none. A replaced lesson is
+    history. quality: 0 to 1, from what the person said about its answers. uses: the number of answers that it gave.
+    before: the answer that the person corrected with the lesson, "" if there was none or it was not kept.
     """
 
     question: str
@@ -45,7 +45,7 @@ class Lesson:
 
     @property
     def answers(self) -> bool:
-        """Whether messages may be answered with it."""
+        """True if messages may be answered with the lesson."""
         return self.on and not self.replaced_by
 
 
@@ -57,7 +57,7 @@ class Lessons:
         self._revisions = Revisions(store)
 
     async def keep(self, lesson: Lesson, replaces: tuple[str, ...] = ()) -> Lesson:
-        """Store a new one, or one that was deleted, as it is; those that it replaces become history, all at once."""
+        """Store a new or a deleted lesson as it is. In one transaction, the lessons that it replaces become history."""
         now = self._store.clock()
         kept = replace(lesson, created=lesson.created or now, last_used=lesson.last_used or now)
         for _ in range(ATTEMPTS):
@@ -79,12 +79,12 @@ class Lessons:
         return lesson_of(record) if record else None
 
     async def all(self) -> list[Lesson]:
-        """Oldest first, history included."""
+        """All lessons, oldest first, including history."""
         return [lesson_of(record) for record in await self._store.query(KIND)]
 
     async def settled(self) -> list[Lesson]:
-        """As `all`. Of several that are current for the same question, as an import may bring them, the newest stays
-        so, and the others become its history."""
+        """All lessons, as `all`. If several are current for the same question, as after an import, the newest stays
+        current and the others become its history."""
         current = dict[str, Lesson]()
         found = await self.all()
         for lesson in found:
@@ -96,25 +96,26 @@ class Lessons:
         return await self.all() if len(current) < sum(not one.replaced_by for one in found) else found
 
     async def edit(self, id: str, **changes: Any) -> Lesson | None:
-        """Change any fields but id and created. None when there is no such lesson."""
+        """Change any fields but id and created. Returns None if there is no such lesson."""
         return await self._change(id, lambda lesson: replace(lesson, **changes))
 
     async def use(self, id: str) -> Lesson | None:
-        """Note that it gave an answer just now. None when there is no such lesson."""
+        """Note that the lesson gave an answer just now. Returns None if there is no such lesson."""
         now = self._store.clock()
         return await self._change(id, lambda lesson: replace(lesson, uses=lesson.uses + 1, last_used=now))
 
     async def delete(self, *ids: str) -> None:
-        """Also what the background loop made of them: the numbers of each revision that knows one."""
+        """Delete lessons, and what the background loop made of them: the numbers of each revision that knows one."""
         async with self._store.transaction() as transaction:
             for id in ids:
                 transaction.delete(KIND, id)
             await self._revisions.forget_lessons(ids, transaction)
 
     async def undo(self, id: str) -> list[Lesson]:
-        """Delete a lesson, as `delete`, and let those answer again that it replaced, all at once. Returns these.
+        """Delete a lesson, as `delete`, and make the lessons that it replaced current again, in one transaction.
+        Returns these.
 
-        One whose question got a newer answer meanwhile stays history: that of the newer one.
+        A lesson whose question got a newer answer meanwhile stays history: that of the newer lesson.
         """
         for _ in range(ATTEMPTS):
             transaction, before = Transaction(), list[Lesson]()
@@ -137,7 +138,7 @@ class Lessons:
         raise StoreError("conflict")
 
     async def restore(self, lesson: Lesson) -> Lesson:
-        """Store one again that was deleted, as it was: as history, where its question got a newer answer meanwhile."""
+        """Store a deleted lesson again as it was. It becomes history if its question got a newer answer meanwhile."""
         newer = None if lesson.replaced_by else _current(lesson.question, await self.all())
         return await self.keep(replace(lesson, replaced_by=newer.id) if newer else lesson)
 
@@ -147,12 +148,12 @@ class Lessons:
 
 
 def plain(question: str) -> str:
-    """Without capitals, spaces and signs at its end: what makes two questions the same."""
+    """The question without capitals, spaces and signs at its end. Questions with equal results are the same."""
     return " ".join(question.rstrip(" ?!.").lower().split())
 
 
 def _current(question: str, lessons: Sequence[Lesson]) -> Lesson | None:
-    """The one that was taught last for a question and is no history. lessons: oldest first."""
+    """The last lesson that was taught for a question and is not history. lessons: oldest first."""
     same = (one for one in reversed(lessons) if not one.replaced_by and plain(one.question) == plain(question))
     return next(same, None)
 
@@ -165,6 +166,6 @@ def _record(lesson: Lesson) -> Record:
 
 
 def lesson_of(record: Record) -> Lesson:
-    """The lesson in a record of KIND, as a search by meaning gives it."""
+    """The lesson in a record of KIND, as returned by a search by meaning."""
     assert record.created is not None
     return Lesson(id=record.id, vector=record.vector, created=record.created, **record.body)

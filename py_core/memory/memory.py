@@ -1,4 +1,4 @@
-"""All that is learned and logged, over one store.
+"""All learned and logged data, over one store.
 
 memory = await Memory.open(await Store.open(rows))
 await memory.sessions.start("Holidays")
@@ -63,8 +63,8 @@ class Memory:
         kernel: Callable[[], HnswKernel | None] = lambda: None,
         on_error: Callable[[StoreError], None] | None = None,
     ) -> Memory:
-        """Also deletes old records of answers, and what is retired. kernel: returns the indexes' kernel once
-        it is loaded; None is numpy's. on_error is called for what the writer could not store.
+        """Open the memory, and delete old records of answers and retired data. kernel: returns the indexes' kernel once
+        it is loaded; None is numpy's. on_error is called with the error if the writer could not store a record.
 
         Raises StoreError.
         """
@@ -76,14 +76,14 @@ class Memory:
 
     @property
     def is_locked(self) -> bool:
-        """Whether this is a temporary memory, because the real one needs a passphrase: see `unlock`."""
+        """True if this is a temporary memory because the real one needs a passphrase: see `unlock`."""
         return self.store.locked_rows is not None
 
     async def unlock(self, passphrase: str | None) -> None:
-        """Continue as the memory that was locked, with what was written meanwhile. It stays the same object: whoever
-        holds it or listens to it is told that everything may be another.
+        """Continue as the memory that was locked, including data that was written meanwhile. The object stays the same:
+        its users and listeners are told that all content may have changed.
 
-        Raises StoreError("passphrase") for a wrong one.
+        Raises StoreError("passphrase") for a wrong passphrase.
         """
         if not self.is_locked:
             return
@@ -99,14 +99,14 @@ class Memory:
             self.store.tell_all()
 
     async def forget(self) -> None:
-        """Delete everything; of a locked memory, whose passphrase may be lost, the passphrase too."""
+        """Delete everything; for a locked memory, whose passphrase may be lost, including the passphrase."""
         await self.writer.flush()
         await self.store.delete_locked()
         await self.store.clear()
         await self.unlock(None)
 
     async def drop_vectors(self, kind: str) -> None:
-        """Remove a kind's vectors, which an earlier embedder made."""
+        """Remove a kind's vectors because an earlier embedder made them."""
         await self.writer.flush()
         records = await self.store.query(kind)
         await self.store.put_many(replace(record, vector=None) for record in records if record.vector is not None)
@@ -114,7 +114,7 @@ class Memory:
             await self.vectors.forget()
 
     async def close(self) -> None:
-        """Write what waits, and close the store."""
+        """Write waiting records, and close the store."""
         try:
             await self.background.close()
             await self.writer.close()

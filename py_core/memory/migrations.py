@@ -28,16 +28,16 @@ def _same(record: Record) -> Record:
 
 
 def _quality_to_weight(record: Record) -> Record:
-    """The router stored half of its weight; what lay below its least weight counted as the least."""
+    """The router stored half of its weight; a value below its least weight counted as the least."""
     quality = record.body.get("quality")
     if record.kind != "pattern" or not isinstance(quality, int | float) or not 0 <= quality <= 1:
-        return record  # schemas.py finds fault with what no version wrote
+        return record  # schemas.py rejects what no version wrote
     body = {name: value for name, value in record.body.items() if name != "quality"}
     return replace(record, body={**body, "weight": min(max(2.0 * quality, 0.5), 2.0)})
 
 
 def _with_observations(record: Record) -> Record:
-    """Of a policy was stored when it was used last: it was set then, or before."""
+    """Add the observations of a policy. It was stored when it was last used, so it was set then or before."""
     if record.kind != "policy":
         return record
     return replace(record, body={"observations": 0, "changed": record.body.get("last_used", 0.0), **record.body})
@@ -48,7 +48,7 @@ def _with_branches(record: Record) -> Record:
     if record.kind == "turn":
         number = record.id.rpartition("/")[2]
         if not (number.isascii() and number.isdigit()):
-            return record  # schemas.py finds fault with it
+            return record  # schemas.py rejects it
         return replace(record, body={"after": int(number) - 1 if int(number) else None, **record.body})
     if record.kind == "session":
         turns = record.body.get("turns")
@@ -64,7 +64,8 @@ def _with_branches(record: Record) -> Record:
 
 
 def _with_before(record: Record) -> Record:
-    """Nobody kept it; where the answer's trajectory is there still, the page finds it there."""
+    """Add `before`, which earlier versions did not keep. If the answer's trajectory still exists, the page finds it
+    there."""
     return replace(record, body={"before": "", **record.body}) if record.kind == "lesson" else record
 
 
@@ -130,7 +131,7 @@ def migrate(
     record: Record, version: int, target: int, migrations: Mapping[int, Migration] = MIGRATIONS,
     partner: Record | None = None,
 ) -> Record | None:  # fmt: skip
-    """`record`, of an old version, as version `target` has it. partner: of `partner_of`, if it is there."""
+    """`record`, of an old version, in the form of version `target`. partner: of `partner_of`, if it exists."""
     joined = _joined(record, partner)
     if joined is None:
         return None

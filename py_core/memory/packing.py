@@ -1,6 +1,6 @@
-"""Many rows as one JSON text and one run of bytes: what crosses between Python and JavaScript, and what exports hold.
+"""Many rows as one JSON text and one run of bytes: the format between Python and JavaScript, and of exports.
 
-The JSON is a list with an entry a row: [kind, id, created, updated, body bytes, vector bytes or -1, fields, version].
+The JSON is a list with an entry per row: [kind, id, created, updated, body bytes, vector bytes or -1, fields, version].
 The bytes are each row's body and then its vector, in the same order. web/memory/packing.js does the same.
 """
 
@@ -29,7 +29,7 @@ def pack(rows: Sequence[Row]) -> tuple[list[list[Any]], bytes]:
 
 
 def unpack(head: Sequence[Any], data: bytes) -> list[Row]:
-    """Raises StoreError("damaged") unless the head fits the bytes exactly."""
+    """Unpack rows. Raises StoreError("damaged") unless the head fits the bytes exactly."""
     rows, at = list[Row](), 0
     for entry in head:
         if not _is_entry(entry):

@@ -10,11 +10,11 @@ from py_core.memory.store import Store
 async def set_passphrase(
     store: Store, passphrase: str, *, old: str | None = None, iterations: int = ITERATIONS
 ) -> None:
-    """Encrypt everything with a passphrase, in one step that is done wholly or not at all.
+    """Encrypt everything with a passphrase, in one step that is done completely or not at all.
 
-    old: the current passphrase, if there is one. Raises StoreError("passphrase") when it is wrong.
-    SQLite overwrites what it stored in the clear before. A browser gives no such promise: its own files keep the old
-    bytes until it cleans them up.
+    old: the current passphrase, if there is one. Raises StoreError("passphrase") if it is wrong. SQLite overwrites data
+    that it stored in the clear before. A browser gives no such promise: its files keep the old bytes until it cleans
+    them up.
     """
     await _check(store, old)
     await store.rekey(await new_lock(store.crypto, passphrase, iterations))

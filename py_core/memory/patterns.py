@@ -1,4 +1,4 @@
-"""What was learned about requests: this text, with this vector, belongs to this agent, and its vote counts so much."""
+"""Patterns learned about requests: a text, with its vector, belongs to an agent, and its vote has a weight."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from py_core.memory.store import Store
 KIND = "pattern"
 LEAST_WEIGHT, MOST_WEIGHT = 0.5, 2.0
 OUTCOME_STEP = 0.05
-"""By how much one outcome raises or lowers a weight, as a share of it."""
+"""The share of a weight by which one outcome raises or lowers it."""
 DAY_SECONDS = 86400.0
 FADING_DAYS = 30
-"""A user's pattern counts half after so many days without use, and never less."""
+"""Days without use after which a user's pattern counts half. It never counts less than half."""
 
 Source = Literal["example", "agent", "user"]
 """A shipped example, an example that a user gave to an agent, a user's correction."""
@@ -40,7 +40,7 @@ class Pattern:
     last_used: float = field(default=0.0, compare=False)
 
     def after_outcome(self, good: bool) -> Pattern:
-        """A copy after a route that it decided was right or wrong: the only rule that learns weights."""
+        """A copy after a route that it decided was right or wrong. No other rule learns weights."""
         return self.scaled(1 + OUTCOME_STEP if good else 1 - OUTCOME_STEP)
 
     def scaled(self, factor: float) -> Pattern:
@@ -48,7 +48,7 @@ class Pattern:
         return replace(self, weight=min(max(self.weight * factor, LEAST_WEIGHT), MOST_WEIGHT))
 
     def strength(self, now: float) -> float:
-        """How much its vote counts: the weight, less for a user's pattern that was not used for days."""
+        """The weight of its vote: the pattern's weight, but less for a user's pattern that was not used for days."""
         if self.source != "user":
             return self.weight
         # Whole days, so that a decision is the same a moment later.
@@ -63,7 +63,7 @@ class Patterns:
         self._store = store
 
     async def keep(self, pattern: Pattern) -> None:
-        """Store it; one that is stored already keeps its uses and dates."""
+        """Store the pattern. If it is stored already, it keeps its uses and dates."""
         kept = await self.edit(
             pattern.id, text=pattern.text, vector=pattern.vector, agent=pattern.agent, weight=pattern.weight
         )
@@ -80,15 +80,15 @@ class Patterns:
         return _pattern(record) if record else None
 
     async def all(self) -> list[Pattern]:
-        """Oldest first."""
+        """All patterns, oldest first."""
         return [_pattern(record) for record in await self._store.query(KIND)]
 
     async def edit(self, id: str, **changes: Any) -> Pattern | None:
-        """Change text, vector, agent, weight or source. None when there is no such pattern."""
+        """Change text, vector, agent, weight or source. Returns None if there is no such pattern."""
         return await self._change(id, lambda pattern: replace(pattern, **changes))
 
     async def use(self, id: str) -> Pattern | None:
-        """Note that the pattern decided a route just now. None when there is no such pattern."""
+        """Note that the pattern decided a route just now. Returns None if there is no such pattern."""
         return await self._change(
             id, lambda pattern: replace(pattern, uses=pattern.uses + 1, last_used=self._store.clock())
         )

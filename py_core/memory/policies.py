@@ -1,4 +1,4 @@
-"""Parameters that were learned or chosen: typed values with a confidence and where they come from."""
+"""Parameters that were learned or chosen: typed values with a confidence and a source."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ V = TypeVar("V", bool, int, float, str, list[float])
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """confidence: 0 to 1. source: who says so: "user", or the loop that learned it. observations: how many were looked
-    at for it. changed: when it was set. Times are seconds since 1970."""
+    """confidence: 0 to 1. source: "user", or the loop that learned the policy. observations: the number of observations
+    that it is based on. changed: when it was set. Times are seconds since 1970."""
 
     name: str
     value: Value
@@ -40,9 +40,9 @@ class Policy:
 
 
 class Policies:
-    """The policies of a store, at most `capacity`: the one that was used longest ago goes first.
+    """The policies of a store, at most `capacity`: the least recently used is dropped first.
 
-    Made by `open`. All are in memory, so `get` waits for nothing; the writer stores later that it was used.
+    Made by `open`. All are in memory, so `get` never waits; the writer stores later that a policy was used.
     """
 
     def __init__(self, store: Store, writer: BatchedWriter, capacity: int = CAPACITY) -> None:
@@ -62,7 +62,8 @@ class Policies:
         return policies
 
     async def reload(self) -> None:
-        """Read the policies again. Needed after a change by another process; a change by another tab calls this."""
+        """Read the policies again. Needed after a change by another process; after a change by another tab this is
+        called."""
         found = [_policy(record) for record in await self._store.query(KIND)]
         found.sort(key=lambda policy: policy.last_used)
         self._policies = OrderedDict((policy.name, policy) for policy in found)
@@ -82,17 +83,17 @@ class Policies:
         return self._policies.get(name)
 
     def is_on(self, name: str) -> bool:
-        """Whether what a policy switches is on: it is, but for OFF_AT_FIRST, until the policy says something else.
-        Without marking it as used."""
+        """True if the feature that the policy switches is on. It is on, except for OFF_AT_FIRST, until the policy says
+        otherwise. The policy is not marked as used."""
         policy = self._policies.get(name)
         return name not in OFF_AT_FIRST if policy is None else policy.value is not False
 
     def all(self) -> list[Policy]:
-        """The one used last comes first."""
+        """All policies, the most recently used first."""
         return list(reversed(self._policies.values()))
 
     async def edit(self, name: str, value: Value) -> Policy:
-        """The user's choice. Raises StoreError when the policy exists with a value of another type."""
+        """Store the user's choice. Raises StoreError if the policy exists with a value of another type."""
         before = self._policies.get(name)
         if before is not None and isinstance(before.value, float) and type(value) is int:
             value = float(value)  # JavaScript writes 1.0 as 1
@@ -109,7 +110,7 @@ class Policies:
         return await self.set(name, value, confidence=1.0, source="user")
 
     async def set(self, name: str, value: Value, *, confidence: float, source: str, observations: int = 0) -> Policy:
-        """Replace a policy, whatever its type. Durable when it returns."""
+        """Replace a policy of any type. Durable when this returns."""
         if not 0.0 <= confidence <= 1.0:
             raise StoreError(
                 "record", "policies.bad-confidence", "The confidence of a policy must be a number from 0 to 1."
@@ -141,7 +142,7 @@ class Policies:
             self._reloading = asyncio.ensure_future(self._follow())
 
     async def _follow(self) -> None:
-        with contextlib.suppress(StoreError):  # what can no longer be read stays as it was known
+        with contextlib.suppress(StoreError):  # a policy that can no longer be read stays as it was
             await self.reload()
 
 

@@ -1,4 +1,4 @@
-"""Records, and how they become bytes: JSON in UTF-8 for the body, little-endian float32 for the vector."""
+"""Records, and their conversion to bytes: JSON in UTF-8 for the body, little-endian float32 for the vector."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Vector: TypeAlias = "np.ndarray"
 """float32 (dimensions,)"""
 
 LONGEST_NAME = 200
-DEEPEST = 50  # lists and objects in each other
+DEEPEST = 50  # the deepest nesting of lists and objects
 
 INDEXED: Mapping[str, tuple[str, ...]] = {
     "pattern": ("agent",),
@@ -33,8 +33,8 @@ INDEXED: Mapping[str, tuple[str, ...]] = {
 class Record:
     """One thing that is remembered. (kind, id) is unique; the body is a JSON object.
 
-    created, updated: seconds since 1970; None is the time of writing. version: the revision that it was read at, for
-    `Transaction.expect`; what is given when it is written does not matter.
+    created, updated: seconds since 1970; None is the time of writing. version: the revision at which it was read, for
+    `Transaction.expect`; it is ignored when the record is written.
     """
 
     kind: str
@@ -50,7 +50,7 @@ class Record:
         return self.kind, self.id
 
     def __eq__(self, other: object) -> bool:
-        """The same content; the version does not count."""
+        """True if the content is the same; the version does not count."""
         if not isinstance(other, Record):
             return NotImplemented
         mine = (self.key, self.body, self.created, self.updated)
@@ -64,12 +64,12 @@ class Record:
 
 
 def is_name(name: Any) -> bool:
-    """Whether a record can have this kind or id."""
+    """True if a record can have this kind or id."""
     return isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and name.isprintable()
 
 
 def check_name(name: str, what: str) -> None:
-    """Kinds and ids are text of 1 to LONGEST_NAME characters, all printable."""
+    """Check a kind or id: text of 1 to LONGEST_NAME characters, all printable."""
     if not is_name(name):
         raise StoreError(
             "record",
@@ -105,7 +105,7 @@ def encode_body(body: dict[str, Any]) -> bytes:
 
 
 def decode_body(data: bytes) -> dict[str, Any]:
-    """Raises StoreError("damaged") for what is no JSON object, or one with NaN, Infinity or too many levels."""
+    """Raises StoreError("damaged") if the data is not a JSON object, or has NaN, Infinity or too many levels."""
     body = _decode(data)
     if not isinstance(body, dict):
         raise StoreError("damaged")
@@ -113,7 +113,7 @@ def decode_body(data: bytes) -> dict[str, Any]:
 
 
 def decode_list(data: bytes) -> list[Any]:
-    """As decode_body, of a JSON list."""
+    """Decode a JSON list, as decode_body does for an object."""
     entries = _decode(data)
     if not isinstance(entries, list):
         raise StoreError("damaged")
@@ -122,7 +122,7 @@ def decode_list(data: bytes) -> list[Any]:
 
 def _decode(data: bytes) -> Any:
     if _is_too_deep(data):
-        raise StoreError("damaged")  # before a parser goes down so far: Pyodide's stack is small
+        raise StoreError("damaged")  # before a parser goes that deep: Pyodide's stack is small
     try:
         return _DECODER.decode(data.decode())
     except (ValueError, RecursionError) as error:
@@ -130,7 +130,7 @@ def _decode(data: bytes) -> Any:
 
 
 def _is_too_deep(data: bytes) -> bool:
-    """Whether more than DEEPEST lists and objects of a JSON text are in each other."""
+    """True if the lists and objects of a JSON text are nested more than DEEPEST levels deep."""
     if data.count(b"[") + data.count(b"{") <= DEEPEST:
         return False  # nearly all are
     depth = 0
@@ -156,7 +156,7 @@ def encode_vector(vector: Vector) -> bytes:
 
 
 def decode_vector(data: bytes) -> Vector:
-    """Raises StoreError("damaged") for what is no row of finite float32 numbers."""
+    """Raises StoreError("damaged") if the data is not a row of finite float32 numbers."""
     if not data or len(data) % 4:
         raise StoreError("damaged")
     vector = np.frombuffer(data, dtype="<f4").astype(np.float32)

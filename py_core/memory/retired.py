@@ -1,6 +1,6 @@
-"""What older versions wrote and nothing reads any more: deleted when a memory opens, and left out of imports.
+"""Kinds of data that older versions wrote and nothing reads any more: deleted when a memory opens, skipped by imports.
 
-A migration would do that too, but writes every record again and deletes all blobs.
+A migration could do the same, but it would write every record again and delete all blobs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def is_retired(key: Key) -> bool:
 
 
 async def delete_retired(store: Store) -> None:
-    """Raises StoreError."""
+    """Delete the retired data. Raises StoreError."""
     policies = await store.get_many([(POLICY, name) for name in HEAD_POLICIES])
     async with store.transaction() as transaction:
         for key in (*await store.keys_starting_with(HEAD, ""), *(policy.key for policy in policies)):

@@ -1,8 +1,8 @@
-"""Runs of the background loop, and the revisions of the learned adapter that came of them.
+"""Runs of the background loop, and the revisions of the learned adapter that they produced.
 
-A run is a record of the kind "consolidation", with what it did, for people to look at. The adapter's numbers lie beside
-it in records of the kind "weights", in parts: so an export has them, and a passphrase encrypts them. What a revision
-knows is gone with each of its lessons: `Lessons.delete` deletes its numbers in the same transaction.
+A run is a record of the kind "consolidation" that tells people what it did. The adapter's numbers are beside it in
+records of the kind "weights", in parts: so exports include them, and a passphrase encrypts them. A revision's knowledge
+is gone with each of its lessons: `Lessons.delete` deletes its numbers in the same transaction.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ from py_core.messages import Words, words_from
 KIND = "consolidation"
 WEIGHTS = "weights"
 WORK = "consolidation/"
-"""What the names of blobs begin with that a run which is not done yet keeps."""
+"""The prefix of the names of blobs that an unfinished run keeps."""
 PART_BYTES = 720_000
-"""Of a part: as base64 it is text that a record has room for."""
+"""The size of a part: as base64 it still fits into a record."""
 KEPT_WEIGHTS = 3
-"""Revisions of a model whose numbers are kept: a training may go on from an older one."""
+"""Revisions of a model whose numbers are kept: a training may continue from an older revision."""
 
 RunVerdict = Literal["accepted", "scaled", "refused"]
 
 
 @dataclass(frozen=True)
 class Run:
-    """revision: of the adapter for the model file base_sha256, from 1 on; 0 where it was refused. parent: the revision
-    that it went on from, 0 for none. lessons: the ids of all that it knows, of which `new` were new to it.
+    """revision: of the adapter for the model file base_sha256, from 1 on; 0 if the adapter was refused. parent: the
+    revision that it continued from, 0 for none. lessons: the ids of all lessons that it knows, of which `new` were new
+    to it.
 
-    on: False where somebody switched it off. has_weights: False once its numbers are gone. steps: by name
-    ("cross_entropy", "divergence", "penalty", "norm", "rate", "tokens") a number a step. The rest is `Outcome`'s
-    (py_core/learning/consolidation_job.py). Times are seconds since 1970.
+    on: False if the user switched it off. has_weights: False once its numbers are gone. steps: by name
+    ("cross_entropy", "divergence", "penalty", "norm", "rate", "tokens") a number a step. The rest are the fields of
+    `Outcome` (py_core/learning/consolidation_job.py). Times are seconds since 1970.
     """
 
     base_sha256: str
@@ -67,20 +68,21 @@ class Run:
 
 
 class Revisions:
-    """Those of a store. Every method may raise StoreError."""
+    """The runs and revisions of a store. Every method may raise StoreError."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def runs(self, base_sha256: str | None = None) -> list[Run]:
-        """Oldest first; of one model, or of all."""
+        """The runs, oldest first; of one model, or of all."""
         runs = [_run(record) for record in await self._store.query(KIND)]
         return [run for run in runs if base_sha256 in (None, run.base_sha256)]
 
     async def keep(self, run: Run, weights: bytes | None) -> Run:
-        """Store a run, and its numbers if there are any, all at once: the run gets the next revision's number then.
+        """Store a run, and its numbers if there are any, in one transaction: the run then gets the next revision's
+        number.
 
-        The numbers of revisions older than the last KEPT_WEIGHTS are deleted, and what runs kept while they ran.
+        The numbers of revisions older than the last KEPT_WEIGHTS are deleted, and so is the data of unfinished runs.
         """
         before = await self.runs(run.base_sha256)
         async with self._store.transaction() as transaction:
@@ -97,7 +99,7 @@ class Revisions:
         return run
 
     async def weights(self, run: Run) -> bytes | None:
-        """The numbers of a run's revision; None where they are not all there."""
+        """The numbers of a run's revision; None if some of them are missing."""
         records = await self._store.starting_with(WEIGHTS, _prefix(run))
         if not records or len(records) != records[0].body["parts"]:
             return None
@@ -108,7 +110,7 @@ class Revisions:
         return data if hashlib.sha256(data).hexdigest() == records[0].body["sha256"] else None
 
     async def switch(self, id: str, on: bool) -> Run | None:
-        """Use a revision, or not. None where there is no such run."""
+        """Switch a revision on or off. Return None if there is no such run."""
 
         def change(record: Record) -> Record:
             return replace(record, body={**record.body, "on": on})
@@ -124,7 +126,7 @@ class Revisions:
                 await self._drop_weights(_run(record), transaction)
 
     async def forget_lessons(self, ids: Collection[str], transaction: Transaction) -> None:
-        """Delete the numbers of every revision that knows one of these lessons, and what unfinished runs kept."""
+        """Delete the numbers of every revision that knows one of these lessons, and the data of unfinished runs."""
         for run in await self.runs():
             if run.has_weights and not set(ids).isdisjoint(run.lessons):
                 await self._drop_weights(run, transaction)
@@ -138,7 +140,7 @@ class Revisions:
 
 
 async def drop_work(store: Store, transaction: Transaction) -> None:
-    """Delete what a run kept that is not done."""
+    """Delete the data of an unfinished run."""
     for key in await store.keys_starting_with(BLOB, WORK):
         transaction.delete(*key)
 

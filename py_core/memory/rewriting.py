@@ -1,4 +1,4 @@
-"""Every row anew, in one transaction: with another key, or as another version has it."""
+"""Rewrites every row in one transaction: with another key, or in the format of another version."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from py_core.memory.rows import ATTEMPTS, BLOB, CHUNK, NAMELESS, UNCOMPACTED, Ba
 from py_core.messages import Message
 
 Anew = Callable[[list[Row]], Awaitable[tuple[list[Row], list[Key]]]]
-"""From rows to what is put in their place, and the keys of those that are deleted."""
+"""Returns replacements for rows, and the keys of the rows that are deleted."""
 
 
 def sealing_anew(old: Lock | None, new: Lock | None) -> Anew:
-    """Bytes, not records: a damaged body must not stay in the clear. What the old key does not open stays."""
+    """Seal bytes, not records: a damaged body must not stay in the clear. Rows that the old key does not open stay."""
 
     async def change(rows: list[Row]) -> tuple[list[Row], list[Key]]:
         opened, _ = await open_rows([row for row in rows if not row.id.startswith(NAMELESS)], old)
@@ -33,7 +33,7 @@ def sealing_anew(old: Lock | None, new: Lock | None) -> Anew:
 
 
 def migrating(rows: Rows, lock: Lock | None, version: int, schema: int, migrations: Mapping[int, Migration]) -> Anew:
-    """From an old version to this one. What cannot be read stays as it is."""
+    """Migrate rows from an old version to this one. Rows that cannot be read stay as they are."""
 
     async def change(found: list[Row]) -> tuple[list[Row], list[Key]]:
         puts, deletes = list[Record](), list[Key]()
@@ -52,12 +52,12 @@ def migrating(rows: Rows, lock: Lock | None, version: int, schema: int, migratio
 
 
 async def nothing(rows: list[Row]) -> tuple[list[Row], list[Key]]:
-    """Leaves every row as it is: only the ledger is made anew."""
+    """Leaves every row as it is: only the ledger is made again."""
     return [], []
 
 
 async def compact(rows: Rows) -> Message | None:
-    """Compact the files, or tell in a sentence why that must wait for the next start."""
+    """Compact the files, or return a sentence about why that must wait for the next start."""
     try:
         await rows.compact()
     except StoreError as error:
@@ -74,10 +74,10 @@ async def rewrite(
     target: Mapping[str, str | None],
     expected: Mapping[str, str | None],
 ) -> None:
-    """Put and delete what `change` makes of all rows, and `target` into meta: all or nothing. Blobs are deleted.
+    """Replace all rows with those that `change` returns, and put `target` into meta: all or nothing. Blobs are deleted.
 
-    lock: the key that they have afterwards. Others who changed something meanwhile make it begin again, unless meta is
-    not as `expected` any more: that is StoreError("changed").
+    lock: the key of the rows afterwards. If other programs change something meanwhile, this begins again, unless meta
+    differs from `expected`: then it raises StoreError("changed").
     """
     for _ in range(ATTEMPTS):
         revision = (await rows.meta())["revision"]
@@ -101,7 +101,7 @@ async def rewrite(
         except StoreError as error:
             now = await rows.meta()
             if all(now.get(name) == value for name, value in target.items() if name != UNCOMPACTED):
-                return  # another did the same, or this was done by a tab that closed before it said so
+                return  # another program did the same, or a tab did it and closed before it said so
             if error.reason != "changed" or any(now.get(name) != value for name, value in expected.items()):
                 raise
     raise StoreError("busy")

@@ -1,7 +1,7 @@
-"""Where records lie: the protocol that SQLite, IndexedDB and plain memory implement. It knows bytes, not records.
+"""Row storage: the protocol that SQLite, IndexedDB and plain memory implement. It knows bytes, not records.
 
-Encoding, encryption, queries of what is encrypted, notifications and migrations are the same for all of them and are
-in store.py.
+Encoding, encryption, queries of encrypted data, notifications and migrations are the same for all of them and are in
+store.py.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ Key = tuple[str, str]
 """(kind, id)"""
 
 LAYOUT = 9
-"""The version that a database is created in: tables and object stores, and what records look like (migrations.py)."""
+"""The version that a database is created in: tables, object stores, and the form of records (migrations.py)."""
 
 EVERYTHING = "*"
 """For `Batch.clear`."""
 
 UNCOMPACTED = "uncompacted"
-"""In meta while the files may still hold what was encrypted or deleted: `compact` is to be done, or failed."""
+"""In meta while the files may still hold data that was since encrypted or deleted: `compact` has not succeeded yet."""
 
 BLOB = "index"
 """The kind of rows whose body is bytes, not a record: Store.put_blob."""
 
 CHUNK = 1000
-"""Rows that are read at once."""
+"""The number of rows that are read at once."""
 
 ATTEMPTS = 20
-"""Of a write that others get in the way of."""
+"""How often a write is tried that conflicts with other writes."""
 
 MENDED_REVISION = 2**40
-"""In place of one that cannot be read: more than any database has."""
+"""Replaces a revision that cannot be read: larger than any database's."""
 MOST_DIGITS = 16  # what JavaScript can hold
 
 NAMELESS = "\0"
-"""Begins the id that stands for a row whose kind or id is no text. It can be deleted by it, not put."""
+"""The prefix of the id that stands for a row whose kind or id is not text. The row can be deleted by it, not put."""
 
 UNKNOWN_TIME = -1.0
-"""In place of a time that is none. No record with it can be read (schemas.py)."""
+"""Replaces an invalid time. No record with it can be read (schemas.py)."""
 
 FieldValue = str | float
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A record as it is stored. `fields`: what it is found by, in the clear. Times are seconds since 1970.
+    """A record as it is stored. `fields`: the values by which it is found, in the clear. Times are seconds since 1970.
 
-    `version` is the database's revision when it was written.
+    `version` is the database's revision when the row was written.
     """
 
     kind: str
@@ -93,7 +93,7 @@ class Query:
     limit: int | None = None
 
     def matches(self, fields: Mapping[str, FieldValue]) -> bool:
-        """Whether fields match a query."""
+        """True if fields match the query."""
         return all(
             name in fields and (wanted.holds(fields[name]) if isinstance(wanted, Range) else fields[name] == wanted)
             for name, wanted in self.where.items()
@@ -102,11 +102,11 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One transaction, all or nothing: what must be so, then `clear`, `deletes`, `puts` and `meta`, in this order.
+    """One transaction, all or nothing: expectations, then `clear`, `deletes`, `puts` and `meta`, in this order.
 
-    clear: a kind, or EVERYTHING (but not meta). meta: None removes a value.
-    expect_meta: a value that is another means StoreError("changed"). expect_versions: a row of another version (0:
-    there is none) means StoreError("conflict").
+    clear: a kind, or EVERYTHING (but not meta). meta: None removes a value. expect_meta: a different value means
+    StoreError("changed"). expect_versions: a row with a different version (0: there is none) means
+    StoreError("conflict").
     """
 
     puts: Sequence[Row] = ()
@@ -132,17 +132,17 @@ OnChange = Callable[[Change], None]
 
 
 class Rows(Protocol):
-    """Every method may raise StoreError. Meta always has "schema" (the version of the records, for a new database
-    LAYOUT) and "revision" (raised by every batch)."""
+    """Every method may raise StoreError. Meta always has "schema" (the version of the records; LAYOUT for a new
+    database) and "revision" (raised by every batch)."""
 
     @property
     def persistent(self) -> bool:
-        """Whether the rows are still there after a restart."""
+        """True if the rows are still there after a restart."""
         ...
 
     @property
     def place(self) -> str:
-        """Where the rows lie, in words for people."""
+        """The place of the rows, in words for people."""
         ...
 
     async def meta(self) -> dict[str, str]: ...
@@ -160,11 +160,12 @@ class Rows(Protocol):
     async def count(self, kind: str | None) -> int: ...
 
     async def apply(self, batch: Batch) -> int:
-        """Durable when it returns the new revision: a kill of the process afterwards loses nothing of it."""
+        """Apply a batch. It is durable when this returns the new revision: killing the process afterwards loses
+        nothing."""
         ...
 
     async def poll(self) -> bool:
-        """Whether another process may have written since the last call, unnoticed by `listen`."""
+        """True if another process may have written since the last call without `listen` noticing."""
         ...
 
     def listen(self, heard: OnChange | None) -> None:
@@ -172,25 +173,25 @@ class Rows(Protocol):
         ...
 
     async def compact(self) -> None:
-        """Rewrite the files without what was deleted or overwritten, and take UNCOMPACTED out of meta.
+        """Rewrite the files without deleted or overwritten data, and remove UNCOMPACTED from meta.
 
-        Raises StoreError("compacting"), with what is left and why, when that is not possible now. A kill in the middle
+        Raises StoreError("compacting"), with what is left and why, if that is not possible now. A kill in the middle
         loses nothing.
         """
         ...
 
     async def check_room(self) -> None:
-        """Raises StoreError("room") if there is not enough space to rewrite everything, where that can be known."""
+        """Raises StoreError("room") if there is not enough space to rewrite everything, as far as that can be known."""
         ...
 
     async def was_locked(self) -> bool:
-        """Whether `note_locked` was called, also if everything in the database was removed since."""
+        """True if `note_locked` was called, even if everything in the database was removed since."""
         ...
 
     async def note_locked(self, locked: bool) -> None:
-        """Keep outside the database that it is encrypted, so that it is noticed when that is not so any more.
+        """Record outside the database that it is encrypted, so that it is noticed if that is no longer true.
 
-        Nothing happens where that cannot be kept.
+        Does nothing if there is no place to keep this.
         """
         ...
 
@@ -208,7 +209,7 @@ def mended_meta(meta: Mapping[str, object]) -> dict[str, str]:
 
 
 def check_expectations(batch: Batch, meta: Mapping[str, str], versions: Mapping[Key, int]) -> None:
-    """Raises StoreError unless everything is as `batch` expects. versions: of the rows it names."""
+    """Raises StoreError if something differs from what `batch` expects. versions: of the rows it names."""
     for name, wanted in batch.expect_meta.items():
         if meta.get(name) != wanted:
             raise StoreError("changed")

@@ -1,6 +1,6 @@
-"""What a record of each kind holds. A record that does not fit is left out wherever records are read or imported.
+"""Schemas of the records of each kind. A record that does not fit is skipped wherever records are read or imported.
 
-A schema is a table of fields; a field is a small check. `problem_of` is what everybody calls:
+A schema is a table of fields; a field is a small check. Callers use `problem_of`:
 
     problem_of(Record("policy", "p", {"value": 3}))    # "A policy needs the field confidence."
 
@@ -31,17 +31,17 @@ MOST_PARTS = 999  # of a revision of the learned adapter
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """noun: for sentences. fields: all of the body, each required. vector: whether there is one."""
+    """noun: for sentences. fields: all of the body, each required. vector: True if the record has one."""
 
     noun: str
     fields: Mapping[str, Check]
     vector: Literal["required", "optional"] = "optional"
     record: Callable[[Record], str | None] = field(default=lambda record: None)
-    """Checks several fields together: a sentence about what does not fit, or None."""
+    """Checks several fields together. Returns a sentence about the problem, or None."""
 
 
 def problem_of(record: Record, dimensions: int | None = None) -> str | None:
-    """Why a record is not one of Sonata's, as a sentence; None if it is. dimensions: of each vector, None: any."""
+    """The reason why a record is invalid, as a sentence; None if it is valid. dimensions: of each vector, None: any."""
     schema = SCHEMAS.get(record.kind)
     if schema is None:
         return f"Records of the kind {record.kind} are not known."
@@ -65,7 +65,7 @@ def problem_of(record: Record, dimensions: int | None = None) -> str | None:
 
 
 def _turn_is_of_its_session(record: Record) -> str | None:
-    """A conversation finds its turns by their ids, and a turn is behind one that was there before it."""
+    """Check a turn: a conversation finds its turns by their ids, and a turn follows an earlier one."""
     session, _, number = record.id.rpartition("/")
     if session != record.body["session"] or not (len(number) == 6 and number.isascii() and number.isdigit()):
         return "The id of a message is that of its conversation and the message's number."
@@ -74,13 +74,13 @@ def _turn_is_of_its_session(record: Record) -> str | None:
 
 
 def _is_of_its_session(record: Record) -> str | None:
-    """A conversation finds its files by their ids."""
+    """Check a file's id: a conversation finds its files by their ids."""
     of_it = record.id.startswith(f"{record.body['session']}/")
     return None if of_it else "The id of a file begins with that of its conversation."
 
 
 def _is_of_its_file(record: Record) -> str | None:
-    """A file finds its parts by their ids, and each has its number in it."""
+    """Check a passage's id: a file finds its parts by their ids, and each has its number in it."""
     file, _, number = record.id.rpartition("/")
     of_it = file == record.body["file"] and file.startswith(f"{record.body['session']}/") and number.isdecimal()
     return None if of_it and number.isascii() else "The id of a part of a file is that of its file and a number."

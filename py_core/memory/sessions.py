@@ -22,21 +22,21 @@ __all__ = ["KIND", "TURN", "Branches", "MergedConversations", "Place", "Session"
 KIND, TURN = "session", "turn"
 
 Place = int | Literal["leaf"] | None
-"""Behind which turn others go: a number, the last one of the path that is shown, or None: they begin the conversation
-anew."""
+"""The turn after which others go: a number, "leaf" for the last turn of the path that is shown, or None to begin the
+conversation again."""
 
 Writes = tuple["Session", Sequence[Record]]
 
 Titled = Literal["", "model", "user"]
-"""Whose title a conversation has: its first words ("") or what the model or the user called it."""
+"""The source of a conversation's title: its first words (""), the model or the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A conversation without its turns. state: what resumes it, JSON.
+    """A conversation without its turns. state: JSON to continue it from.
 
-    turns: how many there are, of all branches. leaf: the number of the last one of the path that is shown. said: when
-    the last turn came, seconds since 1970; updated: when anything changed, as its title or the path.
+    turns: the number of turns of all branches. leaf: the number of the last turn of the path that is shown. said: when
+    the last turn came, seconds since 1970; updated: when anything changed, such as the title or the path.
     """
 
     id: str
@@ -55,8 +55,8 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class MergedConversations:
-    """conversations: how many are new or have new turns. turns: how many are new. unfit: conversations that cannot be
-    stored."""
+    """conversations: the number with new turns, or that are new. turns: the number of new turns. unfit: conversations
+    that cannot be stored."""
 
     conversations: int
     turns: int
@@ -64,7 +64,7 @@ class MergedConversations:
 
 
 class Sessions:
-    """The conversations of a store. A turn is a record of its own, so that adding one costs the same in a long one."""
+    """The conversations of a store. A turn is its own record, so adding one to a long conversation costs no more."""
 
     def __init__(self, store: Store, writer: BatchedWriter | None = None) -> None:
         self._store, self._writer = store, writer
@@ -72,7 +72,7 @@ class Sessions:
     async def start(
         self, title: str = "", branches: Branches | None = None, *, adapter: str | None = None, **changes: Any
     ) -> Session:
-        """A new one, with what was said in it before it was stored: these turns keep their numbers. changes: as of
+        """Start a conversation with the turns from before it was stored: they keep their numbers. changes: as of
         `edit`."""
         now = self._store.clock()
         session = Session(uuid.uuid4().hex, title, adapter=adapter, said=now, created=now, updated=now, **changes)
@@ -87,27 +87,27 @@ class Sessions:
         return _session(record) if record else None
 
     async def all(self) -> list[Session]:
-        """The one in which something was said last comes first."""
+        """All conversations, the most recently continued first."""
         sessions = [_session(record) for record in await self._store.query(KIND)]
         return sorted(sessions, key=lambda session: session.said, reverse=True)
 
     async def add_turns(self, id: str, *turns: Turn, after: Place = "leaf", **changes: Any) -> Session:
-        """Append turns one behind the other, the first one behind `after`, and change the session as `edit` does, in
-        one transaction. The last one becomes the leaf.
+        """Append turns one after the other, the first one after `after`, and change the session as `edit` does, in one
+        transaction. The last turn becomes the leaf.
 
-        Two tabs that append at once both do: their turns are variants where they go behind the same one. Raises
-        StoreError("record") when there is no such session or turn.
+        If two tabs append at once, both succeed: their turns are variants if they follow the same turn. Raises
+        StoreError("record") if there is no such session or turn.
         """
 
         return await self._change(id, lambda session, first: self._added(session, first, turns, after, changes))
 
     async def edit(self, id: str, **changes: Any) -> Session:
-        """Change title (and `titled`), pinned, archived, adapter, or entries of the state, whose others stay. Raises as
-        add_turns does."""
+        """Change title (and `titled`), pinned, archived, adapter, or entries of the state; its other entries stay.
+        Raises as add_turns does."""
         return await self.add_turns(id, **changes)
 
     async def entitle(self, id: str, title: str) -> Session:
-        """Take the model's title in place of the first words, not of another title. Raises as add_turns does."""
+        """Replace the first words with the model's title, but keep any other title. Raises as add_turns does."""
 
         async def put(session: Session, first: int) -> Writes:
             return (session if session.titled else replace(session, title=title, titled="model")), []
@@ -115,8 +115,8 @@ class Sessions:
         return await self._change(id, put)
 
     async def replace_turn(self, id: str, turn: Turn, known: str) -> Session:
-        """Put a turn in the place of the one that has its number, if that still says what is `known`; otherwise it is
-        added as a variant. It, or the newest below it, becomes the leaf. Raises as add_turns does."""
+        """Replace the turn with the same number if its text is still `known`; otherwise add this turn as a variant. The
+        turn, or the newest below it, becomes the leaf. Raises as add_turns does."""
 
         async def put(session: Session, first: int) -> Writes:
             record = await self._store.get(TURN, _turn_id(id, turn.number))
@@ -129,29 +129,29 @@ class Sessions:
         return await self._change(id, put)
 
     async def branches(self, id: str) -> Branches:
-        """All its turns; none where there is no such conversation."""
+        """All turns of the session; none if there is no such conversation."""
         session = await self.get(id)
         turns = [_turn(record) for record in await self._store.starting_with(TURN, f"{id}/")]
         return Branches(turns, session.leaf if session else None)
 
     async def path(self, id: str) -> list[Turn]:
-        """What is shown of it, and read by the model, in the order that it was said."""
+        """The turns of the session that are shown and that the model reads, in the order in which they were said."""
         return (await self.branches(id)).path()
 
     async def choose(self, id: str, number: int) -> Session:
-        """Show the branch of a turn: its newest one. Raises StoreError("record") when there is no such turn."""
+        """Show the branch of a turn, to its newest turn. Raises StoreError("record") if there is no such turn."""
         branches = await self.branches(id)
         if number not in branches:
             raise StoreError("record", "chat.message-gone", "This message is not in this conversation any more.")
         return await self.edit(id, leaf=branches.newest_below(number))
 
     async def delete(self, *ids: str) -> list[Record]:
-        """Conversations, all their turns and files, and the trajectories of their answers, in one transaction.
+        """Delete conversations, all their turns and files, and the trajectories of their answers, in one transaction.
 
-        Returns what was deleted and could be read: `restore` puts it back.
+        Returns the deleted records that could be read: `restore` puts them back.
         """
         if self._writer is not None:
-            await self._writer.flush()  # a trajectory that waits must not be written after this
+            await self._writer.flush()  # a waiting trajectory must not be written after this
         keys = list[Key]()
         for id in ids:
             parts = [(TURN, f"{id}/"), *ids_of_session(id)]
@@ -165,18 +165,18 @@ class Sessions:
         return gone
 
     async def restore(self, gone: Sequence[Record]) -> None:
-        """Put back what `delete` returned, in one transaction. Raises StoreError("conflict") where some of it is there
-        again, as after an import."""
+        """Put back the records that `delete` returned, in one transaction. Raises StoreError("conflict") if some of
+        them exist again, as after an import."""
         async with self._store.transaction() as transaction:
             for record in gone:
                 transaction.expect(*record.key, 0)
                 transaction.put(record)
 
     async def merge(self, given: Iterable[tuple[Session, Sequence[Turn]]]) -> MergedConversations:
-        """Take in conversations of elsewhere, each with its turns, earlier ones first, in one transaction.
+        """Merge conversations from elsewhere, each with its turns, earlier ones first, in one transaction.
 
-        A conversation that is here keeps what it has and gets the turns that it lacks. A turn that says the same behind
-        the same turn is not lacking. Raises StoreError.
+        A conversation that exists keeps its turns and gets the missing ones. A turn is not missing if a turn with the
+        same text follows the same turn. Raises StoreError.
         """
         given = list(given)
         here = {record.id: record for record in await self._store.get_many([(KIND, one.id) for one, _ in given])}
@@ -226,8 +226,8 @@ class Sessions:
         return changed, [_turn_record(session.id, turn) for turn in said]
 
     async def _change(self, id: str, change: Callable[[Session, int], Awaitable[Writes]]) -> Session:
-        """Write what `change` makes of a session and the number of its next turn: it is called again when others write
-        meanwhile. Each record takes the place of one of its version (0: there is none)."""
+        """Write what `change` makes of a session and the number of its next turn. `change` is called again if others
+        write meanwhile. Each record replaces one of its version (0: there is none)."""
         first = 0
         for _ in range(ATTEMPTS):
             record = await self._store.get(KIND, id)
@@ -256,8 +256,8 @@ class Sessions:
 def _lacking(
     session: Session, turns: Sequence[Turn], said: Sequence[Turn]
 ) -> tuple[list[Turn], dict[int | None, int | None]]:
-    """The turns of `said` that are not among `turns`, with numbers of the session; and which number each of `said` has
-    there."""
+    """The turns of `said` that are not among `turns`, with numbers of the session; and the number of each turn of
+    `said` there."""
     alike = dict[tuple[int | None, str, str], list[int]]()
     for turn in turns:
         alike.setdefault((turn.after, turn.role, turn.content.strip()), []).append(turn.number)

@@ -1,7 +1,7 @@
-"""Rows in one SQLite file. All of it runs in a thread of its own, off the event loop.
+"""Rows in one SQLite file. All work on it runs in a thread of its own, off the event loop.
 
-A commit is on the disk before `apply` returns (WAL, synchronous=FULL): writes come in batches, so this costs a few
-fsyncs a second at most. Several processes may have the file open; SQLite's own locks keep them apart.
+A commit is on the disk before `apply` returns (WAL, synchronous=FULL). Writes come in batches, so this costs at most a
+few fsyncs a second. Several processes may have the file open; SQLite's own locks keep them apart.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 APPLICATION_ID = 0x534F4E41  # "SONA"
 BUSY_SECONDS = 10.0
 ROOM = 3
-"""Times the size of the file that a rewrite may take: twice in the -wal (rows are replaced), and VACUUM's copy."""
+"""The factor of the file's size that a rewrite may need: twice in the -wal (rows are replaced), and VACUUM's copy."""
 SPARE_BYTES = 4 << 20
 
 _LAYOUT_1 = """
@@ -69,7 +69,7 @@ class SQLiteRows:
         self._lock_note = path.with_name(f"{path.name}.locked")
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="memory")
         self._connection: sqlite3.Connection | None = None
-        self._seen = 0  # SQLite's own count of what others committed
+        self._seen = 0  # SQLite's own count of other connections' commits
 
     @classmethod
     async def open(cls, path: Path) -> SQLiteRows:
@@ -84,7 +84,7 @@ class SQLiteRows:
 
     def _connect(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):  # for its owner only, from the first byte
+        with contextlib.suppress(FileExistsError):  # readable by its owner only, from the first byte
             os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         self._connection = connection
@@ -102,7 +102,7 @@ class SQLiteRows:
             raise StoreError("newer")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA secure_delete = ON")  # what is deleted is not left in the file
+        connection.execute("PRAGMA secure_delete = ON")  # deleted data is not left in the file
         if version < LAYOUT:
             self._upgrade(connection)
         self._seen = _pragma(connection, "data_version")
@@ -256,7 +256,8 @@ class SQLiteRows:
     async def compact(self) -> None:
         def rewrite() -> None:
             connection = self._open()
-            # First of all the old pages, which were overwritten with zeros: also on a full disk they have their place.
+            # First empty the log: the old pages, overwritten with zeros, have their place in the file even on a full
+            # disk.
             if _empty_log(connection):
                 connection.execute("VACUUM")
                 if _empty_log(connection):
@@ -319,7 +320,7 @@ class SQLiteRows:
                 "The disk of {path} is full. Free some space, then start Sonata again.",
                 path=self.place,
             )
-        # An "error" is one of our statements that does not fit the tables that are there.
+        # An "error" is one of our statements that does not fit the existing tables.
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
             return StoreError(
                 "damaged",
@@ -349,12 +350,12 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _empty_log(connection: sqlite3.Connection) -> bool:
-    """Move what is in the -wal into the database, and empty it. False where another program reads it just now."""
+    """Move the content of the -wal into the database, and empty it. Return False if another program is reading it."""
     return not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
 
 
 def _execute_all(connection: sqlite3.Connection, script: str) -> None:
-    """Unlike `executescript` inside the running transaction."""
+    """Run a script inside the running transaction, unlike `executescript`."""
     for statement in script.split(";"):
         connection.execute(statement)
 
@@ -379,7 +380,7 @@ def _keys(connection: sqlite3.Connection, where: str, values: tuple[object, ...]
 
 
 def _row(values: tuple[Any, ...]) -> Row:
-    """Any row that SQLite can hold. What is of another type than we write becomes what no record can be read from."""
+    """Convert any row that SQLite can hold. A value of an unexpected type makes the row unreadable as a record."""
     rowid, kind, id, created, updated, body, vector, fields, version = values
     try:
         found_by = () if fields == "[]" else tuple((name, value) for name, value in json.loads(fields))

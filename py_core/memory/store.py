@@ -44,16 +44,16 @@ from py_core.memory.volatile import VolatileRows
 from py_core.messages import Message
 
 ProblemOf = Callable[[Record], str | None]
-"""Why a record cannot be used, as a sentence; None if it can (schemas.py)."""
+"""Returns the reason why a record cannot be used, as a sentence; None if it can be used (schemas.py)."""
 Merge = Callable[[list[Record], "Store"], Awaitable[list[Record]]]
-"""The records that a store is to take over from another one (transfer.newer)."""
+"""Returns the records that a store takes over from another store (transfer.newer)."""
 
 
 class Store:
     """Made by `Store.open`. Every method may raise StoreError.
 
-    A record that cannot be read (its bytes are damaged, or `problem_of` finds fault) is left out of all that is read,
-    and its key is in `unreadable`. Deleting and replacing it work.
+    A record that cannot be read (its bytes are damaged, or `problem_of` rejects it) is skipped by all reads, and its
+    key is in `unreadable`. It can still be deleted and replaced.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class Store:
         self.clock = clock
         self.problem_of = problem_of
         self.unreadable: set[Key] = set()
-        """Keys of unreadable records that were met so far."""
+        """Keys of the unreadable records found so far."""
         self.uncompacted: Message | None = None
-        """Why the files may still hold what was encrypted or deleted, as a sentence."""
+        """The reason why the files may still hold data that was since encrypted or deleted, as a sentence."""
         self.suspicion: Message | None = None
-        """What something other than Sonata seems to have done to the memory, as a sentence; see `check`."""
+        """A sentence about what a program other than Sonata seems to have done to the memory; see `check`."""
         self.locked_rows: Rows | None = None
         """The rows that need a passphrase. Until `unlock` the store holds its records in plain memory."""
         self._listeners: list[OnChange] = []
@@ -92,10 +92,10 @@ class Store:
         migrations: Mapping[int, Migration] = MIGRATIONS,
         schema: int = LAYOUT,
     ) -> Store:
-        """Raises StoreError: locked (a passphrase is needed), passphrase (it is another one), newer, damaged.
+        """Open the store. Raises StoreError: locked (a passphrase is needed), passphrase (it is wrong), newer, damaged.
 
-        A passphrase for a memory that has none is not used. problem_of: what it finds fault with is neither read nor
-        written. schema, migrations: the version that this code knows.
+        A passphrase for a memory without encryption is ignored. problem_of: records that it rejects are neither read
+        nor written. schema, migrations: the version that this code knows.
         """
         crypto = crypto or NativeCrypto()
         meta = await rows.meta()
@@ -123,7 +123,7 @@ class Store:
 
     @classmethod
     async def open_lockable(cls, rows: Rows, *, crypto: Crypto, problem_of: ProblemOf = lambda record: None) -> Store:
-        """As `open`; if a passphrase is needed, the records are in plain memory until `unlock` gets it."""
+        """Open as `open` does. If a passphrase is needed, the records are in plain memory until `unlock` gets it."""
         try:
             return await cls.open(rows, crypto=crypto, problem_of=problem_of)
         except StoreError as error:
@@ -134,9 +134,11 @@ class Store:
         return store
 
     async def unlock(self, passphrase: str | None, merge: Merge) -> None:
-        """Continue over the locked rows. `merge`: what of the records that were written meanwhile goes there.
+        """Continue with the locked rows. `merge` returns which of the records that were written meanwhile are added to
+        them.
 
-        It stays the same store, and tells nobody: `tell_all` does. Raises what `open` does; then it is locked still.
+        The store object stays the same and notifies no listener; `tell_all` does. Raises what `open` raises; the store
+        is then still locked.
         """
         if self.locked_rows is None:
             return
@@ -144,7 +146,7 @@ class Store:
             self.locked_rows, passphrase, crypto=self.crypto, clock=self.clock, problem_of=self.problem_of
         )
         async with self._writing:
-            if self.locked_rows is None:  # two unlocked it at once
+            if self.locked_rows is None:  # two callers unlocked it at once
                 return
             await opened.put_many(await merge([record async for record in self.scan()], opened))
             temporary = self._rows
@@ -155,7 +157,7 @@ class Store:
         await temporary.close()
 
     async def delete_locked(self) -> None:
-        """Delete what is in the locked rows, and their passphrase, which may be lost."""
+        """Delete the content of the locked rows, and their passphrase, which may be lost."""
         if self.locked_rows is not None:
             await self.locked_rows.note_locked(False)
             meta = {"key": None, LEDGER: None, UNCOMPACTED: "yes"}
@@ -168,12 +170,12 @@ class Store:
 
     @property
     def persistent(self) -> bool:
-        """Whether records are still there after a restart."""
+        """True if records are still there after a restart."""
         return self._rows.persistent
 
     @property
     def place(self) -> str:
-        """Where the store lies, in words for people."""
+        """The place of the store, in words for people."""
         return self._rows.place
 
     @property
@@ -193,7 +195,7 @@ class Store:
         await self.put_many([record])
 
     async def put_many(self, records: Iterable[Record]) -> None:
-        """All or none. A record of the same kind and id is replaced (see `update` for changing one)."""
+        """Store all records or none. A record of the same kind and id is replaced (`update` changes a record)."""
         async with self.transaction() as transaction:
             for record in records:
                 transaction.put(record)
@@ -205,7 +207,7 @@ class Store:
                 transaction.delete(kind, id)
 
     async def delete_unreadable(self) -> int:
-        """Look through everything, and delete what cannot be read. Returns how many records."""
+        """Search everything, and delete what cannot be read. Returns the number of deleted records."""
         async for _ in self.scan():
             pass
         gone = tuple(self.unreadable)
@@ -215,7 +217,7 @@ class Store:
         return len(gone)
 
     async def clear(self, kind: str | None = None) -> None:
-        """Delete all records, or all of a kind; also from the files, or `uncompacted` says why not."""
+        """Delete all records, or all of a kind, from the files too; otherwise `uncompacted` tells why not."""
         transaction = Transaction()
         transaction.clear(kind)
         await self.commit(transaction, {UNCOMPACTED: "yes"})
@@ -225,14 +227,14 @@ class Store:
             self.uncompacted = await compact(self._rows)
 
     async def compact(self) -> None:
-        """Rewrite the files without what was deleted and overwritten, or `uncompacted` says why that must wait."""
+        """Rewrite the files without deleted and overwritten data; otherwise `uncompacted` tells why that must wait."""
         async with self._writing:
             self.uncompacted = await compact(self._rows)
 
     async def update(self, kind: str, id: str, change: Callable[[Record], Record]) -> Record | None:
-        """Replace a record by `change` of it, without losing what others write meanwhile: it may be called again.
+        """Replace a record by `change` of it without losing concurrent writes: `change` may be called again.
 
-        None when there is no such record.
+        Returns None if there is no such record.
         """
         for _ in range(ATTEMPTS):
             record = await self.get(kind, id)
@@ -251,7 +253,7 @@ class Store:
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
-        """Collects writes, and does them at the end. Reads inside see the store as it was."""
+        """Collect writes, and do them at the end. Reads inside see the store as it was before."""
         transaction = Transaction()
         yield transaction
         if transaction.puts or transaction.deletes or transaction.cleared is not None:
@@ -283,23 +285,23 @@ class Store:
         query = Query(kind, wanted, since, before, newest_first, limit)
         if not self._lock or not wanted:
             return await self._decode(await self._rows.query(query))
-        # What is encrypted has no fields that could be searched.
+        # Encrypted rows have no fields to search.
         rows = await self._rows.query(replace(query, where={}, limit=None))
         records = await self._decode(rows)
         return [record for record in records if query.matches(index_fields(record.body, indexed))][:limit]
 
     async def scan(self, kind: str | None = None) -> AsyncIterator[Record]:
-        """All records, in the order of their keys. What is written meanwhile may be in it or not."""
+        """All records, in the order of their keys. Records that are written meanwhile may be included or not."""
         async for rows in self._chunks(kind):
             for record in await self._decode(rows):
                 yield record
 
     async def starting_with(self, kind: str, prefix: str) -> list[Record]:
-        """The records of a kind whose ids start so, in the order of their ids."""
+        """The records of a kind whose ids begin with `prefix`, in the order of their ids."""
         return await self._decode(await rows_starting_with(self._rows, kind, prefix))
 
     async def keys_starting_with(self, kind: str, prefix: str) -> list[Key]:
-        """The keys of a kind's records whose ids start so, also of those that cannot be read."""
+        """The keys of a kind's records whose ids begin with `prefix`, including those that cannot be read."""
         return [row.key for row in await rows_starting_with(self._rows, kind, prefix)]
 
     async def _chunks(self, kind: str | None = None) -> AsyncIterator[list[Row]]:
@@ -309,25 +311,25 @@ class Store:
             after = rows[-1].key
 
     async def get_blob(self, name: str) -> bytes | None:
-        """The bytes put under this name; None when they are missing, or cannot be read."""
+        """The bytes put under this name; None if they are missing or cannot be read."""
         return (await self.get_blobs([name])).get(name)
 
     async def get_blobs(self, names: Sequence[str]) -> dict[str, bytes]:
-        """Those that are there and can be read, by their names."""
+        """The blobs that exist and can be read, by their names."""
         rows = await self._rows.get([(BLOB, name) for name in names])
         opened = {row.id: await open_blob(row.id, row.body, self._lock) for row in rows}
         return {name: data for name, data in opened.items() if data is not None}
 
     async def put_blob(self, name: str, data: bytes, expected: Mapping[Key, int] | None = None) -> None:
-        """Keep bytes that can be made again from the records. They are encrypted and deleted as these, not exported.
-        expected: versions of records; raises StoreError("conflict") where one has another."""
+        """Keep bytes that can be made again from the records. They are encrypted and deleted like records, but not
+        exported. expected: versions of records; raises StoreError("conflict") if a record has another version."""
         async with self._writing:
             row = Row(BLOB, name, now := self.clock(), now, await seal_blob(name, data, self._lock))
             meta = self._expected_meta(self._schema)
             await self._rows.apply(Batch([row], expect_meta=meta, expect_versions=expected or {}))
 
     async def _decode(self, rows: Sequence[Row]) -> list[Record]:
-        """The records that can be read; the others are noted, and told of when they are the first."""
+        """The records that can be read. The others are noted, and reported if they are the first."""
         decoded, unreadable = await decode_rows(rows, self._lock)
         records = list[Record]()
         for record in decoded:
@@ -353,28 +355,28 @@ class Store:
         return int((await self._rows.meta())["revision"])
 
     def on_change(self, listener: OnChange) -> Callable[[], None]:
-        """`listener` is called after each write, here or in another tab. Returns a function that ends this."""
+        """Call `listener` after each write, here or in another tab. Returns a function that ends this."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     async def poll(self) -> None:
-        """Notice what other processes wrote to the same file: tells `on_change` when there may be something."""
+        """Check for writes of other processes to the same file: notifies `on_change` if there may be any."""
         if await self._rows.poll():
             self.tell_all()
 
     def tell_all(self) -> None:
-        """Tell `on_change` that anything may be another."""
+        """Notify `on_change` that everything may have changed."""
         self._tell(Change(elsewhere=True, everything=True))
 
     async def rekey(self, lock: Lock | None) -> None:
         """Encrypt everything with another key, or with none, in one transaction.
 
-        Until it is done, everything is as before, also when the program ends in the middle. Other tabs and processes
-        then get StoreError("changed") for their writes, and open the memory again. `uncompacted` says afterwards if
-        the files may still hold what was there before. Raises StoreError("room") if there is too little space.
+        Until this is done, nothing changes, even if the program ends in the middle. Other tabs and processes then get
+        StoreError("changed") for their writes, and open the memory again. Afterwards `uncompacted` tells if the files
+        may still hold the earlier data. Raises StoreError("room") if there is too little space.
         """
         await self._rows.check_room()
-        await self.check()  # which could not be done afterwards
+        await self.check()  # not possible afterwards
         if lock is None:
             await self._rows.note_locked(False)
         target = {"key": lock.header, UNCOMPACTED: "yes"} if lock else {"key": None}
@@ -391,13 +393,13 @@ class Store:
     async def _migrate(self, version: int, migrations: Mapping[int, Migration]) -> None:
         target: dict[str, str | None] = {"schema": str(self._schema)}
         if self._lock:
-            target[UNCOMPACTED] = "yes"  # older versions left in the files what was there before the passphrase
+            target[UNCOMPACTED] = "yes"  # older versions left in the files what they held before the passphrase
         await self._rewrite(
             migrating(self._rows, self._lock, version, self._schema, migrations), self._lock, target, version
         )
 
     async def _rewrite(self, change: Anew, lock: Lock | None, target: Mapping[str, str | None], schema: int) -> None:
-        """See rewriting.py; then use `lock`."""
+        """Rewrite the rows (rewriting.py), then use `lock`."""
         async with self._writing:
             await rewrite(self._rows, change, lock, target, self._expected_meta(schema))
             self._lock = lock
@@ -407,14 +409,14 @@ class Store:
         self._tell(Change(everything=True))
 
     async def check(self, step: Step = contextlib.nullcontext) -> Message | None:
-        """Compare an encrypted memory with its ledger, a piece a step: `suspicion` then tells the differences."""
+        """Compare an encrypted memory with its ledger, one piece per step: `suspicion` then tells the differences."""
         if self._ledger is not None and self.suspicion is None and (said := await self._ledger.differences(step)):
             self.suspicion = tampered(said)
             self._tell(Change())
         return self.suspicion
 
     async def accept(self) -> None:
-        """Take the memory as it is: `suspicion` is gone, and what was noticed is not told again."""
+        """Accept the memory as it is: `suspicion` is cleared, and the differences are not reported again."""
         if self._lock is None:
             await self._rows.note_locked(False)
         else:
@@ -453,7 +455,7 @@ class Store:
         self._tell(Change(tuple(transaction.puts), gone, transaction.cleared))
 
     def _expected_meta(self, schema: int) -> dict[str, str | None]:
-        """The condition that nobody changed version or passphrase since this store was opened."""
+        """The condition that version and passphrase have not changed since this store was opened."""
         return {"schema": str(schema), "key": self._lock.header if self._lock else None}
 
     def _tell(self, change: Change) -> None:

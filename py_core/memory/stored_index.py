@@ -1,8 +1,8 @@
-"""An index of vectors whose graph is kept in the store, so that opening it costs a read instead of building it.
+"""An index of vectors whose graph is kept in the store, so that opening it costs a read instead of a build.
 
-What is kept has no vectors in it (py_core/hnsw/index_file.py). It can be older than the records, for it is written
-now and then, in the background: what it lacks is linked again, what it has too much is taken out. If it cannot be used,
-or is lost, the graph is built again from the records, in the background too; until then each vector is compared.
+The stored graph contains no vectors (py_core/hnsw/index_file.py). It can be older than the records, since it is written
+now and then, in the background: missing records are linked again, and surplus ones are removed. If it cannot be used,
+or is lost, the graph is built again from the records, also in the background; until then each vector is compared.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from py_core.memory.store import Store
 
 STEP_SECONDS = 0.004
 UNSAVED = 100
-"""Up to so many changes, or UNSAVED_SHARE of all vectors, stay unsaved: the next opening links them again."""
+"""Up to UNSAVED changes, or UNSAVED_SHARE of all vectors, stay unsaved: the next opening links them again."""
 UNSAVED_SHARE = 0.02
 
 
 class StoredIndex:
-    """Made by `open`. `index` may be changed at will."""
+    """Made by `open`. `index` may be changed freely."""
 
     def __init__(self, store: Store, name: str, background: Background, index: VectorIndex) -> None:
         self.index = index
         self._store, self._name, self._background = store, name, background
         self._unsaved = index.behind + index.taken_out
-        self._must_save = index.taken_out > 0  # what was deleted shall not stay in what is kept
+        self._must_save = index.taken_out > 0  # deleted vectors shall not stay in the stored graph
         self._tending = False
         self._forgotten = False
         index.changed = self._note
@@ -51,13 +51,13 @@ class StoredIndex:
         kernel: HnswKernel | None = None,
         scanned: int = SCANNED,
     ) -> StoredIndex:
-        """vectors: float32 (dimensions,) by name. kernel: numpy's if none. Raises StoreError."""
+        """Open an index. vectors: float32 (dimensions,) by name. kernel: None is numpy's. Raises StoreError."""
         file = await store.get_blob(name) if len(vectors) > scanned else None
         index = VectorIndex.of(vectors, dimensions, kernel, file, scanned)
         return cls(store, name, background, index)
 
     def forget(self) -> None:
-        """Stop storing this index: another one takes its place."""
+        """Stop storing this index: another one replaces it."""
         if self._forgotten:
             return
         self.index.changed = lambda deleted: None
@@ -66,7 +66,7 @@ class StoredIndex:
         self._unlisten()
 
     async def save(self) -> None:
-        """Write the graph if it has changed, and is whole. Raises StoreError."""
+        """Write the graph if it has changed and is complete. Raises StoreError."""
         if self._forgotten or not self._unsaved or not self.index.has_graph or self.index.behind:
             return
         data = self.index.dump()
@@ -74,7 +74,7 @@ class StoredIndex:
         await self._store.put_blob(self._name, data)
 
     def _heed(self, change: Change) -> None:
-        """Forget a cleared index, which must not be written again; its owner opens another one."""
+        """Forget a cleared index. It must not be written again; its owner opens another one."""
         if change.everything or change.cleared is not None:
             self.forget()
 
@@ -105,6 +105,7 @@ class StoredIndex:
             self._tending = False
 
     async def _save_or_lose(self) -> None:
-        """If it cannot be stored, only time is lost: a later change tries again, or the next opening builds it."""
+        """Save the index. A failure only costs time: a later change tries again, or the next opening builds the
+        index."""
         with contextlib.suppress(StoreError):
             await self.save()

@@ -1,4 +1,5 @@
-"""What many answers showed: how well messages like these are answered, and by whom. The deep loop writes them."""
+"""Findings from many answers: how well messages like these are answered, and by which agent. The deep loop writes
+them."""
 
 from __future__ import annotations
 
@@ -13,17 +14,17 @@ from py_core.memory.transaction import Transaction
 KIND = "strategy"
 
 Verdict = Literal["success", "failure", "partial", "unknown"]
-"""Such messages are answered well, badly, now so and now so, or nothing is known."""
+"""Messages of this group are answered well, badly, or with mixed results, or nothing is known."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Strategy:
     """A group of similar messages. vector: their centre, float32 (dimensions,), of length 1.
 
-    examples: the messages nearest to it. agent: who answered best, "" for the plain assistant. verdict, quality: see
-    learning/reasoning_bank.py; quality is from 0 to 1, how far the verdict can be relied on. count: messages. known,
-    good: their weights, of those whose quality is known and of those that were good. archived: count, known and good of
-    those whose trajectories are gone. last_used: when the latest message came, in seconds since 1970.
+    examples: the messages nearest to it. agent: the agent with the best answers, "" for the plain assistant. verdict,
+    quality: see learning/reasoning_bank.py; quality, from 0 to 1, is how reliable the verdict is. count: the number of
+    messages. known, good: the weights of the messages with known quality and of the good ones. archived: count, known
+    and good of those whose trajectories are gone. last_used: when the latest message came, in seconds since 1970.
     """
 
     id: str
@@ -47,16 +48,16 @@ class Strategies:
         self._store = store
 
     async def all(self) -> list[Strategy]:
-        """The oldest first."""
+        """All strategies, oldest first."""
         return [_strategy(record) for record in await self._store.query(KIND)]
 
     async def replace_all(self, strategies: Sequence[Strategy]) -> None:
-        """These and no others, all or nothing."""
+        """Replace all strategies with these, all or nothing."""
         async with self._store.transaction() as transaction:
             self.replace_in(transaction, strategies)
 
     def replace_in(self, transaction: Transaction, strategies: Sequence[Strategy]) -> None:
-        """As `replace_all`, together with what else the transaction does."""
+        """Replace all strategies as `replace_all` does, within the transaction."""
         transaction.clear(KIND)
         for strategy in strategies:
             transaction.put(_record(replace(strategy, created=strategy.created or self._store.clock())))

@@ -1,7 +1,8 @@
-"""What was learned of how a person likes answers to sound: one record of the kind "style" a model, with its numbers.
+"""Styles: how a person likes answers to sound. A record of the kind "style" per model holds the learned numbers.
 
-It names every record that it was learned from, and is deleted in the transaction that deletes one of them, however that
-happens (`Store.commit`): nothing of a forgotten text stays. A passphrase encrypts it, and an export has it.
+It names every record that it was learned from. It is deleted in the transaction that deletes one of these, however that
+happens (`Store.commit`), so nothing of a forgotten text stays. It is encrypted with the passphrase and included in
+exports.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ StyleVerdict = Literal["accepted", "refused"]
 
 @dataclass(frozen=True)
 class Style:
-    """base_sha256, revision: of the model and its learned adapter that it belongs to. sources, held: "KIND:ID" of the
-    answers that it was learned from, and of those that were only measured; made_of: a digest of all their texts.
+    """base_sha256, revision: the model and its learned adapter that the style belongs to. sources, held: "KIND:ID" of
+    the answers that it was learned from, and of those that were only measured; made_of: a digest of all their texts.
     figures: by name ("nll_before", "nll_after", ...), see app/consolidation/style_service.py. steps: by name a number a
-    step. weights: its matrices, "" where it was refused. Times are seconds since 1970.
+    step. weights: its matrices, "" if the style was refused. Times are seconds since 1970.
     """
 
     base_sha256: str
@@ -53,23 +54,23 @@ class Style:
 
     @property
     def adapter(self) -> HeadAdapter | None:
-        """None where there is none, or its numbers are damaged."""
+        """The style's adapter; None if there is none, or its numbers are damaged."""
         return _matrices(self.weights)
 
 
 class Styles:
-    """Those of a store. Every method may raise StoreError."""
+    """The styles of a store. Every method may raise StoreError."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def get(self, base_sha256: str) -> Style | None:
-        """The one of a model."""
+        """The style of a model."""
         record = await self._store.get(KIND, _id(base_sha256))
         return _style(record) if record else None
 
     async def keep(self, style: Style) -> bool:
-        """Store it in place of the model's last one. False where something that it was learned from is gone."""
+        """Replace the model's last style with this one. Return False if something that it was learned from is gone."""
         keys: list[Key] = [_key(source) for source in (*style.sources, *style.held)]
         for _ in range(ATTEMPTS):
             found = await self._store.get_many(keys)
@@ -107,7 +108,7 @@ async def styles_of(store: Store, transaction: Transaction) -> list[Key]:
 
 
 def packed(adapter: HeadAdapter) -> str:
-    """Of an adapter: `Style.weights`. In float16, as what was learned is to be the same after a reload."""
+    """Pack an adapter for `Style.weights`. The format is float16, so that a reload gives the same learned values."""
     numbers = np.concatenate([adapter.a.ravel(), adapter.b.ravel()]).astype("<f2")
     return f"{adapter.rank} {base64.b64encode(numbers.tobytes()).decode()}"
 

@@ -1,6 +1,7 @@
-"""Words in texts, whatever their case, accents, quotation marks, apostrophes, hyphens and dashes.
+"""Finds words in texts, ignoring case, accents, and the kinds of quotation marks, apostrophes, hyphens and dashes.
 
-A term is found where a word begins ("cod" finds "Coding"); in writing without spaces, such as Chinese, anywhere.
+A term matches at the beginning of a word ("cod" finds "Coding"), and anywhere in writing without spaces, such as
+Chinese.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from itertools import accumulate
 from py_core.showing import is_unseen, whole_end
 
 FOLDING = 3
-"""The version of `fold`: texts that were folded by another one are folded again."""
+"""The version of `fold`: texts that were folded by another version are folded again."""
 _AROUND_WORDS = "\"'.,;:!?()[]{}\u00a1\u00bf\u060c\u061b\u061f\u0964\u2039\u203a\u3001\u3002"
 _AROUND_WORDS += "".join(map(chr, range(0x3008, 0x3012)))  # Chinese and Japanese brackets
 _APOSTROPHES = "`\u00b4\u02b9\u02bb\u02bc\u02bd\u02be\u02bf\u02c8\u02ca\u02cb"
@@ -24,20 +25,20 @@ _READ_AS = {
     **dict.fromkeys(_APOSTROPHES, "'"),
     **dict.fromkeys(_QUOTES, '"'),
     **dict.fromkeys("\u02d7\u2043\u2212", "-"),
-    **dict.fromkeys("\u2044\u2215", "/"),  # the first is in what becomes of \u00bd
+    **dict.fromkeys("\u2044\u2215", "/"),  # the first is in the decomposition of \u00bd
     **{"\u0131": "i", "\u0142": "l", "\u00f8": "o", "\u0111": "d", "\u0127": "h", "\u0167": "t"},
     **{"\u00e6": "ae", "\u0153": "oe"},
     "\u0640": "",  # it only makes an Arabic word longer
 }
-"""Of small letters and signs that Unicode does not decompose."""
+"""The plain form of small letters and signs that Unicode does not decompose."""
 SNIPPET = 160  # characters of a message that are shown around a match
 BEFORE_MATCH = 40
 _UNSPACED = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x2E80, 0x30FF), (0x3400, 0x9FFF), (0xF900, 0xFAFF))
-"""Thai, Lao, Burmese, Khmer, Japanese and Chinese have no spaces between words; so has what lies over 0x20000."""
+"""Thai, Lao, Burmese, Khmer, Japanese and Chinese have no spaces between words, nor has text above U+20000."""
 
 
 class _Folding(dict[int, str]):
-    """For str.translate: what becomes of each code point. Filled as characters are met."""
+    """Replacements of code points for str.translate. Filled as characters occur."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -48,7 +49,7 @@ class _Folding(dict[int, str]):
 
 
 def _folded(part: str) -> str:
-    """Of a character that is decomposed: what is not seen, such as soft hyphens, and accents become nothing."""
+    """Fold a decomposed character: invisible characters, such as soft hyphens, and accents become nothing."""
     category = unicodedata.category(part)
     if category == "Cf" or unicodedata.combining(part) or is_unseen(part):
         return ""
@@ -61,7 +62,8 @@ _FOLDING = _Folding()
 def fold(text: str) -> str:
     """The text without case, accents and soft hyphens, with one kind each of apostrophes, quotation marks and dashes.
 
-    Folded again it is the same."""
+    Folding it again changes nothing.
+    """
     return text.lower().replace("`", "'") if text.isascii() else text.translate(_FOLDING)
 
 
@@ -72,7 +74,7 @@ def terms_of(query: str) -> list[str]:
 
 
 def find(term: str, folded: str, start: int = 0) -> int:
-    """The place where a term begins a word of a folded text, or -1."""
+    """The first place at which the term begins a word of a folded text, or -1."""
     at = folded.find(term, start)
     while at > 0 and term[0].isalnum() and folded[at - 1].isalnum() and not _is_unspaced(folded[at]):
         at = folded.find(term, at + 1)
@@ -80,13 +82,13 @@ def find(term: str, folded: str, start: int = 0) -> int:
 
 
 def has_all(terms: Sequence[str], text: str) -> bool:
-    """Whether a text (not folded) has all terms."""
+    """True if a text (not folded) has all terms."""
     folded = fold(text)
     return all(find(term, folded) >= 0 for term in terms)
 
 
 def snippet(text: str, terms: Sequence[str] = ()) -> list[tuple[str, bool]]:
-    """A piece of a text around its first match, or its beginning: (piece, whether it is a match), in order."""
+    """A piece of a text around its first match, or its beginning: (piece, True if it is a match), in order."""
     folded = fold(text)
     found = [at for term in terms if (at := find(term, folded)) >= 0]
     ends = [0, *accumulate(len(fold(character)) for character in text)]  # of each character, in the folded text

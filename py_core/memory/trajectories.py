@@ -1,9 +1,9 @@
-"""The record of an answer: what was asked, by which route and lesson, what it cost, whether it failed, how good it was.
+"""The record of an answer: the question, the route and lesson, the cost, any error, and the quality.
 
-All records are lines of the log (answer_log.py). Learning looks at those that are learnable: the model or a lesson
-answered, and learning was on. The latest of them are in memory (a ring buffer). The writer stores records in batches,
-so an answer waits for nothing. Tokens, log-probabilities and hidden states of an answer are its trace: a blob beside
-the record, deleted with it.
+All records are lines of the log (answer_log.py). Learning uses the learnable ones: the model or a lesson answered, and
+learning was on. The latest of them are in memory (a ring buffer). The writer stores records in batches, so an answer
+never waits for it. Tokens, log-probabilities and hidden states of an answer are its trace: a blob beside the record
+that is deleted with it.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ KIND = "trajectory"
 MOST_AGE_SECONDS = 90 * 86400.0
 MOST_TRAJECTORIES = 20_000
 MOST_LEARNABLE = 2_000
-"""With their traces some 25 MB for a model of 135 million parameters."""
+"""With their traces they take about 25 MB for a model of 135 million parameters."""
 RECENT = 64
-"""How many are in memory, too."""
+"""The number of trajectories that are also in memory."""
 KEPT_TEXT = 2_000
 """Characters of the message and of the answer, if it is learnable."""
 LOGGED_TEXT = 500
 """Characters of the message in the log."""
 
 Opinion = Literal["", "good", "bad", "corrected"]
-"""What the person said of the answer: nothing, or gave a better one."""
+"""The person's opinion of the answer: none, good, bad, or corrected with a better answer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trajectory:
-    """An answer. `id` is the answer's, which its turn has, too.
+    """An answer. `id` is the answer's id, which its turn also has.
 
     session: the conversation's id. agent: the one that answered, "" for the plain assistant. model: the first 16 digits
     of its file's sha256, or its name. reason: as Done's. route: JSON: `why`, `confidence`, the `patterns` that decided
     it, the agents that were `ranked` first and the `neighbours`; `recalled`, how sure the gate was of the lesson, and
-    `read`, the ids of those that the model read if it was not sure; the `tool` that computed, and the name of the
-    `adapter`. lesson: the id of the lesson that answered, "" for none. stages: milliseconds of each. logprob: the mean
-    of the answer's tokens. again: the person asked for another answer. kept: the share of its words in the person's
-    correction. parts, quality: see learning/quality.py, each 0 to 1 or None while it is not known. effects: what the
-    feedback changed, so that it can be taken back. backend: the model ran on it. error: what it failed with. rating:
-    what the person said of answer or route, 0 to 1, or None. learnable: learning looks at it. vector: of the message,
-    float32 (dimensions,). created: seconds since 1970.
+    `read`, the ids of the lessons that the model read if the gate was not sure; the `tool` that computed, and the name
+    of the `adapter`. lesson: the id of the lesson that answered, "" for none. stages: milliseconds of each. logprob:
+    the mean of the answer's tokens. again: True if the person asked for another answer. kept: the share of its words in
+    the person's correction. parts, quality: see learning/quality.py, each 0 to 1 or None while it is not known.
+    effects: the changes that the feedback made, so that they can be taken back. backend: the one that ran the model.
+    error: the error with which it failed. rating: the person's rating of answer or route, 0 to 1, or None. learnable:
+    True if learning uses it. vector: of the message, float32 (dimensions,). created: seconds since 1970.
     """
 
     id: str
@@ -89,9 +89,9 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """What the model did: `tokens` of the answer, int32 (n,); `logprobs` of the first of them, float16 (up to n,) or
-    None; and the residual stream at `layers`, float16 (layers, hidden_size) each: at the prompt's last token, and the
-    mean over these tokens. None where the person went on before they were read."""
+    """A trace of the model's work: `tokens` of the answer, int32 (n,); `logprobs` of the first of them, float16 (up to
+    n,) or None; and the residual stream at `layers`, float16 (layers, hidden_size) each: at the prompt's last token,
+    and the mean over these tokens. None if the person continued before they were read."""
 
     tokens: np.ndarray
     logprobs: np.ndarray | None = None
@@ -107,7 +107,7 @@ class Trace:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Trace:
-        """Raises SafetensorsError for what is no trace."""
+        """Read a trace. Raises SafetensorsError if the data is not a trace."""
         arrays, metadata = read_safetensors(data)
         if "tokens" not in arrays or not arrays.keys() <= {"tokens", "logprobs", "last", "mean"}:
             raise SafetensorsError("trajectory.other-tensors", "These are not an answer's tokens and states.")
@@ -115,8 +115,8 @@ class Trace:
 
 
 class Trajectories:
-    """The trajectories of a store. Unless it says otherwise, a method knows the learnable ones alone. Every method that
-    waits may raise StoreError."""
+    """The trajectories of a store. Methods use only the learnable ones unless their docstring says otherwise. Every
+    method that waits may raise StoreError."""
 
     def __init__(
         self,
@@ -132,12 +132,12 @@ class Trajectories:
         self.writer = writer or BatchedWriter(store)
         self._most_age, self._most, self._most_learnable = most_age, most, most_learnable
         self.recent: deque[Trajectory] = deque(maxlen=recent)
-        """The latest of this program, the newest last."""
+        """The latest trajectories of this program, the newest last."""
         store.on_change(self._note)
 
     def record(self, trajectory: Trajectory) -> Trajectory:
-        """Keep it, learnable or not; waits for nothing. Returns it as it is kept: with its time, and long texts cut
-        off. Of one that is not learnable the answer's text is not kept."""
+        """Keep a trajectory, learnable or not, without waiting. Returns it as it is kept: with its time, and with long
+        texts cut off. The answer's text is kept only if the trajectory is learnable."""
         trajectory = replace(_cut(trajectory), created=trajectory.created or self.store.clock())
         self.writer.put(_record(trajectory))
         if trajectory.learnable:
@@ -150,23 +150,23 @@ class Trajectories:
         return trajectory_of(record) if record and record.body["learnable"] else None
 
     async def all(self, *, since: float | None = None, limit: int | None = None) -> list[Trajectory]:
-        """The newest first."""
+        """All learnable trajectories, newest first."""
         return await self.find(learnable=True, since=since, limit=limit)
 
     async def find(
         self, *, since: float | None = None, limit: int | None = None, **where: FieldValue | Range
     ) -> list[Trajectory]:
-        """Learnable or not, the newest first. where: fields of INDEXED."""
+        """Trajectories, learnable or not, newest first. where: fields of INDEXED."""
         await self.writer.flush()
         records = await self.store.query(KIND, where, since=since, newest_first=True, limit=limit)
         return [trajectory_of(record) for record in records]
 
     async def of_lesson(self, lesson: str) -> list[Trajectory]:
-        """The answers that a lesson gave, the newest first."""
+        """The answers that a lesson gave, newest first."""
         return await self.find(learnable=True, lesson=lesson)
 
     async def change(self, id: str, change: Callable[[Trajectory], Trajectory]) -> Trajectory | None:
-        """Replace it by `change` of it, which may be called again. None if it is not there any more."""
+        """Replace a trajectory by `change` of it; `change` may be called again. Returns None if it no longer exists."""
         if await self.get(id) is None:
             return None
         record = await self.store.update(KIND, id, lambda record: _record(change(trajectory_of(record))))
@@ -179,21 +179,22 @@ class Trajectories:
         return changed
 
     async def rate(self, id: str, rating: float | None) -> None:
-        """What the person said of an answer, learnable or not; None takes it back. Ignored if it is not there."""
+        """Rate an answer, learnable or not; None takes the rating back. Ignored if the answer is not there."""
         if rating is not None and not 0.0 <= rating <= 1.0:
             raise StoreError("record", "trajectory.bad-rating", "The rating must be a number from 0 to 1.")
         await self.writer.flush()
         await self.store.update(KIND, id, lambda r: replace(r, body={**r.body, "rating": rating}))
 
     async def keep_trace(self, id: str, trace: Trace) -> None:
-        """Nothing is kept if the trajectory was deleted meanwhile."""
+        """Keep a trace. Nothing is kept if the trajectory was deleted meanwhile."""
         await self.writer.flush()
         await self.store.put_blob(trace_name(id), trace.to_bytes())
         if await self.store.get(KIND, id) is None:
             await self.delete(id)
 
     async def trace(self, id: str) -> Trace | None:
-        """None where there is none: exports have none, and a person may go on before it is made."""
+        """The trace of an answer; None if there is none: exports have no traces, and a person may continue before it is
+        made."""
         data = await self.store.get_blob(trace_name(id))
         try:
             return None if data is None else Trace.from_bytes(data)
@@ -201,18 +202,19 @@ class Trajectories:
             return None
 
     async def delete(self, *ids: str) -> None:
-        """With their traces, learnable or not."""
+        """Delete trajectories with their traces, learnable or not."""
         await self.writer.flush()
         await self.store.delete(KIND, *ids)
 
     def set_aside_in(self, transaction: Transaction, trajectories: Iterable[Trajectory]) -> None:
-        """Learning looks at them no more; what is left is their lines of the log."""
+        """Exclude trajectories from learning; only their lines of the log are left."""
         for one in trajectories:
             transaction.put(_record(_cut(replace(one, learnable=False))))
             transaction.delete(BLOB, trace_name(one.id))
 
     async def delete_lost_traces(self) -> int:
-        """Delete traces without a learnable trajectory, as when the program ended between the two. Returns how many."""
+        """Delete traces without a learnable trajectory, as after the program ended between the two. Returns how
+        many."""
         await self.writer.flush()
         names = {name for _, name in await self.store.keys_starting_with(BLOB, blob_name(KIND, ""))}
         known = [record.id async for record in self.store.scan(KIND) if record.body["learnable"]]
@@ -221,8 +223,8 @@ class Trajectories:
         return len(lost)
 
     async def retain(self) -> int:
-        """Delete those that are too old and the oldest beyond the limit, learnable or not. Set the oldest learnable
-        beyond their limit aside. Returns how many were deleted."""
+        """Delete trajectories that are too old and the oldest ones beyond the limit, learnable or not. Set aside the
+        oldest learnable ones beyond their own limit. Returns how many were deleted."""
         await self.writer.flush()
         gone = [r.id for r in await self.store.query(KIND, before=self.store.clock() - self._most_age)]
         too_many = await self.store.count(KIND) - len(gone) - self._most
@@ -239,10 +241,10 @@ class Trajectories:
         return len(gone)
 
     def _note(self, change: Change) -> None:
-        """What is deleted leaves the ring buffer, too."""
+        """Remove deleted records from the ring buffer, too."""
         gone = {id for kind, id in change.deletes if kind == KIND}
         if change.cleared is not None or change.everything:
-            self.recent.clear()  # what is left can be read from the store
+            self.recent.clear()  # the rest can be read from the store
         elif gone:
             kept = [trajectory for trajectory in self.recent if trajectory.id not in gone]
             self.recent.clear()
@@ -250,12 +252,12 @@ class Trajectories:
 
 
 def trace_name(id: str) -> str:
-    """Of the blob; it is deleted with the record."""
+    """The name of the blob of a trace; the blob is deleted with the record."""
     return blob_name(KIND, id, "trace")
 
 
 def _cut(trajectory: Trajectory) -> Trajectory:
-    """With as much of its texts as is kept."""
+    """The trajectory with its texts cut to the kept length."""
     if trajectory.learnable:
         return replace(trajectory, asked=trajectory.asked[:KEPT_TEXT], answered=trajectory.answered[:KEPT_TEXT])
     return replace(trajectory, asked=trajectory.asked[:LOGGED_TEXT], answered="")

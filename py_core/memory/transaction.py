@@ -7,7 +7,7 @@ from py_core.memory.rows import EVERYTHING, Key
 
 
 class Transaction:
-    """Changes that happen all at once, or not at all, when the `async with` block ends without an exception."""
+    """Changes that are made together, or not at all, when the `async with` block ends without an exception."""
 
     def __init__(self) -> None:
         self.puts: dict[Key, Record] = {}
@@ -28,5 +28,5 @@ class Transaction:
         self.cleared = EVERYTHING if kind is None else kind
 
     def expect(self, kind: str, id: str, version: int) -> None:
-        """Fail with StoreError("conflict") if the record is of another version by then. 0: it must not exist."""
+        """Fail with StoreError("conflict") if the record has another version by then. 0: it must not exist."""
         self.expected[kind, id] = version

@@ -37,10 +37,11 @@ LONGEST_FIRST_LINE = 10_000
 
 
 async def export(store: Store, passphrase: str | None = None, *, in_the_clear: bool = False) -> bytes:
-    """The whole memory as a file. Encrypted with a passphrase of its own, or else with that of the memory, if any.
+    """The whole memory as a file. Encrypted with its own passphrase if one is given, otherwise with that of the memory,
+    if any.
 
-    Records that cannot be read are left out; `store.unreadable` has their keys afterwards.
-    in_the_clear: not encrypted, even if the memory is.
+    Records that cannot be read are skipped; `store.unreadable` has their keys afterwards. in_the_clear: not encrypted,
+    even if the memory is.
     """
     lock = store.lock
     if in_the_clear:
@@ -65,7 +66,7 @@ async def export(store: Store, passphrase: str | None = None, *, in_the_clear: b
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """written: how many records. left_out: how many of the file could not be read."""
+    """written: the number of records. left_out: the number of the file's records that could not be read."""
 
     written: int
     left_out: int
@@ -74,10 +75,10 @@ class Imported:
 async def import_file(
     store: Store, data: bytes, mode: Literal["merge", "replace"], passphrase: str | None = None
 ) -> Imported:
-    """Write the records of an export, in one transaction. Those that cannot be read are left out.
+    """Write the records of an export, in one transaction. Records that cannot be read are skipped.
 
-    merge: of a record that is in both, the one changed last stays. replace: what was here is deleted.
-    Raises StoreError: file (truncated, changed, foreign, or nothing in it can be read), newer, locked (it needs its
+    merge: if a record is in both, the last changed one stays. replace: the existing records are deleted. Raises
+    StoreError: file (truncated, changed, foreign, or nothing in it can be read), newer, locked (it needs its
     passphrase), passphrase.
     """
     records, left_out = await read_export(store, data, passphrase)
@@ -98,8 +99,8 @@ async def import_file(
 
 
 async def newer(records: Iterable[Record], store: Store) -> list[Record]:
-    """The records that the store lacks, or has in an older state; with messages the conversations that get them, as
-    they are: whoever changes a conversation writes its record."""
+    """The records that the store lacks, or has in an older state. New messages come with the store's own
+    record of their conversation, because a change of a conversation always writes its record."""
     records = list(records)
     here = {r.key: r.updated or 0.0 for r in await store.get_many([record.key for record in records])}
     found = [r for r in records if r.key not in here or (r.updated or 0.0) > here[r.key]]
@@ -109,7 +110,7 @@ async def newer(records: Iterable[Record], store: Store) -> list[Record]:
 
 
 async def read_export(store: Store, data: bytes, passphrase: str | None = None) -> tuple[list[Record], int]:
-    """The records of an export, as the current version has them, and how many could not be read."""
+    """The records of an export in the form of the current version, and the number that could not be read."""
     first, rest = _checked(data)
     lock: Lock | None = None
     if first["key"] is not None:
@@ -142,7 +143,7 @@ async def read_export(store: Store, data: bytes, passphrase: str | None = None) 
 
 
 def _checked(data: bytes) -> tuple[dict[str, Any], bytes]:
-    """The first line, and what follows it: whole, and as it was written."""
+    """The first line, and the data after it, checked to be complete and unchanged."""
     end = data.find(b"\n", 0, LONGEST_FIRST_LINE)
     try:
         first = decode_body(data[: max(end, 0)])

@@ -15,12 +15,12 @@ from py_core.memory.store import Store
 from py_core.memory.stored_index import StoredIndex
 
 Filter = Callable[[str], bool]
-"""Whether an id may be among the results."""
+"""Returns True if an id may be among the results."""
 
 
 class VectorSearch:
-    """Search over a store's kinds. An index a kind (and length of vector) is opened at its first search, and then
-    follows every change, also those of other tabs and processes."""
+    """Search over a store's kinds. An index for a kind and a vector length is opened at its first search. It then
+    follows every change, including those of other tabs and processes."""
 
     def __init__(
         self,
@@ -28,20 +28,20 @@ class VectorSearch:
         kernel: Callable[[], HnswKernel | None] = lambda: None,
         background: Background | None = None,
     ) -> None:
-        """kernel: tells the indexes' kernel, once it is loaded; None is numpy's."""
+        """kernel: returns the indexes' kernel once it is loaded; None is numpy's."""
         self._store = store
         self._kernel = kernel
         self._background = background or Background()
         self._indexes: dict[str, dict[int, StoredIndex]] = {}  # kind -> length -> index
         self._stale: dict[str, set[str]] = {}  # ids to read again
-        self._generation = 0  # counts what makes indexes useless
+        self._generation = 0  # counts events that make indexes useless
         self._refreshing = asyncio.Lock()
         store.on_change(self._note)
 
     async def search(
         self, kind: str, vector: Vector, k: int, filter: Filter | None = None
     ) -> list[tuple[Record, float]]:
-        """At most k (record, cosine) of a kind, the most similar first. filter: asked of every id, so slow for many.
+        """At most k (record, cosine) of a kind, the most similar first. filter: called for every id, so slow for many.
 
         Records without a vector of this length are not found. Raises StoreError.
         """
@@ -58,7 +58,7 @@ class VectorSearch:
         return [(records[id], similarity) for id, similarity in found if id in records]
 
     async def save(self) -> None:
-        """Keep the graphs that have changed. Raises StoreError."""
+        """Store the graphs that have changed. Raises StoreError."""
         for indexes in tuple(self._indexes.values()):
             for stored in tuple(indexes.values()):
                 await stored.save()
@@ -88,7 +88,7 @@ class VectorSearch:
                         await self._take(kind, id, records.get(id))
 
     async def _take(self, kind: str, id: str, record: Record | None) -> None:
-        """Bring the indexes of a kind up to date with one record: None is one that was deleted."""
+        """Update the indexes of a kind with one record; None if it was deleted."""
         indexes = self._indexes[kind]
         length = None if record is None or record.vector is None else len(record.vector)
         for other, stored in indexes.items():

@@ -16,7 +16,7 @@ class VolatileRows:
     place = "memory only"
 
     def __init__(self, meta: Mapping[str, str] | None = None) -> None:
-        """meta: of other rows that these go on from."""
+        """meta: of other rows that these rows continue."""
         self._rows: dict[Key, Row] = {}
         self._meta = {"schema": str(LAYOUT), "revision": "0", **(meta or {})}
         self._closed = self._locked = False

@@ -1,4 +1,4 @@
-"""Writes in a queue: nobody waits for them, and they are stored together.
+"""Writes in a queue: callers do not wait for them, and they are stored together.
 
 writer = BatchedWriter(store)
 writer.put(record)        # returns at once; stored with the next hundred, or within a second
@@ -22,7 +22,7 @@ BATCH = 100
 DELAY_SECONDS = 0.5
 """The time from the first write of a batch to its storing: the other half of the second is for the disk."""
 MOST_WAITING = 10_000
-"""Records that wait while the store refuses them; the oldest go first."""
+"""The most records that wait while the store refuses them; the oldest are dropped first."""
 
 
 class BatchedWriter:
@@ -56,7 +56,7 @@ class BatchedWriter:
         return tuple(self._waiting.values())
 
     def put(self, record: Record) -> None:
-        """Store it soon. Its times are those of now, unless it has its own.
+        """Store a record soon. Its times are the current time unless it has its own.
 
         Raises StoreError: record (it cannot be kept), closed (after `close`).
         """
@@ -80,7 +80,7 @@ class BatchedWriter:
             self._worker = asyncio.ensure_future(self._store_soon())
 
     async def flush(self) -> None:
-        """Returns when everything put so far is durable. Raises StoreError when it could not be stored."""
+        """Return when everything put so far is durable. Raises StoreError if it could not be stored."""
         async with self._storing:
             self._full.clear()
             records = list(self._waiting.values())
@@ -89,9 +89,9 @@ class BatchedWriter:
                 return
             await self.store.put_many(records)
             for record in records:
-                if self._waiting.get(record.key) is record:  # not put anew meanwhile
+                if self._waiting.get(record.key) is record:  # not put again meanwhile
                     del self._waiting[record.key]
-            self._since = began  # what waits now was put after this
+            self._since = began  # records that wait now were put after this
 
     async def close(self) -> None:
         """Flush, then accept no more writes. The store stays open."""

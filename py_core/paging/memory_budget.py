@@ -1,8 +1,8 @@
-"""One budget for weights, adapters, scratch, and pages of keys and values: pages take what the others leave of it.
+"""One budget for weights, adapters, scratch memory, and pages of keys and values: pages take what the others leave.
 
-What is not pages cannot be smaller, so it takes what it needs, and pages give way: first those that nobody uses, then
-those of sequences that wait (sequence_slots.py). A pool of pages that has to be smaller moves what it holds to its
-beginning and gives back its end. What is taken is looked up whenever a pool would grow, so whatever has grown meanwhile
+Everything but the pages has a fixed size, so it takes what it needs, and pages give way: first the unused pages, then
+those of waiting sequences (sequence_slots.py). A pool of pages that has to shrink moves its content to its beginning
+and gives back its end. Memory use is looked up whenever a pool would grow, so anything that has grown meanwhile
 counts.
 """
 
@@ -14,15 +14,15 @@ from py_core.paging.page_store import PageStore
 
 
 class MemoryBudget:
-    """`held` says how many bytes are taken, those of pages included."""
+    """`held` returns how many bytes are taken, including those of pages."""
 
     def __init__(self, held: Callable[[], int]) -> None:
         self.limit: int | None = None
-        """The bytes that all may take together; None: as many as there are."""
+        """The bytes that everything together may take; None: no limit."""
         self._held = held
 
     def apply(self, store: PageStore, more: int = 0) -> None:
-        """Let the pool of pages grow to what the others leave of it. `more`: bytes that something else takes now."""
+        """Let the pool of pages grow to what the others leave. `more`: bytes that something else takes now."""
         if self.limit is None:
             store.limit(None)
         else:

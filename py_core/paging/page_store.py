@@ -1,4 +1,4 @@
-"""What `Pages` asks of a backend: the pages of keys and values where its kernels read them."""
+"""The interface that `Pages` needs from a backend: the pages of keys and values, stored where its kernels read them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class PageStore(Protocol):
 
     @property
     def limited_bytes(self) -> int:
-        """What their pool takes, and what was given back and can be used for it again."""
+        """The bytes of the pool, including those that were given back and can be used for it again."""
         ...
 
     def limit(self, nbytes: int | None) -> None:
-        """Let their pool grow to so many bytes, if that is enough for one conversation; None: without a limit."""
+        """Let the pool grow to `nbytes` bytes, or as far as one conversation needs. None: no limit."""
         ...
 
     async def reserve(self, slot: int, first: int, length: int) -> None:
@@ -36,13 +36,13 @@ class PageStore(Protocol):
         ...
 
     async def demote(self, pages: Sequence[tuple[int, Tier]], renamed: Callable[[int, int], None]) -> None:
-        """Make pages of `shared_table` pages of a lower tier, for all who hold them. `renamed` is told the old number
-        and the new one of each."""
+        """Move pages of `shared_table` to a lower tier, for all holders. `renamed` is called with the old and the new
+        number of each page."""
         ...
 
     async def shrink(self, capacity: int) -> dict[int, int]:
-        """Shrink the pool of `limited` to `capacity` pages (at least those in use). The new number of each page that
-        moved."""
+        """Shrink the pool of `limited` to `capacity` pages (at least those in use). Returns the new number of each page
+        that moved."""
         ...
 
     def release(self, slot: int, length: int) -> None:
@@ -50,13 +50,14 @@ class PageStore(Protocol):
         ...
 
     def sees(self, slot: int, position: int) -> bool:
-        """Whether the pages hold all that this position sees: what lies before a window may be given back."""
+        """True if the pages hold everything that this position sees: pages before a window may have been given back."""
         ...
 
     async def read_page(self, page: int) -> bytes:
-        """The bytes of a page of `shared_table`: how many tells the tier."""
+        """The bytes of a page of `shared_table`. Their number tells the tier."""
         ...
 
     async def write_page(self, page: int, data: bytes) -> None:
-        """Put the bytes of `read_page` in a page, which is one of their tier then, for all who hold it."""
+        """Write the bytes of `read_page` to a page, for all holders. The page has the tier of these bytes
+        afterwards."""
         ...

@@ -1,4 +1,4 @@
-"""Which sequence holds which page of keys and values: bookkeeping only, the same on every backend.
+"""Records which sequence holds which page of keys and values: bookkeeping only, the same on every backend.
 
 Layers with the same window share a table. A table of layers with a window gives back the pages that no later position
 sees, and uses them again.
@@ -22,25 +22,25 @@ FIRST_PAGES = 16
 """Pages that a pool begins with."""
 
 TIER_SHIFT = 24
-"""The bits of a page's number among the pages of its tier. Those above are the tier: a hot page is its number."""
+"""The bits of a page's number within its tier. The bits above are the tier (0 for hot pages)."""
 
 SLACK = 1024
-"""Positions that are kept before a window: so many tokens at the end of a text can be taken back (another answer, a
-changed question) without reading all of it again."""
+"""Positions that are kept before a window: this many tokens at the end of a text can be taken back (another answer, a
+changed question) without reading all of the text again."""
 
 
 def head_room(head_dim: int) -> int:
-    """Values of a head in pages: those of the model, and zeros up to a multiple of 8."""
+    """Values of a head in pages: those of the model, padded with zeros to a multiple of 8."""
     return -(-head_dim // 8) * 8
 
 
 def with_room(config: ModelConfig) -> ModelConfig:
-    """The same model with heads as pages have them."""
+    """The same model with heads padded as in pages."""
     return replace(config, head_dim=head_room(config.head_dim))
 
 
 def layer_groups(graph: Graph, context_length: int) -> dict[int, list[int]]:
-    """The layers that share a page table, by their window; those that keep the whole context by 0."""
+    """The layers that share a page table, by their window; layers that keep the whole context have the key 0."""
     groups: dict[int, list[int]] = {}
     for op in graph.ops:
         if isinstance(op, Attention):
@@ -49,7 +49,7 @@ def layer_groups(graph: Graph, context_length: int) -> dict[int, list[int]]:
 
 
 def kept_window(window: int, context_length: int) -> int:
-    """A layer's window, or 0 where nothing of a context of this length would be given back."""
+    """A layer's window, or 0 if no part of a context of this length would be given back."""
     return window if window + SLACK < context_length else 0
 
 
@@ -68,7 +68,7 @@ def tier_of(page: int) -> Tier:
 
 
 def most_pages(window: int, context_length: int) -> int:
-    """The most pages that one sequence holds, where a pass has no more positions than SLACK."""
+    """The most pages that one sequence holds if a pass has at most SLACK positions."""
     whole = pages_of(context_length)
     return min(whole, pages_of(window + SLACK) + 1) if window else whole
 
@@ -76,61 +76,62 @@ def most_pages(window: int, context_length: int) -> int:
 class PageTable:
     """`rows[slot, position // PAGE]` is the page of a sequence's position: uint32 (slots, pages_per_slot).
 
-    Where the sequence holds no page, the number means nothing. `window` is that of `layer_groups`.
+    If the sequence holds no page there, the number means nothing. `window` is that of `layer_groups`.
     """
 
     def __init__(self, slots: int, context_length: int, window: int = 0) -> None:
         self.window = window
         self.pages_per_slot = pages_of(context_length)
         self.most = slots * self.pages_per_slot
-        """The most pages that it grows to."""
+        """The most pages that the table grows to."""
         self._most_of_one = most_pages(window, context_length)
         self.capacity = min(FIRST_PAGES, self.most)
         self.rows = np.zeros((slots, self.pages_per_slot), np.uint32)
         self._free = list(range(self.capacity))[::-1]
         self._free_demoted: dict[Tier, list[int]] = {Tier.WARM: [], Tier.COLD: []}
         self.demoted_capacity = {Tier.WARM: 0, Tier.COLD: 0}
-        """Pages there are of the other tiers; `capacity` is that of hot ones."""
+        """The number of pages in the other tiers; `capacity` is the number of hot pages."""
         self._references: dict[int, int] = {}
-        """Of pages that are held: by how many sequences, and by who keeps them for others."""
+        """The number of references to each held page: from sequences, and from caches that keep it for other
+        sequences."""
         self._held: list[list[int]] = [[] for _ in range(slots)]
         self._first = [0] * slots
-        """Which of a sequence's pages is the first that it holds."""
+        """The index of the first page that each sequence holds."""
         self.changed: set[int] = set()
-        """The sequences whose rows are others than when they were last brought to the kernels."""
+        """The sequences whose rows changed since they were last copied to the kernels."""
 
     def lacks(self, slot: int, first: int, length: int) -> bool:
-        """Whether a pass over positions first .. length - 1 of a sequence needs more pages than there are."""
+        """True if a pass over positions first .. length - 1 of a sequence needs more pages than there are."""
         begin, unseen = self._unseen(slot, first, length)
         end = self._first[slot] + len(self._held[slot])
         new = max(pages_of(length) - max(begin, end), 0) + len(self._fixed(slot, max(first // PAGE, begin), length))
         return new > len(self._free) + unseen
 
     def grown(self) -> int:
-        """The capacity after this one: the double, but no more for the first sequence than it ever holds."""
+        """The next capacity: the double, but first no more than one sequence ever holds."""
         double = 2 * self.capacity
         wanted = self._most_of_one if self.capacity < self._most_of_one < double else double
         return max(min(wanted, self.most), self.capacity)
 
     def limit(self, most: int | None) -> None:
-        """Grow to no more pages than so many; but to as many as one sequence may hold."""
+        """Grow to at most `most` pages, but always to as many as one sequence may hold."""
         all_of_them = len(self.rows) * self.pages_per_slot
         self.most = all_of_them if most is None else min(max(most, self._most_of_one), all_of_them)
 
     @property
     def free(self) -> int:
-        """How many pages nobody holds."""
+        """The number of pages without a holder."""
         return len(self._free)
 
     def moves(self, capacity: int) -> dict[int, int]:
-        """Where only `capacity` pages are to be left, no fewer than are held: a free one among these for each page that
-        is held beyond them."""
+        """The moves that shrink the pool to `capacity` pages (at least those in use): a free page below `capacity` for
+        each held page above it."""
         beyond = [page for page in self._references if capacity <= page < 1 << TIER_SHIFT]
         return dict(zip(beyond, (page for page in self._free if page < capacity), strict=False))
 
     def shrink(self, capacity: int, moves: Mapping[int, int]) -> None:
-        """There are only `capacity` pages now, and who holds one of `moves` holds the page that it was moved to."""
-        moves = {page: new for page, new in moves.items() if page in self._references}  # others were given back since
+        """Shrink to `capacity` pages. Holders of a page in `moves` hold the page that it was moved to."""
+        moves = {page: new for page, new in moves.items() if page in self._references}  # others are gone since
         for page, new in moves.items():
             self._references[new] = self._references.pop(page)
         for slot, held in enumerate(self._held):
@@ -138,23 +139,23 @@ class PageTable:
                 if page in moves:
                     held[at] = moves[page]
                     self._write(slot, self._first[slot] + at, moves[page])
-        # Where nobody holds a page any more, the number must be one that there is.
+        # The number of a page without a holder must still be that of an existing page.
         self.rows[(self.rows >= capacity) & (self.rows < 1 << TIER_SHIFT)] = 0
         taken = set(moves.values())
         self._free = [page for page in self._free if page < capacity and page not in taken]
         self.capacity = capacity
 
     def add_capacity(self, capacity: int) -> None:
-        """There are `capacity` pages now; those that were stay."""
+        """Grow to `capacity` pages; the existing pages stay."""
         self._free = list(range(self.capacity, capacity))[::-1] + self._free
         self.capacity = capacity
 
     def take(self, slot: int, first: int, length: int) -> None:
-        """Give a sequence, whose positions before `first` are stored, the pages for first .. length - 1.
+        """Give a sequence, whose positions before `first` are stored, the pages for positions first .. length - 1.
 
-        Those that no position from `first` on sees are taken back, but for SLACK. Pages that others hold, too, or that
-        were demoted, are not written: new ones take the place of those from `first` on. What is stored in one that
-        others hold comes first into a page of the sequence's own (`others_page`).
+        Pages that no position from `first` on sees are taken back, except for SLACK. Pages that are demoted or have
+        other holders, too, are not written: new pages replace them from `first` on. The stored part of a page with
+        other holders is first copied into a page of the sequence's own (`others_page`).
         """
         held = self._held[slot]
         begin, unseen = self._unseen(slot, first, length)
@@ -176,11 +177,11 @@ class PageTable:
             self._first[slot] = 0
 
     def held(self, slot: int) -> list[int]:
-        """The pages of a sequence, where it has all of them from the first on."""
+        """The pages of a sequence; none if it does not hold all of them from the first on."""
         return list(self._held[slot]) if not self._first[slot] else []
 
     def adopt(self, slot: int, pages: Sequence[int]) -> None:
-        """A sequence without pages begins with these, which others hold."""
+        """Let a sequence without pages begin with these pages, which have other holders."""
         if self._held[slot]:
             raise ValueError("the sequence holds pages")
         self.hold(pages)
@@ -189,37 +190,39 @@ class PageTable:
             self._write(slot, place, page)
 
     def others_page(self, slot: int, position: int) -> int | None:
-        """The page of a sequence's position, where others hold it, too, and positions before it are in it."""
+        """The page of a sequence's position, if it has other holders, too, and contains earlier positions; None
+        otherwise."""
         place = position // PAGE
         if not position % PAGE or place not in self._fixed(slot, place, position):
             return None
         return self._held[slot][place - self._first[slot]]
 
     def shared(self, slot: int, first: int, length: int) -> list[int]:
-        """The pages of a sequence for positions first .. length - 1 that it may not write, since others hold them."""
+        """The pages of a sequence for positions first .. length - 1 that it may not write because they have other
+        holders."""
         pages = [self._held[slot][place - self._first[slot]] for place in self._fixed(slot, first // PAGE, length)]
         return [page for page in pages if not tier_of(page)]
 
     def new_page(self) -> int:
-        """A page that nobody holds, for who asks, until `drop`. There must be one (`lacks`)."""
+        """Return a free page, which the caller holds until `drop`. There must be a free page (`lacks`)."""
         page = self._free.pop()
         self._references[page] = 1
         return page
 
     def replace(self, slot: int, place: int, page: int) -> None:
-        """A sequence holds a page of `new_page` at this place in its row, in place of the one that was there."""
+        """Replace the page at this place in a sequence's row with a page of `new_page`."""
         held, at = self._held[slot], place - self._first[slot]
         self.drop([held[at]])
         held[at] = page
         self._write(slot, place, page)
 
     def hold(self, pages: Sequence[int]) -> None:
-        """Keep pages that are held already, until `drop`."""
+        """Add a reference to pages that are held already, until `drop`."""
         for page in pages:
             self._references[page] += 1
 
     def drop(self, pages: Sequence[int]) -> None:
-        """Who held these holds them no more. Those that nobody holds are free."""
+        """Drop a reference to each of these pages. Pages without references are free."""
         for page in pages:
             self._references[page] -= 1
             if not self._references[page]:
@@ -227,8 +230,8 @@ class PageTable:
                 (self._free_demoted[tier] if (tier := tier_of(page)) else self._free).append(page)
 
     def whole(self, slot: int, position: int) -> int:
-        """The position that a sequence, whose positions before this one are stored, can go on from: what was demoted is
-        not written, so it may be where that page begins."""
+        """The position from which a sequence can continue if its positions before `position` are stored. A demoted page
+        is not written, so this may be the position where that page begins."""
         place, begin = position // PAGE, self._first[slot]
         held = self._held[slot]
         if position % PAGE and begin <= place < begin + len(held) and tier_of(held[place - begin]):
@@ -236,7 +239,8 @@ class PageTable:
         return position
 
     def aged(self, slot: int, stored: int, policy: TierPolicy) -> list[tuple[int, Tier]]:
-        """The pages of a sequence that the policy wants in a lower tier, and in which, when so many are stored."""
+        """The pages of a sequence that the policy wants in a lower tier, with that tier, if `stored` positions are
+        stored."""
         held = self.held(slot)
         wanted = policy.tiers(min(stored // PAGE, len(held)))
         return [
@@ -246,13 +250,13 @@ class PageTable:
         ]
 
     def add_demoted(self, tier: Tier, capacity: int) -> None:
-        """There are `capacity` pages of a tier now."""
+        """Grow a tier to `capacity` pages."""
         first, self.demoted_capacity[tier] = self.demoted_capacity[tier], capacity
         new = [(tier << TIER_SHIFT) + at for at in range(first, capacity)][::-1]
         self._free_demoted[tier] = new + self._free_demoted[tier]
 
     def new_demoted(self, tier: Tier) -> int | None:
-        """A page of a tier that nobody holds, until `demote` or `drop`; None where there is none."""
+        """Return a free page of a tier, held until `demote` or `drop`; None if there is none."""
         if not self._free_demoted[tier]:
             return None
         page = self._free_demoted[tier].pop()
@@ -260,7 +264,7 @@ class PageTable:
         return page
 
     def demote(self, page: int, new: int) -> None:
-        """All who hold a page hold one of `new_demoted` in its place; the page is free."""
+        """Replace a page by one of `new_demoted` for all holders; the page is free afterwards."""
         self._references[new] = self._references[page]
         for slot, held in enumerate(self._held):
             for at in (at for at, other in enumerate(held) if other == page):
@@ -270,16 +274,16 @@ class PageTable:
         self.drop([page])
 
     def references(self, page: int) -> int:
-        """How many hold a page."""
+        """The number of references to a page."""
         return self._references.get(page, 0)
 
     def holders(self, tier: Tier = Tier.HOT) -> tuple[int, int]:
-        """How many pages of a tier sequences hold, and how many only others do."""
+        """The number of pages of a tier that sequences hold, and of those that only other holders keep."""
         held = {page for pages in self._held for page in pages if tier_of(page) == tier}
         return len(held), sum(tier_of(page) == tier for page in self._references) - len(held)
 
     def sees(self, slot: int, position: int) -> bool:
-        """Whether a sequence that is stored up to `position` holds all that this position sees."""
+        """True if a sequence that is stored up to `position` holds everything that this position sees."""
         return not self.window or self._first[slot] * PAGE <= max(0, position + 1 - self.window)
 
     def _write(self, slot: int, place: int, page: int) -> None:
@@ -287,20 +291,21 @@ class PageTable:
         self.changed.add(slot)
 
     def _ends_near(self, place: int, page: int) -> bool:
-        """Whether it is one of the last pages of a sequence, which may write there."""
+        """True if the page is among the last pages of a sequence, which the sequence may write."""
         return any(
             at + len(held) - LEAST_HOT <= place < at + len(held) and held[place - at] == page
             for at, held in zip(self._first, self._held, strict=True)
         )
 
     def _fixed(self, slot: int, first: int, length: int) -> list[int]:
-        """The places, from `first` on, of a sequence's pages for positions before `length` that it may not write:
-        others hold them, too, or they were demoted."""
+        """The places, from `first` on, of a sequence's pages for positions before `length` that it may not write: they
+        are demoted or have other holders, too."""
         begin, held = self._first[slot], self._held[slot]
         places = range(max(first, begin), min(pages_of(length), begin + len(held)))
         return [place for place in places if self._references[held[place - begin]] > 1 or tier_of(held[place - begin])]
 
     def _unseen(self, slot: int, first: int, length: int) -> tuple[int, int]:
-        """The first page that a pass and what follows it may see, and how many before it the sequence holds."""
+        """The first page that a pass and the following passes may see, and the number of pages before it that are
+        held."""
         begin = first_kept(self.window, first, length) // PAGE
         return begin, min(max(begin - self._first[slot], 0), len(self._held[slot]))

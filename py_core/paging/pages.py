@@ -1,7 +1,7 @@
-"""Which sequence holds what on the device: pages of keys and values, a slot, and the logits after its last token.
+"""Tracks what each sequence holds on the device: pages of keys and values, a slot, and the logits after its last token.
 
-The page table, the prefixes that sequences share, slots, the budget and tiers are parts of it. It moves pages between
-them; what it does to memory goes through the backend's `PageStore`.
+`Pages` consists of the page table, the prefixes that sequences share, slots, the budget and tiers. It moves pages
+between them; anything that it does to memory goes through the backend's `PageStore`.
 """
 
 from __future__ import annotations
@@ -19,56 +19,57 @@ from py_core.paging.tiers import TierPolicy
 
 
 class Pages:
-    """The pages of one backend. `held`: how many bytes the device holds in all. tiers: None keeps all pages hot."""
+    """The pages of one backend. `held`: how many bytes the device holds in total. tiers: None keeps all pages hot."""
 
     def __init__(self, store: PageStore, held: Callable[[], int], tiers: TierPolicy | None = None) -> None:
         self.sequences: dict[int, TokenSequence] = {}
-        """By their numbers."""
+        """The sequences by their numbers."""
         self.slots = SequenceSlots()
         self.budget = MemoryBudget(held)
         self.logits_of: TokenSequence | None = None
-        """The sequence after whose last token the device has the logits."""
+        """The sequence whose logits after its last token are on the device."""
         self._tiers = tiers
         self._numbered = 0
         self.place(store)
 
     def place(self, store: PageStore) -> None:
-        """The pages are in this store from now on, which holds nothing yet."""
+        """Use this store for the pages from now on. It holds nothing yet."""
         self.store = store
         self.table: PageTable | None = store.shared_table
         """The page table of all layers, whose pages sequences share; None if they share none."""
         self.prefixes = PrefixCache(self.table) if self.table else None
 
     def forget(self) -> None:
-        """What the pages held is lost."""
+        """Forget the content of all pages: it is lost."""
         self.place(self.store)
         for sequence in self.sequences.values():
-            sequence.stored = 0  # before others wait: whoever is told to stop meanwhile looks for its pages
+            sequence.stored = 0  # before others wait: code that is told to stop meanwhile looks for its pages
 
     def new_sequence(self) -> TokenSequence:
-        """An empty sequence, which takes a slot when it needs one."""
+        """Return an empty sequence, which takes a slot when it needs one."""
         self._numbered += 1
         sequence = self.sequences[self._numbered] = TokenSequence(self._numbered)
         return sequence
 
     def free(self, sequence: TokenSequence) -> None:
-        """Give back all that the sequence has; it is gone."""
+        """Give back everything that the sequence has. The sequence is gone afterwards."""
         self.truncate(sequence, 0)
         del self.sequences[sequence.number]
         self.slots.leave(sequence)
 
     def truncate(self, sequence: TokenSequence, length: int) -> None:
-        """As `Runs.truncate`."""
+        """See `Runs.truncate`."""
         if length < sequence.length:
             self.keep_prefix(sequence)
         del sequence.tokens[length:]
-        # The last token runs again: its logits are gone.
+        # The last token runs again because its logits are gone.
         self.rewind(sequence, max(length - 1, 0))
         if sequence.slot != NO_SLOT:
             self.store.release(sequence.slot, sequence.stored)
 
     def rewind(self, sequence: TokenSequence, stored: int) -> None:
-        """Run again what comes after the first `stored` tokens; all, if what they see was given back meanwhile."""
+        """Run everything after the first `stored` tokens again; all tokens if what they see was given back
+        meanwhile."""
         if self.logits_of is sequence:
             self.logits_of = None
         sequence.stored = min(sequence.stored, stored)
@@ -78,11 +79,11 @@ class Pages:
             sequence.stored = 0
         elif self.table:
             sequence.stored = self.table.whole(sequence.slot, sequence.stored)
-        if not sequence.stored:  # else its pages would be held by one who needs them no more
+        if not sequence.stored:  # otherwise a sequence that no longer needs its pages would hold them
             self.store.release(sequence.slot, 0)
 
     def begin_with(self, sequence: TokenSequence, tokens: Sequence[int]) -> int:
-        """As `HasPages.begin_with`."""
+        """See `HasPages.begin_with`."""
         self.take_slot(sequence)
         if self.prefixes is None or not sequence.shares or sequence.tokens != list(tokens[: sequence.length]):
             return sequence.length
@@ -96,20 +97,20 @@ class Pages:
         return found
 
     def keep_prefix(self, sequence: TokenSequence, ends: bool = True) -> None:
-        """Keep the sequence's pages for whoever begins alike. `ends`: it does not go on in the last one, which may have
-        room, since it forgets tokens."""
+        """Keep the sequence's pages for sequences with the same beginning. `ends`: True if the sequence will not write
+        to its last page any more, which may have room, because it forgets tokens."""
         if self.prefixes and sequence.shares and sequence.slot != NO_SLOT:
             self.prefixes.keep(sequence, sequence.stored if ends else sequence.stored // PAGE * PAGE)
 
     def put_to_work(self, sequences: Sequence[TokenSequence], rows: int = 1) -> None:
-        """What runs next is for these: each has a slot then, until others are put to work. Whoever gets one now has its
-        last `rows` tokens to run, at least."""
+        """Give a slot to each of these sequences, which run next. They keep it until others are put to work. A sequence
+        that gets its slot now has at least its last `rows` tokens to run."""
         self.slots.at_work = {sequence.number for sequence in sequences}
         for sequence in sequences:
             self.take_slot(sequence, rows)
 
     def take_slot(self, sequence: TokenSequence, rows: int = 1) -> None:
-        """The sequence has a slot now, and those of its pages that are kept still."""
+        """Give the sequence a slot, and those of its pages that are still kept."""
         if sequence.slot == NO_SLOT:
             if not self.slots.free:
                 self.send_away(self.slots.longest_idle())
@@ -119,16 +120,17 @@ class Pages:
         self.slots.use(sequence)
 
     def send_away(self, sequence: TokenSequence) -> None:
-        """The sequence gives up its slot, and its pages to whoever needs room."""
+        """Take the slot from the sequence. Its pages are free for sequences that need room."""
         self.keep_prefix(sequence)
         self.rewind(sequence, 0)
         self.store.release(sequence.slot, 0)
         self.slots.leave(sequence)
 
     async def reserve(self, slot: int, first: int, length: int) -> None:
-        """Make sure that a sequence has pages for positions first .. length - 1; those before `first` are stored.
+        """Make sure that a sequence has pages for positions first .. length - 1; the positions before `first` are
+        stored.
 
-        Raises BackendError when memory is out, and nobody has pages to give up.
+        Raises BackendError if memory runs out and no sequence has pages to give up.
         """
         while True:
             try:
@@ -141,7 +143,7 @@ class Pages:
                     raise
 
     async def fit(self, more: int = 0) -> None:
-        """Keep within the budget if something else takes `more` bytes now."""
+        """Stay within the budget if something else takes `more` bytes now."""
         self.budget.apply(self.store, more)
         table = self.store.limited
         if table is None or table.capacity <= table.most:
@@ -152,16 +154,16 @@ class Pages:
             self._renamed(page, new)
 
     def let_go(self) -> bool:
-        """Let go of a page that nobody uses. Whether there was one."""
+        """Drop an unused page. Return False if there was none."""
         return self.prefixes is not None and self.prefixes.let_go()
 
     async def export_page(self, adapter: int, tokens: Sequence[int]) -> bytes | None:
-        """As `HasPages.export_page`."""
+        """See `HasPages.export_page`."""
         page = self.prefixes.last_page(adapter, tokens) if self.prefixes else None
         return None if page is None else await self.store.read_page(page)
 
     async def import_pages(self, sequence: TokenSequence, tokens: Sequence[int], pages: Sequence[bytes]) -> bool:
-        """As `HasPages.import_pages`. Raises BackendError when memory is out."""
+        """See `HasPages.import_pages`. Raises BackendError if memory runs out."""
         first = len(tokens) - PAGE * len(pages)
         if self.table is None or not sequence.shares or not pages or len(tokens) % PAGE:
             return False
@@ -175,16 +177,19 @@ class Pages:
         await self.reserve(sequence.slot, first, len(tokens))
         for page, data in zip(self.table.held(sequence.slot)[first // PAGE :], pages, strict=True):
             await self.store.write_page(page, data)
-        # Who gave his pages up holds tokens behind these, which are run.
+        # A sequence that gave its pages up holds tokens after these; they run again.
         sequence.tokens[: len(tokens)], sequence.stored = tokens, len(tokens)
         self.keep_prefix(sequence, ends=False)
         return True
 
     def _make_room(self, slot: int, first: int, length: int, most: int | None = None) -> bool:
-        """Let go of pages that nobody uses. If memory is out (`most` is 0), those who wait give their pages up: what is
-        let go then depends on who needed it last. Of pages that are not kept, only those of who waits for the longest
-        time, if nothing else is left. At last the sequence writes where others could have begun. Whether there is more
-        room."""
+        """Drop unused pages. Return True if there is more room afterwards.
+
+        If memory is out (`most` is 0), waiting sequences give their pages up. Which pages are dropped then depends on
+        how recently they were used. Pages of a sequence that shares none are lost: if nothing else is left, the longest
+        waiting of these sequences gives its pages up. As a last resort the sequence writes to pages that other
+        sequences could have begun with.
+        """
         limited, table, prefixes = self.store.limited, self.table, self.prefixes
         if limited is not None and limited.lacks(slot, first, length):
             self.budget.apply(self.store)
@@ -203,7 +208,7 @@ class Pages:
         return bool(waiting) or (prefixes is not None and prefixes.let_go_of_own(slot, first, length))
 
     def _give_way(self) -> bool:
-        """Let go of a page that nobody uses, or else of those of one who waits. Whether there were any."""
+        """Drop an unused page, or otherwise those of a waiting sequence. Return False if there were none."""
         if self.let_go():
             return True
         for one in self.slots.waiting()[:1]:

@@ -1,8 +1,8 @@
-"""Sequences that begin alike share the pages of their beginning: the same on every backend that has a page table.
+"""Sequences with the same beginning share its pages: the same on every backend that has a page table.
 
-Pages are kept when a prompt is read, and when a sequence forgets tokens or ends: then the last one, too, which may have
-room. Who writes into a page that others hold gets a copy of its own first. A model with windows gives pages back while
-it reads, and shares none.
+Pages are kept when a prompt is read, and when a sequence forgets tokens or ends. In these two cases the last page is
+kept, too, although it may have room. A sequence that writes to a page with other holders gets a copy of its own first.
+A model with windows gives pages back while it reads, so its sequences share none.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from py_core.paging.radix_tree import RadixTree
 
 
 class PrefixCache:
-    """The pages of a table that are kept for whoever begins alike."""
+    """The pages of a table that are kept for sequences with the same beginning."""
 
     def __init__(self, table: PageTable) -> None:
         self._table = table
         self.tree = RadixTree()
 
     def match(self, adapter: int, tokens: Sequence[int]) -> tuple[list[int], int]:
-        """The pages that tokens may begin with, and for how many of these: no part of one that was demoted."""
+        """The pages that tokens may begin with, and the number of tokens they cover. Demoted pages are used only as a
+        whole."""
         pages, found = self.tree.match(adapter, tokens)
         if pages and found % PAGE and tier_of(pages[-1]):
             return pages[:-1], found // PAGE * PAGE
         return pages, found
 
     def last_page(self, adapter: int, tokens: Sequence[int]) -> int | None:
-        """The page that holds the last PAGE of these tokens, if it is kept."""
+        """The page that holds the last PAGE of these tokens; None if it is not kept."""
         pages, found = self.tree.match(adapter, tokens)
         return pages[-1] if tokens and not len(tokens) % PAGE and found == len(tokens) else None
 
@@ -41,18 +42,18 @@ class PrefixCache:
         self._table.drop(old)
 
     def take(self, sequence: TokenSequence, rows: int) -> None:
-        """A sequence that holds no pages takes those that are kept of its text, but for its last `rows` tokens."""
+        """Give a sequence without pages the kept pages of its text, except for its last `rows` tokens."""
         pages, found = self.match(sequence.adapter, sequence.tokens[: max(sequence.length - rows, 0)])
         self._table.adopt(sequence.slot, pages)
         sequence.stored = found
 
     def forget(self, adapter: int) -> None:
-        """Keep nothing that was read with this set of LoRA matrices: another set may get its number."""
+        """Drop everything that was read with this set of LoRA matrices: another set may get its number."""
         self._table.drop(self.tree.forget(adapter))
 
     def make_room(self, slot: int, first: int, length: int, most: int | None = None) -> bool:
-        """Let go of pages that nobody uses, rather than have more than `most` pages: without it, those of one
-        conversation. Whether any were."""
+        """Drop unused pages instead of growing beyond `most` pages (None: the pages of one conversation). Return True
+        if any were dropped."""
         table, found = self._table, False
         while table.lacks(slot, first, length):
             if table.grown() <= (table.pages_per_slot if most is None else most) or not self.let_go():
@@ -61,14 +62,14 @@ class PrefixCache:
         return found
 
     def let_go(self) -> bool:
-        """Let go of a page that nobody uses. Whether there was one."""
+        """Drop an unused page. Return False if there was none."""
         return self._drop(lambda page: self._table.references(page) == 1)
 
     def let_go_of_own(self, slot: int, first: int, length: int) -> bool:
-        """Keep a page for others no more that only this sequence holds besides. Whether there was one.
+        """Stop keeping a page for others that only this sequence holds besides. Return False if there was none.
 
-        One that a pass over these positions writes needs no copy then. Behind another one there may be a page of the
-        same text that nobody uses: the sequence had one of its own.
+        If a pass over these positions writes the page, the page needs no copy afterwards. After another page there may
+        be an unused page of the same text: the sequence had a copy of its own.
         """
         table = self._table
         return any(
@@ -77,8 +78,7 @@ class PrefixCache:
         )
 
     def _drop(self, may_go: Callable[[int], bool]) -> bool:
-        """Keep a page no more for whoever begins alike, the one that was used longest ago of those that may go. Whether
-        there was one."""
+        """Stop keeping a page: the least recently used page that may go. Return False if there was none."""
         page = self.tree.evict(may_go)
         if page is None:
             return False

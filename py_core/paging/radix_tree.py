@@ -1,8 +1,8 @@
-"""Pages of keys and values by the tokens that they hold: what was read once is found again.
+"""Finds pages of keys and values by the tokens that they hold, so that text that was read once is found again.
 
-A radix tree (as in RadixAttention, arXiv 2312.07104) whose edges are the tokens of a page: a page's keys and values
-depend on its tokens, on all before them, and on the set of LoRA matrices, which is the root that a path begins at. The
-last page of a text may hold fewer tokens than fit; nothing comes behind such a one.
+This is a radix tree (as in RadixAttention, arXiv 2312.07104) whose edges are the tokens of a page. A page's keys and
+values depend on its tokens, on all tokens before them, and on the set of LoRA matrices, which selects the root of the
+path. The last page of a text may hold fewer tokens than fit; no page follows a page that is not full.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from typing import TypeAlias
 from py_core.paging.page_table import PAGE
 
 Edge: TypeAlias = tuple[int, ...]
-"""The tokens of a page: PAGE, or fewer of a text's last one."""
+"""The tokens of a page: PAGE of them, or fewer in the last page of a text."""
 
 LEAST_COPIED = 8
-"""Tokens that a page must hold of a text's end, so that it is worth a copy. All chats begin with fewer."""
+"""Tokens of a text's end that a page must hold to be worth a copy. The common beginning of all chats is shorter."""
 
 
 PROTECTED = 0.5
-"""Of all pages, as many as this may be protected: the others come and go."""
+"""The share of all pages that may be protected: the others come and go."""
 
 KNOWN = 4
-"""Of pages that were let go, so many times as many are known as there are others."""
+"""The number of dropped pages whose names are remembered, as a multiple of the number of pages."""
 
 UNUSED = 4
-"""A protected page that nobody used while so many times as many were let go as there are is protected no more."""
+"""A protected page loses its protection after N evictions without a use, N being UNUSED x the number of pages."""
 
 
 class _Node:
-    """A page behind those of its parents. `page` is that of the backend, -1 for a root. `name` tells the text up to its
-    end from others; `used`: how many pages had been let go when it was used last."""
+    """A page that follows those of its parents. `page` is the backend's number, -1 for a root. `name` identifies the
+    text up to the page's end; `used`: how many pages had been dropped when it was last used."""
 
     __slots__ = ("children", "edge", "name", "order", "page", "parent", "used")
 
@@ -41,7 +41,8 @@ class _Node:
         self.name: int = hash((parent.name, edge)) if parent else name
         self.children: dict[Edge, _Node] = {}
         self.order: list[Edge] = []
-        """The children's edges, sorted: those that begin alike are neighbours. None is the beginning of another."""
+        """The children's edges, sorted: edges with the same beginning are neighbours. No edge is a prefix of
+        another."""
 
     def add(self, edge: Edge, page: int) -> _Node:
         child = self.children[edge] = _Node(self, edge, page)
@@ -53,7 +54,7 @@ class _Node:
         del self.order[bisect_left(self.order, edge)]
 
     def nearest(self, edge: Edge) -> tuple[_Node | None, int]:
-        """The child that has most of the edge's tokens in common with it from the first on, and how many."""
+        """The child with the longest common prefix with the edge, and the length of that prefix."""
         at = bisect_left(self.order, edge)
         found: tuple[_Node | None, int] = None, 0
         for other in self.order[max(at - 1, 0) : at + 1]:
@@ -63,36 +64,37 @@ class _Node:
 
 
 class RadixTree:
-    """Bookkeeping only: who takes a page out of the tree, or puts one in, counts its references.
+    """Bookkeeping only: the caller that removes a page from the tree, or adds one, counts its references.
 
-    Where more is asked for in turn than there is room for, letting go of what was not used for the longest time lets go
-    of what is asked for next, always. So a page that was let go and was read again is protected (as in 2Q, Johnson and
-    Shasha 1994): what was read once goes before it.
+    If texts are read in turn that do not fit together, dropping the least recently used page always drops the page that
+    is needed next. So a page that was dropped and read again is protected (as in 2Q, Johnson and Shasha 1994): pages
+    that were read only once are dropped first.
     """
 
     def __init__(self) -> None:
         self._roots: dict[int, _Node] = {}
         self._recent: dict[_Node, None] = {}
-        """All pages, those that were not used for long first. A path is touched from its end, so that a page comes
-        after the ones behind it."""
+        """All pages, least recently used first. A path is touched from its end, so that a page comes after its
+        children."""
         self._protected: dict[_Node, None] = {}
-        """Those that came back, in the same order."""
+        """The pages that were read again after they were dropped, in the same order."""
         self._gone: dict[int, None] = {}
-        """Names of pages that were let go, the newest last."""
+        """Names of dropped pages, the newest last."""
         self._let_go = 0
-        """How many were let go."""
+        """How many pages were dropped."""
         self._most = 0
-        """The most pages that there were."""
+        """The largest number of pages so far."""
         self._nodes: dict[int, _Node] = {}
-        """By their pages."""
+        """The nodes by their pages."""
 
     def __len__(self) -> int:
         return len(self._recent)
 
     def match(self, adapter: int, tokens: Sequence[int]) -> tuple[list[int], int]:
-        """The pages of the longest beginning of `tokens` that is there, and its length. They count as used now.
+        """The pages of the longest known prefix of `tokens`, and its length. They count as used now.
 
-        The last one may hold other tokens behind it, or have room: it is copied before anybody writes there.
+        The last page may hold other tokens after the prefix, or have room: it is copied before anything is written to
+        it.
         """
         node, path, length = self._roots.get(adapter), list[_Node](), 0
         for edge in _edges(tokens) if node else ():
@@ -109,10 +111,10 @@ class RadixTree:
         return [node.page for node in path], length
 
     def insert(self, adapter: int, tokens: Sequence[int], pages: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Put the pages of a text in, PAGE tokens each, of the last one maybe fewer: those of them that are new in the
-        tree, and those that are there no more, since a new one has what they have and more.
+        """Insert the pages of a text, PAGE tokens each; the last page may hold fewer. Returns the pages that are new in
+        the tree, and the pages that were removed because a new page has all of their tokens and more.
 
-        For tokens that are there already the tree keeps its own page.
+        For tokens that are in the tree already, the tree keeps its own page.
         """
         node = self._roots.setdefault(adapter, _Node(None, (), -1, adapter))
         path, new, old = list[_Node](), list[int](), list[int]()
@@ -131,8 +133,8 @@ class RadixTree:
         return new, old
 
     def evict(self, is_free: Callable[[int], bool]) -> int | None:
-        """Take out the page that was not used for the longest time, of those with none behind them that `is_free`
-        allows, a protected one only where there is no other; None where there is none."""
+        """Remove the least recently used page that has no children and that `is_free` allows. A protected page is
+        removed only if there is no other. Returns None if there is none."""
         found = None
         for node in self._recent:
             if not node.children and is_free(node.page):
@@ -147,7 +149,7 @@ class RadixTree:
         return found.page
 
     def forget(self, adapter: int) -> list[int]:
-        """Take out all that was made with a set of LoRA matrices; the pages."""
+        """Remove everything that was made with a set of LoRA matrices. Returns the pages."""
         root = self._roots.pop(adapter, None)
         pages, left = list[int](), list(root.children.values()) if root else []
         while left:
@@ -160,7 +162,7 @@ class RadixTree:
         return pages
 
     def rename(self, page: int, new: int) -> None:
-        """A page has another number now, if it is in the tree."""
+        """Change the number of a page, if it is in the tree."""
         if node := self._nodes.pop(page, None):
             node.page = new
             self._nodes[new] = node
@@ -190,7 +192,7 @@ class RadixTree:
             del self._gone[next(iter(self._gone))]
 
     def _protect(self, node: _Node) -> None:
-        """Protect a page that came back, where not too many are."""
+        """Protect a page that was dropped and read again, unless too many pages are protected."""
         if node.name not in self._gone:
             return
         del self._gone[node.name]

@@ -13,7 +13,7 @@ import numpy as np
 
 
 class Tier(IntEnum):
-    """What a page is stored as. Codes of a warm one have 7 bits of a byte: products of bytes are exact for so many."""
+    """The format in which a page is stored. Warm codes use 7 bits of a byte, for which products of bytes are exact."""
 
     HOT = 0
     WARM = 1
@@ -23,14 +23,14 @@ class Tier(IntEnum):
 MOST_CODE = {Tier.WARM: 127, Tier.COLD: 15}
 
 LEAST_HOT = 2
-"""The fewest hot pages: in a sequence's last two something may be taken back, and written again."""
+"""The fewest hot pages: tokens in a sequence's last two pages may be taken back and written again."""
 
 
 @dataclass(frozen=True)
 class TierPolicy:
-    """How many of a sequence's whole pages, the newest ones, are hot, and how many before them warm.
+    """The number of a sequence's newest whole pages that are hot, and the number of pages before them that are warm.
 
-    A sequence of no more than `least` pages has no others than hot ones, so that its tokens are the exact ones.
+    A sequence of at most `least` pages has only hot pages, so its tokens are exact.
     """
 
     hot: int = 4
@@ -51,8 +51,8 @@ class TierPolicy:
 
 
 def codes(x: np.ndarray, axis: int, tier: Tier) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """x (positions, heads, head_dim) as codes uint8 of the same shape, with float16 scales and offsets over `axis`: 0
-    for keys, whose scales are (1, heads, head_dim), 2 for values, (positions, heads, 1)."""
+    """Encode x (positions, heads, head_dim) as codes uint8 of the same shape, with float16 scales and offsets over
+    `axis`: 0 for keys, whose scales are (1, heads, head_dim), 2 for values, (positions, heads, 1)."""
     most = np.float32(MOST_CODE[tier])
     limit = np.float32(np.finfo(np.float16).max)
     offsets = np.clip(x.min(axis, keepdims=True), -limit, limit).astype(np.float16)
@@ -65,7 +65,7 @@ def codes(x: np.ndarray, axis: int, tier: Tier) -> tuple[np.ndarray, np.ndarray,
 
 
 def demoted(keys: np.ndarray, values: np.ndarray, tier: Tier) -> tuple[np.ndarray, np.ndarray]:
-    """What is left of a page's keys and values (positions, kv_heads, head_dim) in a tier: float32, as large."""
+    """A page's keys and values (positions, kv_heads, head_dim) after storage in a tier: float32 of the same shape."""
 
     def left(x: np.ndarray, axis: int) -> np.ndarray:
         found, scales, offsets = codes(x, axis, tier)

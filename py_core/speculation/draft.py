@@ -1,8 +1,8 @@
-"""A draft: a second, smaller model of the same vocabulary, which guesses what the model samples next.
+"""A draft: a second, smaller model with the same vocabulary, which guesses what the model samples next.
 
-It follows each text in a sequence of its own and decodes a few tokens, by the rules and the seed of the answer: what a
-draw makes of two distributions that are alike is often the same token. The model then runs them in one pass
-(`Decoder.verify`), and keeps those that it samples itself. Whether that pays, `Lookahead` decides.
+It follows each text in a sequence of its own and decodes a few tokens with the sampling rules and the seed of the
+answer: a draw from two similar distributions often gives the same token. The model then runs the guesses in one pass
+(`Decoder.verify`), and keeps those that it samples itself. `Lookahead` decides if that pays.
 """
 
 from __future__ import annotations
@@ -17,25 +17,28 @@ from py_core.sampling import SamplingParams
 from py_core.speculation.lookahead import Drafted
 
 READ_AT_ONCE = 128
-"""Tokens that a draft reads before the answer goes on by one: a long text does not hold it up."""
+"""Tokens that a draft reads before the answer continues by one, so that a long text does not hold the answer up."""
 
 _FEW = 8
-"""Tokens that it reads with its first step, as those of the last pass; more are read by themselves, and timed so."""
+"""Tokens that the draft reads with its first step, such as those of the last pass. More are read and timed
+separately."""
 
 
 class Draft:
-    """Of one engine. Its backend is used in the turns of the engine's own: nobody else asks for it."""
+    """The draft of one engine. Its backend is used only in the engine's own turns."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.paged = backend if isinstance(backend, HasPages) else None
         self._followers: dict[int, Follower] = {}
-        """By the numbers of the sequences that they follow."""
+        """The followers by the numbers of the sequences that they follow."""
         self.passes = self.guessed = self.right = 0
-        """Passes of the model with guesses of the draft, how many these were, and how many of them were right."""
+        """The number of the model's passes with guesses of the draft, of these guesses, and of those that were
+        right."""
 
     def follow(self, sequence: TokenSequence) -> Follower:
-        """What guesses for this sequence until it is freed, also where the draft failed for its last answer."""
+        """The follower that guesses for this sequence until it is freed, even if the draft failed for its last
+        answer."""
         follower = self._followers.get(sequence.number)
         if follower is None:
             follower = self._followers[sequence.number] = Follower(self)
@@ -43,7 +46,7 @@ class Draft:
         return follower
 
     def free(self, sequence: TokenSequence) -> None:
-        """Give back what follows this sequence, if something does."""
+        """Give back the follower of this sequence, if there is one."""
         if follower := self._followers.pop(sequence.number, None):
             follower.free()
 
@@ -63,17 +66,17 @@ class Follower:
     def __init__(self, draft: Draft) -> None:
         self._draft, self._sequence = draft, draft.backend.new_sequence()
         self._known = 0
-        """Tokens of the text that was guessed behind last: the sequence began with it then."""
+        """Tokens of the text at the last guess: the follower's sequence began with the text then."""
         self.works = True
 
     def unread(self, tokens: Sequence[int]) -> int | None:
-        # A pass's guesses, and as many as are decoded beyond them, have to find room.
+        # There must be room for a pass's guesses, and for as many tokens that are decoded after them.
         if not self.works or len(tokens) + 2 * MAX_LOGIT_ROWS > self._draft.backend.context_length:
             return None
         return max(0, len(tokens) - min(self._sequence.stored, self._shared(tokens)))
 
     async def propose(self, tokens: Sequence[int], count: int, sampling: SamplingParams) -> Drafted:
-        """A draft that fails guesses nothing any more in this answer, which goes on without."""
+        """Guess the next tokens. A draft that fails guesses nothing more in this answer, which continues without it."""
         try:
             return await self._propose(tokens, count, sampling)
         except (BackendError, WorkersRestartedError):
@@ -88,7 +91,7 @@ class Follower:
             backend.truncate(sequence, held)
         self._known = len(tokens)
         if self._draft.paged and len(tokens) - held > PAGE:
-            held = self._draft.paged.begin_with(sequence, tokens)  # what it has read for another sequence
+            held = self._draft.paged.begin_with(sequence, tokens)  # what the draft has read for another sequence
         read = min(len(tokens) - held, READ_AT_ONCE)
         if read > _FEW:
             await backend.prefill(sequence, tokens[held : held + read])
@@ -109,7 +112,7 @@ class Follower:
         self._draft.backend.free(self._sequence)
 
     def _shared(self, tokens: Sequence[int]) -> int:
-        """How many of the first tokens it holds: most often all that was there at the last guess, and some of that."""
+        """How many of the first tokens it holds: usually the whole text of the last guess, and part of that guess."""
         held = self._sequence.tokens
         most = min(len(held), len(tokens))
         at = min(self._known, most)

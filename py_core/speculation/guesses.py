@@ -1,10 +1,10 @@
-"""Tokens that are guessed before they are sampled, and run together: exact, since each is sampled where it was guessed.
+"""Guesses tokens before they are sampled, and runs them together: exact, since each token is sampled at its place.
 
-Nobody needs a second model for a guess (prompt lookup): where the end of the text was there before, what came after it
-may come again. A smaller model of the same vocabulary guesses what was not there before (draft.py). A pass over
-several rows costs less than as many passes, since it reads the weights once. The sampler draws a token from its row's
-logits, the seed and the position, so the tokens are those of a decode without guesses; those behind the first wrong
-guess are thrown away (arXiv 2211.17192 with a draft that is certain of its tokens).
+A guess needs no second model (prompt lookup): if the end of the text occurred before, its continuation may come again.
+A smaller model with the same vocabulary guesses text that did not occur before (draft.py). A pass over several rows
+costs less than as many passes, since it reads the weights once. The sampler draws a token from its row's logits, the
+seed and the position, so the tokens are those of a decode without guesses. Tokens after the first wrong guess are
+thrown away (arXiv 2211.17192 with a draft that is certain of its tokens).
 """
 
 from __future__ import annotations
@@ -12,45 +12,45 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 SIZES = (2, 4, 8)
-"""Rows of a pass with guesses: the last token, and the others guessed. Kernels take rows in tiles of two and four."""
+"""Rows of a pass with guesses: the last token, and the guesses. Kernels take rows in tiles of two and four."""
 
 LEAST_MATCH = 3
-"""Tokens at the end of a text that must have been there before a guess is made in a pass that is waited for."""
+"""Tokens at the end of a text that must have occurred before, for a guess in a pass that is waited for."""
 
 _WIDTHS = (LEAST_MATCH, 1)
-"""Earlier places are found by so many of the last tokens: first by more of them."""
+"""The numbers of last tokens by which earlier places are found, the larger first."""
 
 MOST_MATCH = 32
-"""More of them say no more."""
+"""A longer match tells nothing more."""
 
 MOST_LOOKED_AT = 8
-"""Earlier places that are compared of each width, the newest ones."""
+"""The number of earlier places that are compared for each width, the newest first."""
 
 MOST_TOKENS = 8192
-"""Of a longer text only so many of the last are looked through."""
+"""The number of last tokens that are searched in a longer text."""
 
 NEWEST_SHARE = 0.2
-"""The newest pass's weight in what is known of guesses and of times."""
+"""The newest pass's weight in the averages of guesses and times."""
 
 
 class Rehearsal:
-    """What guesses would have been worth in a text that grows, whether they were made or not.
+    """Measures how much guesses would have gained in a growing text, if they were made or not.
 
-    Guesses for SIZES[-1] rows are made at the end of the text, and again behind the first of them that was wrong; what
-    fewer rows would have given is the beginning of that.
+    Guesses for SIZES[-1] rows are made at the end of the text, and again after the first wrong guess. The gain of fewer
+    rows is that of the first of these guesses.
     """
 
     def __init__(self, gains: Mapping[int, float], guess: list[int]) -> None:
         self.gains = dict(gains)
-        """Tokens of a pass with so many rows, on average over the last ones."""
+        """The average number of tokens of a pass by its number of rows, over the last passes."""
         self.seen = 0
-        """Tokens that the text grew by."""
+        """The number of tokens that the text grew by."""
         self.is_judged = False
-        """Whether somebody has learned from the beginning."""
+        """True if the gains of the beginning have been used already."""
         self._guess, self._right = guess, 0
 
     def ends_with(self, token: int) -> bool:
-        """The text goes on with this: whether that ends a pass, whose next guess `go_on` is told."""
+        """Add the next token. Return True if it ends a pass; the guess of the next pass is given to `go_on`."""
         self.seen += 1
         if self._right < len(self._guess) and self._guess[self._right] == token:
             self._right += 1
@@ -64,21 +64,22 @@ class Rehearsal:
 
 
 class PromptLookup:
-    """Finds what came after the end of a text where that was there before. Places are chained by their last tokens."""
+    """Finds the continuation of the end of a text if that end occurred before. Places are chained by their last
+    tokens."""
 
     def __init__(self, tokens: Sequence[int]) -> None:
         self._tokens: list[int] = []
         self._newest: dict[int, dict[tuple[int, ...], int]] = {width: {} for width in _WIDTHS}
-        """By width: where the last of so many tokens was, the newest time that they were there."""
+        """By width: the newest place of each tuple of `width` tokens, given by its last token."""
         self._before: dict[int, list[int]] = {width: [] for width in _WIDTHS}
-        """The time before, for each place; -1 for none."""
+        """The previous place with the same tokens, for each place; -1 for none."""
         self._found: tuple[int, int] | None = None
-        """The earlier place that is most like the end, and how many tokens before it are the same; None: not known."""
+        """The earlier place most similar to the end, and the number of equal tokens before it; None: not known."""
         self.rehearsal: Rehearsal | None = None
         self.extend(tokens[-MOST_TOKENS:])
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """The text goes on with these."""
+        """Add the next tokens of the text."""
         for token in tokens:
             self._tokens.append(token)
             for width, before in self._before.items():
@@ -96,11 +97,11 @@ class PromptLookup:
 
     @property
     def match(self) -> int:
-        """How many tokens at the end were there before, up to MOST_MATCH."""
+        """The number of tokens at the end that occurred before, up to MOST_MATCH."""
         return self._best()[1]
 
     def rehearse(self, gains: Mapping[int, float]) -> Rehearsal:
-        """From now on it is known what guesses would be worth; `gains` are what they seem to be."""
+        """Measure from now on how much guesses would gain; `gains` are the current estimates."""
         self.rehearsal = Rehearsal(gains, self._rehearsed())
         return self.rehearsal
 
@@ -108,7 +109,8 @@ class PromptLookup:
         return self.propose(SIZES[-1] - 1) if self.match else []
 
     def propose(self, count: int) -> list[int]:
-        """The tokens that came after the place found. A text that has turned to repeating itself goes on so."""
+        """The tokens that followed the place found. If the text has begun to repeat itself, the guess repeats it
+        further."""
         place, _ = self._best()
         period = len(self._tokens) - 1 - place
         found = self._tokens[place + 1 : place + 1 + count]
@@ -136,7 +138,7 @@ class PromptLookup:
         return -1, 0
 
     def _alike(self, place: int) -> int:
-        """How many tokens up to this place are those up to the end; the last is."""
+        """The number of equal tokens up to this place and up to the end. The last token is equal."""
         tokens, length = self._tokens, 1
         while length < min(MOST_MATCH, place + 1) and tokens[place - length] == tokens[-1 - length]:
             length += 1

@@ -1,4 +1,4 @@
-"""What the side bar asks for: the conversations, as plain data.
+"""Answers the calls of the side bar: the conversations, as plain data.
 
 web/memory/client.js calls its methods with JSON. Times are seconds since 1970.
 """
@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from app.runtime import Runtime
 
 LEAST_TURN_SIMILARITY = 0.15
-"""A single word ("coding") is less similar to a message than requests are to each other (docs/decisions/0062)."""
+"""The least similarity of a message. A single word ("coding") is less similar to a message than requests are to each
+other (docs/decisions/0062)."""
 LEAST_IN_PIECES = 0.3
-"""The same of a search in words that the embedder knows only in pieces: "zzzzqq" is near to something by chance."""
+"""The same for a search in words that the embedder knows only in pieces: "zzzzqq" is near to something by chance."""
 SHORT_PIECE = 2.4  # characters
 MOST_SIMILAR_CONVERSATIONS = 20
 NO_UNDO = Message("chat.no-undo", "This can be undone no more: the conversation was deleted for good.")
@@ -44,20 +45,20 @@ LONGEST_TITLE = 200
 
 
 def agent_titles(agents: Iterable[Agent]) -> list[AgentName]:
-    """The name of each."""
+    """Return the name of each agent."""
     return [{"id": agent.id, "title": agent_words(agent.id, "title", agent.title)} for agent in agents]
 
 
 class ConversationApi:
-    """Each public method is a call of the page's."""
+    """Each public method is a call of the page."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._removed: list[Record] = []  # by the last `remove_conversations`, until it cannot be undone any more
+        self._removed: list[Record] = []  # by the last `remove_conversations`, as long as it can be undone
 
     async def conversations(self, search: str = "", offset: int = 0, limit: int | None = None) -> ConversationPage:
-        """The one in which something was said last first. Of a search: those that have all its words in title and
-        messages, those with all in the title first; each with the message that has most of them as a snippet."""
+        """Return the conversations, the most recent turn first. With a search: those that have all its words in title
+        and messages, those with all in the title first. Each has as a snippet the message with most of the words."""
         if not search.strip():
             every = list((await self._memory.conversations.newest_first()).values())
             return {"total": len(every), "items": [self._entry(record) for record in _part(every, offset, limit)]}
@@ -68,8 +69,8 @@ class ConversationApi:
         return {"total": len(found), "items": await self._found(search, turns)}
 
     async def similar_conversations(self, search: str) -> list[StoredConversation]:
-        """Those with a message of a similar meaning, the most similar first, with their `similarity`; none without a
-        router. Messages without a vector get one in the background."""
+        """Return the conversations with a message of a similar meaning, the most similar first, with their
+        `similarity`; none without a router. Messages without a vector get one in the background."""
         runtime = self._runtime
         if runtime.routing is None or runtime.indexer is None or not search.strip():
             return []
@@ -84,7 +85,7 @@ class ConversationApi:
         return [{**item, "similarity": similarities[item["id"]]} for item in await self._found(search, turns)]
 
     async def prepare_search(self) -> None:
-        """Read what a search looks at, so that the first one does not wait for it."""
+        """Read the data of a search, so that the first search does not wait for it."""
         await self._memory.text.refresh()
         if self._runtime.indexer is not None:
             await self._runtime.indexer.index_all()
@@ -96,12 +97,12 @@ class ConversationApi:
         return {"id": id, "title": session.title, "turns": stored_turns(id, branches), "kept": kept}
 
     async def choose(self, id: str, number: int) -> ShownConversation:
-        """Show the branch of a turn, by its number. What `conversation` gives then."""
+        """Show the branch of a turn, by its number. Returns the same as `conversation` then."""
         await self._memory.sessions.choose(id, number)
         return await self.conversation(id)
 
     async def agent_choice(self, id: str | None) -> ChatAgent:
-        """Who answers in a chat, None: in one that is not stored yet."""
+        """Return the agent that answers in a chat; None: in a chat that is not stored yet."""
         session = None if id is None else await self._session(id)
         chosen = session.state.get(CHOICE) if session else None
         choice = agent_choice(self._runtime, chosen)
@@ -113,7 +114,8 @@ class ConversationApi:
         }  # fmt: skip
 
     async def choose_agent(self, id: str, agent: str) -> None:
-        """Who answers in a chat from the next message on; AUTOMATIC: who suits each message. Raises AgentError."""
+        """Choose the agent that answers in a chat from the next message on; AUTOMATIC: the best agent for each message.
+        Raises AgentError."""
         if agent != AUTOMATIC and (self._runtime.routing is None or agent not in self._runtime.routing.agents):
             raise agent_gone()
         await self._memory.sessions.edit(id, state={CHOICE: agent})
@@ -131,8 +133,8 @@ class ConversationApi:
         await self._memory.sessions.edit(id, archived=archived)
 
     async def remove_conversations(self, ids: list[str]) -> None:
-        """They are deleted at once: only this page still knows them, for `restore_conversations`, until that is told
-        not to be needed or the page ends."""
+        """Delete conversations at once. Only this page still knows them, for `restore_conversations`, until
+        `forget_removed` is called or the page ends."""
         self._removed = await self._memory.sessions.delete(*ids)
 
     async def restore_conversations(self) -> None:
@@ -143,11 +145,11 @@ class ConversationApi:
         self._removed = []
 
     async def forget_removed(self) -> None:
-        """What was deleted cannot be restored any more."""
+        """Drop the deleted conversations: they cannot be restored any more."""
         self._removed = []
 
     async def export_conversation(self, id: str, form: Literal["markdown", "json"]) -> str:
-        """What is shown of it as Markdown, or all of it as JSON: see conversation_export.py."""
+        """Return what is shown of it as Markdown, or all of it as JSON: see conversation_export.py."""
         session = await self._session(id)
         branches = await self._memory.sessions.branches(id)
         return as_json(session, branches) if form == "json" else as_markdown(session, branches)
@@ -163,7 +165,7 @@ class ConversationApi:
         return session
 
     async def _found(self, search: str, turns: dict[str, str | None]) -> list[StoredConversation]:
-        """turns: of each conversation that was found, the id of the message that is shown of it."""
+        """turns: for each conversation that was found, the id of the message that is shown of it."""
         records = await self._memory.conversations.newest_first()
         keys = [(sessions.TURN, turn) for turn in turns.values() if turn]
         contents = {record.id: record.body for record in await self._memory.store.get_many(keys)}
@@ -183,7 +185,8 @@ class ConversationApi:
 
 
 def _is_in_pieces(search: str, pieces: int) -> bool:
-    """In scripts whose words have letters; pieces: into which the embedder cuts it."""
+    """True if the embedder knows the words only in pieces, in scripts whose words have letters. pieces: the number into
+    which the embedder cuts the search."""
     return max(search) < "\u0250" and len("".join(search.split())) < SHORT_PIECE * pieces
 
 

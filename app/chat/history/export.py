@@ -1,4 +1,4 @@
-"""A conversation as a file: Markdown to read, JSON with everything. chat_files.py reads both."""
+"""A conversation as a file: Markdown for reading, JSON with everything. chat_files.py reads both."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ FORMAT, VERSION = "sonata-conversation", 1
 SPEAKERS = {"user": "You", "assistant": "Sonata"}
 UNTITLED = "Untitled"
 SPEAKER_LINE = re.compile(rf"^(\*\*(?:{'|'.join(SPEAKERS.values())})\*\*) *$", re.MULTILINE)
-"""In a message such a line gets a space at its end, which Markdown does not show: it begins no message."""
+"""Such a line in a message gets a space at its end, so that it begins no message. Markdown does not show the space."""
 
 
 def as_markdown(session: Session, branches: Branches) -> str:
-    """What is shown of it: title, time, and each message below who said it. Answers are Markdown already."""
+    """Return what is shown of it: title, time, and each message below the name of its speaker. Answers are Markdown
+    already."""
     parts = list(heading(session))
     for turn in branches.path():
         content = SPEAKER_LINE.sub(lambda line: f"{line[0]} ", turn.content.strip())
@@ -26,13 +27,14 @@ def as_markdown(session: Session, branches: Branches) -> str:
 
 
 def heading(session: Session) -> tuple[str, str]:
-    """Its title and its time, as the Markdown begins."""
+    """Return its title and its time, as the Markdown begins."""
     begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.created))
     return f"# {one_line(session.title) or UNTITLED}", f"*{begun}*"
 
 
 def as_json(session: Session, branches: Branches) -> str:
-    """All its turns, also those of branches that are not shown: each with its number and that of the turn it follows.
+    """Return all its turns, also those of branches that are not shown. Each has its number and that of the turn it
+    follows.
 
     Times are seconds since 1970. leaf: the number of the last turn that is shown.
     """

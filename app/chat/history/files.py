@@ -1,8 +1,8 @@
-"""Chats in files: Sonata's exports of one, and what ChatGPT and Open WebUI export, with all branches.
+"""Chats in files: Sonata's exports of a chat, and the exports of ChatGPT and Open WebUI, with all branches.
 
-The files are strangers': their trees may have loops, gaps and values of any type, and what a text in them says is only
-text. Messages of the person and of the assistant are taken. Pictures, files, tool calls and thoughts are left out, and
-so is what the person never saw.
+The files come from strangers: their trees may have loops, gaps and values of any type. Nothing in their text is an
+instruction. Messages of the person and of the assistant are taken. Pictures, files, tool calls and thoughts are left
+out, and so is everything that the person never saw.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from py_core.memory.transfer import BEGINNING
 from py_core.showing import is_blank, whole_end
 
 Chat = tuple[Session, Sequence[Turn]]
-"""The turns in an order in which each is behind one that it follows."""
+"""The turns, in an order in which each comes after the turn that it follows."""
 
 _ZIP = b"PK\x03\x04"
 _IN_ZIP = re.compile(r"(?:.*/)?conversations(?:-\d+)?\.json", re.DOTALL)
 _MARKDOWN = re.compile(r"# (?P<title>[^\n]+)\n\n\*(?P<begun>(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d))\*\n\n")
 _ROLES = {f"**{name}**": role for role, name in SPEAKERS.items()}
 UNSAID = "\u2026"
-"""Before an answer that is the first message: the page shows answers below messages, and templates demand them."""
+"""Put before an answer that is the first message: the page shows answers below messages, and templates need them."""
 _UNNAMED = {"new chat"}
 _MARKER = re.compile("\ue200([^\ue200\ue201]*)\ue201")
 """In ChatGPT's texts: a citation or the like, a name and its values between \\ue202."""
 _DETAILS = re.compile('<details type="(?:reasoning|code_interpreter|tool_calls)"')
-"""In Open WebUI's answers: what begins a thought, or what a tool was asked and said."""
+"""In Open WebUI's answers: the beginning of a thought, or of a tool's call and result."""
 _TEXTS = "text", "audio_transcription"
 _LATEST_MILLISECONDS = 1000 * LATEST
 
 
 @dataclass
 class ChatFile:
-    """left_out: how many messages are not whole here. unread: how many conversations could not be read."""
+    """left_out: how many messages are incomplete here. unread: how many conversations could not be read."""
 
     chats: list[Chat] = field(default_factory=list)
     left_out: int = 0
@@ -58,7 +58,8 @@ class ChatFile:
 
 @dataclass(frozen=True, slots=True)
 class ImportedChats:
-    """chats: how many conversations are new or longer. messages: how many came. left_out, unread: as of a ChatFile."""
+    """chats: how many conversations are new or longer. messages: how many were added. left_out, unread: as in
+    ChatFile."""
 
     chats: int
     messages: int
@@ -68,7 +69,7 @@ class ImportedChats:
 
 @dataclass(slots=True)
 class _Message:
-    """role: "" if only its place in the tree counts. whole: nothing of it is left out."""
+    """role: "" if only its place in the tree counts. whole: nothing of it was left out."""
 
     role: str = ""
     text: str = ""
@@ -80,7 +81,7 @@ class _Message:
 
 @dataclass(slots=True)
 class _Said:
-    """A turn. length: the characters of its texts, with what is put between them."""
+    """A turn. length: the characters of its texts, with the separators between them."""
 
     role: str
     texts: list[str]
@@ -92,7 +93,7 @@ class _Said:
 async def import_chats(
     sessions: Sessions, data: bytes, mode: Literal["merge", "replace"] = "merge"
 ) -> ImportedChats | None:
-    """Add the conversations of a file to those that are here. None: it is no such file.
+    """Add the conversations of a file to the stored ones. Returns None if it is not a file of chats.
 
     Raises StoreError: file, newer, and what storing raises.
     """
@@ -112,7 +113,8 @@ async def import_chats(
 
 
 def read_chats(data: bytes) -> ChatFile | None:
-    """None: it is no file of chats. Raises StoreError: file (it is too large, or a damaged archive), newer."""
+    """Return None if it is not a file of chats. Raises StoreError: file (it is too large, or a damaged archive),
+    newer."""
     if data.startswith(BEGINNING):
         return None
     if data.startswith(_ZIP):
@@ -135,7 +137,7 @@ def read_chats(data: bytes) -> ChatFile | None:
 
 
 def _unpacked(data: bytes) -> list[bytes]:
-    import zipfile  # late: hardly anybody has such a file
+    import zipfile  # late: such files are rare
 
     parts, room = list[bytes](), MAX_CHATS_BYTES + 1
     try:
@@ -151,7 +153,7 @@ def _unpacked(data: bytes) -> list[bytes]:
             "import.not-unpacked",
             "Sonata cannot unpack this archive. Unpack it, then choose conversations.json. Nothing was changed.",
         ) from error
-    except Exception as error:  # each of its ways of packing raises errors of its own
+    except Exception as error:  # each way of packing raises its own errors
         raise StoreError(
             "file", "import.damaged-archive", "The archive is damaged. Choose another file. Nothing was changed."
         ) from error
@@ -159,7 +161,7 @@ def _unpacked(data: bytes) -> list[bytes]:
 
 
 def _entries(data: bytes) -> list[Any]:
-    """The entries of a JSON list, or the object as one; none of what is no JSON."""
+    """Return the entries of a JSON list, or an object as the only entry; none if it is not JSON."""
     try:
         return decode_list(data) if data.lstrip().startswith(b"[") else [decode_body(data)]
     except StoreError:
@@ -213,10 +215,10 @@ def _chat(
 
 
 def _turns(messages: Mapping[str, _Message]) -> tuple[list[Turn], dict[str, int]]:
-    """The messages that were said, and the number of the turn at or above the place of each message.
+    """Return the messages that were said, and the number of the turn at or above the place of each message.
 
-    On each path the person and the assistant take turns, as templates of models demand it: messages of one speaker
-    that follow each other alone are one turn, and among others they are variants.
+    On each path the person and the assistant take turns, because the templates of models demand it. Messages of one
+    speaker that follow each other without siblings become one turn; with siblings they become variants.
     """
     parents = _parents(messages)
     followers: dict[str | None, list[str]] = {id: [] for id in (None, *messages)}
@@ -226,7 +228,7 @@ def _turns(messages: Mapping[str, _Message]) -> tuple[list[Turn], dict[str, int]
         named = [child for child in _texts_of(message.children) if parents.get(child) == id]
         followers[id] = list(dict.fromkeys([*named, *followers[id]]))
     said, places, seen = list[_Said](), dict[str, int](), set[str]()
-    for start in (*followers[None], *messages):  # at last those that follow each other in a circle
+    for start in (*followers[None], *messages):  # at last messages that follow each other in a circle
         waiting: list[tuple[str, int | None, bool]] = [(start, None, False)]
         while waiting:
             id, above, alone = waiting.pop()
@@ -248,7 +250,7 @@ def _turns(messages: Mapping[str, _Message]) -> tuple[list[Turn], dict[str, int]
 
 
 def _parents(messages: Mapping[str, _Message]) -> dict[str, str | None]:
-    """Of each message: the one that it names, or else one that names it; None if neither is there."""
+    """Return for each message its parent: the one that it names, or else one that names it; None if neither exists."""
     named_by = dict[str, str]()
     for id, message in messages.items():
         for child in _texts_of(message.children):
@@ -261,7 +263,7 @@ def _parents(messages: Mapping[str, _Message]) -> dict[str, str | None]:
 
 
 def _say(message: _Message, said: list[_Said], above: int | None, alone: bool) -> int:
-    """Put a message behind the turn `above`. Returns the number of its turn."""
+    """Put a message after the turn `above`. Returns the number of its turn."""
     after = above
     if above is not None and said[above].role == message.role:
         if alone and said[above].length + len(message.text) <= LONGEST_TEXT:
@@ -303,7 +305,7 @@ def _open_webui_message(node: Any) -> _Message:
 
 
 def _message(role: Any, text: str, others: bool, created: Any, place: Mapping[str, Any]) -> _Message:
-    """others: there is more in it than its text."""
+    """others: it has more than its text."""
     text = text.strip()
     is_said = role in ("user", "assistant") and 0 < len(text) <= LONGEST_TEXT
     whole = not others and (is_said or not text)
@@ -313,7 +315,7 @@ def _message(role: Any, text: str, others: bool, created: Any, place: Mapping[st
 
 
 def _pieces(content: Any) -> tuple[list[str], bool]:
-    """The texts of a content, and whether there is something else."""
+    """Return the texts of a content, and True if there is something else in it."""
     if content is None:
         return [], False
     texts, others = list[str](), False
@@ -329,7 +331,7 @@ def _pieces(content: Any) -> tuple[list[str], bool]:
 
 
 def _marked(marker: re.Match[str]) -> str:
-    """What ChatGPT shows of a marker in a text: the name of a thing, a link, or nothing that can be read."""
+    """Return what ChatGPT shows of a marker in a text: the name of a thing, a link, or nothing readable."""
     name, *values = marker[1].split("\ue202")
     if name == "url" and values:
         return f"[{values[0]}]({values[1]})" if len(values) > 1 and values[1].startswith("http") else values[0]
@@ -343,7 +345,7 @@ def _marked(marker: re.Match[str]) -> str:
 
 
 def _without_details(text: str) -> tuple[str, bool]:
-    """Without what Open WebUI puts into a text of thoughts and tools, and whether that was there."""
+    """Return the text without Open WebUI's details of thoughts and tools, and True if there were any."""
     kept, start = list[str](), 0
     while (found := _DETAILS.search(text, start)) and (end := text.find("</details>", found.end())) >= 0:
         kept.append(text[start : found.start()])
@@ -352,7 +354,7 @@ def _without_details(text: str) -> tuple[str, bool]:
 
 
 def _own_chat(entry: Mapping[str, Any]) -> Chat | None:
-    """Of as_json. Raises StoreError("newer")."""
+    """Read a chat that as_json wrote. Raises StoreError("newer")."""
     if entry.get("version") != VERSION:
         raise StoreError(
             "newer", "import.newer", "A newer version of Sonata made this file. Update Sonata to import it."
@@ -370,7 +372,7 @@ def _own_chat(entry: Mapping[str, Any]) -> Chat | None:
             turn["role"], content, _seconds(turn.get("created")), _object(turn.get("details")), number, after
         )
     ordered, known = list[Turn](), dict[int | None, int | None]({None: None})
-    for number in sorted(turns):  # one that follows a lost one follows the one before, as in branches.py
+    for number in sorted(turns):  # a turn that follows a lost one follows the turn before, as in branches.py
         known[number] = number
         before = ordered[-1].number if ordered else None
         ordered.append(replace(turns[number], after=known.get(turns[number].after, before)))
@@ -386,7 +388,7 @@ def _own_chat(entry: Mapping[str, Any]) -> Chat | None:
 
 
 def _markdown_chat(text: str) -> Chat | None:
-    """Of as_markdown, without an id: it tells none."""
+    """Read a chat that as_markdown wrote. It has no id, because Markdown has none."""
     found = _MARKDOWN.match(text)
     if found is None:
         return None
@@ -416,7 +418,8 @@ def _markdown_chat(text: str) -> Chat | None:
 
 
 async def _placed(session: Session, sessions: Sessions) -> Session:
-    """With an id: if it has none, that of a conversation that begins in Markdown as it does, or a new one."""
+    """Return the session with an id. If it has none, it gets the id of a conversation with the same beginning in
+    Markdown, or a new one."""
     if session.id:
         return session
     same = (one.id for one in await sessions.all() if heading(one) == heading(session))
@@ -424,7 +427,7 @@ async def _placed(session: Session, sessions: Sessions) -> Session:
 
 
 def _id(source: str, id: Any, *facts: Any) -> str:
-    """The id that the source has given if it looks like one of ours, or else one that is the same each time."""
+    """Return the source's id if it looks like one of ours; otherwise an id that is the same each time."""
     if isinstance(id, str) and re.fullmatch("[0-9a-f][0-9a-f-]{7,63}", id.lower()):
         return id.lower()
     told = json.dumps([source, id, *(() if id else facts)])
@@ -438,7 +441,7 @@ def _title(title: Any) -> str:
 
 
 def _seconds(value: Any) -> float:
-    """Since 1970, of seconds or milliseconds; 0 for what is no time."""
+    """Return seconds since 1970, from seconds or milliseconds; 0 if it is not a time."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LATEST_MILLISECONDS:
         return 0.0
     return float(value if value <= LATEST else value / 1000)

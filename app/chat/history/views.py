@@ -1,4 +1,4 @@
-"""What the page gets of conversations, as plain data. Times are seconds since 1970."""
+"""Conversations as the page gets them: plain data. Times are seconds since 1970."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from py_core.messages import Words
 
 
 class Snippet(TypedDict):
-    """A message that a search found. parts: of its text, and whether each is a match."""
+    """A message that a search found. parts: pieces of its text, each with True if it is a match."""
 
     role: str
     parts: list[tuple[str, bool]]
@@ -18,7 +18,7 @@ class Snippet(TypedDict):
 
 class StoredConversation(TypedDict):
     """turns: of all branches. titled: by whom, "" if the title is the first words. said: when the last turn came. kept:
-    whether it is there when the page starts again. snippet, similarity: of a search, the message that was found and how
+    it is there when the page starts again. snippet, similarity: with a search, the message that was found and how
     similar it is."""
 
     id: str
@@ -36,14 +36,14 @@ class StoredConversation(TypedDict):
 
 
 class ConversationPage(TypedDict):
-    """total: of all that were found."""
+    """total: the number of all conversations that were found."""
 
     total: int
     items: list[StoredConversation]
 
 
 class ShownConversation(TypedDict):
-    """turns: those that are shown, see `choose`. kept: as of StoredConversation."""
+    """turns: the turns that are shown, see `choose`. kept: as in StoredConversation."""
 
     id: str
     title: str
@@ -59,8 +59,8 @@ class AgentName(TypedDict):
 
 
 class ChatAgent(TypedDict):
-    """agent: the id of who answers in a chat, "" if each message is routed. chosen: by the user, for the chat. isLost:
-    that agent is not there any more. agents: all, none if the routing is not ready."""
+    """agent: the id of the agent that answers in a chat, "" if each message is routed. chosen: by the user, for the
+    chat. isLost: that agent does not exist any more. agents: all, none if the routing is not ready."""
 
     agent: str
     chosen: str | None

@@ -1,15 +1,15 @@
-"""Invented facts, and prompts that none of them answers: what the gate of lessons is trained on and measured with.
+"""Invented facts, and prompts that none of them answers: the gate of lessons is trained on them and measured with them.
 
 A split has three files beside this one. `facts_*.jsonl`: {"question", "answer", "paraphrases", "near"}; a near miss is
-close to the question in its words, and the fact does not answer it. `generic_*.jsonl`: {"kind", "prompt"}; kind "mean"
-shares words with facts, kind "vague" may well be answered by one, kind "foreign" is not English. `paragraphs_*.jsonl`:
+close to the question in its words, but the fact does not answer it. `generic_*.jsonl`: {"kind", "prompt"}; kind "mean"
+shares words with facts, kind "vague" may be answered by a fact, kind "foreign" is not English. `paragraphs_*.jsonl`:
 {"text"}. "train" is for training, "dev" for choosing; "held" is only for the figures at the end.
 
 `pasted.jsonl`: {"kind", "text", "own"}: messages with code, tables, logs, mails or quotes, and plain prose. None of
-them asks for a fact; "own" is what the person asks in own words, "" for nothing.
+them asks for a fact; "own" is the person's own question, "" if there is none.
 
-`facts_common_*.jsonl` are what many people teach ("What is my name?"). They may answer generic prompts of the kinds
-"personal" and "mean", so these are not asked where they are stored.
+`facts_common_*.jsonl` are facts that many people teach ("What is my name?"). They may answer generic prompts of the
+kinds "personal" and "mean", so these prompts are not asked while such facts are stored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Literal
 Split = Literal["train", "dev", "held"]
 FactSplit = Literal["train", "dev", "held", "common_train", "common_dev"]
 VAGUE = "vague"
-"""The kind of generic prompts that no figure counts as wrongly answered."""
+"""The kind of generic prompts for which no figure counts an answer as wrong."""
 _FOLDER = Path(__file__).parent
 
 

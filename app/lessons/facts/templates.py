@@ -1,4 +1,4 @@
-"""Any number of facts by templates: what fills a memory when a thousand facts are stored."""
+"""Makes any number of facts from templates, to fill a memory with a thousand facts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ _TEMPLATES = (
 
 
 def template_facts(count: int, seed: int = 2) -> tuple[InventedFact, ...]:
-    """`count` facts without paraphrases, the same for a seed: about people and things of the user, and named things."""
+    """Return `count` facts without paraphrases, the same for the same seed: about people and things of the user, and
+    named things."""
     rng = random.Random(seed)
     names = [beginning + ending for beginning in _BEGINNINGS for ending in _ENDINGS]
     rng.shuffle(names)
