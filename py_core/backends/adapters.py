@@ -42,7 +42,7 @@ class Adapters:
         )
 
     def remove(self, number: int) -> None:
-        """Raises ValueError where there is no such set."""
+        """Raises ValueError if there is no such set."""
         self._check(number)
         if number == 0:
             raise ValueError("0 is no adapter: there is nothing to remove.")
@@ -52,7 +52,7 @@ class Adapters:
                 self.use(sequence, 0)
 
     def use(self, sequence: TokenSequence, number: int) -> None:
-        """Raises ValueError where there is no such set."""
+        """Raises ValueError if there is no such set."""
         self._check(number)
         if sequence.adapter != number:
             sequence.adapter = number
@@ -63,14 +63,14 @@ class Adapters:
         return self._head_slots.put(adapter)
 
     def remove_head(self, number: int) -> None:
-        """Raises ValueError where there is none of this number."""
+        """Raises ValueError if there is none of this number."""
         self._head_slots.remove(number)
         for sequence in self._sequences.values():
             if sequence.head_adapter == number:
                 self.use_head(sequence, 0)
 
     def use_head(self, sequence: TokenSequence, number: int) -> None:
-        """Raises ValueError where there is none of this number."""
+        """Raises ValueError if there is none of this number."""
         self._head_slots.check(number)
         if sequence.head_adapter != number:
             sequence.head_adapter = number

@@ -72,7 +72,7 @@ class TokenSequence:
     head_adapter: int = 0
     """The number of the adapter at the head's input (`HasAdapters.use_head_adapter`), 0 for none."""
     shares: bool = True
-    """Whether it begins with what others have read, and they with what it has (`HasPages.begin_with`)."""
+    """True if it begins with what others have read, and they with what it has (`HasPages.begin_with`)."""
     guesses: PromptLookup | None = None
     """What may come next, where decoding is to run guesses with its steps. It gets what is decoded meanwhile."""
     draft: Drafter | None = None

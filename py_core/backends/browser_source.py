@@ -26,7 +26,7 @@ class _Head:
 
 
 class BrowserSource:
-    """A WeightStream (web/backends/weight_stream.js). Raises GGUFError, in the stream's words, where it breaks."""
+    """A WeightStream (web/backends/weight_stream.js). Raises GGUFError, in the stream's words, if it breaks."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream

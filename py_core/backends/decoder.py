@@ -33,7 +33,7 @@ class Decoder:
     """Of one backend."""
 
     GUESSES_AHEAD = False
-    """Whether what was there before is guessed where the kernels run. Else a pass with guesses is waited for before the
+    """True if what was there before is guessed where the kernels run. Else a pass with guesses is waited for before the
     next one, as a draft model's are everywhere."""
 
     def __init__(self, device: Device, pages: Pages, recovery: Recovery, passes: Passes) -> None:

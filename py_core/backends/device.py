@@ -32,7 +32,7 @@ class Device(Protocol):
     graph: Graph
     tiers: TierPolicy | None
     hears_together: bool
-    """Whether ends of submissions that were made together are all heard at the end of the last."""
+    """True if ends of submissions that were made together are all heard at the end of the last."""
 
     @property
     def capabilities(self) -> Capabilities: ...

@@ -192,6 +192,6 @@ class _Fusion:
 
 
 def _per_head(op: Attention, q_norm: RMSNorm, k_norm: RMSNorm) -> bool:
-    """Whether norms of q and k are of each head by itself, and alike."""
+    """True if norms of q and k are of each head by itself, and alike."""
     heads = (q_norm.num_heads, k_norm.num_heads)
     return heads == (op.num_attention_heads, op.num_key_value_heads) and q_norm.eps == k_norm.eps

@@ -38,14 +38,14 @@ class HeadSlots:
         )
 
     def remove(self, number: int) -> None:
-        """Raises ValueError where there is none of this number."""
+        """Raises ValueError if there is none of this number."""
         if number == 0:
             raise ValueError("0 is no adapter: there is nothing to remove.")
         self.check(number)
         del self.adapters[number]
 
     def check(self, number: int) -> None:
-        """Raises ValueError where there is none of this number; 0 is none."""
+        """Raises ValueError if there is none of this number; 0 is none."""
         if number and number not in self.adapters:
             raise ValueError(f"There is no adapter {number} at the head's input. Put it there first.")
 

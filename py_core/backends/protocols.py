@@ -113,7 +113,7 @@ class Runs(Protocol):
         """log p of each token from `start` on, given those before it: float32 (length - start,).
 
         With the sequence's adapters, and without its logits coming to the host. The tokens from `start` - 1 on run
-        again, as for `hidden`. Raises ValueError where `start` is none of the sequence's tokens, or the first.
+        again, as for `hidden`. Raises ValueError if `start` is none of the sequence's tokens, or the first.
         """
         ...
 
@@ -122,7 +122,7 @@ class Runs(Protocol):
 
         states: float32 (tokens, hidden_size), the residual stream after the last block as `hidden` reads it. Only the
         head runs, with the adapter at its input that the sequence has: the blocks do not run again.
-        Raises ValueError where there is no token, an id is out of range, or the states have another shape.
+        Raises ValueError if there is no token, an id is out of range, or the states have another shape.
         """
         ...
 
@@ -153,7 +153,7 @@ class HasAdapters(Protocol):
     async def add_adapter(self, adapter: LoraAdapter) -> int:
         """Bring a set of LoRA matrices to where the model runs; its number, from 1 on.
 
-        Raises AdapterError where it does not fit the model, BackendError where MAX_ADAPTERS are there already.
+        Raises AdapterError if it does not fit the model, BackendError if MAX_ADAPTERS are there already.
         """
         ...
 
@@ -162,27 +162,27 @@ class HasAdapters(Protocol):
         ...
 
     def use_adapter(self, sequence: TokenSequence, number: int) -> None:
-        """Run the sequence with a set from now on, or without one (0). Where that is a change all its tokens run again.
+        """Run the sequence with a set from now on, or without one (0). If that is a change all its tokens run again.
 
-        Raises ValueError where there is no such set.
+        Raises ValueError if there is no such set.
         """
         ...
 
     async def put_head_adapter(self, adapter: AnyHeadAdapter) -> int:
         """Bring an adapter to a slot at the head's input; the slot's number, from 1 on.
 
-        Raises AdapterError where it does not fit the model, BackendError where all HEAD_SLOTS are taken.
+        Raises AdapterError if it does not fit the model, BackendError if all HEAD_SLOTS are taken.
         """
         ...
 
     def remove_head_adapter(self, number: int) -> None:
-        """Give a slot back. Sequences that use it go on without. Raises ValueError where there is no such adapter."""
+        """Give a slot back. Sequences that use it go on without. Raises ValueError if there is no such adapter."""
         ...
 
     def use_head_adapter(self, sequence: TokenSequence, number: int) -> None:
         """Run the sequence with an adapter at the head's input from its next call on, or without one (0).
 
-        Where that is a change its last logits are made again; its keys and values stay. Raises ValueError where there
+        If that is a change its last logits are made again; its keys and values stay. Raises ValueError if there
         is no such adapter.
         """
         ...
@@ -194,7 +194,7 @@ class Trains(Protocol):
     async def open_training(self, layout: ParameterLayout) -> Training:
         """A session that trains pairs of this layout, which begin as zeros: `Training.restore` brings what they are.
 
-        Raises ValueError for a graph that has no gradient (training/backward.py), BackendError where there is no
+        Raises ValueError for a graph that has no gradient (training/backward.py), BackendError if there is no
         memory.
         """
         ...
@@ -259,14 +259,14 @@ class Profiles(Protocol):
         ...
 
     async def limits(self, on_round: OnRound = ...) -> AdapterLimits:
-        """What the adapter does at most, measured now. Raises BackendError where the GPU has no timestamps."""
+        """What the adapter does at most, measured now. Raises BackendError if the GPU has no timestamps."""
         ...
 
     async def profile(self, position: int, rows: int = 1, on_round: OnRound = ..., logit_rows: int = 1) -> Profile:
         """Measure a decode step at `position`, or with more rows a pass of a prefill that begins there, of which the
         last `logit_rows` get logits.
 
-        Raises ValueError where the context or a pass has no room for it, BackendError where the GPU has no timestamps.
+        Raises ValueError if the context or a pass has no room for it, BackendError if the GPU has no timestamps.
         """
         ...
 

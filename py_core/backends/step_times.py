@@ -89,7 +89,7 @@ class StepTimes:
 
 
 def wants_more(batches: int, seconds: float) -> bool:
-    """Whether the queue is short: it always holds a batch besides the one that is being worked on.
+    """True if the queue is short: it always holds a batch besides the one that is being worked on.
 
     seconds: what the batches in it take.
     """
@@ -105,7 +105,7 @@ class Pace:
         self._batches, self._steps = -_SKIPPED_BATCHES, 0
 
     def is_of(self, times: StepTimes, rows: int) -> bool:
-        """Whether it measures such steps."""
+        """True if it measures such steps."""
         return (times, rows) == (self._times, self._rows)
 
     def note(self, now: float, steps: int) -> None:

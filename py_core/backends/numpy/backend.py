@@ -365,7 +365,7 @@ class _Cache:
         self.kv = np.zeros((2, 0, config.num_key_value_heads, config.head_dim), np.float32)
 
     def sees(self, position: int) -> bool:
-        """Whether all is there that a row at `position` sees."""
+        """True if all is there that a row at `position` sees."""
         return not self._window or self.first <= max(0, position + 1 - self._window)
 
     def append(self, start: int, k: np.ndarray, v: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ from py_core.training.session import Pack
 
 
 def seen_rows(pack: Pack, window: int) -> np.ndarray:
-    """Whether row i sees row j: bool (M, M), as `gradient_ops.PackedAttention` says."""
+    """True if row i sees row j: bool (M, M), as `gradient_ops.PackedAttention` says."""
     i, j = np.arange(pack.rows)[:, None], np.arange(pack.rows)
     seen = (j <= i) & ((j < pack.prefix) | (j >= pack.starts[:, None]))
     if window:

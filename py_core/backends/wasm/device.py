@@ -65,10 +65,10 @@ class WasmDevice:
         self.pages = self.lowering.pages
         self._sets = LoraSets(self.lowering)
         self._adapted = False
-        """Whether the state's rows run with a set of LoRA matrices."""
+        """True if the state's rows run with a set of LoRA matrices."""
         self._heads = HeadPrograms(self.lowering)
         self._head_adapted = False
-        """Whether a row of the state has an adapter at the head's input."""
+        """True if a row of the state has an adapter at the head's input."""
 
     async def load(self, source: WeightSource, progress: Progress | None) -> None:
         await self.host.reserve(self.pages.end)

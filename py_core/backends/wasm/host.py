@@ -44,9 +44,9 @@ class KernelHost(Protocol):
     most_workers: int
     """The most there can be later: each has memory of its own."""
     relaxed: bool
-    """Whether the build with relaxed SIMD runs."""
+    """True if the build with relaxed SIMD runs."""
     shared: bool
-    """Whether the memory outlives a worker that dies."""
+    """True if the memory outlives a worker that dies."""
 
     @property
     def restarts(self) -> int:

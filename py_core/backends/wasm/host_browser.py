@@ -28,7 +28,7 @@ class BrowserKernelHost:
     """
 
     def __init__(self, pool: Any) -> None:
-        """Raises BackendError where the site's kernels are of another version than this code."""
+        """Raises BackendError if the site's kernels are of another version than this code."""
         if pool.abi != ABI:
             raise BackendError(
                 "wasm.other-version",

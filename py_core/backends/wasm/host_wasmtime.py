@@ -82,7 +82,7 @@ class WasmtimeHost:
     """Its workers are threads: they do not die."""
 
     def __init__(self, kernels: Path, workers: int = 1) -> None:
-        """`kernels`: one of the builds of web/kernels. Raises BackendError where it does not fit this version."""
+        """`kernels`: one of the builds of web/kernels. Raises BackendError if it does not fit this version."""
         self.workers = self.most_workers = min(workers, MAX_WORKERS)
         engine, module = _compiled(kernels.read_bytes())
         limits = wasmtime.Limits(64, _MOST_PAGES)

@@ -23,7 +23,7 @@ def values_read(op: Fused) -> list[Value]:
 
 
 def _normalizes(op: Fused, value: Value) -> bool:
-    """Whether an operation reads this value through linears only."""
+    """True if an operation reads this value through linears only."""
     match op:
         case ResidualLinear():
             return value != op.residual
@@ -68,7 +68,7 @@ class Values:
         return self._place[value]
 
     def is_deferred(self, value: Value) -> bool:
-        """Whether a value is a norm that its readers make."""
+        """True if a value is a norm that its readers make."""
         return value in self._deferred
 
     def source(self, value: Value) -> tuple[Value, RMSNorm | None]:
@@ -92,7 +92,7 @@ class Values:
         self._stored.add(value)
 
     def is_stored(self, value: Value) -> bool:
-        """Whether `store` said where the value is."""
+        """True if `store` said where the value is."""
         return value in self._stored
 
     def overwrite(self, value: Value, by: Value) -> int:
@@ -122,7 +122,7 @@ class Values:
                 self.give_back(self._place.pop(value))
 
     def _stays(self, value: Value) -> bool:
-        """Whether a value's place is no buffer of these."""
+        """True if a value's place is no buffer of these."""
         return value in self._kept or value in self._stored
 
 

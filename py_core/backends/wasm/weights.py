@@ -60,7 +60,7 @@ class PackedWeights:
         self._vectors: dict[tuple[TensorRows | int, ...], int] = {}
 
     def can_join(self, parts: Sequence[TensorRows]) -> bool:
-        """Whether these can be one matrix, one part below the other."""
+        """True if these can be one matrix, one part below the other."""
         same = len({MATRIX_KINDS[self._tensors[part.name].format.name] for part in parts}) == 1
         return len(parts) == 1 or (same and all(part.count % GROUP_ROWS == 0 for part in parts))
 

@@ -54,7 +54,7 @@ def heads_each(group: int, most: int) -> int:
 def lane_group_shape(head_dim: int, most_lanes: int, most: int, adapter: AdapterInfo) -> tuple[int, int]:
     """Invocations that read a position together in attention_split, and those of its workgroup, at most `most`.
 
-    Raises BackendError where there is not enough workgroup memory for a head.
+    Raises BackendError if there is not enough workgroup memory for a head.
     """
     quads = head_dim // 4
     lanes = min(most_lanes, 1 << (-(-quads // 2) - 1).bit_length())
@@ -78,7 +78,7 @@ def _memory(quads: int, lanes: int, workgroup: int) -> int:
 class AttentionKernels:
     """The kernels of one model; `pipeline` is `KernelBuilder.pipeline`, `sizes` the constants of heads and pages.
 
-    Raises BackendError where heads do not fit.
+    Raises BackendError if heads do not fit.
     """
 
     def __init__(

@@ -101,7 +101,7 @@ class WebGPUBackend(PipelinedBackend):
         super().close()
 
     async def limits(self, on_round: OnRound = lambda: None) -> AdapterLimits:
-        """What the adapter does at most, measured now. Raises BackendError where the GPU has no timestamps."""
+        """What the adapter does at most, measured now. Raises BackendError if the GPU has no timestamps."""
         await self.recovery.restore()
         host = self.device.host
         return AdapterLimits(await measure_bandwidth(host, on_round), await measure_flops(host, on_round))
@@ -113,7 +113,7 @@ class WebGPUBackend(PipelinedBackend):
         last `logit_rows` get logits.
 
         It runs in a sequence of its own, over arbitrary keys and values; other sequences are not changed.
-        Raises ValueError where the context or a pass has no room for it, BackendError where the GPU has no timestamps.
+        Raises ValueError if the context or a pass has no room for it, BackendError if the GPU has no timestamps.
         """
         if not 1 <= rows <= self.max_rows:
             raise ValueError(f"One pass has 1 to {self.max_rows} rows on this GPU, not {rows}.")

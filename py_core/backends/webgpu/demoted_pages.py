@@ -71,7 +71,7 @@ class DemotedPages:
     def grow(self, tier: Tier) -> int:
         """Have about twice as many pages of a tier; how many there are then. Bindings have changed.
 
-        Raises BackendError where the GPU binds no more.
+        Raises BackendError if the GPU binds no more.
         """
         old, places = self._count, self._places[tier]
         new = max(len(places), self._settings.first_demoted)

@@ -34,7 +34,7 @@ class AdapterInfo:
     max_storage_buffers: int
     """The most that one kernel can bind."""
     integer_dot: bool
-    """Whether its WGSL has dot products of packed bytes."""
+    """True if its WGSL has dot products of packed bytes."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +92,12 @@ class Host(Protocol):
 
     adapter: AdapterInfo
     hears_together: bool
-    """Whether ends of submissions that were made in one task of the event loop are all heard at the end of the last."""
+    """True if ends of submissions that were made in one task of the event loop are all heard at the end of the last."""
 
     async def reopen(self) -> None:
         """A new device in place of the old one: every handle is gone, and `adapter` may be another.
 
-        Raises DeviceLostError where there is no adapter now.
+        Raises DeviceLostError if there is no adapter now.
         """
         ...
 
@@ -146,7 +146,7 @@ class Host(Protocol):
     async def profile(self, recorded: Sequence[int], times: Sequence[int]) -> list[float]:
         """Seconds of each recorded list, run times[i] times over in a compute pass of its own; at most 2048 lists.
 
-        By the GPU's own clock, which a browser may round to 100 us. Raises BackendError where it has none.
+        By the GPU's own clock, which a browser may round to 100 us. Raises BackendError if it has none.
         """
         ...
 
@@ -155,7 +155,7 @@ class Host(Protocol):
         ...
 
     async def check(self) -> None:
-        """Wait until everything created so far exists. Raises BackendError where the device refused something."""
+        """Wait until everything created so far exists. Raises BackendError if the device refused something."""
         ...
 
     def close(self) -> None: ...

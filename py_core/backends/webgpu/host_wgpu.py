@@ -306,7 +306,7 @@ class WgpuHost:
 
 
 async def _while_there(device: wgpu.GPUDevice, mapping: Awaitable[None]) -> None:
-    """Wait for a buffer to be mapped. Raises GPUError where the device is lost.
+    """Wait for a buffer to be mapped. Raises GPUError if the device is lost.
 
     On such a device it may never come; and where it comes, a look into the buffer would end the process.
     """

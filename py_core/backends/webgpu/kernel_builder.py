@@ -106,7 +106,7 @@ class KernelBuilder:
         return replace(shape, lanes=lanes)
 
     def integers(self, matrix: WeightMatrix) -> bool:
-        """Whether matvecs multiply a matrix in integers."""
+        """True if matvecs multiply a matrix in integers."""
         return self.shapes.integer_dot and LAYOUTS[matrix.format.name].quantized
 
     def _few_shapes(self, k: int) -> list[MatvecShape]:

@@ -249,7 +249,7 @@ class KVPages:
         """Buffers for so many pages, with what was in those before. They change one after the other, so that no more is
         taken than one has; where the GPU has no room for the next, those before may be larger than they need be.
 
-        Raises BackendError where it has none.
+        Raises BackendError if it has none.
         """
         nbytes = min(capacity, group.pages.capacity) * self.page_bytes
         for layer, old in group.buffers.items():

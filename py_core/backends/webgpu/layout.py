@@ -45,13 +45,13 @@ class Layout:
     scale_halves: int = 0
     """16-bit numbers of a block in S."""
     superblocks: bool = False
-    """Whether there is D."""
+    """True if there is D."""
     high_words: int = 0
     """Words of a block in H."""
 
     @property
     def quantized(self) -> bool:
-        """Whether values are codes times scales."""
+        """True if values are codes times scales."""
         return self.scale_halves > 0
 
     @property

@@ -43,7 +43,7 @@ class LoraPart:
     first_row: int
     parts: int = 1
     gated: bool = False
-    """Whether its rows are of a gate, and as many of what that multiplies."""
+    """True if its rows are of a gate, and as many of what that multiplies."""
 
     @property
     def snippets(self) -> dict[str, str]:
@@ -87,7 +87,7 @@ class LoraSets:
         return self._of[linear]
 
     async def add(self, number: int, adapter: LoraAdapter) -> None:
-        """Bring a set to the GPU. Raises BackendError where there is no room."""
+        """Bring a set to the GPU. Raises BackendError if there is no room."""
         await asyncio.gather(*(operation.read_norm(self._host) for operation in self._operations))
         for operation in self._operations:
             operation.write(self._host, number, adapter)

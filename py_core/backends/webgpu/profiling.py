@@ -58,7 +58,7 @@ async def measure_lists(
 ) -> list[float]:
     """Seconds of each recorded list: medians of rounds, of which `prepare` begins each.
 
-    A list too short for the clock is run several times in a row. Raises BackendError where the GPU has no clock.
+    A list too short for the clock is run several times in a row. Raises BackendError if the GPU has no clock.
     """
     times = [1] * len(recorded)
     # A GPU that rested takes a third of a second to come to speed.

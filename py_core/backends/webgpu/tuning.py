@@ -111,15 +111,15 @@ class KernelShapes:
     rows_together: int
     """Rows of W that a matvec's invocations multiply by the same x."""
     stage_columns: bool
-    """Whether a matvec brings x through workgroup memory, and normalizes it there: a dispatch less, some work twice."""
+    """True if a matvec brings x through workgroup memory, and normalizes it there: a dispatch less, some work twice."""
     tiled_matmul: bool
-    """Whether passes over many rows use tiles in workgroup memory."""
+    """True if passes over many rows use tiles in workgroup memory."""
     max_rows: int
     """Rows in one pass of a prefill."""
     flash_attention: bool
-    """Whether attention shares work in workgroup memory."""
+    """True if attention shares work in workgroup memory."""
     integer_dot: bool
-    """Whether matvecs multiply quantized weights in integers, and matmuls of many rows may.
+    """True if matvecs multiply quantized weights in integers, and matmuls of many rows may.
 
     Needs `stage_columns`.
     """

@@ -22,7 +22,7 @@ class PassContext:
     rows: str
     tiled: bool
     single_row: bool
-    """Whether the state never has more than one row."""
+    """True if the state never has more than one row."""
     norms: dict[Value, RMSNorm] = field(default_factory=dict)
     """Norms whose values are never stored: a kernel that reads such a value normalizes the norm's input itself."""
     limbs: dict[int, Value] = field(default_factory=dict)
@@ -144,7 +144,7 @@ def _made_by_readers(operations: Sequence[Fused]) -> set[Value]:
 
 
 def _multiplies(op: Fused, x: Value) -> bool:
-    """Whether an operation reads x by linears only."""
+    """True if an operation reads x by linears only."""
     if isinstance(op, ResidualLinear):
         return op.linear.x == x and op.residual != x
     return isinstance(op, QKVAttention | GatedLinear | FusedHead | Linear)

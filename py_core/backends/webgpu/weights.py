@@ -107,11 +107,11 @@ class WeightArena:
         return found
 
     def is_quantized(self, name: str) -> bool:
-        """Whether a tensor's values are codes times scales."""
+        """True if a tensor's values are codes times scales."""
         return LAYOUTS[self._tensors[name].format.name].quantized
 
     def can_join(self, names: Sequence[str]) -> bool:
-        """Whether tensors may be one matrix: of one format, and no word of the scales would belong to two of them."""
+        """True if tensors may be one matrix: of one format, and no word of the scales would belong to two of them."""
         infos = [self._tensors[name] for name in names]
         unit = LAYOUTS[infos[0].format.name].unit
         whole = all(math.prod(info.shape) // BLOCK % unit == 0 for info in infos[:-1])

@@ -264,7 +264,7 @@ class LinearLowering:
         return self._values.scratch("limbs", x.width // BLOCK * LIMBS_BYTES // 4)
 
     def _is_whole(self, run: Sequence[Linear]) -> bool:
-        """Whether linears read all rows of their tensors."""
+        """True if linears read all rows of their tensors."""
         names = {linear.weight for linear in run}
         return _rows(run) == sum(self._weights[name][0] for name in names)
 

@@ -162,7 +162,7 @@ class WebGPUTraining:
         check_pack(pack, config.vocab_size, config.context_length, self.max_rows)
 
     def _ready(self) -> SessionOnDevice:
-        """What is on the device. Raises TrainingLostError where that is another one now."""
+        """What is on the device. Raises TrainingLostError if that is another one now."""
         if self._on is None or self._on.model is not self._device.model:
             raise TrainingLostError(_LOST)
         return self._on
