@@ -38,7 +38,7 @@ class BrowserSource:
 
     @property
     def parts(self) -> tuple[FilePart, ...]:
-        """The files of the model, where they are told."""
+        """The files of the model, if they are known."""
         found = [(part.name, int(part.start)) for part in self.stream.parts]
         ends = [*(start for _, start in found), self.size or 0][1:]
         return tuple(
@@ -59,7 +59,7 @@ class BrowserSource:
             raise GGUFError(js_words(error)) from error
 
     async def rewind(self) -> None:
-        """From the browser's cache, where it kept the file."""
+        """Read again from the start, from the browser's cache if it kept the file."""
         try:
             self.stream = await self.stream.again()
         except JsException as error:

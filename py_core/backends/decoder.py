@@ -23,14 +23,14 @@ from py_core.speculation.guesses import LEAST_MATCH
 from py_core.speculation.lookahead import DRAFT, GuessPlan, Lookahead
 
 _APART = 0.5
-"""Of what a batch takes, so much passes before the next one is submitted, where that makes a difference."""
+"""The share of a batch's time that passes before the next batch is submitted, if that makes a difference."""
 
 _LEAST_PAUSE = 0.001
 """Seconds: a shorter pause is not made."""
 
 
 class Decoder:
-    """Of one backend."""
+    """The decode loop of one backend."""
 
     GUESSES_AHEAD = False
     """True if what was there before is guessed where the kernels run. Else a pass with guesses is waited for before the
@@ -138,11 +138,11 @@ class Decoder:
             sequence.guesses.extend(ids)
 
     def _token_seconds(self, sequence: TokenSequence) -> float | None:
-        """What a token takes without a pass that is waited for, where that is known."""
+        """Return the seconds of a token without a pass that is waited for, if known."""
         return self.times.seconds.get(1)
 
     def _plan(self, sequence: TokenSequence, left: int) -> GuessPlan | None:
-        """Who guesses what may come next, where it pays to run that with the last token."""
+        """Return a plan for guessing the next tokens, if it pays to run guesses with the last token."""
         guesses, draft = sequence.guesses, sequence.draft
         match = 0 if guesses is None or self.GUESSES_AHEAD or guesses.match < LEAST_MATCH else guesses.match
         if not (match or draft) or (step := self._token_seconds(sequence)) is None:

@@ -1,4 +1,4 @@
-"""What a backend's kernels do: they read and advance a state block, which names rows (token, position, slot)."""
+"""The interface to a backend's kernels. They read and advance a state block of rows (token, position, slot)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Device(Protocol):
     """A host with a model's weights and the kernels that run it."""
 
     RESTARTS: tuple[type[Exception], ...]
-    """Raised when the device was lost or made anew: what was submitted is lost."""
+    """Raised when the device was lost or restarted: submitted work is lost."""
 
     BATCH_SECONDS: float
     """Work in one submission: little, so that Stop and the first token are prompt."""
@@ -44,7 +44,7 @@ class Device(Protocol):
 
     @property
     def restarts(self) -> int:
-        """How often it was made anew by itself. Whoever waited for none of the calls that failed learns of it here."""
+        """How often the device restarted by itself. Callers that awaited none of the failed calls learn of it here."""
         ...
 
     @property
@@ -52,11 +52,11 @@ class Device(Protocol):
 
     @property
     def page_format(self) -> str:
-        """What the bytes of a page are, so that those of another kind are told apart."""
+        """The format of a page's bytes, which tells pages of other kinds apart."""
         ...
 
     def memory(self, limit: int | None) -> MemoryUse:
-        """What is held now, and how much may be."""
+        """Return the memory held now, and the limit."""
         ...
 
     def write_state(self, data: bytes) -> None: ...

@@ -86,7 +86,7 @@ def fuse(graph: Graph) -> tuple[list[Fused], list[Fused]]:
 
 
 def fused_layers(graph: Graph) -> list[bool]:
-    """Of each layer, whether all that it computes is part of a pattern: if not, it runs, with more kernels."""
+    """Return for each layer if all its operations are part of a pattern. If not, it still runs, with more kernels."""
     found: dict[int, bool] = {}
     layer = 0
     body, _ = fuse(graph)

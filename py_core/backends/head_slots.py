@@ -51,7 +51,7 @@ class HeadSlots:
 
 
 def slot_bytes(width: int) -> int:
-    """Of the largest adapter of either kind for a hidden size."""
+    """Return the bytes of the largest adapter of either kind for a hidden size."""
     return _HEADER + 4 * MAX_NEIGHBOURS + 4 * max(2 * MAX_HEAD_RANK, MAX_NEIGHBOURS) * width
 
 

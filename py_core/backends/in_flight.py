@@ -16,14 +16,14 @@ class Submission:
 
     future: asyncio.Future[list[list[int]]]
     times: StepTimes
-    """What knows what such a step takes."""
+    """Knows how long such a step takes."""
     rows: int
     steps: int
     """Those that run the model: the first may sample logits that are there."""
     likely: int
     """Tokens of each sequence that probably come of it."""
     most: int
-    """No more than so many."""
+    """The most steps of a batch."""
     submitted: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
@@ -32,7 +32,7 @@ class Submission:
 
     @property
     def seconds(self) -> float:
-        """What it probably takes."""
+        """Return the time the batch will probably take."""
         return self.times.expected(self.rows, self.steps)
 
 

@@ -1,4 +1,4 @@
-"""What a backend's memory holds, by owner; keys and values by tier, too."""
+"""Memory that a backend holds, by owner; keys and values also by tier."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOT = Tier.HOT.name.lower()
 
 @dataclass(frozen=True)
 class PageBytes:
-    """Bytes of pages that open conversations hold, that are kept for others who begin alike, and that nobody holds."""
+    """Bytes of pages: held by open conversations, kept for sequences with the same beginning, and unused."""
 
     conversations: int
     kept: int
@@ -26,7 +26,7 @@ class PageBytes:
 class MemoryUse:
     """Bytes by owner. `scratch` are activations, logits, tables and what a training has; `pages` those of each tier;
     `draft` all that a draft model holds, of whatever owner there. `limit`: what all but the draft may take
-    (`HasPages.limit_memory`), None where nobody set one."""
+    (`HasPages.limit_memory`), None if there is no limit."""
 
     weights: int
     adapters: int
@@ -57,7 +57,8 @@ class MemoryUse:
 
 
 def page_bytes(tables: Iterable[tuple[PageTable, int]], there: int, tier: Tier = Tier.HOT) -> PageBytes:
-    """Of tables, each with the bytes that a page of a tier has in all its layers, where `there` bytes are for them."""
+    """Count the bytes of a tier by owner. Each table comes with the bytes of a page of the tier in all its layers;
+    `there` are all bytes of the tier."""
     conversations = kept = 0
     for table, nbytes in tables:
         of_conversations, of_others = table.holders(tier)

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Passes:
-    """Of one backend."""
+    """The forward passes of one backend."""
 
     def __init__(self, device: Device, pages: Pages, recovery: Recovery) -> None:
         self._device, self._pages, self._recovery = device, pages, recovery
@@ -44,7 +44,7 @@ class Passes:
             sequence.stored = stop
             if after_pass:
                 await after_pass(stop)
-        # Decoding goes on from the logits of a single row.
+        # Decoding continues from the logits of a single row.
         pages.logits_of = sequence if logit_rows == 1 else None
 
     async def read(
@@ -53,7 +53,7 @@ class Passes:
     ) -> list[T]:  # fmt: skip
         """Run the tokens from `start` to `end` again, each pass by `read(rows, length)`; what each gave.
 
-        What was stored stays so, also where this is ended in the middle: nobody has to read it again then.
+        Stored tokens stay stored if this is cancelled halfway: they need not be read again.
         """
         pages, recovery, passes = self._pages, self._recovery, list[T]()
         done = start

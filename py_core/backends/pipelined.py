@@ -213,5 +213,5 @@ class PipelinedBackend(ABC):
         return await self.recovery.attempt(lambda: self.pages.export_page(adapter, tokens))
 
     async def import_pages(self, sequence: TokenSequence, tokens: Sequence[int], pages: Sequence[bytes]) -> bool:
-        # Where that fails, whoever reads the tokens says it.
+        # If this fails, the call that reads the tokens raises the error.
         return bool(await self.recovery.attempt(lambda: self.pages.import_pages(sequence, tokens, pages)))

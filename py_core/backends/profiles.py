@@ -1,4 +1,4 @@
-"""What measurements of a backend's kernels say."""
+"""The results of measuring a backend's kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OnRound = Callable[[], None]
 
 @dataclass(frozen=True)
 class AdapterLimits:
-    """What was measured of an adapter: reading memory, and multiplying and adding float32."""
+    """The measured limits of an adapter: reading memory, and multiplying and adding float32."""
 
     bytes_per_second: float
     flops_per_second: float

@@ -76,7 +76,7 @@ class Runs(Protocol):
         ...
 
     def rows_that_pay(self, count: int) -> int:
-        """How many of `count` sequences had best be decoded together: up to MAX_LOGIT_ROWS, or fewer where that is
+        """Return how many of `count` sequences are best decoded together: up to MAX_LOGIT_ROWS, or fewer if that is
         faster for all."""
         ...
 
@@ -129,8 +129,8 @@ class Runs(Protocol):
     def truncate(self, sequence: TokenSequence, length: int) -> None:
         """Forget every token from `length` on.
 
-        Where a model has windows and `length` lies far back, all tokens run again with the next call: what the
-        window before them held was given back.
+        If a model has windows and `length` lies far back, all tokens run again with the next call: the keys and
+        values in the window before `length` were given back.
         """
         ...
 
@@ -139,7 +139,7 @@ class Runs(Protocol):
         ...
 
     def memory(self) -> MemoryUse:
-        """What is held now. Raises BackendError after `close`."""
+        """Return the memory held now. Raises BackendError after `close`."""
         ...
 
     def close(self) -> None:
@@ -176,7 +176,7 @@ class HasAdapters(Protocol):
         ...
 
     def remove_head_adapter(self, number: int) -> None:
-        """Give a slot back. Sequences that use it go on without. Raises ValueError if there is no such adapter."""
+        """Give a slot back. Its sequences continue without it. Raises ValueError if there is no such adapter."""
         ...
 
     def use_head_adapter(self, sequence: TokenSequence, number: int) -> None:
@@ -201,7 +201,7 @@ class Trains(Protocol):
 
 
 class Backend(Runs, HasAdapters, Trains, Protocol):
-    """What every backend can do."""
+    """The operations that every backend has."""
 
 
 @runtime_checkable
@@ -209,27 +209,27 @@ class HasPages(Protocol):
     """Keeps keys and values in pages, which sequences share and which can leave the backend and come back."""
 
     def begin_with(self, sequence: TokenSequence, tokens: Sequence[int]) -> int:
-        """Let a sequence that holds a beginning of `tokens` hold what other sequences have read of it, where that is
+        """Let a sequence that holds a beginning of `tokens` hold what other sequences have read of it, if that is
         more than it has read itself.
 
-        How many tokens it holds then: not the last one, which has to run to give logits. Where nobody read more, or
-        the backend shares nothing, the sequence stays as it is.
+        Returns how many tokens it holds then: not the last one, which has to run to give logits. If no other sequence
+        read more, or the backend shares nothing, the sequence stays as it is.
         """
         ...
 
     @property
     def page_format(self) -> str:
-        """What the bytes of a page are here; "" where pages cannot leave the backend."""
+        """The format of a page's bytes; "" if pages cannot leave the backend."""
         ...
 
     def offer_pages(self, sequence: TokenSequence) -> None:
-        """Keep the whole pages of what a sequence has read and said, for `export_page` and for whoever begins alike."""
+        """Keep the whole pages of a sequence's tokens, for `export_page` and for sequences with the same beginning."""
         ...
 
     async def export_page(self, adapter: int, tokens: Sequence[int]) -> bytes | None:
         """The bytes of the page that holds the last PAGE of these tokens, as read with a set of LoRA matrices.
 
-        None where it is not there (any more), or the device was lost.
+        Returns None if the page is gone, or the device was lost.
         """
         ...
 
@@ -243,9 +243,9 @@ class HasPages(Protocol):
         ...
 
     async def limit_memory(self, nbytes: int | None) -> None:
-        """Let weights, adapters, scratch, and keys and values of all sequences take no more than so many bytes; None:
-        as much as there is. Pages of keys and values give way to all else: those that nobody uses first, then those of
-        sequences that wait. One sequence has room for the whole context all the same; numpy has no limit."""
+        """Limit weights, adapters, scratch, and keys and values of all sequences to `nbytes` bytes together. None: no
+        limit. Pages of keys and values give way to everything else: first unused pages, then the pages of waiting
+        sequences. One sequence always has room for the whole context; numpy has no limit."""
         ...
 
 
@@ -259,7 +259,7 @@ class Profiles(Protocol):
         ...
 
     async def limits(self, on_round: OnRound = ...) -> AdapterLimits:
-        """What the adapter does at most, measured now. Raises BackendError if the GPU has no timestamps."""
+        """Measure the peak rates of the adapter. Raises BackendError if the GPU has no timestamps."""
         ...
 
     async def profile(self, position: int, rows: int = 1, on_round: OnRound = ..., logit_rows: int = 1) -> Profile:

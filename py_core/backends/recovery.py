@@ -23,16 +23,16 @@ class Recovery:
         """They say that the device was lost."""
         self.is_lost = False
         self.losses = 0
-        """In a row: whoever begins a call, or gets a token, sets it to 0."""
+        """The number of losses in a row. The start of a call, or a token, sets it to 0."""
         self._device, self._pages, self._rebuild = device, pages, rebuild
         self._restarts = device.restarts
 
     def mark(self) -> None:
-        """The device is gone: whoever needs it next replaces it."""
+        """Note that the device is gone. The next call that needs it replaces it."""
         self.is_lost, self._pages.logits_of = True, None
 
     def note(self, error: Exception) -> None:
-        """Note a loss; `restore` makes up for it. Raises the error itself where they follow one another too often."""
+        """Note a loss, which `restore` makes up for. Raises the error itself if losses follow one another too often."""
         self.mark()
         self.losses += 1
         if self.losses > _MOST_LOSSES:
@@ -48,7 +48,7 @@ class Recovery:
             self.is_lost = False
 
     async def attempt(self, work: Callable[[], Awaitable[T]]) -> T | None:
-        """What the work gives, which is tried once; None if the device is lost meanwhile, or has no memory for it."""
+        """Try the work once and return its result; None if the device is lost meanwhile, or has no memory for it."""
         self.losses = 0
         try:
             await self.restore()

@@ -42,7 +42,7 @@ def state_bytes(
     # One for all is broadcast: a pass of a prefill has hundreds of rows.
     each = [sampling] if isinstance(sampling, SamplingParams) else sampling
     reals = table.view(np.float32)
-    # Who has no penalties may be beside one who has some: nothing of its text is penalized.
+    # A row without penalties may stand beside a row with some: no part of its text is penalized.
     table[:, [3, 5, 11]] = [(one.seed, one.top_k, one.penalty_window if one.penalizes else 0) for one in each]
     reals[:, [4, 6, 7, 8, 9, 10]] = [
         (one.temperature, one.top_p, one.min_p, one.repetition_penalty, one.presence_penalty, one.frequency_penalty)

@@ -1,4 +1,4 @@
-"""What a decode step takes, by its rows, which are as many sequences: how many are queued, and how many rows pay."""
+"""The times of decode steps by their rows, one row a sequence: they say how many to queue, and how many rows pay."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ QUEUED_SECONDS = 0.02
 or leaves, and steps of another kind, wait for it."""
 
 MAX_BATCH = 32
-"""The most steps in a submission: where a step takes microseconds, larger batches would gain nothing."""
+"""The most steps in a submission: if a step takes microseconds, larger batches would gain nothing."""
 
 MOST_BATCHES = 8
 """Submissions in flight, on a device so fast that `QUEUED_SECONDS` would ask for more."""
@@ -35,11 +35,11 @@ _FORGETTING = 0.02
 
 
 class StepTimes:
-    """Of one backend."""
+    """The step times of one backend."""
 
     def __init__(self) -> None:
         self.seconds: dict[int, float] = {}
-        """Of a step of so many rows."""
+        """The seconds of a step, by its number of rows."""
         self._paces: dict[int, float] = {}
         """The same, over several batches."""
         self._doubted: dict[int, float] = {}
@@ -50,15 +50,15 @@ class StepTimes:
         return max(1, min(MAX_BATCH, int(seconds / self.seconds.get(rows, _UNKNOWN_STEP))))
 
     def expected(self, rows: int, steps: int) -> float:
-        """Seconds of so many steps of so many rows."""
+        """Return the expected seconds of `steps` steps of `rows` rows."""
         return steps * self.seconds.get(rows, _UNKNOWN_STEP)
 
     def typical(self, rows: int) -> float | None:
-        """Seconds of a step of so many rows while such steps follow one another, if there were some."""
+        """Return the seconds of a step of `rows` rows while such steps follow one another, if there were any."""
         return self._paces.get(rows, self.seconds.get(rows))
 
     def note(self, rows: int, seconds: float, average: float) -> None:
-        """A step of so many rows took so long, and so long on average in this call.
+        """Note that a step of `rows` rows took `seconds`, and `average` on average in this call.
 
         The ends of several batches are often heard at once, so that the time between two says little: the first
         estimate is the average, or a slow device whose first steps seem to take no time would get a minute of work.
@@ -69,16 +69,16 @@ class StepTimes:
             self.seconds[rows] = average
 
     def note_pace(self, rows: int, seconds: float) -> None:
-        """Steps of so many rows took so long each, over all batches of a `Pace`."""
+        """Note that steps of `rows` rows took `seconds` each, over all batches of a `Pace`."""
         for other in self._doubted:
             self._doubted[other] *= 1 - _FORGETTING
         known = self._paces.get(rows, seconds)
         self._paces[rows] = self._doubted[rows] = known + (seconds - known) * _NEWEST_SHARE
 
     def rows_that_pay(self, count: int) -> int:
-        """How many of `count` sequences had best share a step: all that fit, or fewer where that gave more tokens.
+        """Return how many of `count` sequences best share a step: all that fit, or fewer if that gave more tokens.
 
-        Kernels may take more for two rows than for one row twice. What has no pace yet is tried.
+        Kernels may take longer for two rows than for one row twice. A number of rows without a pace is tried.
         """
         count = min(count, MAX_LOGIT_ROWS)
         if count not in self._doubted:
@@ -109,7 +109,7 @@ class Pace:
         return (times, rows) == (self._times, self._rows)
 
     def note(self, now: float, steps: int) -> None:
-        """A batch of so many steps was done at this time, in seconds."""
+        """Note that a batch of `steps` steps was done at `now`, in seconds."""
         self._batches += 1
         if self._batches <= 0:
             self._began = now

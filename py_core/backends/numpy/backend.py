@@ -341,7 +341,7 @@ class _State:
         self.logits = np.zeros((1, config.vocab_size), np.float32)
         self.caches = {layer: _Cache(config, window) for layer, window in windows.items()}
         self.tiers: list[Tier] = []
-        """Of the pages that were demoted."""
+        """The tiers of the pages that were demoted."""
 
     def demote(self, wanted: list[Tier]) -> None:
         """Bring the whole pages to the tiers that are wanted, but none to a higher one."""
@@ -382,7 +382,7 @@ class _Cache:
         return self.first, self.kv[0, :stop], self.kv[1, :stop]
 
     def _make_room(self, start: int, end: int) -> None:
-        """Drop what no position from `start` on sees, but for some slack, and grow where that is not enough."""
+        """Drop what no position from `start` on sees, except some slack, and grow if that is not enough."""
         first = max(self.first, first_kept(self._window, start, end))
         kept = self.kv[:, first - self.first : start - self.first]
         capacity = self.kv.shape[1]

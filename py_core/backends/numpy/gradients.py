@@ -1,4 +1,4 @@
-"""What gradient operations compute, in numpy: the reference for the kernels. In float64 they stay float64."""
+"""Gradient operations in numpy: the reference for the kernels. Results of float64 inputs stay float64."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def glu_gradient(
 
 
 def soft_cap_gradient(dy: np.ndarray, y: np.ndarray, cap: float) -> np.ndarray:
-    """Of y = cap * tanh(x / cap)."""
+    """The gradient of y = cap * tanh(x / cap)."""
     return dy * (1 - (y / cap) ** 2)
 
 

@@ -1,4 +1,4 @@
-"""What the operations of a graph compute, in numpy: the reference for the kernels. In float64 they stay float64."""
+"""The operations of a graph in numpy: the reference for the kernels. Results of float64 inputs stay float64."""
 
 from __future__ import annotations
 

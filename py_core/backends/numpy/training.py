@@ -146,7 +146,7 @@ class _PackRun:
         self._training, self._pack, self._base = training, pack, base
         self._vocabulary = training._config.vocab_size
         self._seen: dict[int, np.ndarray] = {}
-        """Of each window, which row sees which: the same in all blocks."""
+        """For each window, the mask of which row sees which: it is the same in all blocks."""
         self._weights, layout = training._weights, training._layout
         self._scale = layout.scale
         self._pairs = layout.views(training._state.parameters)

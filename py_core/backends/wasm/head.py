@@ -1,4 +1,4 @@
-"""What works on the head's input and on logits besides linears: adapters in slots, and scores of given tokens."""
+"""Operations on the head's input and on logits besides linears: adapters in slots, and scores of given tokens."""
 
 from __future__ import annotations
 

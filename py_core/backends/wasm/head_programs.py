@@ -10,7 +10,7 @@ from py_core.backends.wasm.lowering import ProgramLowering
 
 
 class HeadPrograms:
-    """They take memory between the pages of keys and values, so who needs none of them pays nothing."""
+    """They take memory between the pages of keys and values, so a model that needs none of them pays nothing."""
 
     def __init__(self, lowering: ProgramLowering) -> None:
         self._lowering = lowering

@@ -1,7 +1,7 @@
-"""What the WASM backend asks of a host: natively wasmtime, in the page the workers of web/backends/wasm/kernel_pool.js.
+"""The host of the WASM backend: natively wasmtime, in the page the workers of web/backends/wasm/kernel_pool.js.
 
-All calls reach the first kernel worker in the order they were made. So a write is seen by the runs after it and not by
-those before, on every worker, and an upload comes after the writes before it. Addresses are byte offsets into the
+All calls reach the first kernel worker in the order they were made. So on every worker, a write is seen by the runs
+after it and not by those before, and an upload comes after the writes before it. Addresses are byte offsets into the
 kernels' memory; the backend gives out its parts.
 """
 

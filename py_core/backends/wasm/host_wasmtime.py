@@ -153,7 +153,7 @@ class WasmtimeHost:
         return self.peek(address, nbytes)
 
     def peek(self, address: int, nbytes: int) -> bytes:
-        """What is in the memory now."""
+        """Return the bytes that the memory holds now."""
         return ctypes.string_at(self._place(address, nbytes), nbytes)
 
     def close(self) -> None:

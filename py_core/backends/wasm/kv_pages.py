@@ -46,7 +46,7 @@ class _Group:
 
 
 class _Place(NamedTuple):
-    """Of a page: where the first layer's first head lies, what a head takes, and how far it is to the next one."""
+    """The place of a page: the first layer's first head, the bytes of a head, and the distance to the next head."""
 
     address: int
     nbytes: int
@@ -70,7 +70,7 @@ class KVPages:
         self._free: dict[int, int] = {}
         """Parts that were given back: how many follow one another, by the first."""
         self.make_way: Callable[[int], Awaitable[None]] = _nothing
-        """Waited for before so many bytes are taken for something that is not pages, where the memory grows by that."""
+        """Awaited before the memory grows by a number of bytes for something other than pages."""
         self._groups: list[_Group] = []
         for window, layers in layer_groups(graph, config.context_length).items():
             pages = PageTable(slots, config.context_length, window)
@@ -135,8 +135,8 @@ class KVPages:
         return next((group for group in self._groups if not group.pages.window), None)
 
     async def shrink(self, capacity: int) -> dict[int, int]:
-        """Have so many pages without a window only, or some more, so that whole extents are left: others may have the
-        rest (`take`). Where which page was moved to."""
+        """Shrink the pool to `capacity` pages without a window, or slightly more, so that whole extents are left.
+        The rest is free for others (`take`). Returns the new index of each page that moved."""
         group, extents = self._limited, _extents(capacity)
         if group is None or extents >= len(group.extents):
             return {}
@@ -157,7 +157,7 @@ class KVPages:
         return only if only and not only.window else None
 
     def page_bytes(self, tier: Tier) -> int:
-        """What a page of all layers takes, where they share a table: [layer][kv head] as `read_page` gives it."""
+        """Return the bytes of a page of all layers that share a table: [layer][kv head] as `read_page` gives it."""
         return sum(len(group.layers) for group in self._groups) * self._heads * self._tier_bytes[tier]
 
     def tables(self, tier: Tier) -> list[tuple[PageTable, int]]:
@@ -165,7 +165,7 @@ class KVPages:
         return [(group.pages, len(group.layers) * self._heads * self._tier_bytes[tier]) for group in self._groups]
 
     def there(self, tier: Tier) -> int:
-        """Bytes that pages of this tier have, whoever holds them; those of hot ones with what was given back."""
+        """Return the bytes of all pages of this tier, in use or not. The hot tier includes what was given back."""
         if tier is Tier.HOT:
             others = self.bytes_of_others + sum(self.there(each) for each in Tier if each is not Tier.HOT)
             return self._parts * self.part_bytes - others
@@ -173,7 +173,7 @@ class KVPages:
 
     @property
     def bytes_of_others(self) -> int:
-        """What `take` gave and nobody gave back."""
+        """Return the bytes that `take` gave and that were not given back."""
         extents = sum(
             (len(group.extents) + sum(map(len, group.demoted.values()))) * len(group.layers) for group in self._groups
         )
@@ -249,7 +249,7 @@ class KVPages:
         return self._arena.end + await self._claim(-(-nbytes // self.part_bytes)) * self.part_bytes
 
     async def _copy_others_page(self, group: _Group, slot: int, first: int) -> None:
-        """What is stored before `first` in a page that others hold, too, comes into one of the sequence's own."""
+        """Copy what is stored before `first` in a page shared with others to one of the sequence's own pages."""
         page = group.pages.others_page(slot, first)
         if page is None:
             return
@@ -316,7 +316,7 @@ class KVPages:
         group.pages.changed.clear()
 
     async def _claim(self, parts: int) -> int:
-        """The first of so many parts that follow one another: some that were given back, or new ones."""
+        """Return the first of `parts` consecutive parts: some that were given back, or new ones."""
         for first, count in sorted(self._free.items()):
             if count >= parts:
                 del self._free[first]
@@ -333,7 +333,7 @@ class KVPages:
         return first
 
     async def _grow(self, group: _Group, extents: int) -> None:
-        """Have so many extents of hot pages: of what was given back, as far as that goes."""
+        """Grow to `extents` extents of hot pages, from what was given back as far as possible."""
         layers, wanted = len(group.layers), extents - len(group.extents)
         given_back = sum(count // layers for count in self._free.values())
         claimed = [await self._claim(layers) for _ in range(min(given_back, wanted))]
@@ -366,5 +366,5 @@ async def _nothing(nbytes: int) -> None: ...
 
 
 def _extents(capacity: int) -> int:
-    """How many hold so many pages."""
+    """Return how many extents hold `capacity` pages."""
     return -(-capacity // EXTENT)

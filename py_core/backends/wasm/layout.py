@@ -56,7 +56,7 @@ class OpKind(IntEnum):
 
 
 class Epilogue(IntEnum):
-    """What becomes of a linear's sums. SILU and GELU are of gates, the first half of the rows, and multiply the ups."""
+    """The last step of a linear. SILU and GELU apply to the gates, the first half of the rows, and multiply the ups."""
 
     NONE = 0
     RESIDUAL = 1
@@ -175,10 +175,10 @@ def tier_pages(head_dim: int, limbs: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class AttentionLayer:
-    """What the kernels know of a layer's attention (`Layer` in pages.h).
+    """The description of a layer's attention that the kernels read (`Layer` in pages.h).
 
     An entry of the page table, which has a row of `pages_per_slot` for each sequence, is TIER_BIT times a tier and a
-    number e: a page at `pages` + e // n * `extent_bytes`, where an extent has n pages of that tier, the (e % n)th of
+    number e: a page at `pages` + e // n * `extent_bytes`, if an extent has n pages of that tier, the (e % n)th of
     each head there (kv_pages.py). A window or softcap of 0 is none.
     """
 

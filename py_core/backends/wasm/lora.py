@@ -33,7 +33,7 @@ class LoraSite:
     parts: tuple[TensorRows, ...]
 
     def packed(self, adapter: LoraAdapter, distance: int) -> tuple[bytes, bytes]:
-        """What the kernels read first of this site, and its matrices, which lie `distance` bytes after that."""
+        """Pack what the kernels read first of this site, and its matrices, which lie `distance` bytes after that."""
         pairs = [adapter.pairs.get(part.name) for part in self.parts]
         data = bytearray(_packed_a([pair.a for pair in pairs if pair]))
         words, first = [sum(_groups(pair) for pair in pairs if pair), distance], 0
@@ -45,7 +45,7 @@ class LoraSite:
 
 
 def packed_set(sites: Sequence[LoraSite], adapter: LoraAdapter) -> bytes:
-    """What the kernels read first of each site, one after the other, then all matrices. It may lie anywhere."""
+    """Pack what the kernels read first of each site, one after the other, then all matrices. It may lie anywhere."""
     heads, matrices = bytearray(), bytearray()
     for site in sites:
         head, data = site.packed(adapter, len(sites) * SITE_BYTES - len(heads) + len(matrices))
@@ -60,7 +60,7 @@ def rows_bytes(max_rows: int) -> int:
 
 
 def _groups(pair: LoraPair) -> int:
-    """Of ranks, as the kernels take them."""
+    """Return the number of groups of ranks that the kernels take."""
     return -(-pair.rank // GROUP_ROWS)
 
 

@@ -90,7 +90,7 @@ class ProgramLowering:
         self._parts = take(parts * (self._query_width + 2 * config.num_attention_heads) * 4)
         self._layers: dict[int, tuple[int, ops.Attention]] = {}
         self._sites: list[LoraSite] | None = None
-        """What adapters may change of the operations that are lowered now; None where they may change nothing."""
+        """The changes that adapters may make to the operations lowered now; None if they may change nothing."""
         self.head = HeadMemory(graph.head_input.width, max_rows, self.arena)
         self._plain_body()
         self._changed_head = self._head_with_adapters()
@@ -113,7 +113,7 @@ class ProgramLowering:
         }
         programs = self._passes(body, head) | self._samplers
         self.programs = {name: self.arena.put(program_bytes(program, self.state)) for name, program in programs.items()}
-        self.programs["tapped"] = tapped_program  # where a program of `tapped` is written before it runs
+        self.programs["tapped"] = tapped_program  # the place to which a program of `tapped` is written before it runs
         self.lora_table = take(lora_rows_bytes(max_rows))
         # Pages come last in memory, so that their pools can grow: all else has its size by now.
         self.arena.writes += [(address, self._layer(op)) for address, op in self._layers.values()]
@@ -298,7 +298,7 @@ class ProgramLowering:
         ]
 
     def _layer(self, op: ops.Attention) -> bytes:
-        """What the kernels know of a layer's attention."""
+        """Pack the description of a layer's attention for the kernels."""
         pages = self.pages
         return AttentionLayer(
             op.num_attention_heads, op.num_key_value_heads, op.k.width // op.num_key_value_heads, int(self._mode),

@@ -34,14 +34,14 @@ _LOSS_ROW = np.dtype([("row", "<u4"), ("target", "<u4"), ("weight", "<f4"), ("kl
 
 
 class SessionMemory:
-    """What a session takes of the memory between the pages."""
+    """The memory between the pages that a session takes."""
 
     def __init__(self, pages: KVPages) -> None:
         self._pages = pages
         self._taken: list[tuple[int, int]] = []
 
     async def take(self, nbytes: int) -> int:
-        """The address of so many bytes. Raises BackendError when memory is out."""
+        """Return the address of `nbytes` bytes. Raises BackendError when memory is out."""
         self._taken.append((await self._pages.take(nbytes), nbytes))
         return self._taken[-1][0]
 

@@ -52,7 +52,7 @@ class TrainKind(IntEnum):
 
 @dataclass(frozen=True)
 class PackedLayer:
-    """What the kernels know of a layer's attention in a pack (training_attention.c)."""
+    """The description of a layer's attention in a pack that the kernels read (training_attention.c)."""
 
     heads: int
     kv_heads: int
@@ -72,7 +72,7 @@ class Places:
     """Where values lie. A buffer is given again once its value is released."""
 
     def __init__(self, take: Callable[[int], int]) -> None:
-        """`take` gives the address of so many bytes."""
+        """`take` returns the address of the given number of bytes."""
         self._take = take
         self._buffers: list[tuple[int, int]] = []
         self._free: dict[int, list[int]] = {}

@@ -47,7 +47,7 @@ Lowered = list[tuple[list[Op], float]]
 
 @dataclass(frozen=True)
 class AnchorPlace:
-    """Memory that a session takes only where its state has an anchor: for that, for the sums of the penalty's parts,
+    """Memory that a session takes only if its state has an anchor: for the anchor, for the sums of the penalty's parts,
     and for a `pulled_step` that is written there before it runs.
     """
 
@@ -105,14 +105,14 @@ class TrainingLowering:
         self.step = self._program(self._step)
         self.clear = self._program([Op(TrainKind.CLEAR, vector)])
         self.add_fisher = take(len(self.fisher_program(0, 0)))
-        """Where a `fisher_program` is written before it runs."""
+        """The place to which a `fisher_program` is written before it runs."""
 
     def fisher_program(self, keep: float, weight: float) -> bytes:
         arguments = (self.gradient, self._plan.layout.size, self.fisher, real_bits(keep), real_bits(weight))
         return program_bytes([Op(TrainKind.ADD_FISHER, arguments)], self.state)
 
     def anchor_place(self, base: int) -> AnchorPlace:
-        """What a session needs for an anchor, from `base` on."""
+        """Return the place of an anchor and what it needs, from `base` on."""
         arena = Arena(base)
         anchor, sums = arena.take(4 * self._plan.layout.size + 64), arena.take(8 * self._parts)
         step = arena.take(len(self._pulled_step(anchor, sums, 0)))

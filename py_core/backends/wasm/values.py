@@ -40,7 +40,7 @@ class Values:
     """
 
     def __init__(self, operations: Sequence[Fused], take: Callable[[int], int]) -> None:
-        """`take` gives the address of so many bytes."""
+        """`take` returns the address of the given number of bytes."""
         self._take = take
         self._buffers: list[tuple[int, int]] = []
         self._free: dict[int, list[int]] = {}
@@ -72,7 +72,7 @@ class Values:
         return value in self._deferred
 
     def source(self, value: Value) -> tuple[Value, RMSNorm | None]:
-        """What a linear reads: the value, or the input of the norm that it has to make first."""
+        """Return what a linear reads: the value, or the input of the norm that it has to make first."""
         norm = None if value in self._stored else self._deferred.get(value)
         return (norm.x, norm) if norm else (value, None)
 
@@ -87,12 +87,12 @@ class Values:
         self._kept.add(value)
 
     def store(self, value: Value, address: int) -> None:
-        """What reads the value finds it there until the next `begin`, and need not make it."""
+        """Note that the value lies at `address` until the next `begin`. Its readers need not make it."""
         self._place[value] = address
         self._stored.add(value)
 
     def is_stored(self, value: Value) -> bool:
-        """True if `store` said where the value is."""
+        """True if `store` noted the place of the value."""
         return value in self._stored
 
     def overwrite(self, value: Value, by: Value) -> int:

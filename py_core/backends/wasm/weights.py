@@ -55,7 +55,7 @@ class PackedWeights:
         self.jobs: list[RepackJob] = []
         self._tensors, self._arena = tensors, arena
         self.nbytes = 0
-        """What they take in the kernels' memory."""
+        """The bytes that the weights take in the kernels' memory."""
         self._matrices: dict[tuple[TensorRows, ...], PackedMatrix] = {}
         self._vectors: dict[tuple[TensorRows | int, ...], int] = {}
 
@@ -131,7 +131,8 @@ class PackedWeights:
         ])  # fmt: skip
 
     def _vector(self, parts: Sequence[TensorRows | int]) -> int:
-        """Numbers of tensors, or so many zeros. They go the way of a matrix of one column: rows stay as they are."""
+        """Upload vectors of tensors, or zeros (an int is their number). They are handled
+        as a matrix of one column: the rows keep their order."""
         key = tuple(parts)
         if key not in self._vectors:
             size = sum(part if isinstance(part, int) else part.count for part in parts)
@@ -171,7 +172,7 @@ class PackedWeights:
 
 
 def _row_in(parts: Sequence[TensorRows | int], rows: TensorRows) -> int | None:
-    """Where rows begin among parts that follow one another; None where they are in none of them."""
+    """Return the row at which `rows` begin among consecutive parts; None if no part has them."""
     first = 0
     for part in parts:
         count = part if isinstance(part, int) else part.count

@@ -1,6 +1,6 @@
 """Finds out by measuring which shape of a matvec and of a matmul is the fastest for each matrix, and remembers it.
 
-What is fast depends on the GPU, and nobody has all of them: so at the first load the kernels of a decode step are
+The fastest shapes depend on the GPU, and no developer has them all. So at the first load the decode step's kernels are
 timed in a dozen shapes, over the weights of all layers as decoding reads them, and those of a prefill's pass in those
 that its matmuls may have, floats or integers. What was found is kept by the adapter's name.
 """
@@ -38,7 +38,7 @@ Kept = dict[str, list[int]]
 
 
 class TuningStore(Protocol):
-    """Where one text is kept from load to load."""
+    """Keeps one text from load to load."""
 
     async def read(self) -> str:
         """The text, or "" if there is none."""
@@ -48,7 +48,8 @@ class TuningStore(Protocol):
 
 
 def candidates(shapes: KernelShapes, adapter: AdapterInfo, columns: int) -> list[MatvecShape]:
-    """What may be fast for a matrix of so many columns, the usual shape first. Lanes beyond a subgroup cannot add up.
+    """Return shapes that may be fast for a matrix of `columns` columns, the usual one first. Lanes beyond a subgroup
+    cannot add up.
 
     Lane groups of several subgroups have a block of x in each invocation: they keep it for many rows.
     """
@@ -76,7 +77,7 @@ async def tune(
     """Set `builder.chosen`, `chosen_few` and `chosen_tiles` for the kernels of "one", "few" and "many" rows, which
     `lower` makes with the builder as it is and `measure` times.
 
-    Nothing may be in the pages yet. Where the GPU has no clock, the usual shapes stay.
+    The pages must be empty. If the GPU has no clock, the usual shapes stay.
     """
     kept = _parsed(await store.read())
     known = kept.setdefault(f"{host.adapter.name}, version {_VERSION}", {})
@@ -128,7 +129,7 @@ async def _measure(
     host: Host, builder: KernelBuilder, state: Binding, tried: Mapping[str, list[Shape]],
     lower: Callable[[], list[Kernel]], passes: Sequence[int], measure: Measure,
 ) -> Kept:  # fmt: skip
-    """The shape of each kernel name that takes the least time for passes over so many rows together."""
+    """Return for each kernel name the shape that takes the least time, over passes of the given rows together."""
     recorded: dict[tuple[str, Shape, int], int] = {}
     timed: dict[tuple[str, Shape], float] = {}
     try:
@@ -161,7 +162,7 @@ async def _measure(
 
 
 def _parsed(text: str) -> dict[str, dict[str, list[int]]]:
-    """What was kept, or nothing where it is damaged."""
+    """Return what was kept, or nothing if it is damaged."""
     try:
         kept = json.loads(text or "{}")
     except ValueError:

@@ -101,7 +101,7 @@ class WebGPUBackend(PipelinedBackend):
         super().close()
 
     async def limits(self, on_round: OnRound = lambda: None) -> AdapterLimits:
-        """What the adapter does at most, measured now. Raises BackendError if the GPU has no timestamps."""
+        """Measure the peak rates of the adapter. Raises BackendError if the GPU has no timestamps."""
         await self.recovery.restore()
         host = self.device.host
         return AdapterLimits(await measure_bandwidth(host, on_round), await measure_flops(host, on_round))

@@ -24,7 +24,7 @@ _WORKGROUP = 256
 
 
 class DemotedPages:
-    """Of layers that share a page table. `pipeline` is `KernelBuilder.pipeline`."""
+    """The demoted pages of layers that share a page table. `pipeline` is `KernelBuilder.pipeline`."""
 
     def __init__(
         self, host: Host, config: ModelConfig, layers: int, pipeline: Callable[..., int], settings: DeviceSettings
@@ -34,11 +34,11 @@ class DemotedPages:
         self.place_bytes = 4 * heads * (PAGE * size // 4 + size + PAGE)
         self._layers, self._settings = layers, settings
         self._buffers: list[int] = []
-        """Of each layer, once a page was demoted."""
+        """A buffer for each layer, once a page was demoted."""
         self._places: dict[Tier, list[int]] = {tier: [] for tier in _PLACES}
-        """Of each tier where its pages begin, by their number."""
+        """For each tier, the places of its pages, by page number."""
         self.constants: dict[str, Constant] = {"TIER_SHIFT": TIER_SHIFT}
-        """What a kernel that reads them has besides the constants of heads and pages."""
+        """The constants of a kernel that reads these pages, besides those of heads and pages."""
         self._pipeline = pipeline(
             "demote", {}, KV_HEADS=heads, HEAD_DIM=size, PAGE=PAGE, WORKGROUP=_WORKGROUP, **self.constants
         )
@@ -52,15 +52,15 @@ class DemotedPages:
         return [Binding(buffer, 0, self._count * self.place_bytes) for buffer in self._buffers]
 
     def page_bytes(self, tier: Tier) -> int:
-        """What a page takes in a layer."""
+        """Return the bytes of a page in a layer."""
         return _PLACES[tier] * self.place_bytes
 
     def there(self, tier: Tier) -> int:
-        """Bytes that pages of this tier have in all layers, whoever holds them."""
+        """Return the bytes of all pages of this tier in all layers, in use or not."""
         return len(self._places[tier]) * self.page_bytes(tier) * self._layers
 
     def entries(self, pages: np.ndarray) -> np.ndarray:
-        """What the page table on the GPU has for numbers of pages: the tier with the place in its buffer."""
+        """Return the entries of pages in the GPU's page table: the tier with the place in its buffer."""
         entries, tiers, numbers = pages.copy(), pages >> TIER_SHIFT, pages % (1 << TIER_SHIFT)
         for tier, places in self._places.items():
             there = tiers == tier

@@ -133,7 +133,7 @@ class WebGPUDevice:
         return Capabilities("webgpu", adapter.name, adapter.software)
 
     async def reopen(self, at_once: bool) -> None:
-        """A new device in place of one that was lost; `load` brings back what was on it. Raises DeviceLostError."""
+        """Replace a lost device by a new one; `load` brings its contents back. Raises DeviceLostError."""
         if not at_once:
             await asyncio.sleep(self._settings.pause)
         await self.host.reopen()

@@ -30,7 +30,7 @@ _LEAST_GAIN = 1.15
 """Times as many tokens a second that guesses must promise."""
 
 _PER_ROW = 0.1
-"""What a row more costs, in steps, before a pass of so many rows was timed."""
+"""The cost of an additional row, in steps, until a pass of that many rows was timed."""
 
 _LEAST_TEXT = 96
 """Tokens: to an answer to less, nothing is guessed before something of it was there before."""
@@ -42,7 +42,7 @@ _BEGINNING = 24
 """Tokens of an answer that tell whether guesses at the beginning would have paid."""
 
 _LEAST_BELIEF, _NEWEST_SHARE = 0.25, 0.3
-"""Of the answers of late, so many must begin with what can be guessed; the newest one's weight in that."""
+"""The share of recent answers that must begin with guessable text, and the weight of the newest answer in it."""
 
 
 class DeviceGuesses:
@@ -50,7 +50,7 @@ class DeviceGuesses:
 
     def __init__(self) -> None:
         self.times = StepTimes()
-        """Of passes with guesses, by their rows."""
+        """The times of passes with guesses, by their rows."""
         self.text_of: TokenSequence | None = None
         """Whose text is on the device: the sequence that is decoded alone."""
         self._belief = 1.0
@@ -84,17 +84,17 @@ class DeviceGuesses:
         self._host.write(self._text.buffer, 0, words.tobytes())
 
     def begin_records(self) -> None:
-        """What is submitted next writes its records from the first one on."""
+        """Let the next submission write its records from the first one on."""
         self._host.write(self._text.buffer, 0, bytes(4))
 
     async def read(self, passes: int) -> list[list[int]]:
-        """The tokens of so many records of what was submitted last."""
+        """Return the tokens of the first `passes` records of the last submission."""
         data = await self._host.read(self._records.buffer, 0, 4 * _RECORD * passes)
         records = np.frombuffer(data, np.uint32).reshape(passes, _RECORD)
         return [[token for record in records for token in record[1 : 1 + record[0]].tolist()]]
 
     def rehearsal(self, lookup: PromptLookup) -> Rehearsal:
-        """What is known of an answer's guesses, which begins now if nothing is."""
+        """Return what is known of an answer's guesses. It begins now if nothing is known."""
         if lookup.rehearsal is None:
             begins = len(lookup.tokens) >= _LEAST_TEXT and self._belief >= _LEAST_BELIEF
             belief = _FIRST_BELIEF if begins else 0.0

@@ -15,7 +15,7 @@ from py_core.paging.pages import Pages
 from py_core.sampling import SamplingParams
 
 _TRIAL = 0.5
-"""Of a batch's usual time, what passes with guesses take before anything is known of an answer."""
+"""The share of a batch's usual time for passes with guesses before anything is known of an answer."""
 
 
 class GuessingDecoder(Decoder):

@@ -1,4 +1,4 @@
-"""What the WebGPU backend asks of a host: natively wgpu-py, in the page `web/backends/webgpu/executor.js`.
+"""The host of the WebGPU backend: natively wgpu-py, in the page `web/backends/webgpu/executor.js`.
 
 Handles are plain integers, so that a host may live on the other side of a language border. A recorded list of
 dispatches is replayed by its id: after the first pass, a token costs one call.
@@ -20,7 +20,7 @@ UPLOAD_PIECE = 4 << 20
 
 @dataclass(frozen=True)
 class AdapterInfo:
-    """What the kernels' shapes depend on. Sizes in bytes."""
+    """The properties that the kernels' shapes depend on. Sizes in bytes."""
 
     name: str
     vendor: str
@@ -47,7 +47,7 @@ class Binding:
 
 
 def covering(bindings: Sequence[Binding]) -> Binding | None:
-    """The range that holds all of these, or None where they are of several buffers."""
+    """Return the range that holds all of these, or None if they are in several buffers."""
     if len({binding.buffer for binding in bindings}) > 1:
         return None
     start = min(binding.offset for binding in bindings)
@@ -95,7 +95,7 @@ class Host(Protocol):
     """True if ends of submissions that were made in one task of the event loop are all heard at the end of the last."""
 
     async def reopen(self) -> None:
-        """A new device in place of the old one: every handle is gone, and `adapter` may be another.
+        """Open a new device instead of the old one: every handle is gone, and `adapter` may be another.
 
         Raises DeviceLostError if there is no adapter now.
         """

@@ -16,7 +16,7 @@ from py_core.backends.base import BackendError, DeviceLostError, Progress
 from py_core.backends.webgpu.host import NO_TIMESTAMPS, UPLOAD_PIECE, AdapterInfo, Dispatch, Segment
 from py_core.formats.source import WeightSource
 
-# wgpu's GL backend complains on stderr where this is not set, as in a container.
+# wgpu's GL backend complains on stderr if this is not set, as in a container.
 os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 
 import wgpu
@@ -308,7 +308,7 @@ class WgpuHost:
 async def _while_there(device: wgpu.GPUDevice, mapping: Awaitable[None]) -> None:
     """Wait for a buffer to be mapped. Raises GPUError if the device is lost.
 
-    On such a device it may never come; and where it comes, a look into the buffer would end the process.
+    On a lost device the mapping may never finish. If it does, reading the buffer would end the process.
     """
     waiting = asyncio.ensure_future(mapping)
     try:

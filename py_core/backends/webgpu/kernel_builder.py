@@ -44,7 +44,7 @@ _FEW_SHAPES = [
     (RowColumns.READ, 32, 128, 2, 4, 4),
     (RowColumns.READ, 32, 256, 2, 4, 8),
 ]
-"""Of a matvec of several rows of x: columns, the most lanes, workgroup, rows of W, subgroups, rows of x."""
+"""Shapes for several rows of x: columns, the most lanes, workgroup, rows of W, subgroups, rows of x."""
 _SLICES = 4
 _NEXT_BYTES = 1024
 _INTEGER_TILES = [MatmulShape(True, slices, wide) for wide in (8, 4) for slices in (2, 4)]
@@ -110,7 +110,7 @@ class KernelBuilder:
         return self.shapes.integer_dot and LAYOUTS[matrix.format.name].quantized
 
     def _few_shapes(self, k: int) -> list[MatvecShape]:
-        """What may be fast for several rows of x. A workgroup that makes them integers itself keeps all of them."""
+        """Return shapes that may be fast for several rows of x. A workgroup that makes x integers keeps all."""
         adapter, most = self._host.adapter, self.shapes.lanes
         while most > 1 and most > blocks_of(k):
             most //= 2
@@ -128,7 +128,7 @@ class KernelBuilder:
         return list(dict.fromkeys(found))
 
     def tiles(self, kernel: str, form: BlockFormat, rows: int) -> MatmulShape:
-        """The tiles of a matmul over so many rows of W."""
+        """Return the tiles of a matmul over `rows` rows of W."""
         if kernel not in self.tiled:
             self.tiled[kernel] = self._possible_tiles(form, rows)
         possible = self.tiled[kernel]
@@ -154,7 +154,7 @@ class KernelBuilder:
         ]
 
     def gradient_tiles(self, columns: int) -> MatmulShape:
-        """The tiles of a product with so many columns of W: its `rows` are columns there."""
+        """Return the tiles of a product with `columns` columns of W: its `rows` are columns there."""
         memory = self._host.adapter.max_workgroup_storage
         for shape in (MatmulShape(False, _SLICES, 2), MatmulShape(False, _SLICES, 1), MatmulShape(False, 2, 1)):
             if shape.memory <= memory and shape.rows <= columns:
@@ -174,8 +174,8 @@ class KernelBuilder:
         pass_rows: str, single_row: bool, norm: ops.RMSNorm | None, lora: LoraPart | None = None,
         next_of: NextOf | None = None, **constants: Constant,
     ) -> tuple[int, Grid, LoraNext | None]:  # fmt: skip
-        """A kernel whose lanes share the `rows` rows of W of an item, and its grid, for a pass that is not tiled; and
-        where it leaves parts of another's A x, if `next_of` is for what it makes."""
+        """Return a kernel whose lanes share the `rows` rows of W of an item, and its grid, for a pass without tiles;
+        and how it leaves parts of another linear's A x, if `next_of` is for its output."""
         (all_constants, snippets), each, tile = self.matvec_part(
             matrix, part, shape, rows, pass_rows, single_row, norm, 1, lora, **constants
         )
@@ -189,7 +189,7 @@ class KernelBuilder:
         self, matrix: WeightMatrix, part: MatrixPart, shape: MatvecShape, rows: int, pass_rows: str, single_row: bool,
         norm: ops.RMSNorm | None, shares: int, lora: LoraPart | None = None, **constants: Constant,
     ) -> tuple[Part, int, int]:  # fmt: skip
-        """What a matvec is composed of, the items of a workgroup, and the rows of x. `shares` kernels in one share the
+        """Return the part of a matvec, the items of a workgroup, and the rows of x. `shares` kernels in one share the
         workgroup memory."""
         several = pass_rows != "one"
         integers = self.integers(matrix) and not (several and shape.columns == RowColumns.FLOATS)
@@ -231,7 +231,7 @@ class KernelBuilder:
 
 
 def chunk_blocks(k: int, lane_group: int, rows: int, room: int) -> int:
-    """Blocks of x that a matvec keeps in workgroup memory at a time, where there is room for so many.
+    """Return the blocks of x that a matvec keeps in workgroup memory at a time, if there is room for them.
 
     A lane loads its part of these columns for `rows` rows of W at once: as many blocks as its registers hold.
     """

@@ -61,7 +61,7 @@ class KVPages:
         return Binding(group.buffers[layer], 0, group.pages.capacity * self.page_bytes)
 
     def table(self, layer: int) -> Binding:
-        """The page table of a layer, which stays where it is."""
+        """Return the page table of a layer. It never moves."""
         return self._group_of[layer].table
 
     @property
@@ -75,7 +75,7 @@ class KVPages:
         return ({"kv_quads": "kv_quads_demoted"}, self._demoted.constants) if self._demoted else ({}, {})
 
     def demoted(self, layer: int) -> tuple[Binding, ...]:
-        """What such a kernel binds besides the hot pages: any buffer as long as no page was demoted."""
+        """Return the bindings of a kernel besides the hot pages: any buffer as long as no page was demoted."""
         if self._demoted is None:
             return ()
         at = list(self._group_of[layer].buffers).index(layer)
@@ -138,7 +138,8 @@ class KVPages:
         return next((group for group in self._groups if not group.pages.window), None)
 
     async def shrink(self, capacity: int) -> dict[int, int]:
-        """Have so many pages without a window only, as many as are held or more; where which page was moved to."""
+        """Shrink the pool to `capacity` pages without a window (at least those in use).
+        Returns the new index of each page that moved."""
         group = self._limited
         if group is None or capacity >= group.pages.capacity:
             return {}
@@ -188,7 +189,7 @@ class KVPages:
         return [(group.pages, len(group.buffers) * nbytes) for group in self._groups]
 
     def there(self, tier: Tier) -> int:
-        """Bytes that pages of this tier have, whoever holds them."""
+        """Return the bytes of all pages of this tier, in use or not."""
         if self._demoted and tier:
             return self._demoted.there(tier)
         return sum(group.pages.capacity * len(group.buffers) * self.page_bytes for group in self._groups)
@@ -201,11 +202,11 @@ class KVPages:
         return all(group.pages.sees(slot, position) for group in self._groups)
 
     def _tier_bytes(self, tier: Tier) -> int:
-        """What a page of this tier takes in a layer."""
+        """Return the bytes of a page of this tier in a layer."""
         return self._demoted.page_bytes(tier) if self._demoted and tier else self.page_bytes
 
     def _new_demoted(self, group: _Group, tier: Tier) -> int:
-        """As `PageTable.new_demoted`, where there is one in the end. Raises BackendError when memory is out."""
+        """As `PageTable.new_demoted`, if there is a page in the end. Raises BackendError when memory is out."""
         assert self._demoted
         new = group.pages.new_demoted(tier)
         if new is None:
@@ -216,7 +217,7 @@ class KVPages:
         return new
 
     def _copy_others_page(self, group: _Group, slot: int, first: int) -> None:
-        """What is stored before `first` in a page that others hold, too, comes into one of the sequence's own."""
+        """Copy what is stored before `first` in a page shared with others to one of the sequence's own pages."""
         page = group.pages.others_page(slot, first)
         if page is None:
             return
@@ -246,8 +247,9 @@ class KVPages:
         return _Group(pages, table, {layer: self._host.create_buffer(size, PAGES) for layer in layers})
 
     async def _resize(self, group: _Group, capacity: int) -> None:
-        """Buffers for so many pages, with what was in those before. They change one after the other, so that no more is
-        taken than one has; where the GPU has no room for the next, those before may be larger than they need be.
+        """Make buffers for `capacity` pages, with the contents of the old ones. They
+        are replaced one after the other, so that only one buffer more is needed. If the GPU has no room for the next
+        one, those before may be larger than necessary.
 
         Raises BackendError if it has none.
         """

@@ -32,7 +32,7 @@ def rank_class(rank: int) -> int:
 
 @dataclass(frozen=True)
 class LoraPart:
-    """What a linear's kernel is composed of besides where it adds a set's products.
+    """The part of a linear's kernel that adds a set's products, besides the place of the addition.
 
     `how` is its snippet, `binding` the number of the sets' binding, `parts` of how many parts A x is the sum.
     """
@@ -57,7 +57,7 @@ class LoraPart:
 
 @dataclass(frozen=True)
 class LoraNext:
-    """What a kernel that makes x is composed of besides where its workgroups leave parts of A x, for `sets`."""
+    """The part of a kernel that makes x whose workgroups leave parts of A x, for `sets`, besides their place."""
 
     sets: OperationSets
     constants: Mapping[str, int]
@@ -138,7 +138,7 @@ class OperationSets:
         return sum(one.out.width for one in before)
 
     def next(self, tile: int, groups: int, workgroup: int) -> LoraNext | None:
-        """How so many workgroups leave parts of A x, of so many values of x each; None where they cannot."""
+        """Return how `groups` workgroups leave parts of A x, of `tile` values of x each; None if they cannot."""
         if groups > self.max_rows or groups * tile != self.columns or self.inner > workgroup:
             return None
         shares = 1
@@ -157,7 +157,7 @@ class OperationSets:
             self._norm_weights = np.frombuffer(data, np.float32)
 
     def write(self, host: Host, number: int, adapter: LoraAdapter) -> None:
-        """To a new buffer; zeros where the adapter has no pair."""
+        """Write the adapter to a new buffer; zeros if the adapter has no pair."""
         self._places[number] = Binding(host.create_buffer(4 * self.floats, LORA_SET), 0, 4 * self.floats)
         a = np.zeros((len(self.linears), self.columns, self.rank), np.float32)
         b = np.zeros((sum(linear.out.width for linear in self.linears), self.rank), np.float32)

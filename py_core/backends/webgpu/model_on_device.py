@@ -1,4 +1,4 @@
-"""What training reads of a model where it is loaded."""
+"""The parts of a loaded model that training reads."""
 
 from __future__ import annotations
 
@@ -27,4 +27,4 @@ class ModelOnDevice:
     vectors: Vectors
     angles: Callable[[Rope], Binding]
     builder: KernelBuilder
-    """Of the kernels of training: its `max_rows` are those of a pack."""
+    """Builds the kernels of training: its `max_rows` are those of a pack."""

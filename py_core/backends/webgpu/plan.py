@@ -1,4 +1,4 @@
-"""What a lowered model is made of: kernels in order, and the dispatches they become for a pass of some size."""
+"""The parts of a lowered model: kernels in order, and the dispatches they become for a pass of some size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host import Binding, Dispatch
 
 Grid = Callable[[int], tuple[int, int, int]]
-"""Workgroups along x, y and z for a pass over so many rows."""
+"""Return the workgroups along x, y and z for a pass over a number of rows."""
 
 
 _MOST_GROUPS = 65535
@@ -22,7 +22,7 @@ def fixed(bindings: tuple[Binding, ...]) -> Callable[[], tuple[Binding, ...]]:
 
 
 def per_row(work: int, workgroup: int) -> Grid:
-    """A grid of so much work for each row, one invocation for each."""
+    """Return a grid with `work` invocations for each row."""
     return lambda m: (-(-work // workgroup), m, 1)
 
 

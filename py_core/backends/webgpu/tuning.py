@@ -19,7 +19,7 @@ FEW_ROWS = 8
 """Rows of a pass (a draft, several conversations) that is not yet a prefill of many."""
 
 SOME_ROWS = 64
-"""Rows of a pass of one sequence that a GPU's matvecs still take, where they multiply in integers."""
+"""Rows of a pass of one sequence that a GPU's matvecs still take, if they multiply in integers."""
 
 INTEGER_TILE = 8
 """The most rows of x that one matvec invocation multiplies in integers."""
@@ -29,7 +29,7 @@ GPU_ROWS = 256
 
 
 class RowColumns(IntEnum):
-    """What a matvec of several rows of x multiplies by: floats, integers that each workgroup makes, or integers that a
+    """The factors of a matvec of several rows of x: floats, integers that each workgroup makes, or integers that a
     kernel before it made."""
 
     FLOATS = 0
@@ -53,7 +53,7 @@ class MatvecShape:
     columns: RowColumns = RowColumns.FLOATS
     """How several rows of x are multiplied; one is multiplied in integers wherever that is possible."""
     x_rows: int = INTEGER_TILE
-    """Of several rows of x, how many an invocation multiplies in integers (a power of two, up to INTEGER_TILE)."""
+    """How many of several rows of x an invocation multiplies in integers (a power of two, up to INTEGER_TILE)."""
 
     @property
     def lane_group(self) -> int:

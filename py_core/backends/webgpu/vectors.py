@@ -36,10 +36,10 @@ class Vectors:
         return self._range(op.weight)
 
     def bias(self, linear: Linear) -> tuple[Binding, int] | None:
-        """Where a linear's biases lie: a range, and the number of the first one in it; None where it has none.
+        """Return the place of a linear's biases: a range, and the number of the first one in it; None if it has none.
 
         The range begins with the weights of the norm that the linear reads, if any. The biases of linears that one
-        kernel may make follow each other; where only some of them have biases, the others' are zeros.
+        kernel may make follow each other; if only some of them have biases, the others' are zeros.
         """
         if linear not in self._biases:
             return None

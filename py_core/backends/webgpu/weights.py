@@ -24,7 +24,7 @@ _ARENA = 512 << 20
 
 @dataclass(frozen=True)
 class MatrixPart:
-    """Rows first_row .. first_row + rows of a matrix: so many blocks of 32 values.
+    """Rows first_row .. first_row + rows of a matrix: `blocks` blocks of 32 values.
 
     A format without scales has its quants in their place, since a kernel binds both.
     """
@@ -134,7 +134,7 @@ class WeightArena:
             raise self._too_large(infos[0].name)
         parts = [self._part(form, padded, first, min(step, rows - first)) for first in range(0, rows, step)]
         done = 0
-        for info in infos:  # several only where there is one part
+        for info in infos:  # several only if there is one part
             height = math.prod(info.shape) // columns
             for part in parts:
                 start, count = info.offset + _file_bytes(form, part.first_row * columns), min(height, part.rows)
@@ -191,7 +191,7 @@ class WeightArena:
 
 
 def _sizes(form: BlockFormat, values: int) -> tuple[int, int]:
-    """Bytes of the quants and of the scales of so many values, whole words."""
+    """Return the bytes of the quants and of the scales of `values` values, whole words."""
     layout = LAYOUTS[form.name]
     return -(-values * layout.quant_words // BLOCK) * 4, layout.sections(values // BLOCK)[2] * 4
 

@@ -72,7 +72,7 @@ class HeadLowering:
         return is_new
 
     def changed(self, kind: str) -> dict[str, list[Kernel]]:
-        """The heads with each row's adapter at their inputs, where the adapters are of a kind (`kind_of`).
+        """Return the heads with each row's adapter at their inputs, if the adapters are of one kind (`kind_of`).
 
         "head" is for one row that needs logits, "heads" for up to MAX_LOGIT_ROWS, "step" for a state of one row; the
         kind ends their names.
@@ -149,7 +149,7 @@ class HeadLowering:
         )
 
     def _slots(self) -> Binding:
-        """The slots, or anything where no adapter was there yet: no row names one then."""
+        """Return the slots, or any buffer if there was no adapter yet: no row names one then."""
         return self._made.get(HEAD_ADAPTERS) or self._buffer("no slots", 16)
 
     def _near(self) -> Binding:

@@ -23,7 +23,7 @@ _DOWN_TILE, _DOWN_WORKGROUP = 4, 512
 
 
 class Epilogue(IntEnum):
-    """What becomes of a linear's sums: EPILOGUE of matvec.wgsl and matmul.wgsl."""
+    """The last step of a linear's sums: EPILOGUE of matvec.wgsl and matmul.wgsl."""
 
     STORE = 0
     ADD = 1
@@ -32,9 +32,9 @@ class Epilogue(IntEnum):
 
 @dataclass(frozen=True)
 class LinearInput:
-    """What a kernel reads besides the weights: x, the norm that it makes of x, if any, and the biases of its rows.
+    """The inputs of a kernel besides the weights: x, the norm that it makes of x, if any, and the biases of its rows.
 
-    `vectors` are the norm's weights, and from `bias_at` on the biases; any buffer where there are none of both.
+    `vectors` are the norm's weights, and from `bias_at` on the biases; any buffer if there are neither.
     """
 
     x: Binding
@@ -43,7 +43,7 @@ class LinearInput:
     bias_at: int | None
 
     def constants(self, first_row: int = 0) -> dict[str, int | bool]:
-        """Of kernels that add biases to rows of W from `first_row` on."""
+        """Return the constants of kernels that add biases to rows of W from `first_row` on."""
         return {
             "ADD_BIAS": self.bias_at is not None,
             "BIAS_AT": 0 if self.bias_at is None else self.bias_at + first_row,
@@ -90,7 +90,7 @@ class LinearLowering:
         return self._arena.place(names, whole or len(run) > 1 or not self._is_whole(run))
 
     def input(self, run: Sequence[Linear], context: PassContext) -> LinearInput:
-        """What the kernel of a run reads."""
+        """Return the inputs of the kernel of a run."""
         x = run[0].x
         norm, bias = context.norms.get(x), self._vectors.bias(run[0])
         place = self._values.of(norm.x if norm else x)
@@ -172,7 +172,7 @@ class LinearLowering:
     def read(
         self, name: str, shape: MatvecShape, x: Value, given: LinearInput, context: PassContext, logits: bool = False
     ) -> tuple[LinearInput, list[Kernel]]:
-        """What a matvec of this shape reads for x, and the kernel that makes it, unless one of the last did."""
+        """Return the input x of a matvec of this shape, and the kernel that makes it, unless one of the last did."""
         if shape.columns != RowColumns.READ:
             return given, []
         limbs, norm, width = self._limbs_place(x), given.norm, x.width
@@ -194,7 +194,7 @@ class LinearLowering:
     def lora(
         self, name: str, run: Sequence[Linear], context: PassContext, binding: int, integers: bool = False
     ) -> tuple[LoraPart | None, list[Kernel]]:
-        """What a set of LoRA matrices adds in the kernels of a run, and the kernel that makes A x before them, if any.
+        """Return the LoRA part of the kernels of a run, and the kernel that makes A x before them, if any.
 
         `name` is the kernels', `binding` the number of their next one. `integers`: they read x in integers.
         """
@@ -250,7 +250,7 @@ class LinearLowering:
         return Kernel(f"LoRA {x.width}x{inner}", pipeline, lambda: (*bindings, sets.binding(), *after), grid, cost)
 
     def _limbs(self, name: str, x: Value, place: Binding, context: PassContext) -> tuple[Binding, list[Kernel]]:
-        """x in integers, and the kernel that makes them unless the last linear of so many columns read the same x."""
+        """Return x in integers, and the kernel that makes them unless the last linear of this width read the same x."""
         blocks, limbs = x.width // BLOCK, self._limbs_place(x)
         if context.limbs.get(x.width) == x:
             return limbs, []

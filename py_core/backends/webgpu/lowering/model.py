@@ -34,7 +34,7 @@ from py_core.models.graph import Graph
 
 @dataclass
 class Buffers:
-    """What the kernels share besides weights and pages."""
+    """The buffers that kernels share, besides weights and pages."""
 
     state: Binding
     history: Binding

@@ -16,7 +16,7 @@ from py_core.training.gradient_ops import AttentionGradient, PackedAttention
 _TILE = 32
 """Rows and keys of a tile."""
 _COLUMNS = 64
-"""Of a head that a workgroup makes."""
+"""The columns of a head that a workgroup makes."""
 
 At = Callable[[Value], Binding]
 

@@ -23,9 +23,9 @@ from py_core.training.gradient_ops import HeadLoss, LoraDown, LoraUp
 from py_core.training.session import Pack
 
 _LIST_FLOPS = 1e9
-"""Of a list that is recorded, over the most rows: the least that is submitted at a time."""
+"""The operations of a recorded list, over the most rows: the least that is submitted at a time."""
 _KERNEL_FLOPS = 5e7
-"""What a kernel counts besides its own."""
+"""The operations that a kernel counts in addition to its own."""
 
 _FEWEST_ROWS = 64
 """That lists are recorded for. Workgroups of rows that a pack does not have end at once."""
@@ -98,7 +98,7 @@ class SessionOnDevice:
         self._sections: dict[tuple[str, int], list[Section]] = {}
 
     def sections(self, name: str, rows: int) -> list[Section]:
-        """The lists of a part of a pass over so many rows: recorded for twice as many at most."""
+        """Return the lists of a part of a pass over `rows` rows, recorded for at most twice as many rows."""
         most = _FEWEST_ROWS
         while most < rows:
             most *= 2

@@ -24,7 +24,7 @@ CHUNK_SNIPPETS = {"state": "chunk_state", "weight_tile": "chunk_weight_tile", "g
 
 @dataclass(frozen=True)
 class _Product:
-    """`rows` rows of a part of a matrix: with `chunk` those that the state says, at most so many."""
+    """A product of `rows` rows of a part of a matrix. With `chunk` the state names the rows, at most `rows` of them."""
 
     matrix: WeightMatrix
     part: MatrixPart
@@ -46,8 +46,8 @@ class _Product:
 
 @dataclass(frozen=True)
 class LinearFactor:
-    """What is multiplied by a weight: where it lies, and a name that only these numbers have. `role` tells apart those
-    that are used in turns."""
+    """A factor that is multiplied by a weight: its place, and a name that only these numbers have. `role` tells
+    factors apart that are used in turns."""
 
     place: Binding
     name: Hashable
@@ -63,7 +63,7 @@ class TrainingLinears:
         self._limbs: dict[str, Hashable] = {}
 
     def begin(self) -> None:
-        """What is made from here on runs after something else than what was made last."""
+        """Begin kernels that run after something other than the kernels made last."""
         self._limbs.clear()
 
     def forward(self, op: Linear, state: Binding, x: LinearFactor, out: Binding) -> list[Kernel]:
@@ -132,7 +132,7 @@ class TrainingLinears:
         return [*before, Kernel(name, pipeline, fixed(bindings), grid, cost)]
 
     def _in_limbs(self, product: _Product, state: Binding, x: LinearFactor) -> tuple[Binding, list[Kernel]]:
-        """x in integers, and the kernel that makes them unless the last product with so many columns read the same."""
+        """Return x in integers, and the kernel that makes them unless the last product of this width read this x."""
         columns = product.matrix.columns
         role = f"limbs {x.role}"
         limbs = self._values.scratch(role, columns // BLOCK * LIMBS_BYTES // 4)

@@ -25,7 +25,7 @@ CHUNK = 4096
 """Tokens of the vocabulary whose logits are there at a time."""
 _ROW_BYTES = 16
 SUMS_BYTES = 32
-"""What is found of a row with a loss."""
+"""The bytes of the sums of a row with a loss."""
 _STATE_BYTES = 16
 _STATE_STRIDE = 256
 """Bytes from one chunk's state to the next: what a binding may begin at."""
@@ -73,7 +73,7 @@ class LossLowering:
         self._base_logits = make(4 * self._stride * rows, "the base's logits of a chunk")
 
     def writes(self, pack: Pack) -> Iterator[tuple[Binding, bytes]]:
-        """What the kernels read of a pack, and where."""
+        """Yield the data of a pack that the kernels read, and its place."""
         count = len(pack.loss_rows)
         rows = np.zeros((count, _ROW_BYTES // 4), np.uint32)
         rows[:, 0], rows[:, 1] = pack.loss_rows, pack.targets
@@ -87,7 +87,7 @@ class LossLowering:
                 yield self._base_states, np.ascontiguousarray(pack.base_states, np.float32).tobytes()
 
     def states_given(self, rows: HeadRows) -> tuple[Binding, bytes]:
-        """States that `kernels` read in place of those that `gather` brings, and where."""
+        """Return states that `kernels` read instead of those that `gather` brings, and their place."""
         return self.states, np.ascontiguousarray(rows.states, np.float32).tobytes()
 
     def gather(self, h: Binding) -> list[Kernel]:
@@ -152,7 +152,7 @@ class LossLowering:
 
 
 def loss_of(pack: Pack, sums: bytes) -> Loss:
-    """What the sums of a pack's rows say (loss_rows.wgsl)."""
+    """Return the loss that follows from the sums of a pack's rows (loss_rows.wgsl)."""
     found = np.frombuffer(sums, np.float32).reshape(-1, SUMS_BYTES // 4)[: len(pack.loss_rows)].astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_sum = found[:, 0] + np.log(found[:, 1])

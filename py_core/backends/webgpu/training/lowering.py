@@ -23,14 +23,14 @@ from py_core.training import gradient_ops as gradients
 
 _NORM_LANES = 64
 _COLUMNS = 8
-"""Of a workgroup of low_rank_gradient.wgsl: few, so that there are many of them."""
+"""The columns of a workgroup of low_rank_gradient.wgsl: few, so that there are many workgroups."""
 _ADDS = 8
 """Rows of an invocation of low_rank_up.wgsl."""
 
 
 @dataclass(frozen=True)
 class PackBuffers:
-    """What kernels read of a pack (state.wgsl, pack.wgsl), and the vectors of a ParameterLayout."""
+    """The buffers of a pack that kernels read (state.wgsl, pack.wgsl), and the vectors of a ParameterLayout."""
 
     state: Binding
     pack: Binding
@@ -95,7 +95,7 @@ class TrainingLowering:
         return [*self._brought(op.plus, op.out, at), *self._adding(op, at)]
 
     def _adding(self, op: _Adding, at: Callable[[Value], Binding]) -> list[Kernel]:
-        """Of operations whose result may be added to another value, which lies in its place then."""
+        """Return the kernels of an operation whose result may be added to another value, which lies in its place."""
         add = op.plus is not None
         match op:
             case gradients.LinearGradient():
@@ -119,7 +119,7 @@ class TrainingLowering:
                 return [self._elementwise("soft_cap_gradient", op.dy.width, bindings, CAP=op.cap, ADD=add)]
 
     def _brought(self, plus: Value | None, out: Value | None, at: Callable[[Value], Binding]) -> list[Kernel]:
-        """A value that something else reads later is copied to where a result is added to it."""
+        """Copy a value to where a result is added to it, if something else reads the value later."""
         if plus is None or out is None or out in self._values.updated:
             return []
         pipeline = self._builder.pipeline("copy_rows", {}, K=plus.width, WORKGROUP=64)
@@ -209,7 +209,7 @@ class TrainingLowering:
         return Cost(row_bytes=4 * (n + self._layout.rank), row_flops=2 * n * self._layout.rank)
 
     def _matrix(self, vector: Binding, weight: str, b: bool) -> Binding:
-        """Of a pair, within a vector of the layout."""
+        """Return the place of a matrix of a pair within a vector of the layout."""
         slot, rank = self._layout.slots[weight], self._layout.rank
         first, count = (slot.b, slot.rows) if b else (slot.a, slot.columns)
         return Binding(vector.buffer, vector.offset + 4 * first, 4 * rank * count)

@@ -40,8 +40,8 @@ _PIECE_SECONDS = 0.004
 _PIECES_AHEAD = 3
 """Pieces on their way: in a browser it takes 2 ms to hear that one is done, and the next are encoded meanwhile."""
 _KEPT = 0.8
-"""Of what is known of the GPU's speed with each piece. The ends of several are often heard at once, so that one alone
-says nothing."""
+"""The share of the known GPU speed that each new piece leaves. The ends of several pieces are often heard at once, so
+a single time says nothing."""
 
 _LOST = Message(
     "gpu.training-lost",
@@ -60,10 +60,10 @@ class WebGPUTraining:
         self._steps = 0
         self._anchor: np.ndarray | None = None
         self._flops = self._seconds = 0.0
-        """Of the last pieces, the newest counting most."""
+        """Operations and seconds of the last pieces, the newest counting most."""
 
     async def build(self) -> None:
-        """Make what the session needs on the device, where it is not there yet."""
+        """Make what the session needs on the device, if it is not there yet."""
         if self._on is None or self._on.model is not self._device.model:
             self._on = SessionOnDevice(self._device.model, self._plan)
             await self._on.host.check()
@@ -162,7 +162,7 @@ class WebGPUTraining:
         check_pack(pack, config.vocab_size, config.context_length, self.max_rows)
 
     def _ready(self) -> SessionOnDevice:
-        """What is on the device. Raises TrainingLostError if that is another one now."""
+        """Return the session's part of the device. Raises TrainingLostError if the device is another one now."""
         if self._on is None or self._on.model is not self._device.model:
             raise TrainingLostError(_LOST)
         return self._on

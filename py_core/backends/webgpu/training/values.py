@@ -58,7 +58,7 @@ class TrainingValues:
         return self._buffer(slot, slot[0])
 
     def scratch(self, role: str, width: int) -> Binding:
-        """What an operation keeps between its own kernels."""
+        """Return the memory that an operation keeps between its own kernels."""
         return self._buffer((role, width), width)
 
     def _buffer(self, key: object, width: int) -> Binding:
