@@ -18,6 +18,7 @@ Progress = Callable[[int, int], None]
 
 KeepGoing = Callable[[], bool]
 """Asked before more decode steps are queued. If it returns False, only the steps in flight are still yielded."""
+
 AfterPass = Callable[[int], Awaitable[None]]
 """Called after each forward pass of a long call with the number of the sequence's tokens that are stored by then."""
 
@@ -61,9 +62,9 @@ class TokenSequence:
     """
 
     number: int
-    """Its own: no other sequence of the backend has or had it."""
+    """The number of this sequence alone: no other sequence of the backend has or had it."""
     slot: int = NO_SLOT
-    """Its row in the page table, as long as it has one (sequence_slots.py)."""
+    """Its row in the page table while it has one (sequence_slots.py)."""
     tokens: list[int] = field(default_factory=list)
     stored: int = 0
     adapter: int = 0
@@ -71,11 +72,11 @@ class TokenSequence:
     head_adapter: int = 0
     """The number of the adapter at the head's input (`HasAdapters.use_head_adapter`), 0 for none."""
     shares: bool = True
-    """True if it begins with what others have read, and they with what it has (`HasPages.begin_with`)."""
+    """True if it begins with pages that other sequences have read, and they with its pages (`HasPages.begin_with`)."""
     guesses: PromptLookup | None = None
     """Guesses of the next tokens, if decoding is to run guesses with its steps. Decoded tokens are added to it."""
     draft: Drafter | None = None
-    """Who else may guess that."""
+    """A draft model that may guess them, too."""
 
     @property
     def length(self) -> int:
@@ -85,7 +86,7 @@ class TokenSequence:
 def check_formats(
     tensors: Mapping[str, TensorInfo], weights: Iterable[str], readable: Collection[str], kernels: str
 ) -> None:
-    """Raises BackendError for the first of the weights in a format that these kernels do not read."""
+    """Raises BackendError for the first weight in a format that these kernels do not read."""
     for name in weights:
         form = tensors[name].format.name
         if form not in readable:
@@ -112,7 +113,7 @@ def check_prefill(sequence: TokenSequence, tokens: Sequence[int], vocab_size: in
 
 
 def check_not_empty(sequence: TokenSequence) -> None:
-    """There is nothing to predict from before a prefill."""
+    """Raises ValueError if the sequence is empty: before a prefill there is nothing to predict from."""
     if not sequence.tokens:
         raise ValueError("the sequence holds no tokens: prefill comes first")
 
@@ -125,10 +126,10 @@ MAX_TAPS = 8
 
 
 MAX_ADAPTERS = 4
-"""Sets of LoRA matrices that are there at a time. One of rank 16 on every linear is a tenth of a small model."""
+"""The most sets of LoRA matrices at a time. One of rank 16 on every linear is a tenth of a small model."""
 
 HEAD_SLOTS = 64
-"""Adapters at the head's input that are there at a time. A slot takes 256 bytes for each value of the hidden size."""
+"""The most adapters at the head's input at a time. A slot takes 256 bytes for each value of the hidden size."""
 
 
 def check_last_rows(sequence: TokenSequence, rows: int) -> None:

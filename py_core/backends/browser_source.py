@@ -1,4 +1,4 @@
-"""A model file in the page: what both of the page's hosts bring weights from, past Python."""
+"""A model file in the page: the source from which both of the page's hosts bring weights, past Python."""
 
 from __future__ import annotations
 

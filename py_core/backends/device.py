@@ -64,18 +64,19 @@ class Device(Protocol):
     def write_history(self, slot: int, ring: np.ndarray) -> None: ...
 
     async def run_rows(self, m: int, length: int, logit_rows: int) -> None:
-        """Run the state's m rows, which bring a sequence to `length` tokens, and make the logits of the last of them.
+        """Run the state's m rows, which bring a sequence to `length` tokens, and make the logits of the last rows.
 
-        `logit_rows` is the state's own number of these: 0 to MAX_LOGIT_ROWS.
+        `logit_rows` is the number of these rows that the state names: 0 to MAX_LOGIT_ROWS.
         """
         ...
 
     async def run_tapped(self, m: int, length: int, names: Sequence[str]) -> list[np.ndarray]:
-        """Run the state's m rows as `run_rows` does, without logits; the named values, float32 (m, width) of each."""
+        """Run the state's m rows as `run_rows` does, without logits. Returns the named values, float32 (m, width)
+        each."""
         ...
 
     async def run_scored(self, m: int, length: int, targets: Sequence[int]) -> np.ndarray:
-        """Run the state's m rows as `run_rows` does; log p of the token that follows each, float32 (m,)."""
+        """Run the state's m rows as `run_rows` does. Returns log p of the token that follows each, float32 (m,)."""
         ...
 
     async def run_head_scored(self, states: np.ndarray, targets: Sequence[int]) -> np.ndarray:
@@ -85,20 +86,20 @@ class Device(Protocol):
     async def start_steps(
         self, places: Sequence[tuple[int, int]], count: int, forward_first: bool, sampling: Sequence[SamplingParams]
     ) -> asyncio.Future[list[list[int]]]:
-        """Queue `count` steps of the state's rows. Those of a row sample the tokens of its slot from its position on:
-        `places` are these, `sampling` the rules of each. The future gives each row's ids.
+        """Queue `count` steps of the state's rows. The steps of a row sample the tokens of its slot from its position
+        on: `places` has (slot, position) of each row, `sampling` its rules. The future gives each row's ids.
 
-        The first step of a single row samples the present logits; with `forward_first` it runs the row before that, as
+        The first step of a single row samples the present logits. With `forward_first` it runs the row before that, as
         steps of several rows always do.
         """
         ...
 
     async def read_logits(self, rows: int) -> np.ndarray:
-        """The logits of the last pass: float32 (rows, vocab_size)."""
+        """Return the logits of the last pass: float32 (rows, vocab_size)."""
         ...
 
     async def place_adapter(self, number: int, adapter: LoraAdapter) -> None:
-        """Bring a set of LoRA matrices to where kernels read the set of this number."""
+        """Bring a set of LoRA matrices to the place from which kernels read the set of this number."""
         ...
 
     async def place_head_adapter(self, number: int, adapter: AnyHeadAdapter) -> None:

@@ -10,7 +10,7 @@ from py_core.paging.page_table import PageTable
 from py_core.paging.tiers import Tier
 
 HOT = Tier.HOT.name.lower()
-"""The tier of pages as they are written."""
+"""The tier of pages as they are first written."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class PageBytes:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Bytes by owner. `scratch` are activations, logits, tables and what a training has; `pages` those of each tier;
-    `draft` all that a draft model holds, of whatever owner there. `limit`: what all but the draft may take
+    """Bytes by owner. `scratch`: activations, logits, tables and buffers of training. `pages`: bytes of each tier.
+    `draft`: all that a draft model holds. `limit`: the most bytes for everything but the draft
     (`HasPages.limit_memory`), None if there is no limit."""
 
     weights: int
@@ -36,7 +36,7 @@ class MemoryUse:
     limit: int | None = None
 
     def rows(self) -> Iterator[tuple[str, str, int]]:
-        """(owner, tier, bytes); the tier of what has none is ""."""
+        """Yield (owner, tier, bytes); the tier is "" for owners without tiers."""
         yield "weights", "", self.weights
         yield "adapters", "", self.adapters
         yield "scratch", "", self.scratch
@@ -47,8 +47,8 @@ class MemoryUse:
             yield "draft", "", self.draft
 
     def facts(self) -> dict[str, Any]:
-        """Fit for JSON: {weights, adapters, scratch, pages: {tier: {conversations, kept, free}}, draft, limit,
-        total}."""
+        """Return the use as JSON values: {weights, adapters, scratch, pages: {tier: {conversations, kept, free}},
+        draft, limit, total}."""
         return asdict(self) | {"total": self.total}
 
     @property

@@ -1,4 +1,4 @@
-"""Making up for a device that was lost: what was on it is brought back, and what was under way runs again."""
+"""Recovery from a lost device: its contents are brought back, and work in flight runs again."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from py_core.paging.pages import Pages
 T = TypeVar("T")
 
 _MOST_LOSSES = 3
-"""Devices lost in a row, without a token between them, that are made up for."""
+"""The most devices lost in a row, without a token between them, that recovery accepts."""
 
 
 class Recovery:
-    """`rebuild` brings back what was lost: adapters too. If the pages were, `Pages.forget` is part of that."""
+    """`rebuild` brings back what was lost, including adapters. If the pages were lost, `Pages.forget` is part of it."""
 
     def __init__(self, device: Device, pages: Pages, rebuild: Callable[[], Awaitable[None]]) -> None:
         self.errors = device.RESTARTS
-        """They say that the device was lost."""
+        """The errors that mean that the device was lost."""
         self.is_lost = False
         self.losses = 0
         """The number of losses in a row. The start of a call, or a token, sets it to 0."""
@@ -40,7 +40,7 @@ class Recovery:
 
     async def restore(self) -> None:
         """Rebuild the device's state if a call lost it, this one or an earlier one."""
-        if self._restarts != self._device.restarts:  # maybe in a call that its caller did not wait for to its end
+        if self._restarts != self._device.restarts:  # maybe in a call that its caller did not await to the end
             self._restarts = self._device.restarts
             self.mark()
         if self.is_lost:
@@ -60,7 +60,7 @@ class Recovery:
         return None
 
     async def placed(self, place: Callable[[], Awaitable[None]], remove: Callable[[], None] = lambda: None) -> None:
-        """Bring something to the device, again if that is lost meanwhile; `remove` it if it cannot be there."""
+        """Bring something to the device, again if the device is lost meanwhile; `remove` it if it does not fit."""
         self.losses = 0
         while True:
             try:

@@ -135,8 +135,8 @@ class KVPages:
         return next((group for group in self._groups if not group.pages.window), None)
 
     async def shrink(self, capacity: int) -> dict[int, int]:
-        """Shrink the pool to `capacity` pages without a window, or slightly more, so that whole extents are left.
-        The rest is free for others (`take`). Returns the new index of each page that moved."""
+        """Shrink the pool to `capacity` pages without a window, or slightly more, so that whole extents are left. The
+        rest is free for others (`take`). Returns the new index of each page that moved."""
         group, extents = self._limited, _extents(capacity)
         if group is None or extents >= len(group.extents):
             return {}

@@ -178,8 +178,8 @@ class AttentionLayer:
     """The description of a layer's attention that the kernels read (`Layer` in pages.h).
 
     An entry of the page table, which has a row of `pages_per_slot` for each sequence, is TIER_BIT times a tier and a
-    number e: a page at `pages` + e // n * `extent_bytes`, if an extent has n pages of that tier, the (e % n)th of
-    each head there (kv_pages.py). A window or softcap of 0 is none.
+    number e: a page at `pages` + e // n * `extent_bytes`, if an extent has n pages of that tier, the (e % n)th of each
+    head there (kv_pages.py). A window or softcap of 0 is none.
     """
 
     heads: int

@@ -1,7 +1,7 @@
 """Where each set of LoRA matrices lies, and the programs that use them.
 
-The programs are made when the first set comes. They and the sets take memory between the pages of keys and values, so
-a model without adapters pays nothing.
+The programs are made when the first set comes. They and the sets take memory between the pages of keys and values, so a
+model without adapters pays nothing.
 """
 
 from __future__ import annotations

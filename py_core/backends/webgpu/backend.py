@@ -112,8 +112,8 @@ class WebGPUBackend(PipelinedBackend):
         """Measure a decode step at `position`, or with more rows a pass of a prefill that begins there, of which the
         last `logit_rows` get logits.
 
-        It runs in a sequence of its own, over arbitrary keys and values; other sequences are not changed.
-        Raises ValueError if the context or a pass has no room for it, BackendError if the GPU has no timestamps.
+        It runs in a sequence of its own, over arbitrary keys and values; other sequences are not changed. Raises
+        ValueError if the context or a pass has no room for it, BackendError if the GPU has no timestamps.
         """
         if not 1 <= rows <= self.max_rows:
             raise ValueError(f"One pass has 1 to {self.max_rows} rows on this GPU, not {rows}.")

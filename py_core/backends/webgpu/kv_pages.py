@@ -138,8 +138,8 @@ class KVPages:
         return next((group for group in self._groups if not group.pages.window), None)
 
     async def shrink(self, capacity: int) -> dict[int, int]:
-        """Shrink the pool to `capacity` pages without a window (at least those in use).
-        Returns the new index of each page that moved."""
+        """Shrink the pool to `capacity` pages without a window (at least those in use). Returns the new index of each
+        page that moved."""
         group = self._limited
         if group is None or capacity >= group.pages.capacity:
             return {}
@@ -247,9 +247,9 @@ class KVPages:
         return _Group(pages, table, {layer: self._host.create_buffer(size, PAGES) for layer in layers})
 
     async def _resize(self, group: _Group, capacity: int) -> None:
-        """Make buffers for `capacity` pages, with the contents of the old ones. They
-        are replaced one after the other, so that only one buffer more is needed. If the GPU has no room for the next
-        one, those before may be larger than necessary.
+        """Make buffers for `capacity` pages, with the contents of the old ones. They are replaced one after the other,
+        so that only one buffer more is needed. If the GPU has no room for the next one, those before may be larger than
+        necessary.
 
         Raises BackendError if it has none.
         """

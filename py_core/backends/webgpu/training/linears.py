@@ -46,8 +46,8 @@ class _Product:
 
 @dataclass(frozen=True)
 class LinearFactor:
-    """A factor that is multiplied by a weight: its place, and a name that only these numbers have. `role` tells
-    factors apart that are used in turns."""
+    """A factor that is multiplied by a weight: its place, and a name that only these numbers have. `role` tells factors
+    apart that are used in turns."""
 
     place: Binding
     name: Hashable

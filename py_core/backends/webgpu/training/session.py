@@ -40,8 +40,8 @@ _PIECE_SECONDS = 0.004
 _PIECES_AHEAD = 3
 """Pieces on their way: in a browser it takes 2 ms to hear that one is done, and the next are encoded meanwhile."""
 _KEPT = 0.8
-"""The share of the known GPU speed that each new piece leaves. The ends of several pieces are often heard at once, so
-a single time says nothing."""
+"""The share of the known GPU speed that each new piece leaves. The ends of several pieces are often heard at once, so a
+single time says nothing."""
 
 _LOST = Message(
     "gpu.training-lost",
