@@ -1,7 +1,7 @@
-"""Pages that were demoted, on the GPU: a buffer a layer besides that of its hot pages, and the kernel that writes it.
+"""Demoted pages on the GPU: a buffer a layer beside the buffer of its hot pages, and the kernel that writes it.
 
-A buffer has places as large as a cold page, and a warm one takes two. wgsl_shaders/snippets/tiers.wgsl says what is in
-them. Buffers grow when a tier has no free page; what they held is copied on the GPU.
+A place in a buffer holds a cold page; a warm page takes two places. wgsl_shaders/snippets/tiers.wgsl has the layout of
+a place. Buffers grow when a tier has no free page; their contents are copied on the GPU.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class DemotedPages:
         return entries
 
     def grow(self, tier: Tier) -> int:
-        """Have about twice as many pages of a tier; how many there are then. Bindings have changed.
+        """Grow a tier to about twice as many pages. Returns their number. Bindings have changed then.
 
-        Raises BackendError if the GPU binds no more.
+        Raises BackendError if the GPU cannot bind a larger buffer.
         """
         old, places = self._count, self._places[tier]
         new = max(len(places), self._settings.first_demoted)
@@ -92,9 +92,9 @@ class DemotedPages:
         return len(places)
 
     def demote(self, pages: np.ndarray, new: np.ndarray, hot: Sequence[Binding]) -> None:
-        """Write pages once more, as others of a lower tier, in each layer: numbers of both, no page among both.
+        """Write pages again as pages of a lower tier, in each layer. No page is among both `pages` and `new`.
 
-        hot: the layers' hot pages. What is submitted later finds them written.
+        hot: the layers' hot pages. Later submissions find the new pages written.
         """
         jobs = np.stack([self.entries(pages), self.entries(new)], axis=1)
         recorded = self._record(hot)
@@ -105,12 +105,12 @@ class DemotedPages:
             self._host.submit([recorded])
 
     async def read(self, page: int, tier: Tier) -> list[bytes]:
-        """The bytes of a page in each layer."""
+        """Return the bytes of a page in each layer."""
         offset, nbytes = self._offset(page), self.page_bytes(tier)
         return await asyncio.gather(*(self._host.read(buffer, offset, nbytes) for buffer in self._buffers))
 
     def write(self, page: int, layers: Sequence[memoryview]) -> None:
-        """Put the bytes of `read` in a page."""
+        """Write the bytes of `read` to a page."""
         for buffer, data in zip(self._buffers, layers, strict=True):
             self._host.write(buffer, self._offset(page), data)
 
@@ -124,7 +124,7 @@ class DemotedPages:
         return entry % (1 << TIER_SHIFT) * self.place_bytes
 
     def _record(self, hot: Sequence[Binding]) -> int:
-        """The list that demotes pages in each layer, made again when buffers have changed."""
+        """Return the list that demotes pages in each layer. It is recorded again when buffers have changed."""
         bound = [*hot, *self.bindings]
         if self._bound != bound:
             if self._bound:

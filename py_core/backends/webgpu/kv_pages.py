@@ -1,7 +1,7 @@
 """Pages of keys and values on the GPU: float32, one buffer a layer, [page][key | value][kv head][64 tokens][head_dim].
 
-Layers with the same window have a page table and a pool, which starts small and grows when it runs out; what it held is
-copied on the GPU. Pages that were demoted lie in buffers of their own (demoted_pages.py).
+Layers with the same window have a page table and a pool, which starts small and grows when it runs out. Its contents
+are copied on the GPU. Demoted pages lie in buffers of their own (demoted_pages.py).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class _Group:
 
 
 class KVPages:
-    """`generation` changes when the buffers do: bindings recorded before must then be recorded again.
+    """`generation` changes when the buffers do: earlier bindings must then be recorded again.
 
-    With `pipeline` (`KernelBuilder.pipeline`) pages may be demoted, where all layers share a table.
+    With `pipeline` (`KernelBuilder.pipeline`) pages may be demoted, if all layers share a table.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class KVPages:
         self._demoted = DemotedPages(host, config, layers, pipeline, settings) if pipeline and tiered else None
 
     def binding(self, layer: int) -> Binding:
-        """The pages of a layer."""
+        """Return the pages of a layer."""
         group = self._group_of[layer]
         return Binding(group.buffers[layer], 0, group.pages.capacity * self.page_bytes)
 
@@ -66,12 +66,12 @@ class KVPages:
 
     @property
     def tiers(self) -> tuple[Tier, ...]:
-        """Those that a page may have."""
+        """The lower tiers that a page may have."""
         return tuple(Tier) if self._demoted else (Tier.HOT,)
 
     @property
     def reader(self) -> tuple[dict[str, str], dict[str, Constant]]:
-        """Snippets and constants of a kernel that reads pages of all these tiers."""
+        """Return snippets and constants of a kernel that reads pages of all these tiers."""
         return ({"kv_quads": "kv_quads_demoted"}, self._demoted.constants) if self._demoted else ({}, {})
 
     def demoted(self, layer: int) -> tuple[Binding, ...]:
@@ -91,7 +91,7 @@ class KVPages:
         except BackendError:
             group.pages.drop(new)
             raise
-        # The pages that become free are written by none of these.
+        # These copies do not write the pages that become free.
         old, hot = [page for page, _ in pages], [self.binding(layer) for layer in group.buffers]
         self._demoted.demote(np.array(old, np.uint32), np.array(new, np.uint32), hot)
         for page, number in zip(old, new, strict=True):
@@ -153,12 +153,12 @@ class KVPages:
 
     @property
     def shared_table(self) -> PageTable | None:
-        """The table of all layers, where none has a window: sequences can share its pages."""
+        """The table of all layers, if none has a window: sequences can share its pages."""
         only = self._groups[0].pages if len(self._groups) == 1 else None
         return only if only and not only.window else None
 
     async def read_page(self, page: int) -> bytes:
-        """The bytes of a page of `shared_table`, those of each layer one after the other: how many tells the tier."""
+        """Return the bytes of a page of `shared_table`, one layer after the other: their number tells the tier."""
         if self._demoted and (tier := tier_of(page)):
             return b"".join(await self._demoted.read(page, tier))
         offset, buffers = page * self.page_bytes, self._groups[0].buffers.values()
@@ -166,7 +166,7 @@ class KVPages:
         return b"".join(await asyncio.gather(*parts))
 
     async def write_page(self, page: int, data: bytes) -> None:
-        """Put the bytes of `read_page` in a page, which is one of their tier then, for all who hold it.
+        """Write the bytes of `read_page` to a page, which then has their tier for all its holders.
 
         Raises BackendError when memory is out.
         """
@@ -184,7 +184,7 @@ class KVPages:
             self._host.write(buffer, page * self.page_bytes, part)
 
     def tables(self, tier: Tier) -> list[tuple[PageTable, int]]:
-        """Each table, and the bytes that a page of it in this tier has in all of its layers."""
+        """Return each table, and the bytes of a page of this tier in all of the table's layers."""
         nbytes = self._tier_bytes(tier)
         return [(group.pages, len(group.buffers) * nbytes) for group in self._groups]
 
@@ -227,12 +227,12 @@ class KVPages:
 
     def _copy_page(self, group: _Group, page: int, new: int) -> None:
         for buffer in group.buffers.values():
-            # WebGPU copies nothing within a buffer.
+            # WebGPU cannot copy within a buffer.
             self._host.copy(buffer, page * self.page_bytes, self._between, 0, self.page_bytes)
             self._host.copy(self._between, 0, buffer, new * self.page_bytes, self.page_bytes)
 
     def _write_rows(self, group: _Group) -> None:
-        """Bring the rows that have changed to the GPU."""
+        """Bring the changed rows to the GPU."""
         for slot in group.pages.changed:
             row = group.pages.rows[slot]
             if self._demoted:
@@ -257,7 +257,7 @@ class KVPages:
         for layer, old in group.buffers.items():
             new = self._host.create_buffer(capacity * self.page_bytes, PAGES)
             try:
-                await self._host.check()  # a browser says only then that there is no room
+                await self._host.check()  # a browser reports only here that there is no room
             except BaseException:
                 self._host.destroy_buffer(new)
                 raise

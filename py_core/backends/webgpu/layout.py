@@ -1,6 +1,6 @@
-"""How a matrix lies on the GPU: `quants` and `scales` of blocks of 32 values, in the order of the rows.
+"""The layout of a matrix on the GPU: `quants` and `scales` of blocks of 32 values, in the order of the rows.
 
-The kernels read one layout whatever a file's blocks look like, in whole words and aligned (words are of 32 bits):
+The kernels read one layout for all block formats of files, in whole, aligned words (words are of 32 bits):
 
     quants  Q4 to Q6, IQ4  4 words a block: byte j has the low 4 bits of value j (low nibble) and of value j + 16
             Q2_K, Q3_K   2 words: byte j of word h has in bits 2w and 2w + 1 the low 2 bits of value 16h + 4w + j
@@ -32,7 +32,7 @@ LIMBS_BYTES = 80
 
 
 def blocks_of(columns: int) -> int:
-    """Blocks of a row. Zeros fill up the last one; only rows of floats may end within a block."""
+    """Return the blocks of a row. Zeros fill up the last one; only rows of floats may end within a block."""
     return -(-columns // BLOCK)
 
 
@@ -56,7 +56,7 @@ class Layout:
 
     @property
     def unit(self) -> int:
-        """Blocks that share no word with others: what one invocation of repack.wgsl writes."""
+        """Blocks that share no word with others: one invocation of repack.wgsl writes this many."""
         return 8 if self.superblocks else 2 if self.scale_halves == 1 else 1
 
     def sections(self, blocks: int) -> tuple[int, int, int]:
