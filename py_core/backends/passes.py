@@ -26,7 +26,7 @@ class Passes:
     ) -> None:  # fmt: skip
         """Run the tokens whose keys and values are not stored yet. The logits are then those of the last tokens.
 
-        `beside`: other sequences whose pages must stay in place.
+        `beside`: sequences that must keep what they hold.
         """
         pages, recovery = self._pages, self._recovery
         while sequence.stored < sequence.length:

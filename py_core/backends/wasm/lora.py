@@ -1,7 +1,7 @@
 """Sets of LoRA matrices in the kernels' memory, as web/kernels/lora.h reads them.
 
 A and B become 16-bit whole numbers with a scale for each block: half the bytes of float32, and twice the products an
-instruction, for an error of 1e-4 of what a set adds.
+instruction, at the cost of an error of 1e-4 of the set's contribution.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def packed_set(sites: Sequence[LoraSite], adapter: LoraAdapter) -> bytes:
 
 
 def rows_bytes(max_rows: int) -> int:
-    """Room for LoraSets: the sets' addresses, then A x of each worker's own row and of the rows of a pass."""
+    """Return the bytes of LoraSets: the sets' addresses, then A x of each worker's own row and of the rows of a
+    pass."""
     return _TABLE_BYTES + _ROW_BYTES * (MAX_WORKERS + max_rows)
 
 
@@ -92,10 +93,10 @@ def _packed_b(pair: LoraPair, part: TensorRows) -> bytes:
 
 
 def _filled_up(matrix: np.ndarray, multiple: int) -> np.ndarray:
-    """With rows of zeros at the end, so that their number is a multiple."""
+    """Return the matrix with rows of zeros at the end, so that the number of rows is a multiple."""
     return np.pad(matrix, ((0, -len(matrix) % multiple), (0, 0)))
 
 
 def _whole(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    """The nearest whole numbers of scales, int16."""
+    """Return the nearest whole multiples of the scales, int16."""
     return np.rint(values / np.where(scales > 0, scales, 1)).astype(np.int16)

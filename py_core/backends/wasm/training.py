@@ -1,4 +1,4 @@
-"""Training in the kernels' memory: runs the programs of a pack's way, one after the other."""
+"""Training in the kernels' memory: runs the programs of a pack's pass, one after the other."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ class WasmTraining:
 async def open_wasm_training(
     host: KernelHost, config: ModelConfig, plan: TrainingPlan, model: ProgramLowering, pages: KVPages
 ) -> WasmTraining:
-    """A session whose pairs are zeros, in memory between the pages. Raises BackendError when memory is out."""
+    """Open a session whose pairs are zeros, in memory between the pages. Raises BackendError when memory is out."""
 
     def lowered(base: int) -> TrainingLowering:
         return TrainingLowering(plan, model, base, host.most_workers, MAX_ROWS, config.vocab_size)

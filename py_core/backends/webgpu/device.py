@@ -183,7 +183,7 @@ class WebGPUDevice:
 
     @property
     def page_format(self) -> str:
-        tiers = ", tiers" if self.tiers else ""  # a model with exact pages takes no demoted ones
+        tiers = ", tiers" if self.tiers else ""  # a backend of exact pages takes no demoted ones
         return f"webgpu float32, {self.pages.page_bytes}{tiers}"
 
     def write_state(self, data: bytes) -> None:

@@ -65,8 +65,9 @@ class Dispatch:
 class Segment:
     """A range of a model file: nbytes at `file_offset` go to `offset` of a buffer, a multiple of 4.
 
-    Where nbytes is none, up to 3 bytes after them are overwritten: the buffer has room there. `then` is a recorded list
-    to submit once they are written, 0 for none; a segment that has one is at most UPLOAD_PIECE bytes long.
+    If nbytes is not a multiple of 4, up to 3 bytes after them are overwritten: the buffer has room there. `then` is a
+    recorded list to submit once they are written, 0 for none; a segment that has one is at most UPLOAD_PIECE bytes
+    long.
     """
 
     file_offset: int

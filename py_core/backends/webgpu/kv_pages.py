@@ -66,7 +66,7 @@ class KVPages:
 
     @property
     def tiers(self) -> tuple[Tier, ...]:
-        """The lower tiers that a page may have."""
+        """The tiers that a page may have."""
         return tuple(Tier) if self._demoted else (Tier.HOT,)
 
     @property

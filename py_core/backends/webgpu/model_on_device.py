@@ -13,12 +13,12 @@ from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph, Rope
 
 PACK_ROWS = 512
-"""Tokens of a pack, at most."""
+"""The most tokens of a pack."""
 
 
 @dataclass(frozen=True)
 class ModelOnDevice:
-    """Another one after a lost device."""
+    """Replaced by another after a lost device."""
 
     host: Host
     config: ModelConfig

@@ -13,11 +13,11 @@ Grid = Callable[[int], tuple[int, int, int]]
 
 
 _MOST_GROUPS = 65535
-"""Workgroups along one dimension of a grid."""
+"""The most workgroups along one dimension of a grid."""
 
 
 def fixed(bindings: tuple[Binding, ...]) -> Callable[[], tuple[Binding, ...]]:
-    """Bindings that stay the same whenever they are recorded."""
+    """Return a function of bindings that are the same in every recording."""
     return lambda: bindings
 
 
@@ -27,7 +27,8 @@ def per_row(work: int, workgroup: int) -> Grid:
 
 
 def folded(n: int, rows_each: int, m_each: int) -> Grid:
-    """A grid over n rows of W (along x, and y where x is full) and m of x (along z), so many of each a workgroup."""
+    """Return a grid over n rows of W (along x, and y if x is full) and m of x (along z). A workgroup takes `rows_each`
+    and `m_each` of them."""
     groups = -(-n // rows_each)
     fold = -(-groups // _MOST_GROUPS)
     return lambda m: (-(-groups // fold), fold, -(-m // m_each))
@@ -39,9 +40,9 @@ def _one(length_class: int) -> int:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One dispatch of a plan. `groups(m)` is the grid for a pass over m rows; bindings are asked for when recording.
+    """One dispatch of a plan. `groups(m)` is the grid for a pass over m rows. Bindings are asked for when recording.
 
-    `splits(most)` times as many workgroups along x work on sequences of up to `most` tokens; with 0 the kernel is left
+    Sequences of up to `most` tokens take `splits(most)` times as many workgroups along x; with 0 the kernel is left
     out. Kernels of one name are profiled together.
     """
 

@@ -15,7 +15,7 @@ from py_core.models.graph import Graph, Linear, RMSNorm
 
 
 class Vectors:
-    """Those of a model, whose `operations` say which linears one kernel may make together."""
+    """The vectors of a model. Its `operations` say which linears one kernel may make together."""
 
     def __init__(self, arena: WeightArena, graph: Graph, operations: Iterable[Fused]) -> None:
         self._arena = arena
@@ -32,7 +32,8 @@ class Vectors:
                 self._add_biases(linears, source.weight if source and source.num_heads == 1 else linears[0])
 
     def norm(self, op: RMSNorm) -> Binding:
-        """A norm's weights, and what follows them. Raises BackendError for a format that kernels do not read."""
+        """Return a norm's weights and the biases behind them. Raises BackendError for a format that kernels do not
+        read."""
         return self._range(op.weight)
 
     def bias(self, linear: Linear) -> tuple[Binding, int] | None:

@@ -1,4 +1,4 @@
-"""All that a session of training has on one device: buffers, the kernels of a pass, and their recorded lists."""
+"""All that a training session has on one device: buffers, the kernels of a pass, and their recorded lists."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KERNEL_FLOPS = 5e7
 """The operations that a kernel counts in addition to its own."""
 
 _FEWEST_ROWS = 64
-"""That lists are recorded for. Workgroups of rows that a pack does not have end at once."""
+"""The fewest rows for which lists are recorded. Workgroups of rows that a pack does not have end at once."""
 
 _PACK_HEADER = 16
 _PACK_ROW = 16
@@ -36,7 +36,7 @@ _PACK_ROW = 16
 
 @dataclass(frozen=True)
 class Section:
-    """A list that is recorded, and what it takes: FLOPs of each row of a pack, and of any."""
+    """A recorded list and its cost: FLOPs for each row of a pack, and FLOPs for any pack."""
 
     recorded: int
     row_flops: float
@@ -47,7 +47,7 @@ class Section:
 
 
 class SessionOnDevice:
-    """See above. `destroy` gives it back."""
+    """A session's part of one device. `destroy` gives it back."""
 
     def __init__(self, model: ModelOnDevice, plan: TrainingPlan) -> None:
         self.model, self.host = model, model.host
@@ -108,7 +108,7 @@ class SessionOnDevice:
         return self._sections[key]
 
     def launches(self) -> dict[str, list[Launch]]:
-        """The kernels of each part of a pass over the most rows, in order."""
+        """Return the kernels of each part of a pass over the most rows, in order."""
         rows = self.model.builder.shapes.max_rows
         return {name: [Launch(kernel, rows, SHORT) for kernel in kernels] for name, kernels in self._kernels.items()}
 

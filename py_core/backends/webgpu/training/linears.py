@@ -1,4 +1,5 @@
-"""Which kernels multiply by the base's weights in training: forward, for gradients, and by parts of the vocabulary."""
+"""The kernels that multiply by the base's weights in training: forward, for gradients, and by parts of the
+vocabulary."""
 
 from __future__ import annotations
 
@@ -93,18 +94,18 @@ class TrainingLinears:
     def logits(
         self, matrix: WeightMatrix, part: MatrixPart, chunk: int, state: Binding, x: LinearFactor, out: Binding
     ) -> list[Kernel]:
-        """out (rows, chunk) = x W^T for the rows of W that the chunk's state says."""
+        """Return out (rows, chunk) = x W^T, for the rows of W that the chunk's state names."""
         constants: dict[str, Constant] = {"ADD_BIAS": False, "BIAS_AT": 0, "Y_STRIDE": chunk, "Y_OFFSET": 0}
         return self._matmul(_Product(matrix, part, chunk, 0, True), state, x, out, state, constants)
 
     def logits_gradient(
         self, matrix: WeightMatrix, part: MatrixPart, chunk: int, state: Binding, dy: Binding, out: Binding, add: bool
     ) -> list[Kernel]:
-        """out = dy (rows, chunk) W for the rows of W that the chunk's state says, or added to what it holds."""
+        """Return out = dy (rows, chunk) W, or added to `out`, for the rows of W that the chunk's state names."""
         return [self._transposed(_Product(matrix, part, chunk, 0, True), state, dy, out, add)]
 
     def bias(self, weight: str, first_row: int) -> tuple[Binding, int] | None:
-        """Where the biases of a linear lie, and the number of the first one there."""
+        """Return the place of a linear's biases, and the number of the first bias there."""
         return self._vectors.bias(self._linears[weight, first_row])
 
     def _products(self, weight: str, first_row: int, rows: int) -> list[_Product]:

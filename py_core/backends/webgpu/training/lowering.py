@@ -1,4 +1,4 @@
-"""Turns a plan of gradients into kernels: what to run, over which buffers, with how many workgroups.
+"""Turns a plan of gradients into kernels, with their buffers and numbers of workgroups.
 
 A kernel's grid may be for more rows than a pack has: their workgroups end at once.
 """
@@ -39,7 +39,7 @@ class PackBuffers:
 
 
 class TrainingLowering:
-    """The operations of one plan, but for the loss."""
+    """The operations of one plan, except the loss."""
 
     def __init__(
         self, model: ModelOnDevice, layout: ParameterLayout, values: TrainingValues, buffers: PackBuffers
@@ -50,7 +50,7 @@ class TrainingLowering:
         self._attention = PackedAttentionLowering(model.builder, values, buffers.state, buffers.pack)
 
     def part(self, steps: Iterable[Step]) -> Iterator[tuple[Step, list[Kernel]]]:
-        """The kernels of each operation of a part of a pass."""
+        """Yield the kernels of each operation of a part of a pass."""
         self._linears.begin()
         for step in steps:
             yield step, self._kernels(step)
@@ -175,7 +175,7 @@ class TrainingLowering:
     def _down(
         self, weight: str, n: int, x: Binding, u: Binding, first_row: int = 0, add: bool = False, b: bool = False
     ) -> Kernel:
-        """x to the pair's few columns: by a, or with `b` by rows of b, times the scale."""
+        """Return the kernel from x to the pair's few columns: by a, or with `b` by rows of b, times the scale."""
         rank, scale = self._layout.rank, self._layout.scale if b else 1.0
         pipeline = self._builder.pipeline(
             "low_rank_down", {}, N=n, RANK=rank, B=b, FIRST_ROW=first_row, SCALE=float(scale), ADD=add
@@ -185,7 +185,7 @@ class TrainingLowering:
         return Kernel(f"low_rank_down {n}", pipeline, fixed(bindings), grid, self._thin(n))
 
     def _up(self, weight: str, n: int, u: Binding, y: Binding, add: bool, first_row: int = 0, b: bool = True) -> Kernel:
-        """From the pair's few columns to y, by rows of b times the scale, or by a."""
+        """Return the kernel from the pair's few columns to y, by rows of b times the scale, or by a."""
         rank, scale = self._layout.rank, self._layout.scale if b else 1.0
         pipeline = self._builder.pipeline(
             "low_rank_up", {}, N=n, RANK=rank, B=b, FIRST_ROW=first_row, SCALE=float(scale), ADD=add, WORKGROUP=64
@@ -195,7 +195,7 @@ class TrainingLowering:
         return Kernel(f"low_rank_up {n}", pipeline, fixed(bindings), grid, self._thin(n))
 
     def _gradient(self, weight: str, n: int, x: Binding, u: Binding, first_row: int = 0, b: bool = False) -> Kernel:
-        """Adds x.T u to the gradient of a, or times the scale to that of b."""
+        """Return the kernel that adds x.T u to the gradient of a, or times the scale to the gradient of b."""
         rank, scale = self._layout.rank, self._layout.scale if b else 1.0
         pipeline = self._builder.pipeline(
             "low_rank_gradient", {}, N=n, RANK=rank, B=b, FIRST_ROW=first_row, SCALE=float(scale), COLUMNS=_COLUMNS

@@ -1,4 +1,4 @@
-"""The optimizer's kernels: the gradient's norm, a step of AdamW, the Fisher information; all over whole vectors."""
+"""The optimizer's kernels over whole vectors: the gradient's norm, a step of AdamW, the Fisher information."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OptimizerVectors:
 
     @property
     def kept(self) -> tuple[Binding, ...]:
-        """Those of a TrainingState, in its order."""
+        """The vectors of a TrainingState, in its order."""
         return self.parameters, self.first_moment, self.second_moment, self.fisher
 
 
@@ -103,7 +103,7 @@ class Optimizer:
         self._submit("fisher")
 
     def forget(self) -> None:
-        """Drop what was recorded."""
+        """Drop recorded lists."""
         for recorded in self._recorded.values():
             self._host.forget(recorded)
 
