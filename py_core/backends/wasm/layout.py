@@ -118,7 +118,7 @@ _HEADER_BYTES = OP_BYTES = 64
 
 @dataclass(frozen=True)
 class Op:
-    """One operation of a program, and if the workers wait for each other after it."""
+    """One operation of a program, and whether the workers wait for each other after it."""
 
     kind: IntEnum
     arguments: tuple[int, ...] = ()

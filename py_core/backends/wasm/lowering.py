@@ -310,7 +310,7 @@ class ProgramLowering:
         ).packed()  # fmt: skip
 
     def rotation(self, op: Rope | RopeGradient) -> tuple[int, int, int]:
-        """Return a table of angles, the number of pairs that rotate, and if the pairs are neighbours."""
+        """Return a table of angles, the number of pairs that rotate, and whether the pairs are neighbours."""
         if op.rotation not in self._angles:
             self._angles[op.rotation] = self.arena.put(op.rotation.table(self._config.context_length).tobytes())
         return self._angles[op.rotation], op.rotation.dimensions // 2, int(op.interleaved)

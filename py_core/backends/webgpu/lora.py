@@ -32,7 +32,7 @@ def rank_class(rank: int) -> int:
 
 @dataclass(frozen=True)
 class LoraPart:
-    """The part of a linear's kernel that adds a set's products, besides the place of the addition.
+    """The additional parts of a linear's kernel that adds a set's products.
 
     `how` is its snippet, `binding` the number of the sets' binding, `parts` of how many parts A x is the sum.
     """
@@ -57,7 +57,7 @@ class LoraPart:
 
 @dataclass(frozen=True)
 class LoraNext:
-    """The part of a kernel that makes x whose workgroups leave parts of A x, for `sets`, besides their place."""
+    """The additional parts of a kernel that makes x and whose workgroups leave parts of A x, for `sets`."""
 
     sets: OperationSets
     constants: Mapping[str, int]
