@@ -87,8 +87,7 @@ class KVPages:
         return self._arena.end + self._parts * self.part_bytes
 
     def base(self, layer: int) -> int:
-        """Return the address from which the kernels count a layer's parts: its own in an extent that begins with part
-        0.
+        """Return the address from which kernels count a layer's parts: its own in an extent that begins with part 0.
 
         The arena must be complete by then.
         """

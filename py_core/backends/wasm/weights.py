@@ -134,8 +134,8 @@ class PackedWeights:
         ])  # fmt: skip
 
     def _vector(self, parts: Sequence[TensorRows | int]) -> int:
-        """Upload vectors of tensors, or zeros (an int is their number). They are handled as a matrix of one column: the
-        rows keep their order."""
+        """Return the address of vectors of tensors, or zeros (an int is their number). They are handled as a matrix of
+        one column: the rows keep their order."""
         key = tuple(parts)
         if key not in self._vectors:
             size = sum(part if isinstance(part, int) else part.count for part in parts)

@@ -89,8 +89,7 @@ class KernelBuilder:
         return {"dequantize": f"dequantize_{form.name.lower()}", "halves": self.shapes.halves}
 
     def shape(self, kernel: str, matrix: WeightMatrix, rows: str, may_read: bool = True) -> MatvecShape:
-        """Return the shape of a matvec: each lane takes whole blocks of 32 columns. It reads limbs only if
-        `may_read`."""
+        """Return the shape of a matvec: each lane takes whole blocks of 32 columns. `may_read` lets it read limbs."""
         k, usual = matrix.columns, self.shapes.matvec
         if rows != "one" and self.integers(matrix):
             if kernel not in self.of_few:

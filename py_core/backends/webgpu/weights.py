@@ -199,7 +199,7 @@ def _sizes(form: BlockFormat, values: int) -> tuple[int, int]:
 
 
 def _padded(info: TensorInfo) -> int:
-    """Return the number of a tensor's values, and of the zeros that fill up its rows."""
+    """Return the number of a tensor's values, including the zeros that fill up its rows."""
     columns = info.shape[-1]
     return math.prod(info.shape) // columns * blocks_of(columns) * BLOCK
 

@@ -1,5 +1,4 @@
-"""The kernels that multiply by the base's weights in training: forward, for gradients, and by parts of the
-vocabulary."""
+"""Kernels that multiply by the base's weights in training: forward, for gradients, and by parts of the vocabulary."""
 
 from __future__ import annotations
 
