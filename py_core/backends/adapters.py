@@ -1,4 +1,4 @@
-"""The adapters that a backend holds, and which sequence runs with which: the same on every backend."""
+"""The adapters that a backend holds, and the adapter of each sequence: the same on every backend."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from py_core.models.graph import Graph
 
 
 class Adapters:
-    """See `HasAdapters` for what use and removal mean. `rewind(sequence, stored)` lets a sequence run again what comes
-    after its first `stored` tokens."""
+    """See `HasAdapters` for what use and removal mean. `rewind(sequence, stored)` lets a sequence run the tokens after
+    its first `stored` tokens again."""
 
     def __init__(
         self, graph: Graph, sequences: Mapping[int, TokenSequence], rewind: Callable[[TokenSequence, int], None]
     ) -> None:
         self.sets: dict[int, LoraAdapter] = {}
-        """The sets of LoRA matrices that are there, by their numbers, which the state names."""
+        """The sets of LoRA matrices, by their numbers, which the state names."""
         self._graph, self._sequences, self._rewind = graph, sequences, rewind
         self._head_slots = HeadSlots(graph)
 
     @property
     def heads(self) -> Mapping[int, AnyHeadAdapter]:
-        """The adapters at the head's input that are there, by their numbers."""
+        """The adapters at the head's input, by their numbers."""
         return self._head_slots.adapters
 
     def add(self, adapter: LoraAdapter) -> int:
@@ -42,7 +42,7 @@ class Adapters:
         )
 
     def remove(self, number: int) -> None:
-        """Raises ValueError where there is no such set."""
+        """Raises ValueError if there is no such set."""
         self._check(number)
         if number == 0:
             raise ValueError("0 is no adapter: there is nothing to remove.")
@@ -52,7 +52,7 @@ class Adapters:
                 self.use(sequence, 0)
 
     def use(self, sequence: TokenSequence, number: int) -> None:
-        """Raises ValueError where there is no such set."""
+        """Raises ValueError if there is no such set."""
         self._check(number)
         if sequence.adapter != number:
             sequence.adapter = number
@@ -63,21 +63,21 @@ class Adapters:
         return self._head_slots.put(adapter)
 
     def remove_head(self, number: int) -> None:
-        """Raises ValueError where there is none of this number."""
+        """Raises ValueError if there is no adapter of this number."""
         self._head_slots.remove(number)
         for sequence in self._sequences.values():
             if sequence.head_adapter == number:
                 self.use_head(sequence, 0)
 
     def use_head(self, sequence: TokenSequence, number: int) -> None:
-        """Raises ValueError where there is none of this number."""
+        """Raises ValueError if there is no adapter of this number."""
         self._head_slots.check(number)
         if sequence.head_adapter != number:
             sequence.head_adapter = number
             self._rewind(sequence, max(sequence.length - 1, 0))
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Forget all adapters."""
         self.sets.clear()
         self._head_slots.adapters.clear()
 

@@ -1,4 +1,4 @@
-"""What all backends share: errors, sequences of tokens, limits, and checks of what they are asked for."""
+"""Code shared by all backends: errors, sequences of tokens, limits, and checks of arguments."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Progress = Callable[[int, int], None]
 """Called as progress(bytes_done, bytes_total) while weights load."""
 
 KeepGoing = Callable[[], bool]
-"""Asked before more decode steps are queued: with False only those in flight are yielded still."""
+"""Asked before more decode steps are queued. If it returns False, only the steps in flight are still yielded."""
 
 AfterPass = Callable[[int], Awaitable[None]]
 """Called after each forward pass of a long call with the number of the sequence's tokens that are stored by then."""
 
 
 class BackendError(UserError, RuntimeError):
-    """A backend cannot go on; the message is a sentence for the user that says what to do."""
+    """A backend cannot continue; the message is a sentence for the user that says what to do."""
 
 
 class DeviceLostError(BackendError):
@@ -32,7 +32,7 @@ class DeviceLostError(BackendError):
 
 
 class WorkersRestartedError(Exception):
-    """A worker died or never answered, and the pool was made anew over the same memory. What was under way is lost."""
+    """A worker died or never answered, and the pool was restarted over the same memory. Work in flight is lost."""
 
 
 class ContextFullError(BackendError):
@@ -41,7 +41,7 @@ class ContextFullError(BackendError):
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What runs the model, in the words shown to the user."""
+    """Describe what runs the model, in the words shown to the user."""
 
     backend: str
     adapter: str
@@ -50,7 +50,7 @@ class Capabilities:
 
 
 NO_SLOT = -1
-"""Of a sequence that has no row in the page table."""
+"""The slot of a sequence that has no row in the page table."""
 
 
 @dataclass
@@ -62,9 +62,9 @@ class TokenSequence:
     """
 
     number: int
-    """Its own: no other sequence of the backend has or had it."""
+    """The number of this sequence alone: no other sequence of the backend has or had it."""
     slot: int = NO_SLOT
-    """Its row in the page table, as long as it has one (sequence_slots.py)."""
+    """Its row in the page table while it has one (sequence_slots.py)."""
     tokens: list[int] = field(default_factory=list)
     stored: int = 0
     adapter: int = 0
@@ -72,11 +72,11 @@ class TokenSequence:
     head_adapter: int = 0
     """The number of the adapter at the head's input (`HasAdapters.use_head_adapter`), 0 for none."""
     shares: bool = True
-    """Whether it begins with what others have read, and they with what it has (`HasPages.begin_with`)."""
+    """True if it begins with pages that other sequences have read, and they with its pages (`HasPages.begin_with`)."""
     guesses: PromptLookup | None = None
-    """What may come next, where decoding is to run guesses with its steps. It gets what is decoded meanwhile."""
+    """Guesses of the next tokens, if decoding is to run guesses with its steps. Decoded tokens are added to it."""
     draft: Drafter | None = None
-    """Who else may guess that."""
+    """A draft model that may guess them, too."""
 
     @property
     def length(self) -> int:
@@ -86,7 +86,7 @@ class TokenSequence:
 def check_formats(
     tensors: Mapping[str, TensorInfo], weights: Iterable[str], readable: Collection[str], kernels: str
 ) -> None:
-    """Raises BackendError for the first of the weights in a format that these kernels do not read."""
+    """Raises BackendError for the first weight in a format that these kernels do not read."""
     for name in weights:
         form = tensors[name].format.name
         if form not in readable:
@@ -102,7 +102,7 @@ def check_formats(
 
 
 def check_prefill(sequence: TokenSequence, tokens: Sequence[int], vocab_size: int, context_length: int) -> None:
-    """What every backend's prefill checks before it touches anything."""
+    """Run the checks of every backend's prefill, before it touches anything."""
     if not tokens:
         raise ValueError("prefill needs at least one token")
     if not all(0 <= token < vocab_size for token in tokens):
@@ -113,7 +113,7 @@ def check_prefill(sequence: TokenSequence, tokens: Sequence[int], vocab_size: in
 
 
 def check_not_empty(sequence: TokenSequence) -> None:
-    """There is nothing to predict from before a prefill."""
+    """Raises ValueError if the sequence is empty: before a prefill there is nothing to predict from."""
     if not sequence.tokens:
         raise ValueError("the sequence holds no tokens: prefill comes first")
 
@@ -126,14 +126,14 @@ MAX_TAPS = 8
 
 
 MAX_ADAPTERS = 4
-"""Sets of LoRA matrices that are there at a time. One of rank 16 on every linear is a tenth of a small model."""
+"""The most sets of LoRA matrices at a time. One of rank 16 on every linear is a tenth of a small model."""
 
 HEAD_SLOTS = 64
-"""Adapters at the head's input that are there at a time. A slot takes 256 bytes for each value of the hidden size."""
+"""The most adapters at the head's input at a time. A slot takes 256 bytes for each value of the hidden size."""
 
 
 def check_last_rows(sequence: TokenSequence, rows: int) -> None:
-    """What every backend's `last_logits` checks."""
+    """Run the checks of every backend's `last_logits`."""
     check_not_empty(sequence)
     if not 1 <= rows <= min(MAX_LOGIT_ROWS, sequence.length):
         raise ValueError(
@@ -145,7 +145,7 @@ def check_last_rows(sequence: TokenSequence, rows: int) -> None:
 def check_hidden(
     sequence: TokenSequence, names: Sequence[str], start: int, end: int | None, taps: Collection[str]
 ) -> None:
-    """What every backend's `hidden` checks; `taps` are the names that its graph has."""
+    """Run the checks of every backend's `hidden`; `taps` are the names that its graph has."""
     check_not_empty(sequence)
     if not 0 <= start < sequence.length:
         raise ValueError(f"start is {start}, but must be one of the sequence's {sequence.length} tokens, from 0 on.")
@@ -159,7 +159,7 @@ def check_hidden(
 
 
 def check_scored(sequence: TokenSequence, start: int) -> None:
-    """What every backend's `token_logprobs` checks."""
+    """Run the checks of every backend's `token_logprobs`."""
     if not 1 <= start < sequence.length:
         raise ValueError(
             f"start is {start}, but must be from 1 to {sequence.length - 1}: one of the sequence's {sequence.length} "
@@ -168,7 +168,7 @@ def check_scored(sequence: TokenSequence, start: int) -> None:
 
 
 def check_scored_states(states: np.ndarray, tokens: Sequence[int], width: int, vocab_size: int) -> None:
-    """What every backend's `score_states` checks; `width` is the hidden size."""
+    """Run the checks of every backend's `score_states`; `width` is the hidden size."""
     if not tokens or states.shape != (len(tokens), width):
         raise ValueError(f"{len(tokens)} tokens need states of shape {(len(tokens), width)}, not {states.shape}.")
     if not all(0 <= token < vocab_size for token in tokens):
@@ -178,7 +178,7 @@ def check_scored_states(states: np.ndarray, tokens: Sequence[int], width: int, v
 def check_together(
     sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams], context_length: int
 ) -> int:
-    """What every backend's `decode_together` checks; how many of up to `n` tokens each has room for."""
+    """Run the checks of every backend's `decode_together`. Return how many of up to `n` tokens each has room for."""
     for sequence in sequences:
         check_not_empty(sequence)
     numbers, adapters = {sequence.number for sequence in sequences}, {sequence.adapter for sequence in sequences}
@@ -191,7 +191,7 @@ def check_together(
 
 
 def pass_end(stored: int, length: int, most: int, last_rows: int) -> int:
-    """Up to where a pass of at most `most` rows takes the tokens from `stored` on; the last has `last_rows` or more."""
+    """Return the end of a pass of at most `most` rows from `stored` on. The last pass has `last_rows` rows or more."""
     stop = min(stored + most, length)
     return stop if stop == length else min(stop, length - last_rows)
 

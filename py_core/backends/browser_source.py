@@ -1,4 +1,4 @@
-"""A model file in the page: what both of the page's hosts bring weights from, past Python."""
+"""A model file in the page: the source from which both of the page's hosts bring weights, past Python."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Head:
 
 
 class BrowserSource:
-    """A WeightStream (web/backends/weight_stream.js). Raises GGUFError, in the stream's words, where it breaks."""
+    """A WeightStream (web/backends/weight_stream.js). Raises GGUFError, in the stream's words, if it breaks."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
@@ -38,7 +38,7 @@ class BrowserSource:
 
     @property
     def parts(self) -> tuple[FilePart, ...]:
-        """The files of the model, where they are told."""
+        """The files of the model, if they are known."""
         found = [(part.name, int(part.start)) for part in self.stream.parts]
         ends = [*(start for _, start in found), self.size or 0][1:]
         return tuple(
@@ -59,7 +59,7 @@ class BrowserSource:
             raise GGUFError(js_words(error)) from error
 
     async def rewind(self) -> None:
-        """From the browser's cache, where it kept the file."""
+        """Read again from the start, from the browser's cache if it kept the file."""
         try:
             self.stream = await self.stream.again()
         except JsException as error:

@@ -1,4 +1,4 @@
-"""Decoding: steps in flight, what they take, and guesses of what comes next.
+"""Decoding: steps in flight, their times, and guesses of the next tokens.
 
 A step reads and advances the state where the kernels run, so the host only says "again": batches of steps are queued
 ahead and their ids are read late. Waiting for each token before the next would cap a fast device.
@@ -23,18 +23,18 @@ from py_core.speculation.guesses import LEAST_MATCH
 from py_core.speculation.lookahead import DRAFT, GuessPlan, Lookahead
 
 _APART = 0.5
-"""Of what a batch takes, so much passes before the next one is submitted, where that makes a difference."""
+"""The share of a batch's time that passes before the next batch is submitted, if that makes a difference."""
 
 _LEAST_PAUSE = 0.001
-"""Seconds: a shorter pause is not made."""
+"""Seconds: shorter pauses are left out."""
 
 
 class Decoder:
-    """Of one backend."""
+    """The decode loop of one backend."""
 
     GUESSES_AHEAD = False
-    """Whether what was there before is guessed where the kernels run. Else a pass with guesses is waited for before the
-    next one, as a draft model's are everywhere."""
+    """True if repeated text is guessed where the kernels run. If not, a pass with guesses is awaited before the next
+    one, as the passes of a draft model always are."""
 
     def __init__(self, device: Device, pages: Pages, recovery: Recovery, passes: Passes) -> None:
         self.times = StepTimes()
@@ -67,13 +67,13 @@ class Decoder:
                     forward_first = await self._prepare(sequences, sampling)
                     began = arrived = time.perf_counter()
                     steps_run, prepared, pace = 0, True, Pace(self.times, rows)
-                if more and not plan:  # else what is in flight is waited for first
+                if more and not plan:  # else the steps in flight are awaited first
                     await self._fill(sequences, n - done, sampling, forward_first, in_flight)
                     forward_first = True
                 batch = in_flight.popleft()
                 found = await batch.future
             except self._recovery.errors as error:
-                # What was in flight is lost; what was yielded is not.
+                # The steps in flight are lost; those already yielded are not.
                 await in_flight.drop()
                 self._recovery.note(error)
                 prepared = False
@@ -83,11 +83,11 @@ class Decoder:
                 pace = Pace(batch.times, batch.rows)
             steps_run += batch.steps
             taken, arrived = now - max(arrived, batch.submitted), now
-            # A batch that only sampled present logits took next to nothing, which says nothing about a step.
+            # A batch that only sampled present logits took almost no time, which says nothing about a step.
             if batch.steps:
                 batch.times.note(batch.rows, taken / batch.steps, (now - began) / steps_run)
             pace.note(now, batch.steps)
-            # Guesses may have given more than was asked for.
+            # Guesses may have given more tokens than were asked for.
             found = [ids[: n - done] for ids in found]
             done += len(found[0])
             if rows == 1:
@@ -102,7 +102,7 @@ class Decoder:
     ) -> None:  # fmt: skip
         """Submit batches until there are enough, or until the first is over.
 
-        Where ends of submissions that were made together are heard together, there is a pause between them.
+        If the ends of submissions that were made together are heard together, there is a pause between them.
         """
         while in_flight.likely < left and wants_more(len(in_flight), in_flight.seconds):
             batch = await self._submit(sequences, left - in_flight.likely, sampling, forward_first, in_flight)
@@ -120,7 +120,7 @@ class Decoder:
         self, sequences: Sequence[TokenSequence], left: int, sampling: Sequence[SamplingParams], forward_first: bool,
         in_flight: InFlight,
     ) -> Submission | None:  # fmt: skip
-        """A batch of steps behind those in flight, or None where these are to be waited for."""
+        """Submit a batch of steps behind those in flight. Returns None if those must be awaited first."""
         rows = len(sequences)
         count = min(self.times.batch(rows, self._device.BATCH_SECONDS), left)
         places = [(one.slot, one.length + in_flight.most) for one in sequences]
@@ -130,7 +130,7 @@ class Decoder:
         return Submission(future, self.times, rows, count if forward_first else count - 1, count, count)
 
     def _append(self, sequence: TokenSequence, ids: list[int]) -> None:
-        """These were sampled: keys and values of all but the last are there."""
+        """Append sampled ids: keys and values of all but the last are stored."""
         self._recovery.losses = 0
         sequence.tokens.extend(ids)
         sequence.stored = sequence.length - 1
@@ -138,11 +138,11 @@ class Decoder:
             sequence.guesses.extend(ids)
 
     def _token_seconds(self, sequence: TokenSequence) -> float | None:
-        """What a token takes without a pass that is waited for, where that is known."""
+        """Return the seconds of a token without a pass that is waited for, if known."""
         return self.times.seconds.get(1)
 
     def _plan(self, sequence: TokenSequence, left: int) -> GuessPlan | None:
-        """Who guesses what may come next, where it pays to run that with the last token."""
+        """Return a plan for guessing the next tokens, if it pays to run guesses with the last token."""
         guesses, draft = sequence.guesses, sequence.draft
         match = 0 if guesses is None or self.GUESSES_AHEAD or guesses.match < LEAST_MATCH else guesses.match
         if not (match or draft) or (step := self._token_seconds(sequence)) is None:
@@ -162,7 +162,7 @@ class Decoder:
     async def verify(
         self, sequence: TokenSequence, kind: int, guess: Sequence[int], sampling: SamplingParams
     ) -> list[int]:
-        """Run the last token and a guess of the next ones; what is sampled, up to the first that was guessed wrong."""
+        """Run the last token and a guess of the next ones. Returns the sampled ids, up to the first wrong guess."""
         begin, last, device, pages = time.perf_counter(), sequence.length - 1, self._device, self._pages
         while True:
             try:
@@ -191,7 +191,8 @@ class Decoder:
     async def _prepare(self, sequences: Sequence[TokenSequence], sampling: Sequence[SamplingParams]) -> bool:
         """Bring all but the last token of each into the pages, and write the state that decoding starts from.
 
-        Whether the first step has to run the last tokens; else it samples the logits at hand, those of the only one.
+        Returns True if the first step has to run the last tokens. If not, it samples the logits at hand, those of the
+        only sequence.
         """
         await self._recovery.restore()
         self._pages.put_to_work(sequences)

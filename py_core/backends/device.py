@@ -1,4 +1,4 @@
-"""What a backend's kernels do: they read and advance a state block, which names rows (token, position, slot)."""
+"""The interface to a backend's kernels. They read and advance a state block of rows (token, position, slot)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Device(Protocol):
     """A host with a model's weights and the kernels that run it."""
 
     RESTARTS: tuple[type[Exception], ...]
-    """Raised when the device was lost or made anew: what was submitted is lost."""
+    """Raised when the device was lost or restarted: submitted work is lost."""
 
     BATCH_SECONDS: float
     """Work in one submission: little, so that Stop and the first token are prompt."""
@@ -32,7 +32,7 @@ class Device(Protocol):
     graph: Graph
     tiers: TierPolicy | None
     hears_together: bool
-    """Whether ends of submissions that were made together are all heard at the end of the last."""
+    """True if ends of submissions that were made together are all heard at the end of the last."""
 
     @property
     def capabilities(self) -> Capabilities: ...
@@ -44,7 +44,7 @@ class Device(Protocol):
 
     @property
     def restarts(self) -> int:
-        """How often it was made anew by itself. Whoever waited for none of the calls that failed learns of it here."""
+        """How often the device restarted by itself. Callers that awaited none of the failed calls learn of it here."""
         ...
 
     @property
@@ -52,11 +52,11 @@ class Device(Protocol):
 
     @property
     def page_format(self) -> str:
-        """What the bytes of a page are, so that those of another kind are told apart."""
+        """The format of a page's bytes, which tells pages of other kinds apart."""
         ...
 
     def memory(self, limit: int | None) -> MemoryUse:
-        """What is held now, and how much may be."""
+        """Return the memory held now, and the limit."""
         ...
 
     def write_state(self, data: bytes) -> None: ...
@@ -64,18 +64,19 @@ class Device(Protocol):
     def write_history(self, slot: int, ring: np.ndarray) -> None: ...
 
     async def run_rows(self, m: int, length: int, logit_rows: int) -> None:
-        """Run the state's m rows, which bring a sequence to `length` tokens, and make the logits of the last of them.
+        """Run the state's m rows, which bring a sequence to `length` tokens, and make the logits of the last rows.
 
-        `logit_rows` is the state's own number of these: 0 to MAX_LOGIT_ROWS.
+        `logit_rows` is the number of these rows that the state names: 0 to MAX_LOGIT_ROWS.
         """
         ...
 
     async def run_tapped(self, m: int, length: int, names: Sequence[str]) -> list[np.ndarray]:
-        """Run the state's m rows as `run_rows` does, without logits; the named values, float32 (m, width) of each."""
+        """Run the state's m rows as `run_rows` does, without logits. Returns the named values, float32 (m, width)
+        each."""
         ...
 
     async def run_scored(self, m: int, length: int, targets: Sequence[int]) -> np.ndarray:
-        """Run the state's m rows as `run_rows` does; log p of the token that follows each, float32 (m,)."""
+        """Run the state's m rows as `run_rows` does. Returns log p of the token that follows each, float32 (m,)."""
         ...
 
     async def run_head_scored(self, states: np.ndarray, targets: Sequence[int]) -> np.ndarray:
@@ -85,20 +86,20 @@ class Device(Protocol):
     async def start_steps(
         self, places: Sequence[tuple[int, int]], count: int, forward_first: bool, sampling: Sequence[SamplingParams]
     ) -> asyncio.Future[list[list[int]]]:
-        """Queue `count` steps of the state's rows. Those of a row sample the tokens of its slot from its position on:
-        `places` are these, `sampling` the rules of each. The future gives each row's ids.
+        """Queue `count` steps of the state's rows. The steps of a row sample the tokens of its slot from its position
+        on: `places` has (slot, position) of each row, `sampling` its rules. The future gives each row's ids.
 
-        The first step of a single row samples the present logits; with `forward_first` it runs the row before that, as
+        The first step of a single row samples the present logits. With `forward_first` it runs the row before that, as
         steps of several rows always do.
         """
         ...
 
     async def read_logits(self, rows: int) -> np.ndarray:
-        """The logits of the last pass: float32 (rows, vocab_size)."""
+        """Return the logits of the last pass: float32 (rows, vocab_size)."""
         ...
 
     async def place_adapter(self, number: int, adapter: LoraAdapter) -> None:
-        """Bring a set of LoRA matrices to where kernels read the set of this number."""
+        """Bring a set of LoRA matrices to the place from which kernels read the set of this number."""
         ...
 
     async def place_head_adapter(self, number: int, adapter: AnyHeadAdapter) -> None:

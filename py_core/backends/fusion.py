@@ -1,7 +1,7 @@
-"""Finds in a graph what one kernel does together: the same view for every backend that lowers to kernels.
+"""Finds the operations of a graph that one kernel does together. All backends that lower to kernels use this view.
 
-A pattern is fused where each operation that it swallows is read by nothing else. What fits no pattern stays an
-operation of its own, and backends have a kernel for each: a new architecture runs at once and is fused later.
+A pattern is fused if no other operation reads the values inside it. An operation that fits no pattern stays alone, and
+backends have a kernel for each operation: a new architecture runs at once and is fused later.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ Fused = QKVAttention | GatedLinear | ResidualLinear | FusedHead | Op
 
 
 def fuse(graph: Graph) -> tuple[list[Fused], list[Fused]]:
-    """The graph's body and its head (see `Graph`): operations in order, as few as possible."""
+    """Return the graph's body and its head (see `Graph`): operations in order, as few as possible."""
     body = {op.out for op in graph.body}
     fused = _Fusion(graph).operations()
     return [op for op in fused if op.out in body], [op for op in fused if op.out not in body]
 
 
 def fused_layers(graph: Graph) -> list[bool]:
-    """Of each layer, whether all that it computes is part of a pattern: if not, it runs, with more kernels."""
+    """Return for each layer if all its operations are part of a pattern. If not, it still runs, with more kernels."""
     found: dict[int, bool] = {}
     layer = 0
     body, _ = fuse(graph)
@@ -104,7 +104,7 @@ def fused_layers(graph: Graph) -> list[bool]:
 
 
 def linears_of(op: Fused) -> list[Linear]:
-    """The linears that an operation makes, in the order in which their rows would be in one matrix."""
+    """Return the linears that an operation makes, in the order in which their rows would be in one matrix."""
     match op:
         case QKVAttention():
             return [op.q, op.k, op.v]
@@ -179,19 +179,19 @@ class _Fusion:
         return QKVAttention(op.out, v.x, q, k, v, q_norm, k_norm, q_rope, op)
 
     def _rotated(self, value: Value) -> tuple[Linear | None, RMSNorm | None, Rope | None]:
-        """rope(norm(linear)), of which the first two may be missing."""
+        """Return the parts of rope(norm(linear)), of which the first two may be missing."""
         rope = self._inner(value, Rope)
         norm = self._inner(rope.x if rope else value, RMSNorm)
         return self._inner(norm.x if norm else rope.x if rope else value, Linear), norm, rope
 
     def _inner(self, value: Value, kind: type[T]) -> T | None:
-        """The operation that makes a value, if it is of this kind and only one operation reads the value."""
+        """Return the operation that makes a value, if it is of this kind and only one operation reads the value."""
         op = self._producer[value]
         alone = len(self._readers.get(value, [])) == 1 and value not in self._tapped and value != self._graph.output
         return op if isinstance(op, kind) and alone else None
 
 
 def _per_head(op: Attention, q_norm: RMSNorm, k_norm: RMSNorm) -> bool:
-    """Whether norms of q and k are of each head by itself, and alike."""
+    """True if the norms of q and k apply to each head by itself, and are alike."""
     heads = (q_norm.num_heads, k_norm.num_heads)
     return heads == (op.num_attention_heads, op.num_key_value_heads) and q_norm.eps == k_norm.eps

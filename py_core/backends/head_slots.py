@@ -18,14 +18,14 @@ _HEADER = 32
 
 
 class HeadSlots:
-    """`adapters` are those that are there, by number."""
+    """`adapters` has the present adapters by number."""
 
     def __init__(self, graph: Graph) -> None:
         self._hidden_size, self._vocab_size = graph.head_input.width, graph.output.width
         self.adapters: dict[int, AnyHeadAdapter] = {}
 
     def put(self, adapter: AnyHeadAdapter) -> int:
-        """The smallest free number. Raises AdapterError, BackendError as `HasAdapters.put_head_adapter`."""
+        """Return the smallest free number. Raises AdapterError, BackendError as `HasAdapters.put_head_adapter`."""
         check_head_adapter(adapter, self._hidden_size, self._vocab_size)
         for number in range(1, HEAD_SLOTS + 1):
             if number not in self.adapters:
@@ -38,25 +38,25 @@ class HeadSlots:
         )
 
     def remove(self, number: int) -> None:
-        """Raises ValueError where there is none of this number."""
+        """Raises ValueError if there is no adapter of this number."""
         if number == 0:
             raise ValueError("0 is no adapter: there is nothing to remove.")
         self.check(number)
         del self.adapters[number]
 
     def check(self, number: int) -> None:
-        """Raises ValueError where there is none of this number; 0 is none."""
+        """Raises ValueError if there is no adapter of this number; 0 stands for no adapter."""
         if number and number not in self.adapters:
             raise ValueError(f"There is no adapter {number} at the head's input. Put it there first.")
 
 
 def slot_bytes(width: int) -> int:
-    """Of the largest adapter of either kind for a hidden size."""
+    """Return the bytes of the largest adapter of either kind for a hidden size."""
     return _HEADER + 4 * MAX_NEIGHBOURS + 4 * max(2 * MAX_HEAD_RANK, MAX_NEIGHBOURS) * width
 
 
 def slot_data(adapter: AnyHeadAdapter) -> bytes:
-    """An adapter as kernels read it: kind, count, odds, tau, temperature; tokens; then rows of the hidden size.
+    """Return an adapter as kernels read it: kind, count, odds, tau, temperature; tokens; then rows of the hidden size.
 
     The rows are those of A and of B transposed, or states of length 1.
     """

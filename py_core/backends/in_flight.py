@@ -1,4 +1,4 @@
-"""Steps that were submitted and not heard of yet, in batches."""
+"""Steps that were submitted and have not been heard of yet, in batches."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Submission:
 
     future: asyncio.Future[list[list[int]]]
     times: StepTimes
-    """What knows what such a step takes."""
+    """Knows how long such a step takes."""
     rows: int
     steps: int
-    """Those that run the model: the first may sample logits that are there."""
+    """The steps that run the model: the first may sample logits that are already there."""
     likely: int
-    """Tokens of each sequence that probably come of it."""
+    """The probable number of tokens of each sequence."""
     most: int
-    """No more than so many."""
+    """The most steps of a batch."""
     submitted: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
@@ -32,12 +32,12 @@ class Submission:
 
     @property
     def seconds(self) -> float:
-        """What it probably takes."""
+        """Return the time the batch will probably take."""
         return self.times.expected(self.rows, self.steps)
 
 
 class InFlight(deque[Submission]):
-    """The oldest first."""
+    """Submissions, the oldest first."""
 
     @property
     def likely(self) -> int:
@@ -52,6 +52,6 @@ class InFlight(deque[Submission]):
         return sum(batch.seconds for batch in self)
 
     async def drop(self) -> None:
-        """Wait until all are over, whatever comes of it."""
+        """Wait until all submissions are over, and ignore their results."""
         await asyncio.gather(*(batch.future for batch in self), return_exceptions=True)
         self.clear()

@@ -1,4 +1,4 @@
-"""What a backend's memory holds, by owner; keys and values by tier, too."""
+"""Memory that a backend holds, by owner; keys and values also by tier."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from py_core.paging.page_table import PageTable
 from py_core.paging.tiers import Tier
 
 HOT = Tier.HOT.name.lower()
-"""The tier of pages as they are written."""
+"""The tier of pages as they are first written."""
 
 
 @dataclass(frozen=True)
 class PageBytes:
-    """Bytes of pages that open conversations hold, that are kept for others who begin alike, and that nobody holds."""
+    """Bytes of pages: held by open conversations, kept for sequences with the same beginning, and unused."""
 
     conversations: int
     kept: int
@@ -24,9 +24,9 @@ class PageBytes:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Bytes by owner. `scratch` are activations, logits, tables and what a training has; `pages` those of each tier;
-    `draft` all that a draft model holds, of whatever owner there. `limit`: what all but the draft may take
-    (`HasPages.limit_memory`), None where nobody set one."""
+    """Bytes by owner. `scratch`: activations, logits, tables and buffers of training. `pages`: bytes of each tier.
+    `draft`: all that a draft model holds. `limit`: the most bytes for everything but the draft
+    (`HasPages.limit_memory`), None if there is no limit."""
 
     weights: int
     adapters: int
@@ -36,7 +36,7 @@ class MemoryUse:
     limit: int | None = None
 
     def rows(self) -> Iterator[tuple[str, str, int]]:
-        """(owner, tier, bytes); the tier of what has none is ""."""
+        """Yield (owner, tier, bytes); the tier is "" for owners without tiers."""
         yield "weights", "", self.weights
         yield "adapters", "", self.adapters
         yield "scratch", "", self.scratch
@@ -47,8 +47,8 @@ class MemoryUse:
             yield "draft", "", self.draft
 
     def facts(self) -> dict[str, Any]:
-        """Fit for JSON: {weights, adapters, scratch, pages: {tier: {conversations, kept, free}}, draft, limit,
-        total}."""
+        """Return the use as JSON values: {weights, adapters, scratch, pages: {tier: {conversations, kept, free}},
+        draft, limit, total}."""
         return asdict(self) | {"total": self.total}
 
     @property
@@ -57,7 +57,8 @@ class MemoryUse:
 
 
 def page_bytes(tables: Iterable[tuple[PageTable, int]], there: int, tier: Tier = Tier.HOT) -> PageBytes:
-    """Of tables, each with the bytes that a page of a tier has in all its layers, where `there` bytes are for them."""
+    """Count the bytes of a tier by owner. Each table comes with the bytes of a page of the tier in all its layers;
+    `there` are all bytes of the tier."""
     conversations = kept = 0
     for table, nbytes in tables:
         of_conversations, of_others = table.holders(tier)

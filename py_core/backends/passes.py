@@ -1,4 +1,4 @@
-"""Forward passes over tokens of a sequence, each as many rows as the device takes, again if the device is lost."""
+"""Forward passes over tokens of a sequence, as many rows each as the device takes. A lost pass runs again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Passes:
-    """Of one backend."""
+    """The forward passes of one backend."""
 
     def __init__(self, device: Device, pages: Pages, recovery: Recovery) -> None:
         self._device, self._pages, self._recovery = device, pages, recovery
@@ -24,9 +24,9 @@ class Passes:
         self, sequence: TokenSequence, logit_rows: int = 1, after_pass: AfterPass | None = None,
         beside: Sequence[TokenSequence] = (),
     ) -> None:  # fmt: skip
-        """Run the tokens whose keys and values are not stored yet; the logits are then those of the last ones.
+        """Run the tokens whose keys and values are not stored yet. The logits are then those of the last tokens.
 
-        `beside`: sequences that are to hold what they hold.
+        `beside`: sequences that must keep what they hold.
         """
         pages, recovery = self._pages, self._recovery
         while sequence.stored < sequence.length:
@@ -36,7 +36,7 @@ class Passes:
                 stop = pass_end(sequence.stored, sequence.length, self._device.max_rows, logit_rows)
                 needed = logit_rows if stop == sequence.length else 0
                 m = await self._write_rows(sequence, sequence.stored, stop, needed)
-                # Waits for each pass, so that the queue stays short and whoever wants to stop is heard.
+                # Waits for each pass, so that the queue stays short and a request to stop is heard.
                 await self._device.run_rows(m, stop, needed)
             except recovery.errors as error:
                 recovery.note(error)
@@ -44,16 +44,16 @@ class Passes:
             sequence.stored = stop
             if after_pass:
                 await after_pass(stop)
-        # Decoding goes on from the logits of a single row.
+        # Decoding continues from the logits of a single row.
         pages.logits_of = sequence if logit_rows == 1 else None
 
     async def read(
         self, sequence: TokenSequence, start: int, end: int, read: Callable[[int, int], Awaitable[T]],
         after_pass: AfterPass | None,
     ) -> list[T]:  # fmt: skip
-        """Run the tokens from `start` to `end` again, each pass by `read(rows, length)`; what each gave.
+        """Run the tokens from `start` to `end` again, each pass by `read(rows, length)`. Returns each pass's result.
 
-        What was stored stays so, also where this is ended in the middle: nobody has to read it again then.
+        Stored tokens stay stored if this is cancelled halfway: they need not be read again.
         """
         pages, recovery, passes = self._pages, self._recovery, list[T]()
         done = start
@@ -65,7 +65,7 @@ class Passes:
             try:
                 await recovery.restore()
                 pages.put_to_work([sequence])
-                # Tokens before `start`, or read already before a loss, only go into the pages.
+                # Tokens before `start`, or already read before a loss, only go into the pages.
                 first = min(sequence.stored, done)
                 unread = first == done
                 stop = min(first + self._device.max_rows, end if unread else done)
@@ -84,10 +84,10 @@ class Passes:
         return passes
 
     async def _write_rows(self, sequence: TokenSequence, first: int, stop: int, logit_rows: int) -> int:
-        """Write the state of a pass over the tokens from `first` to `stop`; the number of its rows."""
+        """Write the state of a pass over the tokens from `first` to `stop`. Returns the number of its rows."""
         pages = self._pages
         rows = [(sequence.tokens[at], at, sequence.slot) for at in range(first, stop)]
-        # Tokens that are stored run again in their pages, which others may hold, too: what is written is the same.
+        # Stored tokens run again in their pages, which other sequences may hold, too: the bytes written are the same.
         begin = first if pages.table is None else max(first, sequence.stored)
         await pages.reserve(sequence.slot, begin, max(begin, stop))
         pages.logits_of = None

@@ -1,4 +1,4 @@
-"""A backend whose kernels advance a state block: it is made of a device, pages, passes and a decoder."""
+"""A backend whose kernels advance a state block. It consists of a device, pages, passes and a decoder."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PipelinedBackend(ABC):
 
     @abstractmethod
     async def _rebuild(self) -> None:
-        """Bring back what was lost: adapters too. If the pages were, `Pages.forget` is part of it."""
+        """Bring back what was lost, including adapters. If the pages were lost, `Pages.forget` is part of it."""
 
     @abstractmethod
     async def open_training(self, layout: ParameterLayout) -> Training: ...
@@ -158,7 +158,7 @@ class PipelinedBackend(ABC):
             try:
                 await recovery.restore()
                 pages.put_to_work([sequence])
-                # Where these rows are in the sequence makes no difference to the head.
+                # The place of these rows in the sequence makes no difference to the head.
                 rows = [(token, 0, sequence.slot) for token in tokens[part]]
                 pages.logits_of = None
                 self.device.write_state(state_bytes(rows, GREEDY, 0, sequence.adapter, sequence.head_adapter))
@@ -213,5 +213,5 @@ class PipelinedBackend(ABC):
         return await self.recovery.attempt(lambda: self.pages.export_page(adapter, tokens))
 
     async def import_pages(self, sequence: TokenSequence, tokens: Sequence[int], pages: Sequence[bytes]) -> bool:
-        # Where that fails, whoever reads the tokens says it.
+        # If this fails, the call that reads the tokens raises the error.
         return bool(await self.recovery.attempt(lambda: self.pages.import_pages(sequence, tokens, pages)))

@@ -1,4 +1,4 @@
-"""What measurements of a backend's kernels say."""
+"""The results of measuring a backend's kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OnRound = Callable[[], None]
 
 @dataclass(frozen=True)
 class AdapterLimits:
-    """What was measured of an adapter: reading memory, and multiplying and adding float32."""
+    """The measured limits of an adapter: reading memory, and multiplying and adding float32."""
 
     bytes_per_second: float
     flops_per_second: float
@@ -19,7 +19,7 @@ class AdapterLimits:
 
 @dataclass(frozen=True)
 class KernelCost:
-    """All dispatches of one name in a pass: what they took, and what they must at least move and compute."""
+    """All dispatches of one name in a pass: the time they took, and the least they must move and compute."""
 
     name: str
     count: int
@@ -28,7 +28,8 @@ class KernelCost:
     flops: int
 
     def bound(self, limits: AdapterLimits) -> tuple[str, float]:
-        """The limit that applies, "memory" or "compute", and the share of it that was reached (1 is all of it)."""
+        """Return the limit that applies, "memory" or "compute", and the share of it that was reached (1 is all of
+        it)."""
         memory, compute = self.bytes / limits.bytes_per_second, self.flops / limits.flops_per_second
         name = "memory" if memory >= compute else "compute"
         return name, max(memory, compute) / self.seconds
@@ -38,7 +39,7 @@ class KernelCost:
 class Profile:
     """One pass over `rows` rows, the first at `position`: a decode step (1 row) or a pass of a prefill.
 
-    `gpu_seconds` is what the GPU takes for the pass in its order, `wall_seconds` what it takes as the engine runs it.
+    `gpu_seconds` is the GPU's time for the pass in its order, `wall_seconds` the time as the engine runs it.
     """
 
     position: int

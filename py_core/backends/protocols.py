@@ -1,8 +1,8 @@
-"""The seam between the engine and whatever runs the model, as small protocols: a backend has those that it can do.
+"""The interface between the engine and a backend, as small protocols: a backend has those that it can implement.
 
 A backend owns the weights, the key/value pages and the kernels. The engine above it only sees token ids and sequences,
-so the same engine drives numpy, WebGPU and WASM, natively and in the page. All of them run, take adapters and train
-(`Backend`); those with a page table have pages that sequences share, and a GPU's kernels can be measured one by one.
+so the same engine drives numpy, WebGPU and WASM, natively and in the page. All backends run, take adapters and train
+(`Backend`). Backends with a page table have pages that sequences share, and a GPU's kernels can be measured one by one.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from py_core.training.session import Training
 class Runs(Protocol):
     """Runs one model. Everything that waits for the device is async.
 
-    Its callers take turns (engine/scheduler.py): while a call that waits for the device runs no other begins, but for
-    the time in which it waits for `after_pass`. The other methods may be called at any time.
+    Callers take turns (engine/scheduler.py): while a call waits for the device, no other call begins, except while it
+    waits for `after_pass`. The other methods may be called at any time.
     """
 
     @property
@@ -46,10 +46,10 @@ class Runs(Protocol):
     async def prefill(
         self, sequence: TokenSequence, tokens: Sequence[int], after_pass: AfterPass | None = None
     ) -> None:
-        """Run `tokens` after those the sequence holds; afterwards its logits are those of the last one.
+        """Run `tokens` after the sequence's own. The sequence's logits are then those of the last token.
 
-        A long text takes several forward passes; the next one waits for `after_pass`.
-        Raises ContextFullError when they do not fit, ValueError when `tokens` is empty or an id is out of range.
+        A long text takes several forward passes; the next pass waits for `after_pass`. Raises ContextFullError when
+        they do not fit, ValueError when `tokens` is empty or an id is out of range.
         """
         ...
 
@@ -58,8 +58,8 @@ class Runs(Protocol):
     ) -> AsyncIterator[list[int]]:
         """Sample up to `n` tokens after a prefill and yield their ids in order, a few at a time as they become known.
 
-        The ids yielded are appended to `sequence.tokens`. Closing the iterator early drops what is in flight.
-        Ends early when the context is full, or once `keep_going` said no and what was in flight has been yielded.
+        The ids yielded are appended to `sequence.tokens`. Closing the iterator early drops the steps in flight. Ends
+        early when the context is full, or once `keep_going` returned False and the steps in flight are yielded.
         """
         ...
 
@@ -67,25 +67,26 @@ class Runs(Protocol):
         self, sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams],
         keep_going: KeepGoing = ...,
     ) -> AsyncGenerator[list[list[int]], None]:  # fmt: skip
-        """As `decode`, for several sequences, a row each of the same steps: yields for each of them its next ids.
+        """As `decode`, for several sequences, each a row of the same steps. Yields the next ids of each sequence.
 
-        Each gets the tokens that it would get alone. `sampling` has the rules of each. Ends early once the context is
-        full for one of them. Raises ValueError for more than MAX_LOGIT_ROWS, for one that is there twice, and where
-        they have different sets of LoRA matrices.
+        Each gets the tokens that it would get alone. `sampling` has the rules of each. Ends early once the context of
+        one sequence is full. Raises ValueError for more than MAX_LOGIT_ROWS sequences, for a sequence that is given
+        twice, and if they have different sets of LoRA matrices.
         """
         ...
 
     def rows_that_pay(self, count: int) -> int:
-        """How many of `count` sequences had best be decoded together: up to MAX_LOGIT_ROWS, or fewer where that is
+        """Return how many of `count` sequences are best decoded together: up to MAX_LOGIT_ROWS, or fewer if that is
         faster for all."""
         ...
 
     async def logits(self, sequence: TokenSequence) -> np.ndarray:
-        """Logits after the sequence's last token: float32 (vocab_size,). Raises ValueError when it has none."""
+        """Return the logits after the sequence's last token: float32 (vocab_size,). Raises ValueError if it is
+        empty."""
         ...
 
     async def last_logits(self, sequence: TokenSequence, rows: int) -> np.ndarray:
-        """Logits after each of the sequence's last `rows` tokens: float32 (rows, vocab_size). These tokens run again.
+        """Return the logits after each of the last `rows` tokens: float32 (rows, vocab_size). These tokens run again.
 
         Raises ValueError for more rows than MAX_LOGIT_ROWS, or than the sequence has tokens.
         """
@@ -95,42 +96,43 @@ class Runs(Protocol):
         self, sequence: TokenSequence, names: Sequence[str], start: int = 0, after_pass: AfterPass | None = None,
         end: int | None = None,
     ) -> dict[str, np.ndarray]:  # fmt: skip
-        """Hidden states of the tokens from `start` to before `end` (None: all), by name: float32 (tokens, hidden_size).
+        """Return hidden states of the tokens from `start` to before `end` (None: all), by name: float32 (tokens,
+        hidden_size).
 
         "residual.N" is the residual stream after N blocks (N = 1 .. num_hidden_layers); `ModelConfig.residual_at(0.25)`
-        is the name of that after a quarter of them. "final_norm" is what the output matrix reads. These tokens run
-        again, after the keys and values that the pages hold; the sequence is the same afterwards. The next pass over a
-        long text waits for `after_pass`.
+        is its name after a quarter of them. "final_norm" is the input of the output matrix. These tokens run again,
+        after the keys and values that the pages hold; the sequence is the same afterwards. The next pass over a long
+        text waits for `after_pass`.
 
-        Raises ValueError for a name that the model does not have, for more than MAX_TAPS names, and where `start` is
-        none of the sequence's tokens or `end` not behind it.
+        Raises ValueError for a name that the model does not have, for more than MAX_TAPS names, and if `start` is not
+        one of the sequence's tokens or `end` is not behind it.
         """
         ...
 
     async def token_logprobs(
         self, sequence: TokenSequence, start: int, after_pass: AfterPass | None = None
     ) -> np.ndarray:
-        """log p of each token from `start` on, given those before it: float32 (length - start,).
+        """Return log p of each token from `start` on, given those before it: float32 (length - start,).
 
-        With the sequence's adapters, and without its logits coming to the host. The tokens from `start` - 1 on run
-        again, as for `hidden`. Raises ValueError where `start` is none of the sequence's tokens, or the first.
+        The sequence's adapters apply, and its logits do not come to the host. The tokens from `start` - 1 on run again,
+        as for `hidden`. Raises ValueError if `start` is not one of the sequence's tokens, or is the first.
         """
         ...
 
     async def score_states(self, sequence: TokenSequence, states: np.ndarray, tokens: Sequence[int]) -> np.ndarray:
-        """log p of each of `tokens`, one behind each of the states: float32 (tokens,), as `token_logprobs` has it.
+        """Return log p of each of `tokens`, one behind each of the states: float32 (tokens,), as `token_logprobs`.
 
         states: float32 (tokens, hidden_size), the residual stream after the last block as `hidden` reads it. Only the
-        head runs, with the adapter at its input that the sequence has: the blocks do not run again.
-        Raises ValueError where there is no token, an id is out of range, or the states have another shape.
+        head runs, with the sequence's adapter at its input: the blocks do not run again. Raises ValueError if there is
+        no token, an id is out of range, or the states have another shape.
         """
         ...
 
     def truncate(self, sequence: TokenSequence, length: int) -> None:
         """Forget every token from `length` on.
 
-        Where a model has windows and `length` lies far back, all tokens run again with the next call: what the
-        window before them held was given back.
+        If a model has windows and `length` lies far back, all tokens run again with the next call: the keys and values
+        in the window before `length` were given back.
         """
         ...
 
@@ -139,7 +141,7 @@ class Runs(Protocol):
         ...
 
     def memory(self) -> MemoryUse:
-        """What is held now. Raises BackendError after `close`."""
+        """Return the memory held now. Raises BackendError after `close`."""
         ...
 
     def close(self) -> None:
@@ -151,39 +153,39 @@ class HasAdapters(Protocol):
     """Holds adapters, each by a number, and runs each sequence with those that it names."""
 
     async def add_adapter(self, adapter: LoraAdapter) -> int:
-        """Bring a set of LoRA matrices to where the model runs; its number, from 1 on.
+        """Bring a set of LoRA matrices to where the model runs. Returns its number, from 1 on.
 
-        Raises AdapterError where it does not fit the model, BackendError where MAX_ADAPTERS are there already.
+        Raises AdapterError if it does not fit the model, BackendError if there are MAX_ADAPTERS already.
         """
         ...
 
     def remove_adapter(self, number: int) -> None:
-        """Forget a set. Sequences that use it run without one from then on; all their tokens run again."""
+        """Forget a set. Sequences that use it run without a set from then on; all their tokens run again."""
         ...
 
     def use_adapter(self, sequence: TokenSequence, number: int) -> None:
-        """Run the sequence with a set from now on, or without one (0). Where that is a change all its tokens run again.
+        """Run the sequence with a set from now on, or without one (0). If the set changes, all its tokens run again.
 
-        Raises ValueError where there is no such set.
+        Raises ValueError if there is no such set.
         """
         ...
 
     async def put_head_adapter(self, adapter: AnyHeadAdapter) -> int:
-        """Bring an adapter to a slot at the head's input; the slot's number, from 1 on.
+        """Bring an adapter to a slot at the head's input. Returns the slot's number, from 1 on.
 
-        Raises AdapterError where it does not fit the model, BackendError where all HEAD_SLOTS are taken.
+        Raises AdapterError if it does not fit the model, BackendError if all HEAD_SLOTS are taken.
         """
         ...
 
     def remove_head_adapter(self, number: int) -> None:
-        """Give a slot back. Sequences that use it go on without. Raises ValueError where there is no such adapter."""
+        """Give a slot back. Its sequences continue without it. Raises ValueError if there is no such adapter."""
         ...
 
     def use_head_adapter(self, sequence: TokenSequence, number: int) -> None:
         """Run the sequence with an adapter at the head's input from its next call on, or without one (0).
 
-        Where that is a change its last logits are made again; its keys and values stay. Raises ValueError where there
-        is no such adapter.
+        If the adapter changes, the last logits are made again; keys and values stay. Raises ValueError if there is no
+        such adapter.
         """
         ...
 
@@ -192,16 +194,15 @@ class Trains(Protocol):
     """Computes gradients."""
 
     async def open_training(self, layout: ParameterLayout) -> Training:
-        """A session that trains pairs of this layout, which begin as zeros: `Training.restore` brings what they are.
+        """Open a session that trains pairs of this layout. They begin as zeros: `Training.restore` brings their values.
 
-        Raises ValueError for a graph that has no gradient (training/backward.py), BackendError where there is no
-        memory.
+        Raises ValueError for a graph that has no gradient (training/backward.py), BackendError if there is no memory.
         """
         ...
 
 
 class Backend(Runs, HasAdapters, Trains, Protocol):
-    """What every backend can do."""
+    """The operations that every backend has."""
 
 
 @runtime_checkable
@@ -209,43 +210,43 @@ class HasPages(Protocol):
     """Keeps keys and values in pages, which sequences share and which can leave the backend and come back."""
 
     def begin_with(self, sequence: TokenSequence, tokens: Sequence[int]) -> int:
-        """Let a sequence that holds a beginning of `tokens` hold what other sequences have read of it, where that is
-        more than it has read itself.
+        """Let a sequence that holds a beginning of `tokens` hold what other sequences have read of it, if that is more
+        than it has read itself.
 
-        How many tokens it holds then: not the last one, which has to run to give logits. Where nobody read more, or
-        the backend shares nothing, the sequence stays as it is.
+        Returns how many tokens it holds then: not the last one, which has to run to give logits. If no other sequence
+        read more, or the backend shares nothing, the sequence stays as it is.
         """
         ...
 
     @property
     def page_format(self) -> str:
-        """What the bytes of a page are here; "" where pages cannot leave the backend."""
+        """The format of a page's bytes; "" if pages cannot leave the backend."""
         ...
 
     def offer_pages(self, sequence: TokenSequence) -> None:
-        """Keep the whole pages of what a sequence has read and said, for `export_page` and for whoever begins alike."""
+        """Keep the whole pages of a sequence's tokens, for `export_page` and for sequences with the same beginning."""
         ...
 
     async def export_page(self, adapter: int, tokens: Sequence[int]) -> bytes | None:
-        """The bytes of the page that holds the last PAGE of these tokens, as read with a set of LoRA matrices.
+        """Return the bytes of the page that holds the last PAGE of these tokens, as read with a set of LoRA matrices.
 
-        None where it is not there (any more), or the device was lost.
+        Returns None if the page is gone, or the device was lost.
         """
         ...
 
     async def import_pages(self, sequence: TokenSequence, tokens: Sequence[int], pages: Sequence[bytes]) -> bool:
-        """Let a sequence hold `tokens`, whose last pages have these bytes (`export_page`), one after the other.
+        """Let a sequence hold `tokens`. The last pages of `tokens` have these bytes (`export_page`), in order.
 
-        It holds a beginning of the tokens already, up to the first of these pages at least, or the tokens and more that
-        have to run again, behind which they stay. Where False, it holds what it held, of which more may have to run
-        again.
+        The sequence already holds a beginning of the tokens, at least up to the first of these pages; or it holds the
+        tokens and more tokens that have to run again, which stay behind them. If this returns False, the sequence holds
+        what it held, of which more may have to run again.
         """
         ...
 
     async def limit_memory(self, nbytes: int | None) -> None:
-        """Let weights, adapters, scratch, and keys and values of all sequences take no more than so many bytes; None:
-        as much as there is. Pages of keys and values give way to all else: those that nobody uses first, then those of
-        sequences that wait. One sequence has room for the whole context all the same; numpy has no limit."""
+        """Limit weights, adapters, scratch, and keys and values of all sequences to `nbytes` bytes together. None: no
+        limit. Pages of keys and values give way to everything else: first unused pages, then the pages of waiting
+        sequences. One sequence always has room for the whole context; numpy has no limit."""
         ...
 
 
@@ -259,20 +260,20 @@ class Profiles(Protocol):
         ...
 
     async def limits(self, on_round: OnRound = ...) -> AdapterLimits:
-        """What the adapter does at most, measured now. Raises BackendError where the GPU has no timestamps."""
+        """Measure the peak rates of the adapter. Raises BackendError if the GPU has no timestamps."""
         ...
 
     async def profile(self, position: int, rows: int = 1, on_round: OnRound = ..., logit_rows: int = 1) -> Profile:
         """Measure a decode step at `position`, or with more rows a pass of a prefill that begins there, of which the
         last `logit_rows` get logits.
 
-        Raises ValueError where the context or a pass has no room for it, BackendError where the GPU has no timestamps.
+        Raises ValueError if the context or a pass has no room for it, BackendError if the GPU has no timestamps.
         """
         ...
 
 
 def profiler_of(backend: Runs) -> Profiles:
-    """The backend as one whose kernels can be measured. Raises BackendError if they cannot."""
+    """Return the backend as one whose kernels can be measured. Raises BackendError if they cannot."""
     if isinstance(backend, Profiles):
         return backend
     name = backend.capabilities.backend

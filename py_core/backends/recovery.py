@@ -1,4 +1,4 @@
-"""Making up for a device that was lost: what was on it is brought back, and what was under way runs again."""
+"""Recovery from a lost device: its contents are brought back, and work in flight runs again."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from py_core.paging.pages import Pages
 T = TypeVar("T")
 
 _MOST_LOSSES = 3
-"""Devices lost in a row, without a token between them, that are made up for."""
+"""The most devices lost in a row, without a token between them, that recovery accepts."""
 
 
 class Recovery:
-    """`rebuild` brings back what was lost: adapters too. If the pages were, `Pages.forget` is part of that."""
+    """`rebuild` brings back what was lost, including adapters. If the pages were lost, `Pages.forget` is part of it."""
 
     def __init__(self, device: Device, pages: Pages, rebuild: Callable[[], Awaitable[None]]) -> None:
         self.errors = device.RESTARTS
-        """They say that the device was lost."""
+        """The errors that mean that the device was lost."""
         self.is_lost = False
         self.losses = 0
-        """In a row: whoever begins a call, or gets a token, sets it to 0."""
+        """The number of losses in a row. The start of a call, or a token, sets it to 0."""
         self._device, self._pages, self._rebuild = device, pages, rebuild
         self._restarts = device.restarts
 
     def mark(self) -> None:
-        """The device is gone: whoever needs it next replaces it."""
+        """Note that the device is gone. The next call that needs it replaces it."""
         self.is_lost, self._pages.logits_of = True, None
 
     def note(self, error: Exception) -> None:
-        """Note a loss; `restore` makes up for it. Raises the error itself where they follow one another too often."""
+        """Note a loss, which `restore` makes up for. Raises the error itself if losses follow one another too often."""
         self.mark()
         self.losses += 1
         if self.losses > _MOST_LOSSES:
@@ -40,7 +40,7 @@ class Recovery:
 
     async def restore(self) -> None:
         """Rebuild the device's state if a call lost it, this one or an earlier one."""
-        if self._restarts != self._device.restarts:  # maybe in a call that its caller did not wait for to its end
+        if self._restarts != self._device.restarts:  # maybe in a call that its caller did not await to the end
             self._restarts = self._device.restarts
             self.mark()
         if self.is_lost:
@@ -48,7 +48,7 @@ class Recovery:
             self.is_lost = False
 
     async def attempt(self, work: Callable[[], Awaitable[T]]) -> T | None:
-        """What the work gives, which is tried once; None if the device is lost meanwhile, or has no memory for it."""
+        """Try the work once and return its result; None if the device is lost meanwhile, or has no memory for it."""
         self.losses = 0
         try:
             await self.restore()
@@ -60,7 +60,7 @@ class Recovery:
         return None
 
     async def placed(self, place: Callable[[], Awaitable[None]], remove: Callable[[], None] = lambda: None) -> None:
-        """Bring something to the device, again if that is lost meanwhile; `remove` it if it cannot be there."""
+        """Bring something to the device, again if the device is lost meanwhile; `remove` it if it does not fit."""
         self.losses = 0
         while True:
             try:

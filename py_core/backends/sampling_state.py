@@ -13,10 +13,10 @@ import numpy as np
 from py_core.sampling import SamplingParams
 
 RING = 1024
-"""Tokens a sequence's history ring holds: at least the penalty window and what is in flight."""
+"""Tokens in a sequence's history ring: at least the penalty window and the steps in flight."""
 
 STATE_HEADER = 16
-"""Bytes before the rows: how many there are, how many of the last ones need logits, and the adapter of the linears."""
+"""Bytes before the rows: the number of rows, how many of the last ones need logits, and the linears' adapter."""
 
 ROW_BYTES = 64
 """A row: token, position, slot, how the token after it is sampled, and the adapter at the head's input."""
@@ -28,21 +28,21 @@ def state_bytes(
     rows: Sequence[tuple[int, int, int]], sampling: SamplingParams | Sequence[SamplingParams] = GREEDY,
     logit_rows: int = 1, adapter: int = 0, head_adapters: int | Sequence[int] = 0,
 ) -> bytes:  # fmt: skip
-    """The state for rows of (token, position, slot), of which the last `logit_rows` get logits.
+    """Pack the state for rows of (token, position, slot), of which the last `logit_rows` get logits.
 
-    `sampling` is that of every row, or one for each. A step over several rows samples for each of them. `adapter`: the
-    number of the set of LoRA matrices that all rows run with; `head_adapters`: that of the adapter at the head's input,
-    of every row or of each; 0 for none.
+    `sampling` applies to every row, or has one entry for each. A step over several rows samples for each of them.
+    `adapter`: the number of the set of LoRA matrices that all rows run with. `head_adapters`: the number of the adapter
+    at the head's input, of every row or of each; 0 for none.
     """
     header = np.zeros(STATE_HEADER // 4, np.uint32)
     header[:3] = len(rows), logit_rows, adapter
     table = np.zeros((len(rows), ROW_BYTES // 4), np.uint32)
     table[:, :3] = rows
     table[:, 12] = head_adapters
-    # One for all is broadcast: a pass of a prefill has hundreds of rows.
+    # One entry for all is broadcast: a pass of a prefill has hundreds of rows.
     each = [sampling] if isinstance(sampling, SamplingParams) else sampling
     reals = table.view(np.float32)
-    # Who has no penalties may be beside one who has some: nothing of its text is penalized.
+    # A row without penalties may stand beside a row with some: no part of its text is penalized.
     table[:, [3, 5, 11]] = [(one.seed, one.top_k, one.penalty_window if one.penalizes else 0) for one in each]
     reals[:, [4, 6, 7, 8, 9, 10]] = [
         (one.temperature, one.top_p, one.min_p, one.repetition_penalty, one.presence_penalty, one.frequency_penalty)
@@ -52,30 +52,30 @@ def state_bytes(
 
 
 def adapter_of(state: bytes) -> int:
-    """The number of the set of LoRA matrices that a state's rows run with."""
+    """Return the number of the set of LoRA matrices that a state's rows run with."""
     return int(np.frombuffer(state, np.uint32, 3)[2])
 
 
 def head_adapters_of(state: bytes) -> np.ndarray:
-    """The numbers of the adapters at the head's input of a state's rows, 0 for none: uint32 (rows,)."""
+    """Return the numbers of the adapters at the head's input of a state's rows, 0 for none: uint32 (rows,)."""
     return np.frombuffer(state, np.uint32)[STATE_HEADER // 4 + 12 :: ROW_BYTES // 4]
 
 
 def rings_span(places: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Where the history rings of these (slot, position) lie among those of all slots: offset and length in bytes."""
+    """Return the range of the history rings of these (slot, position) among all slots: offset and length in bytes."""
     slots = [slot for slot, _ in places]
     return min(slots) * RING * 4, (max(slots) - min(slots) + 1) * RING * 4
 
 
 def sampled_in(rings: bytes, places: Sequence[tuple[int, int]], count: int) -> list[list[int]]:
-    """The `count` tokens from each (slot, position) on, out of the rings that `rings_span` says."""
+    """Return `count` tokens from each (slot, position) on, from the rings of the range of `rings_span`."""
     table = np.frombuffer(rings, np.uint32).reshape(-1, RING)
     first = min(slot for slot, _ in places)
     return [table[slot - first, np.arange(position, position + count) % RING].tolist() for slot, position in places]
 
 
 def ring_of(tokens: Sequence[int]) -> np.ndarray:
-    """The history ring of a sequence: token i at i % RING, uint32 (RING,)."""
+    """Return the history ring of a sequence: token i at i % RING, uint32 (RING,)."""
     ring = np.zeros(RING, np.uint32)
     first = max(0, len(tokens) - RING)
     ring[np.arange(first, len(tokens)) % RING] = tokens[first:]

@@ -1,67 +1,68 @@
-"""What a decode step takes, by its rows, which are as many sequences: how many are queued, and how many rows pay."""
+"""The times of decode steps by their rows, one row a sequence: they say how many to queue, and how many rows pay."""
 
 from __future__ import annotations
 
 from py_core.backends.base import MAX_LOGIT_ROWS
 
 QUEUED_SECONDS = 0.02
-"""Work that is queued on the device: more than it takes to hear that a batch is done and to order the next. Who joins
-or leaves, and steps of another kind, wait for it."""
+"""Seconds of work queued on the device: more than it takes to hear that a batch is done and to order the next.
+Sequences that join or leave, and steps of another kind, wait for this work."""
 
 MAX_BATCH = 32
-"""The most steps in a submission: where a step takes microseconds, larger batches would gain nothing."""
+"""The most steps in a submission: if a step takes microseconds, larger batches would gain nothing."""
 
 MOST_BATCHES = 8
 """Submissions in flight, on a device so fast that `QUEUED_SECONDS` would ask for more."""
 
 _UNKNOWN_STEP = 1.0
-"""Seconds of a step before there was one: the first batch is a single step, as on the slowest device."""
+"""The assumed seconds of a step before the first: the first batch is a single step, as on the slowest device."""
 
 _NEWEST_SHARE = 0.25
-"""The newest batch's weight in the average of a step's seconds. Several batches are reported late and together, so
-one alone says little."""
+"""The newest batch's weight in the average of a step's seconds. Several batches are reported late and together, so a
+single time says little."""
 
 _LEAST_GAIN = 1.3
-"""Times as many tokens a second that fewer rows must promise: each change costs a while without work."""
+"""Fewer rows must promise this many times as many tokens a second: each change costs a while without work."""
 
 _SKIPPED_BATCHES = 2
-"""The first ones say nothing of a pace: they may wait for kernels to be compiled, and for what was there before."""
+"""The first batches say nothing of a pace: they may wait for kernels to compile, and for earlier work."""
 
 _MEASURED_BATCHES = 4
 """Batches over which a pace is measured."""
 
 _FORGETTING = 0.02
-"""With each pace of other rows so much of a step's seconds is doubted: what was slow once is tried again."""
+"""Each pace of other rows takes this share off a step's seconds: a number of rows that was slow is tried again."""
 
 
 class StepTimes:
-    """Of one backend."""
+    """The step times of one backend."""
 
     def __init__(self) -> None:
         self.seconds: dict[int, float] = {}
-        """Of a step of so many rows."""
+        """The seconds of a step, by its number of rows."""
         self._paces: dict[int, float] = {}
-        """The same, over several batches."""
+        """Seconds of a step by rows, measured over several batches."""
         self._doubted: dict[int, float] = {}
-        """The same, less what is doubted."""
+        """The same seconds, less the doubted share."""
 
     def batch(self, rows: int, seconds: float) -> int:
-        """Steps in one submission that is to take so long."""
+        """Return the number of steps in one submission that is to take `seconds`."""
         return max(1, min(MAX_BATCH, int(seconds / self.seconds.get(rows, _UNKNOWN_STEP))))
 
     def expected(self, rows: int, steps: int) -> float:
-        """Seconds of so many steps of so many rows."""
+        """Return the expected seconds of `steps` steps of `rows` rows."""
         return steps * self.seconds.get(rows, _UNKNOWN_STEP)
 
     def typical(self, rows: int) -> float | None:
-        """Seconds of a step of so many rows while such steps follow one another, if there were some."""
+        """Return the seconds of a step of `rows` rows while such steps follow one another, if there were any."""
         return self._paces.get(rows, self.seconds.get(rows))
 
     def note(self, rows: int, seconds: float, average: float) -> None:
-        """A step of so many rows took so long, and so long on average in this call.
+        """Note that a step of `rows` rows took `seconds`, and `average` on average in this call.
 
         The ends of several batches are often heard at once, so that the time between two says little: the first
-        estimate is the average, or a slow device whose first steps seem to take no time would get a minute of work.
+        estimate is the average. Otherwise a slow device whose first steps seem to take no time would get a minute of
+        work.
         """
         if rows in self.seconds:
             self.seconds[rows] += (seconds - self.seconds[rows]) * _NEWEST_SHARE
@@ -69,16 +70,16 @@ class StepTimes:
             self.seconds[rows] = average
 
     def note_pace(self, rows: int, seconds: float) -> None:
-        """Steps of so many rows took so long each, over all batches of a `Pace`."""
+        """Note that steps of `rows` rows took `seconds` each, over all batches of a `Pace`."""
         for other in self._doubted:
             self._doubted[other] *= 1 - _FORGETTING
         known = self._paces.get(rows, seconds)
         self._paces[rows] = self._doubted[rows] = known + (seconds - known) * _NEWEST_SHARE
 
     def rows_that_pay(self, count: int) -> int:
-        """How many of `count` sequences had best share a step: all that fit, or fewer where that gave more tokens.
+        """Return how many of `count` sequences best share a step: all that fit, or fewer if that gave more tokens.
 
-        Kernels may take more for two rows than for one row twice. What has no pace yet is tried.
+        Kernels may take longer for two rows than for one row twice. A number of rows without a pace is tried.
         """
         count = min(count, MAX_LOGIT_ROWS)
         if count not in self._doubted:
@@ -89,9 +90,9 @@ class StepTimes:
 
 
 def wants_more(batches: int, seconds: float) -> bool:
-    """Whether the queue is short: it always holds a batch besides the one that is being worked on.
+    """True if the queue is short: it always holds a batch besides the running one.
 
-    seconds: what the batches in it take.
+    seconds: the time that the batches in it take.
     """
     return batches < 2 or (batches < MOST_BATCHES and seconds < QUEUED_SECONDS)
 
@@ -105,11 +106,11 @@ class Pace:
         self._batches, self._steps = -_SKIPPED_BATCHES, 0
 
     def is_of(self, times: StepTimes, rows: int) -> bool:
-        """Whether it measures such steps."""
+        """True if it measures such steps."""
         return (times, rows) == (self._times, self._rows)
 
     def note(self, now: float, steps: int) -> None:
-        """A batch of so many steps was done at this time, in seconds."""
+        """Note that a batch of `steps` steps was done at `now`, in seconds."""
         self._batches += 1
         if self._batches <= 0:
             self._began = now

@@ -1,7 +1,7 @@
 """The reference backend: runs a model's graph with numpy, one operation after the other, in float32.
 
 Every kernel is tested against it, and it is the fallback in a page without WebGPU. Weights are dequantized once. It has
-no pages: what the others share and limit is compared with it.
+no pages, so the sharing and the limits of other backends can be compared with it.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from py_core.paging.tiers import Tier, TierPolicy, demoted
 from py_core.sampling import SamplingParams, sample
 from py_core.training.session import Training
 
-# Tokens in one pass. In the browser there is no BLAS: small passes let messages (Stop) in between.
+# Tokens in one pass. The browser has no BLAS: small passes let messages (Stop) in between.
 CHUNK = 8 if sys.platform == "emscripten" else 64
 
 
 async def load_weights(
     source: WeightSource, header: GGUFHeader, graph: Graph, progress: Progress | None = None
 ) -> dict[str, np.ndarray]:
-    """The graph's weights as float32 arrays, read in the file's order."""
+    """Return the graph's weights as float32 arrays, read in the file's order."""
     infos = sorted((header.tensors[name] for name in graph.weights), key=lambda info: info.offset)
     weights = {}
     for info in infos:
@@ -91,7 +91,7 @@ class NumpyBackend:
         self._states: dict[int, _State] = {}
         self._numbered = 0
         self.adapters = Adapters(graph, self._sequences, self._rewind)
-        # As on the other backends: layers with windows keep few pages, and those as they are.
+        # As on the other backends: layers with windows keep few pages, and keep them hot.
         self._tiers = tiers if not any(self._windows.values()) else None
 
     def memory(self) -> MemoryUse:
@@ -167,7 +167,7 @@ class NumpyBackend:
             self._run_rows([op for op in self.graph.head if op.out in tapped], values)
             for name in names:
                 found[name].append(values[self.graph.taps[name]])
-        # No logits were made: the last token runs again when they are asked for.
+        # No logits were made: the last token runs again when its logits are asked for.
         sequence.stored = min(sequence.stored, sequence.length - 1)
         return {name: np.concatenate(rows) for name, rows in found.items()}
 
@@ -191,7 +191,8 @@ class NumpyBackend:
     async def _read(
         self, sequence: TokenSequence, start: int, end: int, after_pass: AfterPass | None
     ) -> AsyncIterator[tuple[int, dict[Value, np.ndarray]]]:
-        """Run the tokens from `start` to `end` again: of each pass the first one's place, and what the body made."""
+        """Run the tokens from `start` to `end` again. Yields the first position of each pass, and the values of the
+        body."""
         self._rewind(sequence, start)
         while sequence.stored < end:
             first = sequence.stored
@@ -220,7 +221,7 @@ class NumpyBackend:
         self.adapters.use_head(sequence, number)
 
     async def open_training(self, layout: ParameterLayout) -> Training:
-        from py_core.backends.numpy.training import NumpyTraining  # who only chats does not wait for it
+        from py_core.backends.numpy.training import NumpyTraining  # a chat does not wait for this import
         from py_core.training.backward import training_plan
 
         return NumpyTraining(self._config, training_plan(self.graph, layout), self._weights, self._rotations)
@@ -250,7 +251,7 @@ class NumpyBackend:
         state = self._states.get(sequence.number)
         sequence.stored = stored if state and all(cache.sees(stored) for cache in state.caches.values()) else 0
         if state and sequence.stored // PAGE < len(state.tiers):
-            sequence.stored = sequence.stored // PAGE * PAGE  # a demoted page is not written
+            sequence.stored = sequence.stored // PAGE * PAGE  # demoted pages are never written
             del state.tiers[sequence.stored // PAGE :]
 
     async def _run_pending(
@@ -266,7 +267,7 @@ class NumpyBackend:
                 await after_pass(sequence.stored)
 
     async def _run_body(self, sequence: TokenSequence, stop: int) -> dict[Value, np.ndarray]:
-        """Run the graph's body over the tokens that are not stored yet, up to `stop`; what it made of them."""
+        """Run the graph's body over the tokens that are not stored yet, up to `stop`. Returns its values."""
         state, start = self._state(sequence), sequence.stored
         if self._tiers:
             state.demote(self._tiers.tiers(start // PAGE))
@@ -299,7 +300,7 @@ class NumpyBackend:
         return values
 
     def _run_head(self, sequence: TokenSequence, values: dict[Value, np.ndarray]) -> np.ndarray:
-        """The logits of rows, with the adapter at the head's input that the sequence has: (rows, vocab_size)."""
+        """Return the logits of rows, with the sequence's adapter at the head's input: (rows, vocab_size)."""
         head, x = self.graph.head, self.graph.head_input
         first = [getattr(op, "x", None) for op in head].index(x)
         self._run_rows(head[:first], values)
@@ -314,7 +315,7 @@ class NumpyBackend:
     def _run_rows(
         self, operations: Sequence[ops.Op], values: dict[Value, np.ndarray], adapter: LoraAdapter | None = None
     ) -> None:
-        """Run operations that see one row at a time, wherever in a sequence it is."""
+        """Run operations that see one row at a time, at any place in a sequence."""
         for op in operations:
             match op:
                 case ops.RMSNorm():
@@ -335,16 +336,16 @@ class NumpyBackend:
 
 
 class _State:
-    """One sequence: the logits of its last tokens, and its keys and values, a cache for each layer."""
+    """One sequence: the logits of its last tokens, and its keys and values, with a cache for each layer."""
 
     def __init__(self, config: ModelConfig, windows: dict[int, int]) -> None:
         self.logits = np.zeros((1, config.vocab_size), np.float32)
         self.caches = {layer: _Cache(config, window) for layer, window in windows.items()}
         self.tiers: list[Tier] = []
-        """Of the pages that were demoted."""
+        """The tiers of the pages that were demoted."""
 
     def demote(self, wanted: list[Tier]) -> None:
-        """Bring the whole pages to the tiers that are wanted, but none to a higher one."""
+        """Bring the whole pages to the wanted tiers, but no page to a higher tier."""
         for place, tier in enumerate(wanted):
             if tier > (self.tiers[place] if place < len(self.tiers) else Tier.HOT):
                 for cache in self.caches.values():
@@ -356,7 +357,7 @@ class _State:
 class _Cache:
     """A layer's keys and values from position `first` on: float32 (2, capacity, kv_heads, head_dim).
 
-    The capacity doubles, but no further than to what a sequence keeps at most. A `window` of 0 keeps everything.
+    The capacity doubles, up to the most that a sequence keeps. A `window` of 0 keeps everything.
     """
 
     def __init__(self, config: ModelConfig, window: int) -> None:
@@ -365,13 +366,13 @@ class _Cache:
         self.kv = np.zeros((2, 0, config.num_key_value_heads, config.head_dim), np.float32)
 
     def sees(self, position: int) -> bool:
-        """Whether all is there that a row at `position` sees."""
+        """True if the cache has all that a row at `position` sees."""
         return not self._window or self.first <= max(0, position + 1 - self._window)
 
     def append(self, start: int, k: np.ndarray, v: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
         """Store k and v (M, kv_heads * head_dim) at position `start`.
 
-        The first position that is kept comes back, and all keys and values from there up to these.
+        Returns the first position that is kept, and all keys and values from there to the new ones.
         """
         self.first, end = min(self.first, start), start + len(k)
         if end - self.first > self.kv.shape[1]:
@@ -382,7 +383,7 @@ class _Cache:
         return self.first, self.kv[0, :stop], self.kv[1, :stop]
 
     def _make_room(self, start: int, end: int) -> None:
-        """Drop what no position from `start` on sees, but for some slack, and grow where that is not enough."""
+        """Drop what no position from `start` on sees, except some slack, and grow if that is not enough."""
         first = max(self.first, first_kept(self._window, start, end))
         kept = self.kv[:, first - self.first : start - self.first]
         capacity = self.kv.shape[1]

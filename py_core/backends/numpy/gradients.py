@@ -1,4 +1,4 @@
-"""What gradient operations compute, in numpy: the reference for the kernels. In float64 they stay float64."""
+"""Gradient operations in numpy: the reference for the kernels. Results of float64 inputs stay float64."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from py_core.training.session import Pack
 
 
 def seen_rows(pack: Pack, window: int) -> np.ndarray:
-    """Whether row i sees row j: bool (M, M), as `gradient_ops.PackedAttention` says."""
+    """True if row i sees row j: bool (M, M), as defined by `gradient_ops.PackedAttention`."""
     i, j = np.arange(pack.rows)[:, None], np.arange(pack.rows)
     seen = (j <= i) & ((j < pack.prefix) | (j >= pack.starts[:, None]))
     if window:
@@ -20,7 +20,8 @@ def seen_rows(pack: Pack, window: int) -> np.ndarray:
 def packed_attention(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, seen: np.ndarray, op: ops.Attention
 ) -> tuple[np.ndarray, np.ndarray]:
-    """q (M, heads * head_dim), k and v (M, kv_heads * head_dim); the output as q, and log_sums (M, heads)."""
+    """q (M, heads * head_dim), k and v (M, kv_heads * head_dim). Returns the output, shaped as q, and log_sums (M,
+    heads)."""
     queries, keys, values = _heads(q, k, v, op)
     scores = np.where(seen, _scores(queries, keys, op), -np.inf)
     most = scores.max(axis=-1, keepdims=True)
@@ -35,7 +36,7 @@ def attention_gradient(
     dout: np.ndarray, out: np.ndarray, log_sums: np.ndarray, q: np.ndarray, k: np.ndarray, v: np.ndarray,
     seen: np.ndarray, op: ops.Attention,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-    """dq, dk, dv of `packed_attention`."""
+    """Return dq, dk, dv of `packed_attention`."""
     queries, keys, values = _heads(q, k, v, op)
     given, made = dout.reshape(queries.shape), out.reshape(queries.shape)
     scores = _scores(queries, keys, op)
@@ -53,7 +54,7 @@ def attention_gradient(
 
 
 def rms_norm_gradient(dy: np.ndarray, x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
-    """dy and x (M, n), weight (n,), or (n / heads,) where each head of a row is normalized by itself."""
+    """dy and x (M, n), weight (n,), or (n / heads,) if each head of a row is normalized by itself."""
     heads, given = x.reshape(len(x), -1, len(weight)), dy.reshape(len(x), -1, len(weight)) * weight
     r = 1 / np.sqrt(np.mean(heads * heads, axis=-1, keepdims=True) + eps)
     return (r * given - r**3 * heads * np.mean(given * heads, axis=-1, keepdims=True)).reshape(x.shape)
@@ -62,7 +63,7 @@ def rms_norm_gradient(dy: np.ndarray, x: np.ndarray, weight: np.ndarray, eps: fl
 def glu_gradient(
     dy: np.ndarray, gate: np.ndarray, up: np.ndarray, activation: ops.Activation
 ) -> tuple[np.ndarray, np.ndarray]:
-    """dgate and dup of activation(gate) * up."""
+    """Return dgate and dup of activation(gate) * up."""
     if activation == "silu":
         share = 1 / (1 + np.exp(-np.maximum(gate, -80)))
         return dy * up * share * (1 + gate * (1 - share)), dy * gate * share
@@ -73,12 +74,12 @@ def glu_gradient(
 
 
 def soft_cap_gradient(dy: np.ndarray, y: np.ndarray, cap: float) -> np.ndarray:
-    """Of y = cap * tanh(x / cap)."""
+    """The gradient of y = cap * tanh(x / cap)."""
     return dy * (1 - (y / cap) ** 2)
 
 
 def _heads(q: np.ndarray, k: np.ndarray, v: np.ndarray, op: ops.Attention) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """q as (M, kv_heads, group, head_dim), k and v as (M, kv_heads, head_dim)."""
+    """Return q as (M, kv_heads, group, head_dim), k and v as (M, kv_heads, head_dim)."""
     m, kv_heads = len(q), op.num_key_value_heads
     return (
         q.reshape(m, kv_heads, op.num_attention_heads // kv_heads, -1),
@@ -88,6 +89,6 @@ def _heads(q: np.ndarray, k: np.ndarray, v: np.ndarray, op: ops.Attention) -> tu
 
 
 def _scores(queries: np.ndarray, keys: np.ndarray, op: ops.Attention) -> np.ndarray:
-    """(kv_heads, group, M, M), capped, of all rows with all."""
+    """Return the capped scores of all rows with all: (kv_heads, group, M, M)."""
     scores = np.einsum("mkgd,tkd->kgmt", queries, keys, optimize=True) * op.scale
     return op.softcap * np.tanh(scores / op.softcap) if op.softcap else scores

@@ -1,4 +1,4 @@
-"""What the operations of a graph compute, in numpy: the reference for the kernels. In float64 they stay float64."""
+"""The operations of a graph in numpy: the reference for the kernels. Results of float64 inputs stay float64."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from py_core.models import graph as ops
 
 
 def rms_norm(x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
-    """x (M, n), weight (n,), or (n / heads,) where each head of a row is normalized by itself."""
+    """x (M, n), weight (n,), or (n / heads,) if each head of a row is normalized by itself."""
     heads = x.reshape(len(x), -1, len(weight))
     scale = np.sqrt(np.mean(heads * heads, axis=-1, keepdims=True) + np.float32(eps))
     return (heads / scale * weight).reshape(x.shape)
@@ -32,7 +32,7 @@ def attention(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray, num_heads: int, scale: float,
     softcap: float = 0.0, window: int = 0,
 ) -> np.ndarray:  # fmt: skip
-    """q (M, heads * head_dim), k and v (T, kv_heads, head_dim); row m sees tokens 0..positions[m], or the last ones.
+    """q (M, heads * head_dim), k and v (T, kv_heads, head_dim). Row m sees tokens 0..positions[m], or the last of them.
 
     See `graph.Attention` for the rest.
     """
@@ -56,7 +56,7 @@ def soft_cap(x: np.ndarray, cap: float) -> np.ndarray:
 
 
 def glu(gate: np.ndarray, up: np.ndarray, activation: ops.Activation = "silu") -> np.ndarray:
-    """activation(gate) * up; exponents are clipped where silu is 0 in float32 anyway."""
+    """activation(gate) * up. Exponents are clipped in the range in which silu is 0 in float32 anyway."""
     if activation == "silu":
         return gate / (1 + np.exp(-np.maximum(gate, np.float32(-80)))) * up
     inner = np.float32(0.7978845608028654) * (gate + np.float32(0.044715) * gate * gate * gate)  # sqrt(2 / pi)

@@ -30,7 +30,7 @@ from py_core.training.session import AdamW, AfterPiece, HeadRows, Loss, Pack, St
 MAX_ROWS = 512
 
 _CHUNK = 4096
-"""Tokens of the vocabulary whose logits are there at a time."""
+"""Tokens of the vocabulary whose logits exist at a time."""
 
 Values = dict[Value, np.ndarray]
 
@@ -77,7 +77,7 @@ class NumpyTraining:
         for block in reversed(plan.blocks):
             if block.dout is None:
                 break
-            # The block behind made it, the head that of the last one.
+            # The block behind this one made it; for the last block, the head did.
             values = {block.dout: values[block.dout], block.x: inputs.pop(block.x)}
             run.forward(block.recompute, values)
             run.backward(block.backward, values)
@@ -140,13 +140,13 @@ class NumpyTraining:
 
 
 class _PackRun:
-    """One pack. With `base` the pairs are left out."""
+    """The run of one pack. With `base` the pairs are left out."""
 
     def __init__(self, training: NumpyTraining, pack: Pack, base: bool = False) -> None:
         self._training, self._pack, self._base = training, pack, base
         self._vocabulary = training._config.vocab_size
         self._seen: dict[int, np.ndarray] = {}
-        """Of each window, which row sees which: the same in all blocks."""
+        """For each window, the mask of which row sees which: it is the same in all blocks."""
         self._weights, layout = training._weights, training._layout
         self._scale = layout.scale
         self._pairs = layout.views(training._state.parameters)
@@ -157,7 +157,7 @@ class _PackRun:
         return {op.out: self._weights[op.weight][self._pack.tokens] * self._weights[op.weight].dtype.type(op.scale)}
 
     def forward(self, operations: Sequence[ForwardOp], values: Values) -> None:
-        """Adds what the operations make to the values."""
+        """Add the operations' results to the values."""
         for op in operations:
             match op:
                 case ops.Linear():
@@ -191,7 +191,7 @@ class _PackRun:
                     values[op.out] = soft_cap(values[op.x], op.cap)
 
     def backward(self, operations: Sequence[GradientOp], values: Values) -> None:
-        """Adds what the operations make to the values, and to the parameters' gradients."""
+        """Add the operations' results to the values, and to the parameters' gradients."""
         for op in operations:
             match op:
                 case gradients.LinearGradient():
@@ -230,7 +230,7 @@ class _PackRun:
                     values[op.out] = values[op.a] + values[op.b]
 
     def loss(self, h: np.ndarray) -> tuple[Loss, np.ndarray]:
-        """The loss, and the gradient of h (M, hidden_size)."""
+        """Return the loss, and the gradient of h (M, hidden_size)."""
         pack, states = self._pack, h[self._pack.loss_rows]
         dh = np.zeros_like(h)
         targets, rows = pack.targets, np.arange(len(pack.targets))
@@ -260,7 +260,7 @@ class _PackRun:
         return Loss(cross_entropy, divergence), dh
 
     def _log_sums(self, states: np.ndarray) -> np.ndarray:
-        """logsumexp over the vocabulary: (L,)."""
+        """Return logsumexp over the vocabulary: (L,)."""
         found = np.full(len(states), -np.inf, states.dtype)
         for first in range(0, self._vocabulary, _CHUNK):
             logits, _ = self._logits(states, first)
@@ -269,7 +269,7 @@ class _PackRun:
         return found
 
     def _logits(self, states: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
-        """Logits (L, chunk) of a chunk of the vocabulary, and its rows of the output matrix."""
+        """Return the logits (L, chunk) of a chunk of the vocabulary, and its rows of the output matrix."""
         op = self._training._plan.loss
         rows = slice(first, first + _CHUNK)
         weight = self._weights[op.weight][rows]

@@ -42,19 +42,19 @@ class WasmBackend(PipelinedBackend):
         device.pages.make_way = self.pages.fit
 
     async def _rebuild(self) -> None:
-        """The memory is as it was, but for writes that were on their way: not those of an adapter that was added,
-        since who places one waits until they are done."""
+        """The memory is as it was, except for writes in flight. Writes of an added adapter are never in flight, since
+        the call that places it waits until they are done."""
         self.device.pages.write_tables()
 
     async def open_training(self, layout: ParameterLayout) -> Training:
-        from py_core.backends.wasm.training import open_wasm_training  # who only chats does not wait for it
+        from py_core.backends.wasm.training import open_wasm_training  # a chat does not wait for this import
         from py_core.training.backward import training_plan
 
         plan, device, recovery = training_plan(self.graph, layout), self.device, self.recovery
         recovery.losses = 0
         while True:
             try:
-                await recovery.restore()  # pages make way, so their tables have to be there
+                await recovery.restore()  # pages make way, so their tables must exist
                 return await open_wasm_training(device.host, device.config, plan, device.lowering, device.pages)
             except (WorkersRestartedError, TrainingLostError) as error:
                 recovery.note(error)

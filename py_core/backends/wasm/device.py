@@ -34,7 +34,7 @@ from py_core.sampling import SamplingParams
 PRECISIONS = {"precise": Mode.PRECISE, "fast": Mode.FAST}
 
 MAX_ROWS = 64
-"""Rows in a pass of a prefill: some 150 ms of work on one core, so that Stop is heard."""
+"""Rows in a pass of a prefill: about 150 ms of work on one core, so that Stop is heard."""
 
 
 class WasmDevice:
@@ -65,10 +65,10 @@ class WasmDevice:
         self.pages = self.lowering.pages
         self._sets = LoraSets(self.lowering)
         self._adapted = False
-        """Whether the state's rows run with a set of LoRA matrices."""
+        """True if the state's rows run with a set of LoRA matrices."""
         self._heads = HeadPrograms(self.lowering)
         self._head_adapted = False
-        """Whether a row of the state has an adapter at the head's input."""
+        """True if a row of the state has an adapter at the head's input."""
 
     async def load(self, source: WeightSource, progress: Progress | None) -> None:
         await self.host.reserve(self.pages.end)
@@ -99,7 +99,7 @@ class WasmDevice:
     @property
     def page_format(self) -> str:
         simd = "relaxed" if self.host.relaxed else "plain"  # they round differently
-        tiers = ", tiers" if self.tiers else ""  # who wants exact pages takes none that were demoted
+        tiers = ", tiers" if self.tiers else ""  # a backend of exact pages takes no demoted ones
         return f"wasm {ABI}, {simd}, {self.capabilities.features[0]}, {self.pages.page_bytes(Tier.HOT)}{tiers}"
 
     def write_state(self, data: bytes) -> None:
@@ -144,15 +144,15 @@ class WasmDevice:
         run = asyncio.ensure_future(self.host.run(step, count))
         offset, nbytes = rings_span(places)
         rings = asyncio.ensure_future(self.host.read(self.lowering.history + offset, nbytes))
-        await asyncio.sleep(0)  # it is asked for before the next steps are queued
+        await asyncio.sleep(0)  # the caller asks for it before the next steps are queued
         if run.done() and run.exception():
-            # New workers are there already: steps behind these would run over a state that may never have been written.
+            # New workers are already there: steps behind these would run over a state that may never have been written.
             await asyncio.gather(run, rings)
         return asyncio.ensure_future(_sampled(run, rings, places, count))
 
     @property
     def _passes(self) -> Mapping[str, int]:
-        """The programs of the state's rows, by name."""
+        """Return the programs of the state's rows, by name."""
         programs = self._sets.programs if self._adapted else self.lowering.programs
         return {**programs, **self._heads.of(self._adapted)} if self._head_adapted else programs
 
@@ -162,7 +162,7 @@ class WasmDevice:
 
 
 def _sampler(sampling: Sequence[SamplingParams]) -> str:
-    """The name of the program that samples rows so."""
+    """Return the name of the program that samples rows by these rules."""
     greedy = {rules.temperature == 0 for rules in sampling}
     if len(greedy) > 1:
         return "penalties mixed"

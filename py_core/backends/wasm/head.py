@@ -1,4 +1,4 @@
-"""What works on the head's input and on logits besides linears: adapters in slots, and scores of given tokens."""
+"""Operations on the head's input and on logits besides linears: adapters in slots, and scores of given tokens."""
 
 from __future__ import annotations
 
@@ -42,22 +42,23 @@ class HeadMemory:
         await host.read(self._table, 4)  # an answer: the writes before it are done
 
     def adapt(self) -> Op:
-        """Changes `h` by each row's adapter."""
+        """Return the operation that changes `h` by each row's adapter."""
         return Op(OpKind.HEAD_ADAPT, (self.h, self._width, self._table, self._near))
 
     def mix(self, logits: int, vocab_size: int) -> list[Op]:
-        """Changes the logits of rows whose neighbours are near."""
+        """Return the operations that change the logits of rows whose neighbours are near."""
         return [
             self._sum(logits, vocab_size, vocab_size, 0, self._near, 0),
             Op(OpKind.HEAD_MIX, (logits, vocab_size, self._near, self._sums)),
         ]
 
     def sum_columns(self, logits: int, columns: int, stride: int, first: int) -> Op:
-        """Takes logits of the tokens from `first` on into each row's sums, and notes the target's."""
+        """Return the operation that adds logits of the tokens from `first` on to each row's sums, and notes the
+        target's."""
         return self._sum(logits, columns, stride, first, 0, self.targets)
 
     def score(self) -> Op:
-        """log p of each row's target, to `scores`, once all columns are summed."""
+        """Return the operation that writes log p of each row's target to `scores`, once all columns are summed."""
         return Op(OpKind.TOKEN_SCORES, (self.targets, self._target_logits, self._sums, self._near, self.scores))
 
     def _sum(self, logits: int, columns: int, stride: int, first: int, near: int, targets: int) -> Op:

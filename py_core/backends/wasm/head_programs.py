@@ -1,4 +1,4 @@
-"""The programs that know adapters at the head's input, and those that score tokens: made when the first is needed."""
+"""The programs with adapters at the head's input, and those that score tokens: made when the first is needed."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from py_core.backends.wasm.lowering import ProgramLowering
 
 
 class HeadPrograms:
-    """They take memory between the pages of keys and values, so who needs none of them pays nothing."""
+    """They take memory between the pages of keys and values, so a model that needs none of them pays nothing."""
 
     def __init__(self, lowering: ProgramLowering) -> None:
         self._lowering = lowering
         self._programs: dict[bool, Mapping[str, int]] = {}
 
     async def make(self, host: KernelHost) -> None:
-        """Have them in the kernels' memory. Raises BackendError when that is out, WorkersRestartedError."""
+        """Write them to the kernels' memory. Raises BackendError when memory is out, WorkersRestartedError."""
         if not self._programs:
             self._programs = {adapted: await self._written(host, adapted) for adapted in (False, True)}
 
     def of(self, adapted: bool) -> Mapping[str, int]:
-        """Addresses by name (`ProgramLowering.headed`), with the state's set of LoRA matrices or without."""
+        """Return addresses by name (`ProgramLowering.headed`), with the state's set of LoRA matrices or without."""
         return self._programs[adapted]
 
     async def _written(self, host: KernelHost, adapted: bool) -> Mapping[str, int]:

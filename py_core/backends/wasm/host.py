@@ -1,7 +1,7 @@
-"""What the WASM backend asks of a host: natively wasmtime, in the page the workers of web/backends/wasm/kernel_pool.js.
+"""The host of the WASM backend: natively wasmtime, in the page the workers of web/backends/wasm/kernel_pool.js.
 
-All calls reach the first kernel worker in the order they were made. So a write is seen by the runs after it and not by
-those before, on every worker, and an upload comes after the writes before it. Addresses are byte offsets into the
+All calls reach the first kernel worker in the order they were made. So on every worker, a write is seen by the runs
+after it and not by those before, and an upload comes after the writes before it. Addresses are byte offsets into the
 kernels' memory; the backend gives out its parts.
 """
 
@@ -15,7 +15,7 @@ from py_core.backends.base import Progress
 from py_core.formats.source import WeightSource
 
 HEAP_BASE = 2 << 20
-"""Below lie the control block (at 1024) and the workers' stacks (web/kernels/control.h)."""
+"""Below it are the control block (at 1024) and the workers' stacks (web/kernels/control.h)."""
 
 MAX_WORKERS = 16
 
@@ -24,8 +24,8 @@ MAX_WORKERS = 16
 class RepackJob:
     """Rows first_row .. first_row + rows of a matrix, `nbytes` at `file_offset`, are repacked to `target`.
 
-    `target` is where row 0 of the whole matrix lies. Kernel: repack(format, source, target, first_row, rows, columns),
-    with `format` ggml's number of the type.
+    `target` is the place of row 0 of the whole matrix. Kernel: repack(format, source, target, first_row, rows,
+    columns), with `format` ggml's number of the type.
     """
 
     file_offset: int
@@ -42,20 +42,20 @@ class KernelHost(Protocol):
 
     workers: int
     most_workers: int
-    """The most there can be later: each has memory of its own."""
+    """The most workers there can be later: each has memory of its own."""
     relaxed: bool
-    """Whether the build with relaxed SIMD runs."""
+    """True if the build with relaxed SIMD runs."""
     shared: bool
-    """Whether the memory outlives a worker that dies."""
+    """True if the memory outlives a worker that dies."""
 
     @property
     def restarts(self) -> int:
-        """How many times the workers were started again. Whoever waited for none of the calls that failed learns of it
-        here: what was written since the last answer is lost then."""
+        """How many times the workers were restarted. A caller that awaited none of the failed calls learns of it here:
+        everything written since the last answer is lost then."""
         ...
 
     async def reserve(self, nbytes: int) -> None:
-        """Make the memory at least so large. Raises BackendError when the machine does not give it."""
+        """Make the memory at least `nbytes` bytes large. Raises BackendError if the machine does not give it."""
         ...
 
     def write(self, address: int, data: bytes | bytearray | memoryview) -> None: ...
@@ -65,7 +65,8 @@ class KernelHost(Protocol):
         ...
 
     def run(self, program: int, steps: int) -> Awaitable[list[int]]:
-        """Run a program `steps` times; what each returned. Queued at once, in order; raises WorkersRestartedError."""
+        """Run a program `steps` times. Returns each run's result. Queued at once, in order; raises
+        WorkersRestartedError."""
         ...
 
     async def read(self, address: int, nbytes: int) -> bytes: ...

@@ -24,11 +24,11 @@ _POOL_ERRORS = ("WorkersRestarted", "WorkersLost", "WorkersFailed")
 class BrowserKernelHost:
     """See `KernelHost` for the contract of each method.
 
-    After WorkersRestartedError the memory holds what it held, but for writes since the last answer: they are lost.
+    After WorkersRestartedError the memory holds what it held, except for writes since the last answer: they are lost.
     """
 
     def __init__(self, pool: Any) -> None:
-        """Raises BackendError where the site's kernels are of another version than this code."""
+        """Raises BackendError if the site's kernels are of another version than this code."""
         if pool.abi != ABI:
             raise BackendError(
                 "wasm.other-version",
@@ -58,9 +58,9 @@ class BrowserKernelHost:
         self._pool.write(address, to_js(memoryview(data).cast("B")))
 
     async def upload(self, source: WeightSource, jobs: Sequence[RepackJob], progress: Progress | None) -> None:
-        """From the network into the kernels' memory, past Python. The stream itself reports progress.
+        """Upload from the network into the kernels' memory, past Python. The stream itself reports progress.
 
-        Two pieces are staged at a time, behind what is reserved: what is reserved later lies over them.
+        Two pieces are staged at a time, behind the reserved memory: memory reserved later lies over them.
         """
         if not isinstance(source, BrowserSource):
             raise TypeError("in the page, weights come from a BrowserSource")
@@ -83,7 +83,7 @@ class BrowserKernelHost:
             raise GGUFError(js_words(error)) from error
 
     def run(self, program: int, steps: int) -> asyncio.Future[list[int]]:
-        # Not a task: Pyodide reports one that fails before anybody waits for it.
+        # Not a task: Pyodide reports a task that fails before it is awaited.
         answer: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
 
         def succeed(returned: Any) -> None:

@@ -1,4 +1,4 @@
-"""The kernels' host natively: wasmtime, a thread for each worker. What is tested here is what runs in the page."""
+"""The kernels' host natively: wasmtime, with a thread for each worker. Tests run the same code as the page."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ _SPIN_AGAIN = 8
 
 
 def default_workers() -> int:
-    """One worker for each core, at most eight: more wait for each other more than they help. The page has this rule."""
+    """Return one worker for each core, at most eight: more wait for each other more than they help. The page has the
+    same rule."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, 8)
 
 
 @lru_cache(maxsize=4)
 def _compiled(kernels: bytes) -> tuple[wasmtime.Engine, wasmtime.Module]:
-    """Compiled once for all hosts of a process: a model and its draft, or the tests' many tiny models."""
+    """Compile once for all hosts of a process: a model and its draft, or the tests' many tiny models."""
     config = wasmtime.Config()
     config.wasm_relaxed_simd = True
     config.wasm_threads = True
@@ -49,7 +50,7 @@ def _compiled(kernels: bytes) -> tuple[wasmtime.Engine, wasmtime.Module]:
 
 
 class _SharedMemory(wasmtime.SharedMemory):
-    """As an import: wasmtime 50 itself raises TypeError there, since it points to the pointer."""
+    """A shared memory as an import: wasmtime 50 itself raises TypeError there, since it points to the pointer."""
 
     def _as_extern(self) -> ffi.wasmtime_extern_t:
         union = ffi.wasmtime_extern_union(sharedmemory=self.ptr())
@@ -57,7 +58,7 @@ class _SharedMemory(wasmtime.SharedMemory):
 
 
 class _Worker:
-    """The kernels over the shared memory, with a stack of its own. One thread at a time may call it."""
+    """The kernels over the shared memory, with a stack of its own. Only one thread at a time may call it."""
 
     def __init__(self, engine: wasmtime.Engine, module: wasmtime.Module, memory: _SharedMemory, index: int) -> None:
         self._store = wasmtime.Store(engine)
@@ -82,7 +83,7 @@ class WasmtimeHost:
     """Its workers are threads: they do not die."""
 
     def __init__(self, kernels: Path, workers: int = 1) -> None:
-        """`kernels`: one of the builds of web/kernels. Raises BackendError where it does not fit this version."""
+        """`kernels`: one of the builds of web/kernels. Raises BackendError if it does not fit this version."""
         self.workers = self.most_workers = min(workers, MAX_WORKERS)
         engine, module = _compiled(kernels.read_bytes())
         limits = wasmtime.Limits(64, _MOST_PAGES)
@@ -153,7 +154,7 @@ class WasmtimeHost:
         return self.peek(address, nbytes)
 
     def peek(self, address: int, nbytes: int) -> bytes:
-        """What is in the memory now."""
+        """Return the bytes that the memory holds now."""
         return ctypes.string_at(self._place(address, nbytes), nbytes)
 
     def close(self) -> None:
@@ -166,7 +167,7 @@ class WasmtimeHost:
 
     @contextmanager
     def _together(self) -> Iterator[None]:
-        """A worker that ends early, as Ctrl-C may end it, ends the others: they would wait for it for ever."""
+        """A worker that ends early, for example by Ctrl-C, ends the others: they would wait for it for ever."""
         try:
             yield
         except BaseException:
@@ -174,7 +175,7 @@ class WasmtimeHost:
             raise
 
     def _place(self, address: int, nbytes: int) -> int:
-        """Where in this process these bytes lie."""
+        """Return the address of these bytes in this process."""
         if address < 0 or address + nbytes > self._memory.data_len():
             raise IndexError(f"{nbytes} bytes at {address} lie outside of the kernels' memory")
         return ctypes.addressof(self._memory.data_ptr().contents) + address

@@ -1,9 +1,9 @@
 """Pages of keys and values in the kernels' memory: EXTENT pages of a head lie together, [extent][layer][kv head][page].
 
-Layers with the same window have a page table, and extents of their own, one after the other as each is needed. What one
-layer takes of an extent is a part; all parts have the same size. An entry of a table is EXTENT * (the number of the
-part in which the extent begins) + the page's place in the extent. Pages that were demoted have extents of their own, of
-as many pages as fit (layout.py).
+Layers with the same window have a page table, and extents of their own, one after the other as each is needed. A
+layer's share of an extent is a part; all parts have the same size. An entry of a table is EXTENT * (the number of the
+part in which the extent begins) + the page's place in the extent. Demoted pages have extents of their own, of as many
+pages as fit (layout.py).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from py_core.paging.tiers import Tier
 
 @dataclass(frozen=True)
 class _Group:
-    """Layers with the same window: their pages, where the table lies, and the part in which each extent begins, of hot
-    pages and of those that were demoted."""
+    """Layers with the same window: their pages, the place of the table, and the part in which each extent begins, for
+    hot and for demoted pages."""
 
     layers: list[int]
     pages: PageTable
@@ -46,7 +46,7 @@ class _Group:
 
 
 class _Place(NamedTuple):
-    """Of a page: where the first layer's first head lies, what a head takes, and how far it is to the next one."""
+    """The place of a page: the first layer's first head, the bytes of a head, and the distance to the next head."""
 
     address: int
     nbytes: int
@@ -54,7 +54,7 @@ class _Place(NamedTuple):
 
 
 class KVPages:
-    """Takes the tables' room from the arena. The pages begin where the arena ends, so that they can grow."""
+    """Takes the tables' room from the arena. The pages begin at the end of the arena, so that they can grow."""
 
     def __init__(
         self, host: KernelHost, config: ModelConfig, graph: Graph, limbs: int, slots: int, arena: Arena, state: int
@@ -68,9 +68,9 @@ class KVPages:
         self._copying = arena.take(len(program_bytes([Op(OpKind.COPY)], state)))
         self._arena, self._parts = arena, 0
         self._free: dict[int, int] = {}
-        """Parts that were given back: how many follow one another, by the first."""
+        """Parts that were given back: the number of consecutive parts, by the first."""
         self.make_way: Callable[[int], Awaitable[None]] = _nothing
-        """Waited for before so many bytes are taken for something that is not pages, where the memory grows by that."""
+        """Awaited before the memory grows by a number of bytes for something other than pages."""
         self._groups: list[_Group] = []
         for window, layers in layer_groups(graph, config.context_length).items():
             pages = PageTable(slots, config.context_length, window)
@@ -83,18 +83,18 @@ class KVPages:
 
     @property
     def end(self) -> int:
-        """Where the memory ends that the pages take now."""
+        """The end of the memory that the pages take now."""
         return self._arena.end + self._parts * self.part_bytes
 
     def base(self, layer: int) -> int:
-        """The address from which the kernels count a layer's parts: its own in an extent that begins with part 0.
+        """Return the address from which kernels count a layer's parts: its own in an extent that begins with part 0.
 
         The arena must be complete by then.
         """
         return self._arena.end + self._group_of[layer].layers.index(layer) * self.part_bytes
 
     def table(self, layer: int) -> int:
-        """The address of a layer's page table."""
+        """Return the address of a layer's page table."""
         return self._group_of[layer].table
 
     async def reserve(self, slot: int, first: int, length: int) -> None:
@@ -135,8 +135,8 @@ class KVPages:
         return next((group for group in self._groups if not group.pages.window), None)
 
     async def shrink(self, capacity: int) -> dict[int, int]:
-        """Have so many pages without a window only, or some more, so that whole extents are left: others may have the
-        rest (`take`). Where which page was moved to."""
+        """Shrink the pool to `capacity` pages without a window, or slightly more, so that whole extents are left. The
+        rest is free for others (`take`). Returns the new index of each page that moved."""
         group, extents = self._limited, _extents(capacity)
         if group is None or extents >= len(group.extents):
             return {}
@@ -152,20 +152,20 @@ class KVPages:
 
     @property
     def shared_table(self) -> PageTable | None:
-        """The table of all layers, where none has a window: sequences can share its pages."""
+        """The table of all layers, if none has a window: sequences can share its pages."""
         only = self._groups[0].pages if len(self._groups) == 1 else None
         return only if only and not only.window else None
 
     def page_bytes(self, tier: Tier) -> int:
-        """What a page of all layers takes, where they share a table: [layer][kv head] as `read_page` gives it."""
+        """Return the bytes of a page of all layers that share a table: [layer][kv head] as `read_page` gives it."""
         return sum(len(group.layers) for group in self._groups) * self._heads * self._tier_bytes[tier]
 
     def tables(self, tier: Tier) -> list[tuple[PageTable, int]]:
-        """Each table, and the bytes that a page of it in this tier has in all of its layers."""
+        """Return each table, and the bytes of a page of this tier in all of the table's layers."""
         return [(group.pages, len(group.layers) * self._heads * self._tier_bytes[tier]) for group in self._groups]
 
     def there(self, tier: Tier) -> int:
-        """Bytes that pages of this tier have, whoever holds them; those of hot ones with what was given back."""
+        """Return the bytes of all pages of this tier, in use or not. The hot tier includes what was given back."""
         if tier is Tier.HOT:
             others = self.bytes_of_others + sum(self.there(each) for each in Tier if each is not Tier.HOT)
             return self._parts * self.part_bytes - others
@@ -173,14 +173,14 @@ class KVPages:
 
     @property
     def bytes_of_others(self) -> int:
-        """What `take` gave and nobody gave back."""
+        """Return the bytes that `take` gave and that were not given back."""
         extents = sum(
             (len(group.extents) + sum(map(len, group.demoted.values()))) * len(group.layers) for group in self._groups
         )
         return (self._parts - extents - sum(self._free.values())) * self.part_bytes
 
     async def read_page(self, page: int) -> bytes:
-        """The bytes of a page of `shared_table`, of which the kernels know the layout: how many tells the tier."""
+        """Return the bytes of a page of `shared_table`, in the kernels' own layout. Their number tells the tier."""
         (group,), place, nbytes = self._groups, self._place(self._groups[0], page), self.page_bytes(tier_of(page))
         between = await self._between(nbytes)
         try:
@@ -190,7 +190,7 @@ class KVPages:
             self.give_back(between, nbytes)
 
     async def write_page(self, page: int, data: bytes) -> None:
-        """Put the bytes of `read_page` in a page, which is one of their tier then, for all who hold it."""
+        """Write the bytes of `read_page` to a page, which then has their tier for all its holders."""
         (group,) = self._groups
         tier = next(each for each in Tier if self.page_bytes(each) == len(data))
         new = await self._new_demoted(group, tier) if tier else page
@@ -224,8 +224,8 @@ class KVPages:
             self._write_rows(group)
 
     async def take(self, nbytes: int) -> int:
-        """The address of memory for something else, between pages: so much as parts take. Within a budget pages give
-        way to it before (`make_way`).
+        """Return the address of memory for other data, between pages, in whole parts. Within a budget, pages make way
+        for it first (`make_way`).
 
         Raises BackendError when memory is out.
         """
@@ -235,7 +235,7 @@ class KVPages:
         return await self._between(nbytes)
 
     def give_back(self, address: int, nbytes: int) -> None:
-        """Memory that `take` gave may be taken again."""
+        """Give memory back that `take` gave."""
         self._put_back((address - self._arena.end) // self.part_bytes, -(-nbytes // self.part_bytes))
 
     def _put_back(self, first: int, parts: int) -> None:
@@ -245,11 +245,11 @@ class KVPages:
                 self._free[before] += self._free.pop(after)
 
     async def _between(self, nbytes: int) -> int:
-        """As `take`, for a moment, in which no page is moved."""
+        """As `take`, but for a short time, in which no page is moved."""
         return self._arena.end + await self._claim(-(-nbytes // self.part_bytes)) * self.part_bytes
 
     async def _copy_others_page(self, group: _Group, slot: int, first: int) -> None:
-        """What is stored before `first` in a page that others hold, too, comes into one of the sequence's own."""
+        """Copy what is stored before `first` in a page shared with others to one of the sequence's own pages."""
         page = group.pages.others_page(slot, first)
         if page is None:
             return
@@ -277,7 +277,7 @@ class KVPages:
         await self._host.run(self._copying, 1)
 
     async def _new_demoted(self, group: _Group, tier: Tier) -> int:
-        """A page of a lower tier, as `PageTable.new_demoted`. Raises BackendError when memory is out."""
+        """Return a page of a lower tier, as `PageTable.new_demoted`. Raises BackendError when memory is out."""
         new = group.pages.new_demoted(tier)
         while new is None:
             first = await self._claim(len(group.layers))
@@ -292,7 +292,7 @@ class KVPages:
             renamed(page, await self._demote(page, tier))
 
     async def _demote(self, page: int, tier: Tier) -> int:
-        """The page of a lower tier, which all who held the other hold."""
+        """Return the page of a lower tier, now held by all holders of the old one."""
         (group,) = self._groups
         new, old = await self._new_demoted(group, tier), tier_of(page)
         source, target = self._place(group, page), self._place(group, new)
@@ -309,14 +309,14 @@ class KVPages:
         return new
 
     def _write_rows(self, group: _Group) -> None:
-        """Bring the rows that have changed to where the kernels read them."""
+        """Write the changed rows to the place from which the kernels read them."""
         for slot in group.pages.changed:
             row = self._entries(group, group.pages.rows[slot])
             self._host.write(group.table + slot * row.nbytes, row.tobytes())
         group.pages.changed.clear()
 
     async def _claim(self, parts: int) -> int:
-        """The first of so many parts that follow one another: some that were given back, or new ones."""
+        """Return the first of `parts` consecutive parts: some that were given back, or new ones."""
         for first, count in sorted(self._free.items()):
             if count >= parts:
                 del self._free[first]
@@ -333,7 +333,7 @@ class KVPages:
         return first
 
     async def _grow(self, group: _Group, extents: int) -> None:
-        """Have so many extents of hot pages: of what was given back, as far as that goes."""
+        """Grow to `extents` extents of hot pages, from what was given back as far as possible."""
         layers, wanted = len(group.layers), extents - len(group.extents)
         given_back = sum(count // layers for count in self._free.values())
         claimed = [await self._claim(layers) for _ in range(min(given_back, wanted))]
@@ -348,11 +348,11 @@ class KVPages:
         group.extents.extend(claimed)
 
     def _add_extents(self, group: _Group, extents: int, first: int) -> None:
-        """`first`: the part in which the first of them begins."""
+        """`first`: the part in which the first extent begins."""
         group.extents.extend(first + number * len(group.layers) for number in range(extents))
 
     def _entries(self, group: _Group, pages: np.ndarray) -> np.ndarray:
-        """Entries of a table for numbers of pages: uint32 of the same shape."""
+        """Return the entries of a table for numbers of pages: uint32 of the same shape."""
         entries, tiers, numbers = np.zeros(pages.shape, np.uint32), pages >> TIER_SHIFT, pages % (1 << TIER_SHIFT)
         for tier in Tier:
             there, size = tiers == tier, self._tier_pages[tier]
@@ -366,5 +366,5 @@ async def _nothing(nbytes: int) -> None: ...
 
 
 def _extents(capacity: int) -> int:
-    """How many hold so many pages."""
+    """Return how many extents hold `capacity` pages."""
     return -(-capacity // EXTENT)

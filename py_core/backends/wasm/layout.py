@@ -18,16 +18,16 @@ GROUP_ROWS, BAND_ROWS = 4, 16
 """Repacked matrices: a group's rows are a vector's lanes, a band's groups lie together."""
 
 EXTENT = 8
-"""Hot pages that lie together, so that a head's are read in one run: [extent][layer][kv head][page]."""
+"""Hot pages that lie together, so that a head's pages are read in one run: [extent][layer][kv head][page]."""
 
 TIER_BIT = 1 << 30
 """The tier's place in an entry of a page table."""
 
 PART = 128
-"""Positions that a row's attention takes as one part; the parts are merged."""
+"""Positions that form one part of a row's attention; the parts are merged."""
 
 MOST_GROUP, MOST_HEAD_DIM = 16, 256
-"""Query heads of one head of keys and values, and their dimensions, that the kernels have room for."""
+"""The most query heads of one head of keys and values, and the most dimensions, for which the kernels have room."""
 
 
 class OpKind(IntEnum):
@@ -56,7 +56,7 @@ class OpKind(IntEnum):
 
 
 class Epilogue(IntEnum):
-    """What becomes of a linear's sums. SILU and GELU are of gates, the first half of the rows, and multiply the ups."""
+    """The last step of a linear. SILU and GELU apply to the gates, the first half of the rows, and multiply the ups."""
 
     NONE = 0
     RESIDUAL = 1
@@ -88,7 +88,7 @@ class MatrixKind(IntEnum):
 
 
 class Mode(IntEnum):
-    """How activations are prepared for a linear: one int8 limb a value, two (15 bits), or as they are."""
+    """How activations are prepared for a linear: one int8 limb a value, two (15 bits), or unchanged."""
 
     FAST = 1
     PRECISE = 2
@@ -126,12 +126,12 @@ class Op:
 
 
 def real_bits(value: float) -> int:
-    """A float32 as a word of an operation's arguments."""
+    """Return a float32 as a word of an operation's arguments."""
     return int(struct.unpack("<I", struct.pack("<f", value))[0])
 
 
 def program_bytes(ops: list[Op], state: int) -> bytes:
-    """A program over the state block at `state`."""
+    """Return the bytes of a program over the state block at `state`."""
     out = bytearray(struct.pack("<II", len(ops), state).ljust(_HEADER_BYTES, b"\0"))
     for op in ops:
         words = list(op.arguments) + [0] * (14 - len(op.arguments))
@@ -140,7 +140,7 @@ def program_bytes(ops: list[Op], state: int) -> bytes:
 
 
 def matrix_bytes(form: BlockFormat, rows: int, columns: int) -> int:
-    """Memory of a repacked matrix: rows in bands of 16, blocks of 32 columns with float32 scales a row."""
+    """Return the bytes of a repacked matrix: rows in bands of 16, blocks of 32 columns with float32 scales a row."""
     padded = -(-rows // BAND_ROWS) * BAND_ROWS
     kind = MATRIX_KINDS[form.name]
     if kind >= MatrixKind.FLOAT32:
@@ -151,35 +151,38 @@ def matrix_bytes(form: BlockFormat, rows: int, columns: int) -> int:
 
 
 def activation_bytes(columns: int, rows: int) -> int:
-    """Room for prepared activations in any mode (precise take the most); more rows than one lie in tiles of four."""
+    """Return the bytes of prepared activations in any mode (precise takes the most). Several rows lie in tiles of
+    four."""
     return (1 if rows == 1 else -(-rows // 4) * 4) * columns * 9 // 2
 
 
 def head_page_bytes(head_dim: int, limbs: int) -> int:
-    """Memory of a page's keys and values of one head, as one or two int8 limbs, with three float32 a position."""
+    """Return the bytes of a page's keys and values of one head, as one or two int8 limbs, with three float32 a
+    position."""
     return PAGE * (2 * limbs * head_room(head_dim) + 12)
 
 
 def head_tier_bytes(head_dim: int, limbs: int) -> tuple[int, ...]:
-    """Memory of a head's keys and values of a page in each tier (pages.h): codes have halves of scales and offsets."""
+    """Return the bytes of a head's keys and values of a page in each tier (pages.h): codes have halves of scales and
+    offsets."""
     halves = 4 * (head_room(head_dim) + PAGE)
     codes = [2 * PAGE * head_room(head_dim) // parts + halves for parts in (1, 2)]
     return head_page_bytes(head_dim, limbs), *(-(-size // 64) * 64 for size in codes)
 
 
 def tier_pages(head_dim: int, limbs: int) -> tuple[int, ...]:
-    """Pages of each tier that fit where EXTENT hot ones do."""
+    """Return the number of pages of each tier that fit in the place of EXTENT hot pages."""
     sizes = head_tier_bytes(head_dim, limbs)
     return tuple(EXTENT * sizes[Tier.HOT] // size for size in sizes)
 
 
 @dataclass(frozen=True)
 class AttentionLayer:
-    """What the kernels know of a layer's attention (`Layer` in pages.h).
+    """The description of a layer's attention that the kernels read (`Layer` in pages.h).
 
     An entry of the page table, which has a row of `pages_per_slot` for each sequence, is TIER_BIT times a tier and a
-    number e: a page at `pages` + e // n * `extent_bytes`, where an extent has n pages of that tier, the (e % n)th of
-    each head there (kv_pages.py). A window or softcap of 0 is none.
+    number e: a page at `pages` + e // n * `extent_bytes`, if an extent has n pages of that tier, the (e % n)th of each
+    head there (kv_pages.py). A window or softcap of 0 is none.
     """
 
     heads: int
@@ -211,13 +214,13 @@ class Arena:
     writes: list[tuple[int, bytes]] = field(default_factory=list)
 
     def take(self, nbytes: int) -> int:
-        """The address of `nbytes`, a multiple of 64 so that workers share no cache line by accident."""
+        """Return the address of `nbytes`, a multiple of 64 so that workers share no cache line by accident."""
         address = self.end
         self.end += -(-nbytes // 64) * 64
         return address
 
     def put(self, data: bytes) -> int:
-        """The address of `data`, written once the memory is there."""
+        """Return the address of `data`, which is written once the memory exists."""
         address = self.take(len(data))
         self.writes.append((address, data))
         return address

@@ -1,7 +1,7 @@
 """Sets of LoRA matrices in the kernels' memory, as web/kernels/lora.h reads them.
 
 A and B become 16-bit whole numbers with a scale for each block: half the bytes of float32, and twice the products an
-instruction, for an error of 1e-4 of what a set adds.
+instruction, at the cost of an error of 1e-4 of the set's contribution.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LoraSite:
     parts: tuple[TensorRows, ...]
 
     def packed(self, adapter: LoraAdapter, distance: int) -> tuple[bytes, bytes]:
-        """What the kernels read first of this site, and its matrices, which lie `distance` bytes after that."""
+        """Pack what the kernels read first of this site, and its matrices, which lie `distance` bytes after that."""
         pairs = [adapter.pairs.get(part.name) for part in self.parts]
         data = bytearray(_packed_a([pair.a for pair in pairs if pair]))
         words, first = [sum(_groups(pair) for pair in pairs if pair), distance], 0
@@ -45,7 +45,7 @@ class LoraSite:
 
 
 def packed_set(sites: Sequence[LoraSite], adapter: LoraAdapter) -> bytes:
-    """What the kernels read first of each site, one after the other, then all matrices. It may lie anywhere."""
+    """Pack what the kernels read first of each site, one after the other, then all matrices. It may lie anywhere."""
     heads, matrices = bytearray(), bytearray()
     for site in sites:
         head, data = site.packed(adapter, len(sites) * SITE_BYTES - len(heads) + len(matrices))
@@ -55,12 +55,13 @@ def packed_set(sites: Sequence[LoraSite], adapter: LoraAdapter) -> bytes:
 
 
 def rows_bytes(max_rows: int) -> int:
-    """Room for LoraSets: the sets' addresses, then A x of each worker's own row and of the rows of a pass."""
+    """Return the bytes of LoraSets: the sets' addresses, then A x of each worker's own row and of the rows of a
+    pass."""
     return _TABLE_BYTES + _ROW_BYTES * (MAX_WORKERS + max_rows)
 
 
 def _groups(pair: LoraPair) -> int:
-    """Of ranks, as the kernels take them."""
+    """Return the number of groups of ranks that the kernels take."""
     return -(-pair.rank // GROUP_ROWS)
 
 
@@ -92,10 +93,10 @@ def _packed_b(pair: LoraPair, part: TensorRows) -> bytes:
 
 
 def _filled_up(matrix: np.ndarray, multiple: int) -> np.ndarray:
-    """With rows of zeros at the end, so that their number is a multiple."""
+    """Return the matrix with rows of zeros at the end, so that the number of rows is a multiple."""
     return np.pad(matrix, ((0, -len(matrix) % multiple), (0, 0)))
 
 
 def _whole(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    """The nearest whole numbers of scales, int16."""
+    """Return the nearest whole multiples of the scales, int16."""
     return np.rint(values / np.where(scales > 0, scales, 1)).astype(np.int16)

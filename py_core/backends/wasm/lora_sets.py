@@ -1,7 +1,7 @@
-"""Where each set of LoRA matrices lies, and the programs that use them.
+"""The place of each set of LoRA matrices, and the programs that use them.
 
-The programs are made when the first set comes. They and the sets take memory between the pages of keys and values, so
-who uses no adapter pays nothing.
+The programs are made when the first set comes. They and the sets take memory between the pages of keys and values, so a
+model without adapters pays nothing.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class LoraSets:
         """Addresses, once a set was placed: under the names of `ProgramLowering.programs`."""
 
     async def place(self, host: KernelHost, number: int, adapter: LoraAdapter) -> None:
-        """Bring a set, and the programs, to the kernels. It may be done again: writes get lost with a worker.
+        """Bring a set, and the programs, to the kernels. It may be repeated: writes get lost with a worker.
 
-        A set that takes a number again takes the room of the one before, if that is large enough. Raises BackendError
+        A set that takes a number again uses the room of the earlier set, if that is large enough. Raises BackendError
         when memory is out, WorkersRestartedError.
         """
         if not self.programs:
@@ -41,7 +41,7 @@ class LoraSets:
         data = packed_set(self._sites, adapter)
         address, room = self._rooms.get(number, (0, 0))
         if len(data) > room:
-            # Powers of two: what a number's smaller rooms took is less than its last one.
+            # Powers of two: the earlier, smaller rooms of a number together take less than its last one.
             room = 1 << (len(data) - 1).bit_length()
             address = await self._lowering.pages.take(room)
             self._rooms[number] = address, room

@@ -1,7 +1,7 @@
 """Turns a model's graph into programs of the WASM kernels: operations with the addresses they work on.
 
-A program is the same for one row or many: the state block says how many there are. What `fusion.py` finds runs as few
-operations, and each operation of a graph has one of its own besides.
+A program is the same for one row or many: the state block has the number of rows. The patterns of `fusion.py` run as
+few operations. Each operation of a graph also has an operation of its own.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ProgramLowering:
         self._values = Values([*self._body, *self._head], take)
         self.state = take(STATE_HEADER + ROW_BYTES * max_rows)
         self.history = take(slots * RING * 4)
-        # Where tokens are scored it has as many columns of each of a pass's rows as fit.
+        # When tokens are scored, it has as many columns of each row of a pass as fit.
         self._columns = max(1, MAX_LOGIT_ROWS * config.vocab_size // max_rows // BAND_ROWS) * BAND_ROWS
         self.logits = take(max(MAX_LOGIT_ROWS * config.vocab_size, self._columns * max_rows) * 4 + 16)
         self._weights_of_tokens = take(config.vocab_size * 4 + 16)
@@ -90,13 +90,13 @@ class ProgramLowering:
         self._parts = take(parts * (self._query_width + 2 * config.num_attention_heads) * 4)
         self._layers: dict[int, tuple[int, ops.Attention]] = {}
         self._sites: list[LoraSite] | None = None
-        """What adapters may change of the operations that are lowered now; None where they may change nothing."""
+        """The changes that adapters may make to the operations lowered now; None if they may change nothing."""
         self.head = HeadMemory(graph.head_input.width, max_rows, self.arena)
         self._plain_body()
         self._changed_head = self._head_with_adapters()
         self._plain_body()
         self.residual = self._values[graph.head_residual]
-        """Where the residual stream is after the last block, a row after the other, when the head begins."""
+        """The place of the residual stream after the last block, one row after the other, when the head begins."""
         self._scores = self._head_of_scores()
         body = self._plain_body()
         head = [Op(OpKind.LOGIT_ROWS), *self._lower(self._head)]
@@ -108,18 +108,18 @@ class ProgramLowering:
             "sample": [self._sampler(OpKind.SAMPLE)],
             "penalties argmax": [self._sampler(OpKind.PENALTIES), self._sampler(OpKind.ARGMAX)],
             "penalties sample": [self._sampler(OpKind.PENALTIES), self._sampler(OpKind.SAMPLE)],
-            # Each row takes part in one of the last two: argmax those without a temperature, sample the others.
+            # Each row takes part in one of the last two: argmax takes rows without a temperature, sample the others.
             "penalties mixed": [self._sampler(one) for one in (OpKind.PENALTIES, OpKind.ARGMAX, OpKind.SAMPLE)],
         }
         programs = self._passes(body, head) | self._samplers
         self.programs = {name: self.arena.put(program_bytes(program, self.state)) for name, program in programs.items()}
-        self.programs["tapped"] = tapped_program  # where a program of `tapped` is written before it runs
+        self.programs["tapped"] = tapped_program  # the place to which a program of `tapped` is written before it runs
         self.lora_table = take(lora_rows_bytes(max_rows))
-        # Pages come last in memory, so that their pools can grow: all else has its size by now.
+        # Pages come last in memory, so that their pools can grow: all other sizes are known by now.
         self.arena.writes += [(address, self._layer(op)) for address, op in self._layers.values()]
 
     def tapped(self, names: Sequence[str], adapted: bool = False) -> tuple[bytes, list[tuple[int, int]]]:
-        """The body as a program that keeps the values of these names besides, and where: address and width of each."""
+        """Return the body as a program that also keeps the named values, and the address and width of each."""
         values = [self._graph.taps[name] for name in names]
         taps = dict(zip(values, self._taps, strict=False))
         program = self._adapted_body(taps)[0] if adapted else self._plain_body(taps)
@@ -127,9 +127,9 @@ class ProgramLowering:
         return program_bytes(program, self.state), [(taps[value], value.width) for value in values]
 
     def adapted(self) -> tuple[dict[str, bytes], list[LoraSite]]:
-        """Programs that add what the state's set of LoRA matrices says, and the linears that a set may change.
+        """Return programs that apply the state's set of LoRA matrices, and the linears that a set may change.
 
-        They have the names of those without; "tapped" has room for any program of `tapped`.
+        They have the names of the programs without; "tapped" has room for any program of `tapped`.
         """
         body, sites = self._adapted_body()
         head = [Op(OpKind.LOGIT_ROWS), *self._lower(self._head)]
@@ -138,10 +138,10 @@ class ProgramLowering:
         return programs, sites
 
     def headed(self, adapted: bool) -> dict[str, bytes]:
-        """Programs with adapters at the head's input, and "scored": log p of each row's target (`HeadMemory`). "head
-        scored" is that without the body: who runs it wrote to `residual` what the body makes.
+        """Return programs with adapters at the head's input, and "scored": log p of each row's target (`HeadMemory`).
+        "head scored" is the same without the body: the caller writes the body's result to `residual` first.
 
-        The others have the names of those without. `adapted`: they add what the state's set of LoRA matrices says, too.
+        The others have the names of the programs without. `adapted`: they also apply the state's set of LoRA matrices.
         """
         body = self._adapted_body()[0] if adapted else self._plain_body()
         scores = {"scored": [*body, *self._scores], "head scored": self._scores}
@@ -165,7 +165,7 @@ class ProgramLowering:
             self._sites = None
 
     def _head_with_adapters(self) -> list[Op]:
-        """The head, with each row's adapter at its input, over the rows that need logits."""
+        """Return the head, with each row's adapter at its input, over the rows that need logits."""
         out = [Op(OpKind.LOGIT_ROWS)]
         for op in self._head:
             if self._makes_logits(op):
@@ -174,7 +174,7 @@ class ProgramLowering:
         return out + self.head.mix(self.logits, self._config.vocab_size)
 
     def _head_of_scores(self) -> list[Op]:
-        """The same over every row, some columns of the logits after the others, of which only sums are kept."""
+        """Return the same head over every row, a few columns of the logits at a time, of which only sums are kept."""
         out: list[Op] = []
         for op in self._head:
             if self._makes_logits(op):
@@ -200,7 +200,8 @@ class ProgramLowering:
         return any(linear.x == self._graph.head_input for linear in linears_of(op))
 
     def _changed_input(self) -> list[Op]:
-        """The head's input, changed by each row's adapter, where the linear after this reads it."""
+        """Return the operations that put the head's input, changed by each row's adapter, to where the next linear
+        reads it."""
         value, h = self._graph.head_input, self.head.h
         x, norm = self._values.source(value)
         place, every_row = (h, 0, h, self._max_rows), x in self._body_values
@@ -209,7 +210,8 @@ class ProgramLowering:
         return [made, self.head.adapt()]
 
     def _lower(self, operations: Sequence[Fused], taps: Mapping[Value, int] | None = None) -> list[Op]:
-        """Operations of the kernels, in order. Values among the `taps` are copied there as soon as they are made."""
+        """Return operations of the kernels, in order. Values among the `taps` are copied there as soon as they are
+        made."""
         out: list[Op] = []
         for op in operations:
             out += self._operation(op)
@@ -262,7 +264,8 @@ class ProgramLowering:
         raise AssertionError(f"no kernel for {op}")
 
     def _tap(self, op: Fused, to: int) -> Op:
-        """Every row of a value to a place of its own, before another value takes its place. A norm is made there."""
+        """Copy every row of a value to a place of its own, before another value takes its place. A norm is made
+        there."""
         x, norm = self._values.source(op.out)
         return self._prepare(self._values[x], x.width, norm, (to, 0, to, self._max_rows), Mode.FLOAT, Barrier.ALWAYS)
 
@@ -283,7 +286,7 @@ class ProgramLowering:
         self, op: ops.Attention, places: tuple[int, ...], q: int, out: int, rope: Rope | None = None,
         q_norm: RMSNorm | None = None, k_norm: RMSNorm | None = None,
     ) -> list[Op]:  # fmt: skip
-        """`places` are q, k and v and the lengths of their rows; `q` is where queries lie that are ready."""
+        """`places` are q, k and v and the lengths of their rows; `q` is the place of finished queries."""
         if op.layer not in self._layers:
             self._layers[op.layer] = self.arena.take(AttentionLayer.BYTES), op
         address, _ = self._layers[op.layer]
@@ -298,7 +301,7 @@ class ProgramLowering:
         ]
 
     def _layer(self, op: ops.Attention) -> bytes:
-        """What the kernels know of a layer's attention."""
+        """Pack the description of a layer's attention for the kernels."""
         pages = self.pages
         return AttentionLayer(
             op.num_attention_heads, op.num_key_value_heads, op.k.width // op.num_key_value_heads, int(self._mode),
@@ -307,7 +310,7 @@ class ProgramLowering:
         ).packed()  # fmt: skip
 
     def rotation(self, op: Rope | RopeGradient) -> tuple[int, int, int]:
-        """A table of angles, the pairs that rotate, and whether these are neighbours."""
+        """Return a table of angles, the number of pairs that rotate, and whether the pairs are neighbours."""
         if op.rotation not in self._angles:
             self._angles[op.rotation] = self.arena.put(op.rotation.table(self._config.context_length).tobytes())
         return self._angles[op.rotation], op.rotation.dimensions // 2, int(op.interleaved)
@@ -347,7 +350,7 @@ class ProgramLowering:
         self, linears: Sequence[Linear], out: int, stride: int, epilogue: Epilogue = Epilogue.NONE, cap: float = 0.0,
         barrier: Barrier = Barrier.MANY_ROWS,
     ) -> list[Op]:  # fmt: skip
-        """Linears of one value side by side in the output's rows, as one matrix where their layouts agree."""
+        """Make linears of one value side by side in the output's rows, as one matrix if their layouts agree."""
         x, norm = self._values.source(linears[0].x)
         every_row = x in self._body_values and not self._values.is_stored(x)
         rows, bias = rows_of(linears), self.weights.biases(linears)
@@ -365,7 +368,7 @@ class ProgramLowering:
             if mode != prepared:
                 found.append(self._prepare(self._values[x], x.width, norm, activations, mode, barrier, every_row))
                 if lora and prepared is None:
-                    # Each worker reads the rows that it has prepared itself: they wait for each other after that.
+                    # Each worker reads the rows that it prepared itself: they wait for each other after that.
                     found[-1] = replace(found[-1], barrier=Barrier.NEVER)
                     arguments = (x.width, *activations, mode, self._rows, *lora)
                     found.append(Op(OpKind.LORA_DOWN, arguments, barrier))
@@ -380,9 +383,9 @@ class ProgramLowering:
         self, x: int, width: int, norm: RMSNorm | None, activations: tuple[int, int, int, int], mode: Mode,
         barrier: Barrier, every_row: bool = False,
     ) -> Op:  # fmt: skip
-        """Normalizes rows of x, if there is a norm, and quantizes them for a linear.
+        """Normalize rows of x, if there is a norm, and quantize them for a linear.
 
-        `every_row`: x has all of the state's rows, also where only those that need logits are wanted.
+        `every_row`: x has all of the state's rows, even if only the rows that need logits are wanted.
         """
         weight, eps = (self.weights.norm(norm.weight), norm.eps) if norm else (0, 0.0)
         arguments = (x, width, weight, real_bits(eps), *activations, mode, self._rows, int(every_row))
@@ -393,7 +396,7 @@ class ProgramLowering:
         return Op(kind, arguments, Barrier.NEVER)
 
     def _make(self, value: Value) -> int:
-        """Room for a value: a row for each of the state's, or for those that need logits in the head."""
+        """Return room for a value: a row for each row of the state, or in the head for each row that needs logits."""
         if value == self._graph.output:
             self._values.put(value, self.logits)
             return self.logits

@@ -1,4 +1,4 @@
-"""Training in the kernels' memory: runs the programs of a pack's way, one after the other."""
+"""Training in the kernels' memory: runs the programs of a pack's pass, one after the other."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _LOSS_ROW = np.dtype([("row", "<u4"), ("target", "<u4"), ("weight", "<f4"), ("kl
 
 
 class SessionMemory:
-    """What a session takes of the memory between the pages."""
+    """The memory between the pages that a session takes."""
 
     def __init__(self, pages: KVPages) -> None:
         self._pages = pages
         self._taken: list[tuple[int, int]] = []
 
     async def take(self, nbytes: int) -> int:
-        """The address of so many bytes. Raises BackendError when memory is out."""
+        """Return the address of `nbytes` bytes. Raises BackendError when memory is out."""
         self._taken.append((await self._pages.take(nbytes), nbytes))
         return self._taken[-1][0]
 
@@ -205,7 +205,7 @@ class WasmTraining:
 async def open_wasm_training(
     host: KernelHost, config: ModelConfig, plan: TrainingPlan, model: ProgramLowering, pages: KVPages
 ) -> WasmTraining:
-    """A session whose pairs are zeros, in memory between the pages. Raises BackendError when memory is out."""
+    """Open a session whose pairs are zeros, in memory between the pages. Raises BackendError when memory is out."""
 
     def lowered(base: int) -> TrainingLowering:
         return TrainingLowering(plan, model, base, host.most_workers, MAX_ROWS, config.vocab_size)

@@ -1,4 +1,4 @@
-"""The numbers that web/kernels/training.h and Python share, and where the values of a pass of training lie."""
+"""The numbers that web/kernels/training.h and Python share, and the places of a training pass's values."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ SCRATCH_BYTES = 256 << 10
 """Memory of each worker's own, for parts of matrices."""
 
 SCRATCH_ARGUMENT = 13
-"""The argument of an operation that says where the scratch memory begins."""
+"""The argument of an operation that has the address of the scratch memory."""
 
 PART = 8192
 """Floats whose squares are summed together."""
 
 CHUNK = 256
-"""Tokens of the vocabulary whose logits are there at a time."""
+"""Tokens of the vocabulary whose logits exist at a time."""
 
 PACK_BYTES, LOSS_ROW_BYTES, RUNNING_BYTES, RULE_BYTES, RESULT_BYTES = 64, 16, 32, 40, 16
 
 
 class TrainKind(IntEnum):
-    """Operations that only programs that train have."""
+    """Operations that only training programs have."""
 
     LINEAR = 64
     LINEAR_GRADIENT = 65
@@ -52,7 +52,7 @@ class TrainKind(IntEnum):
 
 @dataclass(frozen=True)
 class PackedLayer:
-    """What the kernels know of a layer's attention in a pack (training_attention.c)."""
+    """The description of a layer's attention in a pack that the kernels read (training_attention.c)."""
 
     heads: int
     kv_heads: int
@@ -69,17 +69,17 @@ class PackedLayer:
 
 
 class Places:
-    """Where values lie. A buffer is given again once its value is released."""
+    """The places of values. A buffer is used again once its value is released."""
 
     def __init__(self, take: Callable[[int], int]) -> None:
-        """`take` gives the address of so many bytes."""
+        """`take` returns the address of the given number of bytes."""
         self._take = take
         self._buffers: list[tuple[int, int]] = []
         self._free: dict[int, list[int]] = {}
         self._places: dict[Value, tuple[int, int]] = {}
 
     def begin(self) -> None:
-        """Nothing is stored: all buffers are free."""
+        """Forget all values: all buffers are free."""
         self._places.clear()
         self._free.clear()
         for address, nbytes in reversed(self._buffers):
@@ -97,7 +97,7 @@ class Places:
         return self._places[value][0]
 
     def replace(self, value: Value, by: Value) -> int:
-        """A value that nothing reads any more is overwritten by another one."""
+        """Let a value overwrite another that nothing reads any more. Returns the address."""
         self._places[by] = self._places.pop(value)
         return self._places[by][0]
 

@@ -1,4 +1,4 @@
-"""Turns a TrainingPlan into programs of the WASM kernels: short pieces of a pack's way, between which others run."""
+"""Turns a TrainingPlan into programs of the WASM kernels: short pieces of a pack's pass, between which others run."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from py_core.training.backward import TrainingPlan
 from py_core.training.gradient_ops import ForwardOp, GradientOp, values_made, values_read
 
 PIECE_FLOPS = 4e9
-"""Floating-point operations of a piece: some 100 ms of one core."""
+"""Floating-point operations of a piece: about 100 ms on one core."""
 
 Lowered = list[tuple[list[Op], float]]
-"""Operations that stay together, and how many floating-point operations they take."""
+"""Operations that stay together, and their number of floating-point operations."""
 
 
 @dataclass(frozen=True)
 class AnchorPlace:
-    """Memory that a session takes only where its state has an anchor: for that, for the sums of the penalty's parts,
+    """Memory that a session takes only if its state has an anchor: for the anchor, for the sums of the penalty's parts,
     and for a `pulled_step` that is written there before it runs.
     """
 
@@ -78,7 +78,7 @@ class TrainingLowering:
         ]
         self.state = take(STATE_HEADER + ROW_BYTES * max_rows)
         self.room = -(-max_rows // 32) * 32 + 32
-        """Numbers that each of a pack's lists has room for; kernels read whole blocks of rows."""
+        """The room of each of a pack's lists, in numbers; kernels read whole blocks of rows."""
         self.pack = take(PACK_BYTES + 8 * self.room)
         self.loss_rows, self._running = take(LOSS_ROW_BYTES * max_rows), take(RUNNING_BYTES * max_rows)
         self.losses = take(8 * max_rows)
@@ -93,7 +93,8 @@ class TrainingLowering:
         self._places = Places(take)
         self.forward = self._forward()
         self.head_states, self.slopes = self._places[plan.loss.h], self._places[plan.loss.dh]
-        """Where `begin_loss`, the end of `forward`, reads the head's states, and where `loss` leaves their gradient."""
+        """The places from which `begin_loss`, the end of `forward`, reads the head's states, and to which `loss` writes
+        their gradient."""
         self.loss = {with_base: self._loss(with_base) for with_base in (False, True)}
         self.backward = self._backward()
         self.forward_base = self._forward(base=True)
@@ -105,21 +106,21 @@ class TrainingLowering:
         self.step = self._program(self._step)
         self.clear = self._program([Op(TrainKind.CLEAR, vector)])
         self.add_fisher = take(len(self.fisher_program(0, 0)))
-        """Where a `fisher_program` is written before it runs."""
+        """The place to which a `fisher_program` is written before it runs."""
 
     def fisher_program(self, keep: float, weight: float) -> bytes:
         arguments = (self.gradient, self._plan.layout.size, self.fisher, real_bits(keep), real_bits(weight))
         return program_bytes([Op(TrainKind.ADD_FISHER, arguments)], self.state)
 
     def anchor_place(self, base: int) -> AnchorPlace:
-        """What a session needs for an anchor, from `base` on."""
+        """Return the place of an anchor and what it needs, from `base` on."""
         arena = Arena(base)
         anchor, sums = arena.take(4 * self._plan.layout.size + 64), arena.take(8 * self._parts)
         step = arena.take(len(self._pulled_step(anchor, sums, 0)))
         return AnchorPlace(anchor, sums, self._parts, step, arena.end)
 
     def pulled_step(self, place: AnchorPlace, elastic: float) -> bytes:
-        """The program of a step that pulls towards the anchor first."""
+        """Return the program of a step that pulls towards the anchor first."""
         return self._pulled_step(place.anchor, place.sums, elastic)
 
     def _pulled_step(self, anchor: int, sums: int, elastic: float) -> bytes:
@@ -177,7 +178,8 @@ class TrainingLowering:
     def _lower(
         self, operations: Sequence[ForwardOp | GradientOp], keep: Collection[Value], base: bool = False
     ) -> Lowered:
-        """The kernels of operations in their order. Values but `keep` are released once nothing reads them any more."""
+        """Return the kernels of operations in order. Values except `keep` are released once nothing reads them any
+        more."""
         last_read = {value: at for at, op in enumerate(operations) for value in values_read(op)}
         found: Lowered = []
         for at, op in enumerate(operations):
@@ -195,7 +197,7 @@ class TrainingLowering:
         return found
 
     def _pieces(self, lowered: Lowered) -> list[int]:
-        """Programs of some PIECE_FLOPS each."""
+        """Return programs of about PIECE_FLOPS each."""
         found: list[int] = []
         piece: list[Op] = []
         total = 0.0
@@ -255,11 +257,11 @@ class TrainingLowering:
         raise AssertionError(f"no kernel for {op}")
 
     def _gradient_op(self, op: GradientOp, ends: Collection[Value]) -> tuple[list[Op], float]:
-        """`ends`: values that no later operation reads, which results may overwrite."""
+        """`ends`: values that no later operation reads, so results may overwrite them."""
         places, layout = self._places, self._plan.layout
 
         def added(out: Value, plus: Value | None) -> tuple[int, int]:
-            """The place of a result, and of what it is added to (0 for nothing)."""
+            """Return the place of a result, and of the value to which it is added (0 for none)."""
             if plus is None:
                 return self._make(out), 0
             if plus in ends and values_read(op).count(plus) == 1:
@@ -307,7 +309,7 @@ class TrainingLowering:
         raise AssertionError(f"no kernel for {op}")
 
     def _op(self, kind: TrainKind, *arguments: int) -> Op:
-        """An operation that uses the scratch memory."""
+        """Return an operation that uses the scratch memory."""
         return Op(kind, (*arguments, *[0] * (SCRATCH_ARGUMENT - len(arguments)), self._scratch))
 
     def _thin(self, value: Value, products: int = 1) -> float:
@@ -325,7 +327,7 @@ class TrainingLowering:
         return self._layers[layer], self._places[op.q], self._places[op.k], self._places[op.v]
 
     def _matrix(self, name: str, first_row: int, rows: int) -> tuple[int, int]:
-        """The matrix that has these rows of a tensor, and the row of it at which they begin."""
+        """Return the matrix that has these rows of a tensor, and the row at which they begin in it."""
         matrix, first = self._model.weights.find(TensorRows(name, first_row, rows))
         if first % GROUP_ROWS:
             raise BackendError(

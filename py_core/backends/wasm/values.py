@@ -1,6 +1,6 @@
 """Which values of a pass are stored, in which buffers, and until when.
 
-A norm of whole rows is not stored where linears alone read it: they normalize its input as they quantize it.
+A norm of whole rows is not stored if only linears read it: they normalize its input as they quantize it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def values_read(op: Fused) -> list[Value]:
 
 
 def _normalizes(op: Fused, value: Value) -> bool:
-    """Whether an operation reads this value through linears only."""
+    """True if an operation reads this value through linears only."""
     match op:
         case ResidualLinear():
             return value != op.residual
@@ -35,12 +35,12 @@ def _normalizes(op: Fused, value: Value) -> bool:
 class Values:
     """The place of each value while operations are lowered in their order, from `begin` on.
 
-    A buffer is given again once the last operation that reads its value has run. The same operations get the same
+    A buffer is used again once the last operation that reads its value has run. The same operations get the same
     buffers each time.
     """
 
     def __init__(self, operations: Sequence[Fused], take: Callable[[int], int]) -> None:
-        """`take` gives the address of so many bytes."""
+        """`take` returns the address of the given number of bytes."""
         self._take = take
         self._buffers: list[tuple[int, int]] = []
         self._free: dict[int, list[int]] = {}
@@ -56,7 +56,7 @@ class Values:
                     self._last_reader[self.source(value)[0]] = op.out
 
     def begin(self) -> None:
-        """Nothing is stored: all buffers are free."""
+        """Forget all values: all buffers are free."""
         self._place.clear()
         self._stored.clear()
         self._free.clear()
@@ -64,44 +64,44 @@ class Values:
             self._free.setdefault(nbytes, []).append(address)
 
     def __getitem__(self, value: Value) -> int:
-        """The address of a value that is stored."""
+        """Return the address of a stored value."""
         return self._place[value]
 
     def is_deferred(self, value: Value) -> bool:
-        """Whether a value is a norm that its readers make."""
+        """True if a value is a norm that its readers make."""
         return value in self._deferred
 
     def source(self, value: Value) -> tuple[Value, RMSNorm | None]:
-        """What a linear reads: the value, or the input of the norm that it has to make first."""
+        """Return what a linear reads: the value, or the input of the norm that it has to make first."""
         norm = None if value in self._stored else self._deferred.get(value)
         return (norm.x, norm) if norm else (value, None)
 
     def make(self, value: Value, nbytes: int) -> int:
-        """A buffer for a value."""
+        """Return a buffer for a value."""
         self._place[value] = self.scratch(nbytes)
         return self._place[value]
 
     def put(self, value: Value, address: int) -> None:
-        """The value lies in memory that is not given again."""
+        """Note that the value lies in memory that is not used again."""
         self._place[value] = address
         self._kept.add(value)
 
     def store(self, value: Value, address: int) -> None:
-        """What reads the value finds it there until the next `begin`, and need not make it."""
+        """Note that the value lies at `address` until the next `begin`. Its readers need not make it."""
         self._place[value] = address
         self._stored.add(value)
 
     def is_stored(self, value: Value) -> bool:
-        """Whether `store` said where the value is."""
+        """True if `store` noted the place of the value."""
         return value in self._stored
 
     def overwrite(self, value: Value, by: Value) -> int:
-        """The buffer of a value that nothing reads any more is that of another one now."""
+        """Give the buffer of a value that nothing reads any more to another value. Returns its address."""
         self._place[by] = self._place.pop(value)
         return self._place[by]
 
     def scratch(self, nbytes: int) -> int:
-        """A buffer until it is given back."""
+        """Return a buffer until it is given back."""
         free = self._free.setdefault(nbytes, [])
         if not free:
             address = self._take(nbytes)
@@ -114,7 +114,7 @@ class Values:
         self._free[self._sizes[address]].append(address)
 
     def end(self, op: Fused) -> None:
-        """An operation has been lowered: gives back the buffers of what nothing reads after it."""
+        """Note that an operation has been lowered: buffers that nothing reads after it are given back."""
         if op.out in self._deferred:
             return
         for value in dict.fromkeys([op.out, *(self.source(read)[0] for read in values_read(op))]):
@@ -122,12 +122,12 @@ class Values:
                 self.give_back(self._place.pop(value))
 
     def _stays(self, value: Value) -> bool:
-        """Whether a value's place is no buffer of these."""
+        """True if a value's place is not one of these buffers."""
         return value in self._kept or value in self._stored
 
 
 def _deferred_norms(operations: Sequence[Fused]) -> dict[Value, RMSNorm]:
-    """Norms by their values, where linears alone read these, and before the norm's input is overwritten."""
+    """Return norms by their values, if only linears read these, before the norm's input is overwritten."""
     found: dict[Value, RMSNorm] = {}
     for at, norm in enumerate(operations):
         if not isinstance(norm, RMSNorm) or norm.num_heads > 1:

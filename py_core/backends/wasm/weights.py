@@ -1,4 +1,4 @@
-"""A model's weights in the kernels' memory: where each matrix lies, and which rows of the file go there."""
+"""A model's weights in the kernels' memory: the place of each matrix, and the rows of the file that go there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from py_core.formats.gguf import TensorInfo
 from py_core.models.graph import Linear
 
 PIECE = 4 << 20
-"""Bytes of a repack job, at most (but at least four rows)."""
+"""The most bytes of a repack job (but at least four rows)."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class PackedMatrix:
 
 
 def rows_of(linears: Iterable[Linear]) -> list[TensorRows]:
-    """The rows that linears read, in their order. Those that follow one another in a tensor are taken together."""
+    """Return the rows that linears read, in order. Consecutive rows of a tensor are taken together."""
     found: list[TensorRows] = []
     for linear in linears:
         rows = TensorRows(linear.weight, linear.first_row, linear.out.width)
@@ -55,17 +55,18 @@ class PackedWeights:
         self.jobs: list[RepackJob] = []
         self._tensors, self._arena = tensors, arena
         self.nbytes = 0
-        """What they take in the kernels' memory."""
+        """The bytes that the weights take in the kernels' memory."""
         self._matrices: dict[tuple[TensorRows, ...], PackedMatrix] = {}
         self._vectors: dict[tuple[TensorRows | int, ...], int] = {}
 
     def can_join(self, parts: Sequence[TensorRows]) -> bool:
-        """Whether these can be one matrix, one part below the other."""
+        """True if these parts can be one matrix, one below the other."""
         same = len({MATRIX_KINDS[self._tensors[part.name].format.name] for part in parts}) == 1
         return len(parts) == 1 or (same and all(part.count % GROUP_ROWS == 0 for part in parts))
 
     def matrix(self, parts: Sequence[TensorRows]) -> PackedMatrix:
-        """These rows as one matrix, to be repacked. Raises BackendError for a width that the kernels do not read."""
+        """Return these rows as one matrix, to be repacked. Raises BackendError for a width that the kernels do not
+        read."""
         key = tuple(parts)
         if key not in self._matrices:
             info = self._tensors[parts[0].name]
@@ -90,7 +91,8 @@ class PackedWeights:
         return self._matrices[key]
 
     def band(self, part: TensorRows, first: int, count: int) -> PackedMatrix:
-        """`count` rows of a matrix from `first` on, both whole bands but for the matrix's last: a matrix of its own."""
+        """Return `count` rows of a matrix from `first` on as a matrix of their own, both whole bands except at the
+        end."""
         whole = self.matrix([part])
         key = (part, TensorRows(part.name, part.first + first, count))
         if key not in self._matrices:
@@ -102,7 +104,7 @@ class PackedWeights:
         return self._matrices[key]
 
     def find(self, rows: TensorRows) -> tuple[PackedMatrix, int]:
-        """The matrix that has these rows among its own, and the row of it at which they begin."""
+        """Return the matrix that has these rows among its own, and the row at which they begin in it."""
         for parts, matrix in self._matrices.items():
             first = _row_in(parts, rows)
             if first is not None:
@@ -110,7 +112,7 @@ class PackedWeights:
         raise KeyError(f"{rows} is in no matrix")
 
     def find_bias(self, rows: TensorRows) -> int:
-        """The address of these numbers of a bias among those that were placed."""
+        """Return the address of these numbers of a bias among the placed ones."""
         for parts, address in self._vectors.items():
             first = _row_in(parts, rows)
             if first is not None:
@@ -118,11 +120,12 @@ class PackedWeights:
         raise KeyError(f"{rows} is in no bias")
 
     def norm(self, name: str) -> int:
-        """The address of a norm's weights."""
+        """Return the address of a norm's weights."""
         return self._vector([TensorRows(name, 0, self._tensors[name].shape[0])])
 
     def biases(self, linears: Sequence[Linear]) -> int:
-        """The address of the biases of linears, one after the other, zeros for those that have none; 0 if none has."""
+        """Return the address of the biases of linears, one after the other, zeros for linears without; 0 if none has
+        any."""
         if all(linear.bias is None for linear in linears):
             return 0
         return self._vector([
@@ -131,7 +134,8 @@ class PackedWeights:
         ])  # fmt: skip
 
     def _vector(self, parts: Sequence[TensorRows | int]) -> int:
-        """Numbers of tensors, or so many zeros. They go the way of a matrix of one column: rows stay as they are."""
+        """Return the address of vectors of tensors, or zeros (an int is their number). They are handled as a matrix of
+        one column: the rows keep their order."""
         key = tuple(parts)
         if key not in self._vectors:
             size = sum(part if isinstance(part, int) else part.count for part in parts)
@@ -171,7 +175,7 @@ class PackedWeights:
 
 
 def _row_in(parts: Sequence[TensorRows | int], rows: TensorRows) -> int | None:
-    """Where rows begin among parts that follow one another; None where they are in none of them."""
+    """Return the row at which `rows` begin among consecutive parts; None if no part has them."""
     first = 0
     for part in parts:
         count = part if isinstance(part, int) else part.count

@@ -1,4 +1,4 @@
-"""Which kernels run with each set of LoRA matrices, over which buffers."""
+"""The kernels of each set of LoRA matrices, and the buffers that they bind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from py_core.backends.webgpu.plan import Plan
 
 
 class AdapterPlans:
-    """The sets of one device. `number` is that of the set that runs, 0 for none."""
+    """The sets of one device. `number` is the number of the running set, 0 for none."""
 
     def __init__(self, lowering: PlanLowering) -> None:
         self.number = 0
@@ -21,7 +21,7 @@ class AdapterPlans:
 
     @property
     def rank(self) -> int:
-        """The rank class of the set that runs."""
+        """The rank class of the running set."""
         return self._ranks[self.number]
 
     def __contains__(self, number: int) -> bool:
@@ -42,10 +42,10 @@ class AdapterPlans:
             self._lowering.loras(rank).remove(number)
 
     def plans(self, without: Mapping[str, Plan]) -> Mapping[str, Plan]:
-        """Those of the set that runs, `without` where none does."""
+        """Return the plans of the running set, `without` if no set runs."""
         return self._plans.get(self.rank, without)
 
     def bind(self) -> None:
-        """Bind the set that runs in what is recorded from now on."""
+        """Bind the running set in lists recorded from now on."""
         if self.number:
             self._lowering.loras(self.rank).choose(self.number)

@@ -1,9 +1,9 @@
-"""Attention on the GPU: which kernels serve a pass, and over how many workgroups a sequence is split.
+"""Attention on the GPU: the kernels of a pass, and the number of workgroups over which a sequence is split.
 
-Few rows are flash decoding: one workgroup would leave the rest of a GPU idle, so several take a part of the sequence
-each, and a second kernel merges what they found. While the sequence is short one part is all of it, and the second
-kernel is left out. Many rows are flash attention over tiles. A software adapter goes over the sequence row by row,
-where all pages are hot.
+Few rows use flash decoding: one workgroup would leave the rest of a GPU idle, so several workgroups take a part of the
+sequence each, and a second kernel merges their results. A short sequence is a single part, and the second kernel is
+left out. Many rows use flash attention over tiles. A software adapter goes over the sequence row by row, if all pages
+are hot.
 """
 
 from __future__ import annotations
@@ -24,37 +24,38 @@ from py_core.models.graph import Attention
 from py_core.paging.page_table import PAGE
 
 SHORT = 1024
-"""Tokens that one workgroup attends to alone; a power of two."""
+"""The most tokens that one workgroup attends to alone; a power of two."""
 
 SPLIT = 128
 """Tokens of a part of a longer sequence."""
 
 _WORKGROUPS = (512, 256, 128, 64)
-"""Workgroup sizes of attention_split: the largest that fits; for several parts smaller ones share a GPU better."""
+"""Workgroup sizes of attention_split: the largest that fits. For several parts, smaller ones share a GPU better."""
 _MERGE_WORKGROUP = 256
 _MOST_SLICES = 2
 _MOST_TILED = 256
-"""Values of a head at most in attention_tiles."""
+"""The most values of a head in attention_tiles."""
 _SLICE_BYTES = 15 << 10
 """Workgroup memory of a slice of attention_tiles."""
 _MOST_HEADS = 4
-"""Query heads of a workgroup: more would need too many registers."""
+"""The most query heads of a workgroup: more would need too many registers."""
 
 
 def length_class_of(length: int) -> int:
-    """A sequence's length rounded up to SHORT, 2 SHORT, 4 SHORT ... A recorded list serves all lengths of a class."""
+    """Round a sequence's length up to SHORT, 2 SHORT, 4 SHORT ... A recorded list serves all lengths of a class."""
     return max(SHORT, 1 << (length - 1).bit_length())
 
 
 def heads_each(group: int, most: int) -> int:
-    """How many of a key/value head's `group` query heads a workgroup serves: up to `most`, about as many in each."""
+    """Return how many of a key/value head's `group` query heads a workgroup serves: up to `most`, evenly spread."""
     return -(-group // -(-group // most))
 
 
 def lane_group_shape(head_dim: int, most_lanes: int, most: int, adapter: AdapterInfo) -> tuple[int, int]:
-    """Invocations that read a position together in attention_split, and those of its workgroup, at most `most`.
+    """Return the invocations that read a position together in attention_split, and those of its workgroup, at most
+    `most`.
 
-    Raises BackendError where there is not enough workgroup memory for a head.
+    Raises BackendError if there is not enough workgroup memory for a head.
     """
     quads = head_dim // 4
     lanes = min(most_lanes, 1 << (-(-quads // 2) - 1).bit_length())
@@ -70,7 +71,7 @@ def lane_group_shape(head_dim: int, most_lanes: int, most: int, adapter: Adapter
 
 
 def _memory(quads: int, lanes: int, workgroup: int) -> int:
-    """Bytes of workgroup memory of attention_split."""
+    """Return the bytes of workgroup memory of attention_split."""
     # Sums of lane groups and over them, reduce_workgroup's own, and two figures of each lane group for each head.
     return 16 * quads * (workgroup // lanes) + 36 * workgroup + 8 * _MOST_HEADS * (workgroup // lanes)
 
@@ -78,7 +79,7 @@ def _memory(quads: int, lanes: int, workgroup: int) -> int:
 class AttentionKernels:
     """The kernels of one model; `pipeline` is `KernelBuilder.pipeline`, `sizes` the constants of heads and pages.
 
-    Raises BackendError where heads do not fit.
+    Raises BackendError if heads do not fit.
     """
 
     def __init__(
@@ -97,7 +98,8 @@ class AttentionKernels:
     def kernels(
         self, op: Attention, q: Binding, out: Binding, rows: str, next_of: NextOf | None = None
     ) -> list[Kernel]:
-        """The kernels from `q`, rotated, to attention's output, both (rows, HEADS * HEAD_DIM), over a layer's pages.
+        """Return the kernels from `q`, rotated, to attention's output, both (rows, HEADS * HEAD_DIM), over a layer's
+        pages.
 
         `rows` as in `PlanLowering.plan`; "some" and "many" are rows of one sequence at consecutive positions.
         `next_of`: how an adapter leaves parts for the linears that read the output of one row.
@@ -109,11 +111,11 @@ class AttentionKernels:
         single_row = rows == "one"
         following = self._following(next_of) if next_of else None
         if 0 < op.window <= SHORT:
-            # However long the sequence gets, one workgroup goes over what is seen of it.
+            # However long the sequence gets, one workgroup covers the window.
             return [self._alone(op, q, out, self._pages.pages_per_slot * PAGE, single_row, lambda most: 1, following)]
         short = self._alone(op, q, out, SHORT, single_row, lambda most: int(most == SHORT), following)
         if rows == "some":
-            # Parts of as many rows would take too much memory.
+            # Parts of this many rows would take too much memory.
             return [short, replace(self._tiles(op, q, out), splits=lambda most: int(most > SHORT))]
         long = self._split(
             "attention parts", op, q, self._partials, single_row, lambda most: 0 if most == SHORT else most // SPLIT,
@@ -125,7 +127,7 @@ class AttentionKernels:
         self, op: Attention, q: Binding, out: Binding, most: int, single_row: bool, splits: Callable[[int], int],
         following: LoraNext | None,
     ) -> Kernel:  # fmt: skip
-        """One workgroup a query head, for sequences of up to `most` tokens."""
+        """Return the kernel with one workgroup a query head, for sequences of up to `most` tokens."""
         return self._split(
             "attention", op, q, out, single_row, splits, 1, _WORKGROUPS[0], following, SPLIT=most, DIRECT=True
         )
@@ -168,13 +170,13 @@ class AttentionKernels:
         return Kernel(name, pipeline, bindings, lambda m: (1, chunks, m), self._cost(op), splits)
 
     def _reduction(self) -> tuple[str, int]:
-        """How attention_split adds up, and over how many lanes at most."""
-        # A software adapter, whose kernels have one lane otherwise, comes here with heads that are too large for one.
+        """Return how attention_split adds up, and over how many lanes at most."""
+        # A software adapter's kernels usually have one lane. Heads that are too large for one lane come here.
         alone = self._shapes.lanes == 1
         return ("reduce_workgroup", 32) if alone else (self._shapes.reduce, self._shapes.lanes)
 
     def _following(self, next_of: NextOf) -> LoraNext | None:
-        """The parts that both kernels leave which make attention's output: one of each head."""
+        """Return the parts that both kernels of attention's output leave: one of each head."""
         head_dim = self._config.head_dim
         lanes, workgroup = lane_group_shape(head_dim, self._reduction()[1], _WORKGROUPS[0], self._adapter)
         least = min(workgroup, _MERGE_WORKGROUP)
@@ -204,7 +206,7 @@ class AttentionKernels:
     def _reading(
         self, name: str, op: Attention, snippets: Mapping[str, str] | None = None, **constants: Constant
     ) -> int:
-        """A kernel that reads the pages themselves."""
+        """Compile a kernel that reads the pages themselves."""
         readers, more = self._pages.reader
         if readers:
             readers = {**readers, "halves": self._shapes.halves}

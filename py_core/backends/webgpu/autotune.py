@@ -1,8 +1,8 @@
-"""Finds out by measuring which shape of a matvec and of a matmul is the fastest for each matrix, and remembers it.
+"""Measures which shape of a matvec and of a matmul is the fastest for each matrix, and remembers it.
 
-What is fast depends on the GPU, and nobody has all of them: so at the first load the kernels of a decode step are
-timed in a dozen shapes, over the weights of all layers as decoding reads them, and those of a prefill's pass in those
-that its matmuls may have, floats or integers. What was found is kept by the adapter's name.
+The fastest shapes depend on the GPU, and no developer has every GPU. At the first load the decode step's kernels are
+timed in a dozen shapes, over the weights of all layers as decoding reads them. The kernels of a prefill's pass are
+timed in the shapes that its matmuls may have, floats or integers. The results are kept by the adapter's name.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from py_core.backends.webgpu.settings import Measure
 from py_core.backends.webgpu.tuning import FEW_ROWS, KernelShapes, MatmulShape, MatvecShape, RowColumns
 
 _VERSION = "8"
-"""Changes with the kernels: what was measured of others is of no use."""
+"""Changes with the kernels: measurements of other versions are of no use."""
 _PASSES = (128, 256)
-"""Rows of the passes whose times are added up to choose a matmul: of a short prompt, and of a part of a long one."""
+"""Rows of the passes whose times are summed to choose a matmul: a short prompt's, and a part of a long one's."""
 _FEW_PASSES = (FEW_ROWS,)
 _MANY = ", many rows"
 _FEW = ", few rows"
@@ -38,19 +38,20 @@ Kept = dict[str, list[int]]
 
 
 class TuningStore(Protocol):
-    """Where one text is kept from load to load."""
+    """Keeps one text from load to load."""
 
     async def read(self) -> str:
-        """The text, or "" if there is none."""
+        """Return the text, or "" if there is none."""
         ...
 
     async def write(self, text: str) -> None: ...
 
 
 def candidates(shapes: KernelShapes, adapter: AdapterInfo, columns: int) -> list[MatvecShape]:
-    """What may be fast for a matrix of so many columns, the usual shape first. Lanes beyond a subgroup cannot add up.
+    """Return shapes that may be fast for a matrix of `columns` columns, the usual one first. Lanes beyond a subgroup
+    cannot add up.
 
-    Lane groups of several subgroups have a block of x in each invocation: they keep it for many rows.
+    Lane groups of several subgroups hold a block of x in each invocation, and use it for many rows.
     """
     usual, full, blocks = shapes.matvec, shapes.lanes, blocks_of(columns)
     found = [MatvecShape(full, workgroup, rows) for workgroup in (128, 256) for rows in (1, 2, 4)]
@@ -73,15 +74,15 @@ async def tune(
     host: Host, builder: KernelBuilder, state: Binding, store: TuningStore, lower: Callable[[str], list[Kernel]],
     measure: Measure = measure_lists,
 ) -> None:  # fmt: skip
-    """Set `builder.chosen`, `chosen_few` and `chosen_tiles` for the kernels of "one", "few" and "many" rows, which
-    `lower` makes with the builder as it is and `measure` times.
+    """Set `builder.chosen`, `chosen_few` and `chosen_tiles` for the kernels of "one", "few" and "many" rows. `lower`
+    makes these kernels with the builder as it is, and `measure` times them.
 
-    Nothing may be in the pages yet. Where the GPU has no clock, the usual shapes stay.
+    The pages must be empty. If the GPU has no clock, the usual shapes stay.
     """
     kept = _parsed(await store.read())
     known = kept.setdefault(f"{host.adapter.name}, version {_VERSION}", {})
     matvecs = {name: candidates(builder.shapes, host.adapter, columns) for name, columns in builder.shaped.items()}
-    lower("few")  # which tells what may be measured
+    lower("few")  # fills the lists of what may be measured
     fews = {f"{name}{_FEW}": shapes for name, shapes in builder.of_few.items() if len(shapes) > 1}
     matmuls = {f"{name}{_MANY}": shapes for name, shapes in builder.tiled.items() if len(shapes) > 1}
     passes = tuple(rows for rows in _PASSES if rows <= builder.shapes.max_rows)
@@ -107,8 +108,8 @@ async def tune(
 
 
 def _missing(known: Kept, tried: Mapping[str, list[Shape]]) -> dict[str, list[Shape]]:
-    """Those of which no possible shape is known. Somebody else may have written there, for another adapter of the same
-    name even."""
+    """Return the kernels for which no possible shape is known. Another program may have written to the store, even for
+    another adapter of the same name."""
     return {
         name: shapes for name, shapes in tried.items() if known.get(name) not in [shape.as_list() for shape in shapes]
     }
@@ -128,7 +129,7 @@ async def _measure(
     host: Host, builder: KernelBuilder, state: Binding, tried: Mapping[str, list[Shape]],
     lower: Callable[[], list[Kernel]], passes: Sequence[int], measure: Measure,
 ) -> Kept:  # fmt: skip
-    """The shape of each kernel name that takes the least time for passes over so many rows together."""
+    """Return for each kernel name the shape that takes the least time, over passes of the given rows together."""
     recorded: dict[tuple[str, Shape, int], int] = {}
     timed: dict[tuple[str, Shape], float] = {}
     try:
@@ -161,7 +162,7 @@ async def _measure(
 
 
 def _parsed(text: str) -> dict[str, dict[str, list[int]]]:
-    """What was kept, or nothing where it is damaged."""
+    """Return what was kept, or nothing if it is damaged."""
     try:
         kept = json.loads(text or "{}")
     except ValueError:

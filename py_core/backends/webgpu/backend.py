@@ -36,8 +36,8 @@ async def load_webgpu(
 ) -> WebGPUBackend:  # fmt: skip
     """Compile the model for the host's adapter and bring its weights there. Raises BackendError, GGUFError, EOFError.
 
-    With `tuning` the shapes of the kernels are measured on a GPU once, and kept there. `shapes` overrides the choice by
-    adapter, for tests. tiers: None keeps all pages hot. settings: others than the defaults are for tests, too.
+    With `tuning`, the shapes of the kernels are measured once on a GPU, and kept there. `shapes` overrides the choice
+    by adapter, for tests. tiers: None keeps all pages hot. settings: other values than the defaults are for tests, too.
     """
     device = WebGPUDevice(host, source, header, config, graph, tuning, shapes, tiers, settings)
     await device.load(progress)
@@ -47,7 +47,7 @@ async def load_webgpu(
 class WebGPUBackend(PipelinedBackend):
     """See `Backend` for the contract of each method. Made by `load_webgpu`.
 
-    A device that is lost is replaced: what lived on it is built again, and each sequence's tokens run again.
+    A lost device is replaced: its contents are built again, and each sequence's tokens run again.
     """
 
     device: WebGPUDevice
@@ -68,7 +68,7 @@ class WebGPUBackend(PipelinedBackend):
             await device.place_head_adapter(number, head_adapter)
 
     async def open_training(self, layout: ParameterLayout) -> Training:
-        from py_core.backends.webgpu.training.session import WebGPUTraining  # who only chats does not wait for it
+        from py_core.backends.webgpu.training.session import WebGPUTraining  # a chat does not wait for this import
         from py_core.training.backward import training_plan
 
         if self.device.config.head_dim % 4:
@@ -101,7 +101,7 @@ class WebGPUBackend(PipelinedBackend):
         super().close()
 
     async def limits(self, on_round: OnRound = lambda: None) -> AdapterLimits:
-        """What the adapter does at most, measured now. Raises BackendError where the GPU has no timestamps."""
+        """Measure the peak rates of the adapter. Raises BackendError if the GPU has no timestamps."""
         await self.recovery.restore()
         host = self.device.host
         return AdapterLimits(await measure_bandwidth(host, on_round), await measure_flops(host, on_round))
@@ -112,8 +112,8 @@ class WebGPUBackend(PipelinedBackend):
         """Measure a decode step at `position`, or with more rows a pass of a prefill that begins there, of which the
         last `logit_rows` get logits.
 
-        It runs in a sequence of its own, over arbitrary keys and values; other sequences are not changed.
-        Raises ValueError where the context or a pass has no room for it, BackendError where the GPU has no timestamps.
+        It runs in a sequence of its own, over arbitrary keys and values; other sequences are not changed. Raises
+        ValueError if the context or a pass has no room for it, BackendError if the GPU has no timestamps.
         """
         if not 1 <= rows <= self.max_rows:
             raise ValueError(f"One pass has 1 to {self.max_rows} rows on this GPU, not {rows}.")
@@ -129,7 +129,7 @@ class WebGPUBackend(PipelinedBackend):
             device.write_state(state)
             await pages.reserve(sequence.slot, position, position + rows)
             length = position + rows
-            await device.lists_of(rows, length, logit_rows)  # which makes the kernels of several rows' logits
+            await device.lists_of(rows, length, logit_rows)  # compiles the kernels of several rows' logits
             first, then = ("step", "argmax") if rows == 1 else ("body", "heads" if logit_rows > 1 else "head")
             launches = device.launches(first, rows, length) + device.launches(then, logit_rows, length)
             costs, gpu = await measure_kernels(
@@ -143,7 +143,7 @@ class WebGPUBackend(PipelinedBackend):
             self.free(sequence)
 
     async def _time_pass(self, state: bytes, position: int, rows: int, logit_rows: int) -> float:
-        """Seconds of a pass of a prefill, which is waited for."""
+        """Return the seconds of a pass of a prefill that is awaited."""
         taken = []
         for _ in range(3):
             begin = time.perf_counter()
@@ -153,12 +153,12 @@ class WebGPUBackend(PipelinedBackend):
         return median(taken)
 
     async def _time_steps(self, sequence: TokenSequence, position: int, expected: float) -> float:
-        """Seconds of a step as decoding runs them, in batches queued ahead."""
+        """Return the seconds of a step as decoding runs them, in batches queued ahead."""
         sequence.tokens, sequence.stored = [0] * (position + 1), position
         self.decoder.times.seconds[1] = expected
         steps = max(_LEAST_STEPS, min(_MOST_STEPS, int(1 / expected)))
         begin = time.perf_counter()
         made = sum([len(ids) async for ids in self.decode(sequence, steps, GREEDY)])
         taken = (time.perf_counter() - begin) / made
-        sequence.stored = 0  # its pages hold nothing that anybody may begin with
+        sequence.stored = 0  # no other sequence may begin with its pages, which hold nothing
         return taken

@@ -1,4 +1,4 @@
-"""The least that a kernel must move and compute: its time is compared with that."""
+"""The least that a kernel must move and compute, to which its time is compared."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Cost:
     fixed_bytes: int = 0
     row_bytes: int = 0
     token_bytes: int = 0
-    """For each token that attention sees."""
+    """Bytes for each token that attention sees."""
     row_flops: int = 0
     token_flops: int = 0
-    """For each token that a row sees."""
+    """FLOPs for each token that a row sees."""
     window: int = 0
     """The most tokens that a row sees; 0 for all."""
 
@@ -31,14 +31,15 @@ class Cost:
         return self.fixed_bytes + m * self.row_bytes + seen * self.token_bytes
 
     def flops(self, m: int, position: int) -> int:
-        # Rows whose window does not begin with the first token yet see position + 1, position + 2 ... tokens.
+        # Rows whose window still begins with the first token see position + 1, position + 2 ... tokens.
         growing = min(m, max(0, self.window - position)) if self.window else m
         seen = growing * position + growing * (growing + 1) // 2 + (m - growing) * self.window
         return m * self.row_flops + seen * self.token_flops
 
 
 def linear_cost(matrix: WeightMatrix, part_rows: int, inputs: int, outputs: int, bias: bool = False) -> Cost:
-    """The cost of `part_rows` rows of a matrix. Each row of x reads `inputs` float32 beside x, and writes `outputs`."""
+    """Return the cost of `part_rows` rows of a matrix. Each row of x reads `inputs` float32 beside x, and writes
+    `outputs`."""
     form, columns = matrix.format, matrix.columns
     return Cost(
         fixed_bytes=part_rows * columns // form.block_size * form.block_bytes + (4 * part_rows if bias else 0),

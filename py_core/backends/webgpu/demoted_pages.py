@@ -1,7 +1,7 @@
-"""Pages that were demoted, on the GPU: a buffer a layer besides that of its hot pages, and the kernel that writes it.
+"""Demoted pages on the GPU: a buffer a layer beside the buffer of its hot pages, and the kernel that writes it.
 
-A buffer has places as large as a cold page, and a warm one takes two. wgsl_shaders/snippets/tiers.wgsl says what is in
-them. Buffers grow when a tier has no free page; what they held is copied on the GPU.
+A place in a buffer holds a cold page; a warm page takes two places. wgsl_shaders/snippets/tiers.wgsl has the layout of
+a place. Buffers grow when a tier has no free page; their contents are copied on the GPU.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WORKGROUP = 256
 
 
 class DemotedPages:
-    """Of layers that share a page table. `pipeline` is `KernelBuilder.pipeline`."""
+    """The demoted pages of layers that share a page table. `pipeline` is `KernelBuilder.pipeline`."""
 
     def __init__(
         self, host: Host, config: ModelConfig, layers: int, pipeline: Callable[..., int], settings: DeviceSettings
@@ -34,11 +34,11 @@ class DemotedPages:
         self.place_bytes = 4 * heads * (PAGE * size // 4 + size + PAGE)
         self._layers, self._settings = layers, settings
         self._buffers: list[int] = []
-        """Of each layer, once a page was demoted."""
+        """A buffer for each layer, once a page was demoted."""
         self._places: dict[Tier, list[int]] = {tier: [] for tier in _PLACES}
-        """Of each tier where its pages begin, by their number."""
+        """For each tier, the places of its pages, by page number."""
         self.constants: dict[str, Constant] = {"TIER_SHIFT": TIER_SHIFT}
-        """What a kernel that reads them has besides the constants of heads and pages."""
+        """The constants of a kernel that reads these pages, besides those of heads and pages."""
         self._pipeline = pipeline(
             "demote", {}, KV_HEADS=heads, HEAD_DIM=size, PAGE=PAGE, WORKGROUP=_WORKGROUP, **self.constants
         )
@@ -52,15 +52,15 @@ class DemotedPages:
         return [Binding(buffer, 0, self._count * self.place_bytes) for buffer in self._buffers]
 
     def page_bytes(self, tier: Tier) -> int:
-        """What a page takes in a layer."""
+        """Return the bytes of a page in a layer."""
         return _PLACES[tier] * self.place_bytes
 
     def there(self, tier: Tier) -> int:
-        """Bytes that pages of this tier have in all layers, whoever holds them."""
+        """Return the bytes of all pages of this tier in all layers, in use or not."""
         return len(self._places[tier]) * self.page_bytes(tier) * self._layers
 
     def entries(self, pages: np.ndarray) -> np.ndarray:
-        """What the page table on the GPU has for numbers of pages: the tier with the place in its buffer."""
+        """Return the entries of pages in the GPU's page table: the tier with the place in its buffer."""
         entries, tiers, numbers = pages.copy(), pages >> TIER_SHIFT, pages % (1 << TIER_SHIFT)
         for tier, places in self._places.items():
             there = tiers == tier
@@ -69,9 +69,9 @@ class DemotedPages:
         return entries
 
     def grow(self, tier: Tier) -> int:
-        """Have about twice as many pages of a tier; how many there are then. Bindings have changed.
+        """Grow a tier to about twice as many pages. Returns their number. Bindings have changed then.
 
-        Raises BackendError where the GPU binds no more.
+        Raises BackendError if the GPU cannot bind a larger buffer.
         """
         old, places = self._count, self._places[tier]
         new = max(len(places), self._settings.first_demoted)
@@ -92,9 +92,9 @@ class DemotedPages:
         return len(places)
 
     def demote(self, pages: np.ndarray, new: np.ndarray, hot: Sequence[Binding]) -> None:
-        """Write pages once more, as others of a lower tier, in each layer: numbers of both, no page among both.
+        """Write pages again as pages of a lower tier, in each layer. No page is among both `pages` and `new`.
 
-        hot: the layers' hot pages. What is submitted later finds them written.
+        hot: the layers' hot pages. Later submissions find the new pages written.
         """
         jobs = np.stack([self.entries(pages), self.entries(new)], axis=1)
         recorded = self._record(hot)
@@ -105,12 +105,12 @@ class DemotedPages:
             self._host.submit([recorded])
 
     async def read(self, page: int, tier: Tier) -> list[bytes]:
-        """The bytes of a page in each layer."""
+        """Return the bytes of a page in each layer."""
         offset, nbytes = self._offset(page), self.page_bytes(tier)
         return await asyncio.gather(*(self._host.read(buffer, offset, nbytes) for buffer in self._buffers))
 
     def write(self, page: int, layers: Sequence[memoryview]) -> None:
-        """Put the bytes of `read` in a page."""
+        """Write the bytes of `read` to a page."""
         for buffer, data in zip(self._buffers, layers, strict=True):
             self._host.write(buffer, self._offset(page), data)
 
@@ -124,7 +124,7 @@ class DemotedPages:
         return entry % (1 << TIER_SHIFT) * self.place_bytes
 
     def _record(self, hot: Sequence[Binding]) -> int:
-        """The list that demotes pages in each layer, made again when buffers have changed."""
+        """Return the list that demotes pages in each layer. It is recorded again when buffers have changed."""
         bound = [*hot, *self.bindings]
         if self._bound != bound:
             if self._bound:

@@ -64,10 +64,10 @@ _ONLY_SOFTWARE = Message(
 class WebGPUDevice:
     """See `Device` for the contract of each method."""
 
-    BATCH_SECONDS = 0.006  # a browser hears late of a batch's end: many short ones keep the GPU busy
+    BATCH_SECONDS = 0.006  # a browser reports a batch's end late: many short batches keep the GPU busy
     RESTARTS: tuple[type[Exception], ...] = (DeviceLostError,)
     restarts = 0
-    """It says itself that it was lost."""
+    """The host itself reports that it was lost."""
 
     def __init__(
         self, host: Host, source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph,
@@ -81,7 +81,7 @@ class WebGPUDevice:
         self.guesses = DeviceGuesses()
         self.hears_together = host.hears_together
         self._head_adapters: dict[int, AnyHeadAdapter] = {}
-        """Those at the head's input, by number."""
+        """The adapters at the head's input, by number."""
         self._shapes: KernelShapes
         self.capabilities = self._on_adapter()
 
@@ -121,11 +121,11 @@ class WebGPUDevice:
             await tune(host, builder, self._buffers.state, self._tuning, lowering.measured, self._settings.measure)
             if builder.chosen or builder.chosen_few or builder.chosen_tiles:
                 self._plans |= {rows: lowering.plan(rows) for rows in lowering.passes}
-                await host.check()  # Kernels that were kept are compiled only now.
+                await host.check()  # kernels from the cache are compiled only now
             of_packs.usual_tiles = builder.usual_tiles
 
     def _on_adapter(self) -> Capabilities:
-        """Choose what depends on the adapter."""
+        """Choose everything that depends on the adapter."""
         adapter = self.host.adapter
         self._shapes = self._wanted_shapes or choose_shapes(adapter, self.config.head_dim)
         if self.tiers:  # the other kernel of attention reads hot pages only
@@ -133,7 +133,7 @@ class WebGPUDevice:
         return Capabilities("webgpu", adapter.name, adapter.software)
 
     async def reopen(self, at_once: bool) -> None:
-        """A new device in place of one that was lost; `load` brings back what was on it. Raises DeviceLostError."""
+        """Replace a lost device by a new one; `load` brings its contents back. Raises DeviceLostError."""
         if not at_once:
             await asyncio.sleep(self._settings.pause)
         await self.host.reopen()
@@ -147,12 +147,12 @@ class WebGPUDevice:
         return self._shapes.max_rows
 
     async def place_adapter(self, number: int, adapter: LoraAdapter) -> None:
-        if number not in self._sets:  # whoever rebuilds the device brings back those that were lost
+        if number not in self._sets:  # sets of a lost device come back when it is rebuilt
             await self._sets.add(number, adapter, self._plans)
             await self.host.check()
 
     def remove_adapter(self, number: int) -> None:
-        """Nothing runs with this set any more."""
+        """No sequence runs with this set any more."""
         self._forget_lists(number)
         self._sets.remove(number)
 
@@ -183,13 +183,13 @@ class WebGPUDevice:
 
     @property
     def page_format(self) -> str:
-        tiers = ", tiers" if self.tiers else ""  # who wants exact pages takes none that were demoted
+        tiers = ", tiers" if self.tiers else ""  # a backend of exact pages takes no demoted ones
         return f"webgpu float32, {self.pages.page_bytes}{tiers}"
 
     def write_state(self, data: bytes) -> None:
         self.host.write(self._buffers.state.buffer, 0, data)
         self.guesses.text_of = None
-        # Which kernels run follows from the adapters that the state names.
+        # The adapters that the state names decide which kernels run.
         self._sets.number = adapter_of(data)
         self._head_numbers = head_adapters_of(data)
         adapters = self._head_adapters
@@ -203,7 +203,7 @@ class WebGPUDevice:
         await self.host.read(self._buffers.state.buffer, 0, 4)
 
     async def lists_of(self, m: int, length: int, logit_rows: int) -> list[int]:
-        """The recorded lists of a pass over m rows, of which the last ones get logits."""
+        """Return the recorded lists of a pass over m rows, of which the last ones get logits."""
         lists = [self._record("body", m, length)]
         if logit_rows > 1 and not self._head_kind and "heads" not in self._made_later:
             kernels = self._lowering.head()
@@ -244,7 +244,7 @@ class WebGPUDevice:
             self._made_later[_SCORED] = kernels
 
     async def _scored(self, targets: Sequence[int]) -> np.ndarray:
-        """log p of the targets of the rows whose residual stream is there."""
+        """Return log p of the targets, for the rows whose residual stream is there."""
         heads, m = self._lowering.heads, len(targets)
         for first in range(0, m, heads.chunk):
             rows = [(targets[row], 0, row) for row in range(first, min(first + heads.chunk, m))]
@@ -271,7 +271,7 @@ class WebGPUDevice:
         forward = await self.lists_of(rows, length, rows) if rows > 1 else [self._record(self._step, 1, length)]
         sample = [self._record(name, rows, length) for name in _samplers(sampling)]
         guess = [self._record("guess", 1, length)]
-        # The rows that the kernel has made are there: how many of them the passes take is said here.
+        # The kernel has already made these rows: this says how many of them the passes take.
         self.host.write(self._buffers.state.buffer, 0, np.array([rows, rows], np.uint32).tobytes())
         self.guesses.begin_records()
         if rows > 1:
@@ -280,7 +280,7 @@ class WebGPUDevice:
             first = [*forward, *sample] if forward_first else sample
             self.host.submit([*first, *[*forward, *sample] * (count - 1), *guess])
         future = asyncio.ensure_future(self.guesses.read(count if rows > 1 else 1))
-        await asyncio.sleep(0)  # it is asked for before the next batch writes its records
+        await asyncio.sleep(0)  # the read is queued before the next batch writes its records
         return future
 
     @property
@@ -297,9 +297,9 @@ class WebGPUDevice:
         return np.frombuffer(data, np.float32).reshape(rows, -1).copy()
 
     def _record(self, name: str, m: int, length: int) -> int:
-        """The id of a recorded list for m rows of sequences of up to `length` tokens.
+        """Return the id of a recorded list for m rows of sequences of up to `length` tokens.
 
-        Made on first use and again when the pages have moved.
+        It is made on first use and again when the pages have moved.
         """
         if self._generation != self.pages.generation:
             self._forget_lists()
@@ -313,12 +313,12 @@ class WebGPUDevice:
         return self._recorded[key]
 
     def _forget_lists(self, adapter: int | None = None) -> None:
-        """Drop what was recorded, with one adapter or all: what it binds has moved."""
+        """Drop recorded lists, those of one adapter or all: their bindings have moved."""
         for key in [key for key in self._recorded if adapter in (None, key[-1])]:
             self.host.forget(self._recorded.pop(key))
 
     def launches(self, name: str, m: int, length: int) -> list[Launch]:
-        """The kernels of a list, as they are recorded for m rows."""
+        """Return the kernels of a list, as they are recorded for m rows."""
         rows, m = self._size_class(name, m)
         plan, length_class = self._sets.plans(self._plans)[rows], self._length_class(rows, length)
         # The head alone runs after a prefill's pass, whose state may have many rows.
@@ -329,11 +329,11 @@ class WebGPUDevice:
         return [Launch(kernel, m, length_class) for kernel in kernels if kernel.splits(length_class)]
 
     def _length_class(self, rows: str, length: int) -> int:
-        """Only the attention of few rows depends on how long the sequence is."""
+        """Only the attention of few rows depends on the sequence's length."""
         return length_class_of(length) if self._shapes.flash_attention and rows != "many" else SHORT
 
     def _size_class(self, name: str, m: int) -> tuple[str, int]:
-        """Which plan serves m rows of a list, and m rounded up so that few lists are recorded."""
+        """Return the plan that serves m rows of a list, and m rounded up so that few lists are recorded."""
         for_many = name in self._tap_buffers or name == _SCORED
         if m == 1 and not for_many:
             return "one", 1
@@ -349,6 +349,6 @@ class WebGPUDevice:
 
 
 def _samplers(sampling: Sequence[SamplingParams]) -> list[str]:
-    """The names of the lists that sample rows so."""
+    """Return the names of the lists that sample rows by these rules."""
     penalties = ["penalties"] if any(rules.penalizes for rules in sampling) else []
     return penalties + sorted({"argmax" if rules.temperature == 0 else "sample" for rules in sampling})

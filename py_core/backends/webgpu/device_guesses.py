@@ -1,8 +1,8 @@
-"""Guesses that are made on the GPU: behind each pass a kernel takes what was sampled, and guesses what comes next.
+"""Guesses made on the GPU: after each pass a kernel takes the sampled tokens and guesses the next ones.
 
-So passes with guesses are queued ahead as plain steps are, which is what a fast device needs: to hear of a pass takes
-longer than the pass. All steps of a text are such passes, of one row or more; how many is decided for each submission,
-by what guesses would have been worth for the tokens heard of last (`Rehearsal`).
+So passes with guesses are queued ahead like plain steps. A fast device needs this, because the report of a pass takes
+longer than the pass. All steps of a text are such passes, of one row or more. Each submission chooses the number of
+rows by what guesses would have been worth for the last known tokens (`Rehearsal`).
 """
 
 from __future__ import annotations
@@ -24,42 +24,43 @@ _HEADER = 12
 """Words before the text: `Text` of guess.wgsl."""
 
 _RECORD = 1 + MAX_BATCH
-"""Words of a record: of a batch of plain steps, or of a pass with guesses."""
+"""Words of a record: for a batch of plain steps, or for a pass with guesses."""
 
 _LEAST_GAIN = 1.15
-"""Times as many tokens a second that guesses must promise."""
+"""Guesses must promise this many times as many tokens a second."""
 
 _PER_ROW = 0.1
-"""What a row more costs, in steps, before a pass of so many rows was timed."""
+"""The cost of an additional row, in steps, until a pass of that many rows was timed."""
 
 _LEAST_TEXT = 96
-"""Tokens: to an answer to less, nothing is guessed before something of it was there before."""
+"""Tokens: in an answer to a shorter text, guesses begin only once part of the answer repeats earlier text."""
 
 _FIRST_BELIEF = 0.66
-"""How likely a guess is right at the beginning of an answer to more: what follows a question is often in it."""
+"""The probability that a guess is right at the beginning of an answer to a longer text: answers often repeat the
+question."""
 
 _BEGINNING = 24
 """Tokens of an answer that tell whether guesses at the beginning would have paid."""
 
 _LEAST_BELIEF, _NEWEST_SHARE = 0.25, 0.3
-"""Of the answers of late, so many must begin with what can be guessed; the newest one's weight in that."""
+"""The share of recent answers that must begin with guessable text, and the weight of the newest answer in it."""
 
 
 class DeviceGuesses:
-    """The text on the GPU, and what is known of guesses. Of one backend; the text is that of one sequence at a time."""
+    """The text on the GPU, and what is known of guesses, for one backend. The text is one sequence's at a time."""
 
     def __init__(self) -> None:
         self.times = StepTimes()
-        """Of passes with guesses, by their rows."""
+        """The times of passes with guesses, by their rows."""
         self.text_of: TokenSequence | None = None
-        """Whose text is on the device: the sequence that is decoded alone."""
+        """The sequence whose text is on the device: the one that is decoded alone."""
         self._belief = 1.0
-        """How often of late guesses at an answer's beginning paid."""
+        """How often guesses at an answer's beginning paid recently."""
 
     def place(
         self, host: Host, builder: KernelBuilder, state: Binding, history: Binding, context_length: int
     ) -> Kernel:
-        """Make the buffers on a device; the kernel."""
+        """Make the buffers on a device. Returns the kernel."""
         self._host = host
         words = _HEADER + MOST_TOKENS + context_length
         self._text = Binding(host.create_buffer(4 * words, "text"), 0, 4 * words)
@@ -76,7 +77,7 @@ class DeviceGuesses:
         return Kernel("guess", pipeline, lambda: bindings, lambda m: (1, 1, 1), cost)
 
     def write_text(self, tokens: Sequence[int], position: int) -> None:
-        """The end of a text whose last token has this position in its sequence."""
+        """Write the end of a text whose last token has this position in its sequence."""
         tokens = tokens[-MOST_TOKENS:]
         words = np.zeros(_HEADER + len(tokens), np.uint32)
         words[:3] = 0, len(tokens), position
@@ -84,17 +85,17 @@ class DeviceGuesses:
         self._host.write(self._text.buffer, 0, words.tobytes())
 
     def begin_records(self) -> None:
-        """What is submitted next writes its records from the first one on."""
+        """Let the next submission write its records from the first one on."""
         self._host.write(self._text.buffer, 0, bytes(4))
 
     async def read(self, passes: int) -> list[list[int]]:
-        """The tokens of so many records of what was submitted last."""
+        """Return the tokens of the first `passes` records of the last submission."""
         data = await self._host.read(self._records.buffer, 0, 4 * _RECORD * passes)
         records = np.frombuffer(data, np.uint32).reshape(passes, _RECORD)
         return [[token for record in records for token in record[1 : 1 + record[0]].tolist()]]
 
     def rehearsal(self, lookup: PromptLookup) -> Rehearsal:
-        """What is known of an answer's guesses, which begins now if nothing is."""
+        """Return what is known of an answer's guesses. It begins now if nothing is known."""
         if lookup.rehearsal is None:
             begins = len(lookup.tokens) >= _LEAST_TEXT and self._belief >= _LEAST_BELIEF
             belief = _FIRST_BELIEF if begins else 0.0
@@ -102,7 +103,8 @@ class DeviceGuesses:
         return lookup.rehearsal
 
     def rows_that_pay(self, rehearsal: Rehearsal, step: float | None, most: int) -> int:
-        """Rows of the next passes: one of SIZES, at most `most`, or 1 for plain steps. step: seconds of one."""
+        """Return the rows of the next passes: one of SIZES, at most `most`, or 1 for plain steps. step: seconds of one
+        plain step."""
         best, gain = 1, _LEAST_GAIN
         for size, worth in self._worth(rehearsal.gains, step).items():
             if size <= most and worth > gain:
@@ -110,11 +112,12 @@ class DeviceGuesses:
         return best
 
     def gain(self, rehearsal: Rehearsal, step: float) -> float:
-        """How many times as many tokens a second as plain steps the best passes give, such steps among them."""
+        """Return how many times as many tokens a second as plain steps the best passes give. Plain steps count as
+        passes."""
         return max(1.0, *self._worth(rehearsal.gains, step).values())
 
     def judge(self, lookup: PromptLookup, step: float | None) -> None:
-        """Learn from an answer's beginning whether others should begin with guesses."""
+        """Learn from an answer's beginning if other answers should begin with guesses."""
         rehearsal = lookup.rehearsal
         if rehearsal is None or rehearsal.is_judged or rehearsal.seen < _BEGINNING:
             return
@@ -124,7 +127,7 @@ class DeviceGuesses:
             self._belief += (paid - self._belief) * _NEWEST_SHARE
 
     def _worth(self, gains: Mapping[int, float], step: float | None) -> dict[int, float]:
-        """How many times as many tokens a second as plain steps passes of each size give."""
+        """Return how many times as many tokens a second as plain steps the passes of each size give."""
         if step is None:
             return {}
         seconds = {size: self.times.typical(size) or step * (1 + _PER_ROW * (size - 1)) for size in gains}

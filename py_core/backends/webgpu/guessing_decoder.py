@@ -1,4 +1,4 @@
-"""Decoding with guesses that are made on the GPU (device_guesses.py): how many, and in which passes."""
+"""Decoding with guesses made on the GPU (device_guesses.py): how many, and in which passes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from py_core.paging.pages import Pages
 from py_core.sampling import SamplingParams
 
 _TRIAL = 0.5
-"""Of a batch's usual time, what passes with guesses take before anything is known of an answer."""
+"""The share of a batch's usual time for passes with guesses before anything is known of an answer."""
 
 
 class GuessingDecoder(Decoder):
@@ -49,7 +49,7 @@ class GuessingDecoder(Decoder):
             rows, left = 1, 1  # the first guesses are made behind the next token
         times = guesses.times if rows > 1 else self.times
         likely = rehearsal.gains[rows] if rows > 1 else 1.0
-        # How far guesses go is known only when it is heard: not too many of them are made before.
+        # The number of right guesses is known only after the report: not too many passes are queued before.
         wanted = self._device.BATCH_SECONDS * (1 if rows == 1 or rehearsal.seen else _TRIAL)
         count = min(times.batch(rows, wanted), math.ceil(left / likely), room // rows)
         if count < 1:

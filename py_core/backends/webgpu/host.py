@@ -1,4 +1,4 @@
-"""What the WebGPU backend asks of a host: natively wgpu-py, in the page `web/backends/webgpu/executor.js`.
+"""The host of the WebGPU backend: natively wgpu-py, in the page `web/backends/webgpu/executor.js`.
 
 Handles are plain integers, so that a host may live on the other side of a language border. A recorded list of
 dispatches is replayed by its id: after the first pass, a token costs one call.
@@ -15,26 +15,26 @@ from py_core.formats.source import WeightSource
 from py_core.messages import Message
 
 UPLOAD_PIECE = 4 << 20
-"""Bytes of a file that are brought at a time, at most. web/backends/webgpu/executor.js has the same number."""
+"""The most bytes of a file brought at a time. web/backends/webgpu/executor.js has the same number."""
 
 
 @dataclass(frozen=True)
 class AdapterInfo:
-    """What the kernels' shapes depend on. Sizes in bytes."""
+    """The properties that the kernels' shapes depend on. Sizes in bytes."""
 
     name: str
     vendor: str
     software: bool
     subgroup_size: int
-    """The smallest subgroup the adapter makes; 0 where subgroups are not available."""
+    """The smallest subgroup that the adapter makes; 0 if subgroups are not available."""
     max_binding_size: int
     max_buffer_size: int
     max_workgroup_storage: int
     max_workgroup_size: int
     max_storage_buffers: int
-    """The most that one kernel can bind."""
+    """The most storage buffers that one kernel can bind."""
     integer_dot: bool
-    """Whether its WGSL has dot products of packed bytes."""
+    """True if its WGSL has dot products of packed bytes."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Binding:
 
 
 def covering(bindings: Sequence[Binding]) -> Binding | None:
-    """The range that holds all of these, or None where they are of several buffers."""
+    """Return the range that holds all of these, or None if they are in several buffers."""
     if len({binding.buffer for binding in bindings}) > 1:
         return None
     start = min(binding.offset for binding in bindings)
@@ -63,10 +63,11 @@ class Dispatch:
 
 @dataclass(frozen=True)
 class Segment:
-    """nbytes at `file_offset` of a model file go to `offset` of a buffer, a multiple of 4.
+    """A range of a model file: nbytes at `file_offset` go to `offset` of a buffer, a multiple of 4.
 
-    Where nbytes is none, up to 3 bytes after them are overwritten: the buffer has room there. `then` is a recorded list
-    to submit once they are written, 0 for none; a segment that has one is at most UPLOAD_PIECE bytes long.
+    If nbytes is not a multiple of 4, up to 3 bytes after them are overwritten: the buffer has room there. `then` is a
+    recorded list to submit once they are written, 0 for none; a segment that has one is at most UPLOAD_PIECE bytes
+    long.
     """
 
     file_offset: int
@@ -83,32 +84,32 @@ NO_TIMESTAMPS = Message(
 
 
 WEIGHTS, PAGES, LORA_SET, HEAD_ADAPTERS = "weights", "keys and values", "adapter", "adapters of heads"
-"""Labels of buffers that have owners of their own in what memory holds."""
+"""Labels of buffers that memory use counts separately."""
 
 
 class Host(Protocol):
-    """A GPU device. Methods raise DeviceLostError once the device is gone; BackendError for what it refuses, and
+    """A GPU device. Methods raise DeviceLostError once the device is gone; BackendError if it refuses something, and
     after `close`."""
 
     adapter: AdapterInfo
     hears_together: bool
-    """Whether ends of submissions that were made in one task of the event loop are all heard at the end of the last."""
+    """True if ends of submissions that were made in one task of the event loop are all heard at the end of the last."""
 
     async def reopen(self) -> None:
-        """A new device in place of the old one: every handle is gone, and `adapter` may be another.
+        """Open a new device instead of the old one: every handle is gone, and `adapter` may be another.
 
-        Raises DeviceLostError where there is no adapter now.
+        Raises DeviceLostError if there is no adapter now.
         """
         ...
 
     def create_buffer(self, size: int, label: str) -> int:
-        """A zeroed storage buffer of `size` bytes (a multiple of 4)."""
+        """Make a zeroed storage buffer of `size` bytes (a multiple of 4)."""
         ...
 
     def destroy_buffer(self, buffer: int) -> None: ...
 
     def buffer_bytes(self) -> Mapping[str, int]:
-        """Bytes of the storage buffers that there are, by label."""
+        """Return the bytes of the present storage buffers, by label."""
         ...
 
     def write(self, buffer: int, offset: int, data: bytes | bytearray | memoryview) -> None:
@@ -122,8 +123,8 @@ class Host(Protocol):
     def pipeline(self, wgsl: str, access: str, label: str) -> int:
         """Compile a compute shader with the entry point `main`. access: 'r' or 'w' for each binding in order.
 
-        It may be recorded at once, but submitted only after a `check`, since a browser compiles several at a time;
-        `upload` waits for those that it runs.
+        It may be recorded at once, but must be submitted only after a `check`, since a browser compiles several at a
+        time. `upload` waits for the pipelines that it runs.
         """
         ...
 
@@ -140,22 +141,23 @@ class Host(Protocol):
         ...
 
     async def read(self, buffer: int, offset: int, nbytes: int) -> bytes:
-        """Bytes of a buffer after all that was submitted before. Several reads may be under way at once."""
+        """Return bytes of a buffer after all earlier submissions. Several reads may be in flight at once."""
         ...
 
     async def profile(self, recorded: Sequence[int], times: Sequence[int]) -> list[float]:
-        """Seconds of each recorded list, run times[i] times over in a compute pass of its own; at most 2048 lists.
+        """Return the seconds of each recorded list, run times[i] times in a compute pass of its own; at most 2048
+        lists.
 
-        By the GPU's own clock, which a browser may round to 100 us. Raises BackendError where it has none.
+        Uses the GPU's own clock, which a browser may round to 100 us. Raises BackendError if the GPU has none.
         """
         ...
 
     async def upload(self, source: WeightSource, segments: Sequence[Segment], progress: Progress | None) -> None:
-        """Bring ranges of a file, in its order, into buffers, and run what is to follow each."""
+        """Bring ranges of a file, in its order, into buffers, and run the list that follows each range."""
         ...
 
     async def check(self) -> None:
-        """Wait until everything created so far exists. Raises BackendError where the device refused something."""
+        """Wait until everything created so far exists. Raises BackendError if the device refused something."""
         ...
 
     def close(self) -> None: ...

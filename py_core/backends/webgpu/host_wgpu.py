@@ -16,7 +16,7 @@ from py_core.backends.base import BackendError, DeviceLostError, Progress
 from py_core.backends.webgpu.host import NO_TIMESTAMPS, UPLOAD_PIECE, AdapterInfo, Dispatch, Segment
 from py_core.formats.source import WeightSource
 
-# wgpu's GL backend complains on stderr where this is not set, as in a container.
+# wgpu's GL backend complains on stderr if this is not set, as in a container.
 os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 
 import wgpu
@@ -54,15 +54,16 @@ def _telling_loss() -> Iterator[None]:
 
 
 def _subgroup_size(info: Mapping[str, Any]) -> int:
-    """The smallest subgroup. wgpu-native says 4 of every adapter; NVIDIA's are never smaller than 32."""
+    """Return the smallest subgroup. wgpu-native says 4 for every adapter; NVIDIA's are never smaller than 32."""
     return 32 if info["vendor"] == "NVIDIA" else info.get("subgroup_min_size", info.get("stackgroup_min_size", 0))
 
 
 def _shader_module(device: wgpu.GPUDevice, wgsl: str, label: str) -> wgpu.GPUShaderModule:
     """Like `device.create_shader_module`, but without a counter in every loop, which guards against endless loops.
 
-    Ours end, and counting makes kernels up to four times slower (docs/decisions/0012). Reads and writes stay checked.
-    wgpu-py has no option for this: this is its code for WGSL with wgpu-native's function that has one.
+    Our loops end, and counting makes kernels up to four times slower (docs/decisions/0012). Reads and writes stay
+    checked. wgpu-py has no option for this. This is its code for WGSL, with the function of wgpu-native that has the
+    option.
     """
     source = _api.new_struct_p("WGPUShaderSourceWGSL *", code=_api.to_c_string_view(wgsl))
     source[0].chain.next = ffi.NULL
@@ -83,7 +84,7 @@ class WgpuHost:
         self._take_device(_request_adapter())
 
     def _take_device(self, adapter: wgpu.GPUAdapter) -> None:
-        """Begin with a device of an adapter, and nothing on it."""
+        """Begin with an empty device of an adapter."""
         features = [name for name in ("subgroup", "timestamp-query") if name in adapter.features]
         limits = {name: adapter.limits[name] for name in _LIMITS}
         try:
@@ -111,7 +112,7 @@ class WgpuHost:
         self._next = 0
 
     async def reopen(self) -> None:
-        # Ends its thread, and frees what a device that was not lost still holds.
+        # Ends its thread, and frees the memory of a device that was not lost.
         self._open().destroy()
         try:
             self._take_device(_request_adapter())
@@ -157,7 +158,7 @@ class WgpuHost:
 
     def pipeline(self, wgsl: str, access: str, label: str) -> int:
         device = self._open()
-        # naga takes subgroup operations as they are and rejects the directives that browsers ask for.
+        # naga accepts subgroup operations as they are and rejects the directives that browsers require.
         for directive in ("enable subgroups;\n", "diagnostic(off, subgroup_uniformity);\n"):
             wgsl = wgsl.replace(directive, "")
         entries = [
@@ -234,7 +235,7 @@ class WgpuHost:
         ticks = struct.unpack(f"<{count}Q", await self._read_from(resolved, 0, 8 * count))
         resolved.destroy()
         queries.destroy()
-        # wgpu gives the GPU's own ticks, which are a nanosecond only on some.
+        # wgpu returns the GPU's own ticks, which are a nanosecond only on some GPUs.
         tick = lib.wgpuQueueGetTimestampPeriod(device.queue._internal) * 1e-9
         return [tick * max(0, end - begin) for begin, end in zip(ticks[::2], ticks[1::2], strict=True)]
 
@@ -272,7 +273,7 @@ class WgpuHost:
             for start in range(0, segment.nbytes, UPLOAD_PIECE):
                 size = min(UPLOAD_PIECE, segment.nbytes - start)
                 data = await source.read(segment.file_offset + start, size)
-                # Writes are of whole words.
+                # Writes have whole words.
                 self.write(
                     segment.buffer, segment.offset + start, data if size % 4 == 0 else bytes(data) + bytes(-size % 4)
                 )
@@ -306,15 +307,15 @@ class WgpuHost:
 
 
 async def _while_there(device: wgpu.GPUDevice, mapping: Awaitable[None]) -> None:
-    """Wait for a buffer to be mapped. Raises GPUError where the device is lost.
+    """Wait for a buffer to be mapped. Raises GPUError if the device is lost.
 
-    On such a device it may never come; and where it comes, a look into the buffer would end the process.
+    On a lost device the mapping may never finish. If it does, reading the buffer would end the process.
     """
     waiting = asyncio.ensure_future(mapping)
     try:
         while not waiting.done():
             await asyncio.wait([waiting], timeout=_LOOK_SECONDS)
-            # Commands that are never submitted would tell it, too, but wgpu never frees them, nor the device they hold.
+            # Commands that are never submitted would also tell, but wgpu never frees them, nor the device they hold.
             device.create_buffer(size=4, usage=wgpu.BufferUsage.COPY_DST).destroy()
         waiting.result()
     finally:
@@ -323,12 +324,12 @@ async def _while_there(device: wgpu.GPUDevice, mapping: Awaitable[None]) -> None
 
 @cache
 def _choose_drivers() -> None:
-    """Without GL: it is slower, and misses limits that Vulkan, Metal and Direct3D 12 have. A process does this once."""
+    """Leave GL out: it is slower, and misses limits that Vulkan, Metal and Direct3D 12 have. Runs once a process."""
     set_instance_extras(backends=["Vulkan", "Metal", "DX12"])
 
 
 def _request_adapter() -> wgpu.GPUAdapter:
-    """The fastest adapter."""
+    """Return the fastest adapter."""
     _choose_drivers()
     try:
         adapter = wgpu.gpu.request_adapter_sync(power_preference="high-performance")

@@ -20,7 +20,7 @@ _STAGED_BLOCK = {"x_staged": 144, "x_limbs": 80, "x_limbs_rows": 84}
 _BLOCKS_AHEAD = 8
 """Blocks of weights that an invocation holds."""
 _WIDE_ROWS = 2048
-"""Rows of W from which on a matmul has enough wide tiles for a GPU."""
+"""From this many rows of W on, a matmul has enough wide tiles for a GPU."""
 _COLUMNS = {RowColumns.MADE: "x_limbs_rows", RowColumns.READ: "x_limbs_read"}
 _FEW_SHAPES = [
     (RowColumns.MADE, 16, 256, 2, 1, 2),
@@ -44,7 +44,7 @@ _FEW_SHAPES = [
     (RowColumns.READ, 32, 128, 2, 4, 4),
     (RowColumns.READ, 32, 256, 2, 4, 8),
 ]
-"""Of a matvec of several rows of x: columns, the most lanes, workgroup, rows of W, subgroups, rows of x."""
+"""Shapes for several rows of x: columns, the most lanes, workgroup, rows of W, subgroups, rows of x."""
 _SLICES = 4
 _NEXT_BYTES = 1024
 _INTEGER_TILES = [MatmulShape(True, slices, wide) for wide in (8, 4) for slices in (2, 4)]
@@ -69,7 +69,7 @@ class KernelBuilder:
         self.chosen_tiles: dict[str, MatmulShape] = {}
         """Measured shapes by the kernel's name, for many rows of x."""
         self.usual_tiles: list[MatmulShape] = []
-        """Measured shapes, the most frequent first: for kernels that were not measured, as they are made later."""
+        """Measured shapes, the most frequent first: for later kernels, which were not measured."""
 
     @property
     def max_workgroup(self) -> int:
@@ -77,7 +77,7 @@ class KernelBuilder:
         return self._host.adapter.max_workgroup_size
 
     def pipeline(self, name: str, snippets: dict[str, str], **constants: Constant) -> int:
-        # Each layer asks again: composing the text to find out that it is there would take longer than lowering.
+        # Each layer asks again: composing the text only to find the kernel compiled would take longer than lowering.
         key = (name, tuple(snippets.items()), tuple(constants.items()))
         if key not in self._pipelines:
             wgsl = compose(name, {"MAX_ROWS": self.shapes.max_rows, **constants}, snippets)
@@ -85,11 +85,11 @@ class KernelBuilder:
         return self._pipelines[key]
 
     def reader(self, form: BlockFormat) -> dict[str, str]:
-        """The snippets that read a format."""
+        """Return the snippets that read a format."""
         return {"dequantize": f"dequantize_{form.name.lower()}", "halves": self.shapes.halves}
 
     def shape(self, kernel: str, matrix: WeightMatrix, rows: str, may_read: bool = True) -> MatvecShape:
-        """The shape of a matvec: each lane takes whole blocks of 32 columns. It reads limbs only if it `may_read`."""
+        """Return the shape of a matvec: each lane takes whole blocks of 32 columns. `may_read` lets it read limbs."""
         k, usual = matrix.columns, self.shapes.matvec
         if rows != "one" and self.integers(matrix):
             if kernel not in self.of_few:
@@ -106,11 +106,11 @@ class KernelBuilder:
         return replace(shape, lanes=lanes)
 
     def integers(self, matrix: WeightMatrix) -> bool:
-        """Whether matvecs multiply a matrix in integers."""
+        """True if matvecs multiply a matrix in integers."""
         return self.shapes.integer_dot and LAYOUTS[matrix.format.name].quantized
 
     def _few_shapes(self, k: int) -> list[MatvecShape]:
-        """What may be fast for several rows of x. A workgroup that makes them integers itself keeps all of them."""
+        """Return shapes that may be fast for several rows of x. A workgroup that makes x integers keeps all."""
         adapter, most = self._host.adapter, self.shapes.lanes
         while most > 1 and most > blocks_of(k):
             most //= 2
@@ -128,7 +128,7 @@ class KernelBuilder:
         return list(dict.fromkeys(found))
 
     def tiles(self, kernel: str, form: BlockFormat, rows: int) -> MatmulShape:
-        """The tiles of a matmul over so many rows of W."""
+        """Return the tiles of a matmul over `rows` rows of W."""
         if kernel not in self.tiled:
             self.tiled[kernel] = self._possible_tiles(form, rows)
         possible = self.tiled[kernel]
@@ -136,7 +136,7 @@ class KernelBuilder:
         return self.chosen_tiles.get(kernel, usual)
 
     def _possible_tiles(self, form: BlockFormat, rows: int) -> list[MatmulShape]:
-        """Few rows of W are few tiles: narrow ones, for more of them."""
+        """Return the possible tiles. Few rows of W make few tiles: narrow ones, for more of them."""
         adapter = self._host.adapter
         wide, narrow = MatmulShape(False, _SLICES, 2), MatmulShape(False, 1, 1)
         if rows >= _WIDE_ROWS and adapter.max_workgroup_storage >= wide.memory:
@@ -144,7 +144,7 @@ class KernelBuilder:
         else:
             usual = replace(narrow, slices=min(_SLICES, adapter.max_workgroup_storage // narrow.memory))
         integers = self.shapes.integer_dot and LAYOUTS[form.name].quantized
-        # Shorter passes would fill half a tile of theirs.
+        # Shorter passes would fill only half a tile.
         if not integers or self.shapes.max_rows < 2 * _INTEGER_TILES[0].x_rows:
             return [usual]
         return [usual] + [
@@ -154,7 +154,7 @@ class KernelBuilder:
         ]
 
     def gradient_tiles(self, columns: int) -> MatmulShape:
-        """The tiles of a product with so many columns of W: its `rows` are columns there."""
+        """Return the tiles of a product with `columns` columns of W: its `rows` are columns there."""
         memory = self._host.adapter.max_workgroup_storage
         for shape in (MatmulShape(False, _SLICES, 2), MatmulShape(False, _SLICES, 1), MatmulShape(False, 2, 1)):
             if shape.memory <= memory and shape.rows <= columns:
@@ -162,7 +162,7 @@ class KernelBuilder:
         return MatmulShape(False, 1, 1)
 
     def pair(self, name: str, parts: Sequence[Part], groups: int) -> int:
-        """Two variants of a kernel in one (`compose_pair`)."""
+        """Compile two variants of a kernel in one (`compose_pair`)."""
         key = (name, groups, *((tuple(constants.items()), tuple(snippets.items())) for constants, snippets in parts))
         if key not in self._pipelines:
             wgsl = compose_pair(name, parts, groups)
@@ -174,8 +174,8 @@ class KernelBuilder:
         pass_rows: str, single_row: bool, norm: ops.RMSNorm | None, lora: LoraPart | None = None,
         next_of: NextOf | None = None, **constants: Constant,
     ) -> tuple[int, Grid, LoraNext | None]:  # fmt: skip
-        """A kernel whose lanes share the `rows` rows of W of an item, and its grid, for a pass that is not tiled; and
-        where it leaves parts of another's A x, if `next_of` is for what it makes."""
+        """Return a kernel whose lanes share the `rows` rows of W of an item, and its grid, for a pass without tiles;
+        and how it leaves parts of another linear's A x, if `next_of` is for its output."""
         (all_constants, snippets), each, tile = self.matvec_part(
             matrix, part, shape, rows, pass_rows, single_row, norm, 1, lora, **constants
         )
@@ -189,7 +189,7 @@ class KernelBuilder:
         self, matrix: WeightMatrix, part: MatrixPart, shape: MatvecShape, rows: int, pass_rows: str, single_row: bool,
         norm: ops.RMSNorm | None, shares: int, lora: LoraPart | None = None, **constants: Constant,
     ) -> tuple[Part, int, int]:  # fmt: skip
-        """What a matvec is composed of, the items of a workgroup, and the rows of x. `shares` kernels in one share the
+        """Return the part of a matvec, the items of a workgroup, and the rows of x. `shares` kernels in one share the
         workgroup memory."""
         several = pass_rows != "one"
         integers = self.integers(matrix) and not (several and shape.columns == RowColumns.FLOATS)
@@ -200,12 +200,12 @@ class KernelBuilder:
             columns = "x_limbs" if integers else "x_staged"
             if integers and several:
                 columns = _COLUMNS[shape.columns]
-            # Besides x: sums of squares, what lanes exchange, and what lane groups add up.
+            # Besides x: sums of squares, values that lanes exchange, and sums of lane groups.
             sums = 4 * tile + (16 if reduce == "reduce_workgroup" else 0)
             totals = 4 * tile * shape.row_tiles * rows * (shape.workgroup // shape.lanes)
             memory = self._host.adapter.max_workgroup_storage // shares - sums * shape.workgroup - totals - 32
             if lora and pass_rows == "one":
-                memory -= 4 * shape.workgroup + _NEXT_BYTES  # what lora_next_part may need
+                memory -= 4 * shape.workgroup + _NEXT_BYTES  # for lora_next_part
             if columns == "x_limbs_rows":
                 chunk = matrix.columns // BLOCK
             elif columns == "x_limbs_read":
@@ -213,7 +213,7 @@ class KernelBuilder:
             else:
                 room = memory // (tile * _STAGED_BLOCK[columns])
                 chunk = chunk_blocks(matrix.columns, shape.lane_group, rows, room)
-            # Columns that are copied chunk by chunk would have to be copied again for each row tile.
+            # Columns copied chunk by chunk would have to be copied again for each row tile.
             row_tiles = shape.row_tiles if chunk == blocks_of(matrix.columns) else 1
         snippets = {**self.reader(matrix.format), "reduce": reduce, "columns": columns}
         if columns == "x_limbs_read":
@@ -231,7 +231,7 @@ class KernelBuilder:
 
 
 def chunk_blocks(k: int, lane_group: int, rows: int, room: int) -> int:
-    """Blocks of x that a matvec keeps in workgroup memory at a time, where there is room for so many.
+    """Return the blocks of x that a matvec keeps in workgroup memory at a time, if there is room for them.
 
     A lane loads its part of these columns for `rows` rows of W at once: as many blocks as its registers hold.
     """

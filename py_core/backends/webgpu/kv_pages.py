@@ -1,7 +1,7 @@
 """Pages of keys and values on the GPU: float32, one buffer a layer, [page][key | value][kv head][64 tokens][head_dim].
 
-Layers with the same window have a page table and a pool, which starts small and grows when it runs out; what it held is
-copied on the GPU. Pages that were demoted lie in buffers of their own (demoted_pages.py).
+Layers with the same window have a page table and a pool, which starts small and grows when it runs out. Its contents
+are copied on the GPU. Demoted pages lie in buffers of their own (demoted_pages.py).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class _Group:
 
 
 class KVPages:
-    """`generation` changes when the buffers do: bindings recorded before must then be recorded again.
+    """`generation` changes when the buffers do: earlier bindings must then be recorded again.
 
-    With `pipeline` (`KernelBuilder.pipeline`) pages may be demoted, where all layers share a table.
+    With `pipeline` (`KernelBuilder.pipeline`) pages may be demoted, if all layers share a table.
     """
 
     def __init__(
@@ -56,26 +56,26 @@ class KVPages:
         self._demoted = DemotedPages(host, config, layers, pipeline, settings) if pipeline and tiered else None
 
     def binding(self, layer: int) -> Binding:
-        """The pages of a layer."""
+        """Return the pages of a layer."""
         group = self._group_of[layer]
         return Binding(group.buffers[layer], 0, group.pages.capacity * self.page_bytes)
 
     def table(self, layer: int) -> Binding:
-        """The page table of a layer, which stays where it is."""
+        """Return the page table of a layer. It never moves."""
         return self._group_of[layer].table
 
     @property
     def tiers(self) -> tuple[Tier, ...]:
-        """Those that a page may have."""
+        """The tiers that a page may have."""
         return tuple(Tier) if self._demoted else (Tier.HOT,)
 
     @property
     def reader(self) -> tuple[dict[str, str], dict[str, Constant]]:
-        """Snippets and constants of a kernel that reads pages of all these tiers."""
+        """Return snippets and constants of a kernel that reads pages of all these tiers."""
         return ({"kv_quads": "kv_quads_demoted"}, self._demoted.constants) if self._demoted else ({}, {})
 
     def demoted(self, layer: int) -> tuple[Binding, ...]:
-        """What such a kernel binds besides the hot pages: any buffer as long as no page was demoted."""
+        """Return the bindings of a kernel besides the hot pages: any buffer as long as no page was demoted."""
         if self._demoted is None:
             return ()
         at = list(self._group_of[layer].buffers).index(layer)
@@ -91,7 +91,7 @@ class KVPages:
         except BackendError:
             group.pages.drop(new)
             raise
-        # The pages that become free are written by none of these.
+        # These copies do not write the pages that become free.
         old, hot = [page for page, _ in pages], [self.binding(layer) for layer in group.buffers]
         self._demoted.demote(np.array(old, np.uint32), np.array(new, np.uint32), hot)
         for page, number in zip(old, new, strict=True):
@@ -138,7 +138,8 @@ class KVPages:
         return next((group for group in self._groups if not group.pages.window), None)
 
     async def shrink(self, capacity: int) -> dict[int, int]:
-        """Have so many pages without a window only, as many as are held or more; where which page was moved to."""
+        """Shrink the pool to `capacity` pages without a window (at least those in use). Returns the new index of each
+        page that moved."""
         group = self._limited
         if group is None or capacity >= group.pages.capacity:
             return {}
@@ -152,12 +153,12 @@ class KVPages:
 
     @property
     def shared_table(self) -> PageTable | None:
-        """The table of all layers, where none has a window: sequences can share its pages."""
+        """The table of all layers, if none has a window: sequences can share its pages."""
         only = self._groups[0].pages if len(self._groups) == 1 else None
         return only if only and not only.window else None
 
     async def read_page(self, page: int) -> bytes:
-        """The bytes of a page of `shared_table`, those of each layer one after the other: how many tells the tier."""
+        """Return the bytes of a page of `shared_table`, one layer after the other: their number tells the tier."""
         if self._demoted and (tier := tier_of(page)):
             return b"".join(await self._demoted.read(page, tier))
         offset, buffers = page * self.page_bytes, self._groups[0].buffers.values()
@@ -165,7 +166,7 @@ class KVPages:
         return b"".join(await asyncio.gather(*parts))
 
     async def write_page(self, page: int, data: bytes) -> None:
-        """Put the bytes of `read_page` in a page, which is one of their tier then, for all who hold it.
+        """Write the bytes of `read_page` to a page, which then has their tier for all its holders.
 
         Raises BackendError when memory is out.
         """
@@ -183,12 +184,12 @@ class KVPages:
             self._host.write(buffer, page * self.page_bytes, part)
 
     def tables(self, tier: Tier) -> list[tuple[PageTable, int]]:
-        """Each table, and the bytes that a page of it in this tier has in all of its layers."""
+        """Return each table, and the bytes of a page of this tier in all of the table's layers."""
         nbytes = self._tier_bytes(tier)
         return [(group.pages, len(group.buffers) * nbytes) for group in self._groups]
 
     def there(self, tier: Tier) -> int:
-        """Bytes that pages of this tier have, whoever holds them."""
+        """Return the bytes of all pages of this tier, in use or not."""
         if self._demoted and tier:
             return self._demoted.there(tier)
         return sum(group.pages.capacity * len(group.buffers) * self.page_bytes for group in self._groups)
@@ -201,11 +202,11 @@ class KVPages:
         return all(group.pages.sees(slot, position) for group in self._groups)
 
     def _tier_bytes(self, tier: Tier) -> int:
-        """What a page of this tier takes in a layer."""
+        """Return the bytes of a page of this tier in a layer."""
         return self._demoted.page_bytes(tier) if self._demoted and tier else self.page_bytes
 
     def _new_demoted(self, group: _Group, tier: Tier) -> int:
-        """As `PageTable.new_demoted`, where there is one in the end. Raises BackendError when memory is out."""
+        """As `PageTable.new_demoted`, if there is a page in the end. Raises BackendError when memory is out."""
         assert self._demoted
         new = group.pages.new_demoted(tier)
         if new is None:
@@ -216,7 +217,7 @@ class KVPages:
         return new
 
     def _copy_others_page(self, group: _Group, slot: int, first: int) -> None:
-        """What is stored before `first` in a page that others hold, too, comes into one of the sequence's own."""
+        """Copy what is stored before `first` in a page shared with others to one of the sequence's own pages."""
         page = group.pages.others_page(slot, first)
         if page is None:
             return
@@ -226,12 +227,12 @@ class KVPages:
 
     def _copy_page(self, group: _Group, page: int, new: int) -> None:
         for buffer in group.buffers.values():
-            # WebGPU copies nothing within a buffer.
+            # WebGPU cannot copy within a buffer.
             self._host.copy(buffer, page * self.page_bytes, self._between, 0, self.page_bytes)
             self._host.copy(self._between, 0, buffer, new * self.page_bytes, self.page_bytes)
 
     def _write_rows(self, group: _Group) -> None:
-        """Bring the rows that have changed to the GPU."""
+        """Bring the changed rows to the GPU."""
         for slot in group.pages.changed:
             row = group.pages.rows[slot]
             if self._demoted:
@@ -246,16 +247,17 @@ class KVPages:
         return _Group(pages, table, {layer: self._host.create_buffer(size, PAGES) for layer in layers})
 
     async def _resize(self, group: _Group, capacity: int) -> None:
-        """Buffers for so many pages, with what was in those before. They change one after the other, so that no more is
-        taken than one has; where the GPU has no room for the next, those before may be larger than they need be.
+        """Make buffers for `capacity` pages, with the contents of the old ones. They are replaced one after the other,
+        so that only one buffer more is needed. If the GPU has no room for the next one, those before may be larger than
+        necessary.
 
-        Raises BackendError where it has none.
+        Raises BackendError if it has none.
         """
         nbytes = min(capacity, group.pages.capacity) * self.page_bytes
         for layer, old in group.buffers.items():
             new = self._host.create_buffer(capacity * self.page_bytes, PAGES)
             try:
-                await self._host.check()  # a browser says only then that there is no room
+                await self._host.check()  # a browser reports only here that there is no room
             except BaseException:
                 self._host.destroy_buffer(new)
                 raise

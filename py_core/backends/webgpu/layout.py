@@ -1,6 +1,6 @@
-"""How a matrix lies on the GPU: `quants` and `scales` of blocks of 32 values, in the order of the rows.
+"""The layout of a matrix on the GPU: `quants` and `scales` of blocks of 32 values, in the order of the rows.
 
-The kernels read one layout whatever a file's blocks look like, in whole words and aligned (words are of 32 bits):
+The kernels read one layout for all block formats of files, in whole, aligned words (words are of 32 bits):
 
     quants  Q4 to Q6, IQ4  4 words a block: byte j has the low 4 bits of value j (low nibble) and of value j + 16
             Q2_K, Q3_K   2 words: byte j of word h has in bits 2w and 2w + 1 the low 2 bits of value 16h + 4w + j
@@ -12,7 +12,7 @@ The kernels read one layout whatever a file's blocks look like, in whole words a
                Q2_K              bytes with s and t (high nibble) of values 0..15 and of 16..31: 2 blocks a word
                Q3_K, Q6_K        int8 s of values 0..15 and of 16..31: 2 blocks a word
                IQ4_XS            int16 s: 2 blocks a word
-            D  K-quants, IQ4_XS  halves d and m (0 where there is none): a word for 8 blocks
+            D  K-quants, IQ4_XS  halves d and m (0 if there is none): a word for 8 blocks
             H  Q5_0, Q5_1, Q5_K  byte j has in bit w the fifth bit of value 4w + j: a word a block
                Q3_K              the third bit likewise
                Q6_K              byte j has in bits 2w and 2w + 1 the upper bits of value 4w + j, in a second word
@@ -28,39 +28,39 @@ from dataclasses import dataclass
 BLOCK = 32
 """Values in a block, in every format."""
 LIMBS_BYTES = 80
-"""Of a block of x in integers: limbs.wgsl."""
+"""The bytes of a block of x in integers: limbs.wgsl."""
 
 
 def blocks_of(columns: int) -> int:
-    """Blocks of a row. Zeros fill up the last one; only rows of floats may end within a block."""
+    """Return the blocks of a row. Zeros fill up the last one; only rows of floats may end within a block."""
     return -(-columns // BLOCK)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A format's numbers a block of 32 values. `repack` names the snippet that writes it; "" where a file has it so."""
+    """The numbers of a format for a block of 32 values. `repack` is the snippet that writes it, "" if files have it."""
 
     quant_words: int
     repack: str = ""
     scale_halves: int = 0
     """16-bit numbers of a block in S."""
     superblocks: bool = False
-    """Whether there is D."""
+    """True if there is D."""
     high_words: int = 0
     """Words of a block in H."""
 
     @property
     def quantized(self) -> bool:
-        """Whether values are codes times scales."""
+        """True if values are codes times scales."""
         return self.scale_halves > 0
 
     @property
     def unit(self) -> int:
-        """Blocks that share no word with others: what one invocation of repack.wgsl writes."""
+        """Blocks that share no word with others: one invocation of repack.wgsl writes this many."""
         return 8 if self.superblocks else 2 if self.scale_halves == 1 else 1
 
     def sections(self, blocks: int) -> tuple[int, int, int]:
-        """The first word of D, the first of H, and the number of words, in the scales of so many blocks."""
+        """Return the first word of D, the first of H, and the number of words in the scales of `blocks` blocks."""
         supers = -(-blocks * self.scale_halves // 2)
         highs = supers + (blocks // 8 if self.superblocks else 0)
         return supers, highs, highs + blocks * self.high_words

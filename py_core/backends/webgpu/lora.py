@@ -1,9 +1,9 @@
-"""Where sets of LoRA matrices lie on the GPU, and how the kernels of linears find them.
+"""The place of sets of LoRA matrices on the GPU, and how the kernels of linears find them.
 
 A set has a buffer for the linears of each operation (q, k and v; gate and up), with room for the products A x of a
 pass: wgsl_shaders/snippets/lora_matrices.wgsl. One kernel reads an operation's buffer and writes to another's. Sets of
-one rank class share kernels. Each has recorded lists of its own, over its own buffers, so that another set costs
-nothing, and kernels need not look up where theirs is.
+one rank class share kernels. Each set has recorded lists of its own, over its own buffers. So another set costs
+nothing, and kernels need not look up the place of their set.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from py_core.backends.webgpu.host import LORA_SET, Binding, Host
 from py_core.models.graph import Linear
 
 RANK_CLASSES = (8, MAX_RANK)
-"""Sets of ranks up to each share kernels, filled up with zeros."""
+"""Sets of ranks up to each of these share kernels. Zeros fill them up."""
 
 _NO_ROW = 2**32 - 1
 _EACH = 4
-"""Columns of A of an invocation that makes a part of A x: loads that are on their way at once, beside those of W."""
+"""Columns of A of an invocation that makes a part of A x: loads in flight at once, beside those of W."""
 
 
 def rank_class(rank: int) -> int:
@@ -32,7 +32,7 @@ def rank_class(rank: int) -> int:
 
 @dataclass(frozen=True)
 class LoraPart:
-    """What a linear's kernel is composed of besides where it adds a set's products.
+    """The additional parts of a linear's kernel that adds a set's products.
 
     `how` is its snippet, `binding` the number of the sets' binding, `parts` of how many parts A x is the sum.
     """
@@ -43,7 +43,7 @@ class LoraPart:
     first_row: int
     parts: int = 1
     gated: bool = False
-    """Whether its rows are of a gate, and as many of what that multiplies."""
+    """True if its rows are those of a gate and of its factor, as many of each."""
 
     @property
     def snippets(self) -> dict[str, str]:
@@ -57,7 +57,7 @@ class LoraPart:
 
 @dataclass(frozen=True)
 class LoraNext:
-    """What a kernel that makes x is composed of besides where its workgroups leave parts of A x, for `sets`."""
+    """The additional parts of a kernel that makes x and whose workgroups leave parts of A x, for `sets`."""
 
     sets: OperationSets
     constants: Mapping[str, int]
@@ -67,13 +67,14 @@ class LoraNext:
 
 
 NextOf = Callable[[int, int, int], LoraNext | None]
-"""From the values that a workgroup makes of a row, the number of workgroups, and the invocations of each."""
+"""Called with the values that a workgroup makes of a row, the number of workgroups, and the invocations of each."""
 
 
 class LoraSets:
     """The sets of one rank class.
 
-    `operations` has the linears of each, and where the weights of the norm lie that their kernels make x with, if any.
+    `operations` has the linears of each operation, and the place of the weights of the norm that their kernels apply to
+    x, if any.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class LoraSets:
         return self._of[linear]
 
     async def add(self, number: int, adapter: LoraAdapter) -> None:
-        """Bring a set to the GPU. Raises BackendError where there is no room."""
+        """Bring a set to the GPU. Raises BackendError if there is no room."""
         await asyncio.gather(*(operation.read_norm(self._host) for operation in self._operations))
         for operation in self._operations:
             operation.write(self._host, number, adapter)
@@ -97,13 +98,13 @@ class LoraSets:
             operation.remove(self._host, number)
 
     def choose(self, number: int) -> None:
-        """Bind this set in what is recorded from now on."""
+        """Bind this set in lists recorded from now on."""
         for operation in self._operations:
             operation.chosen = number
 
 
 class OperationSets:
-    """Those of one operation's linears."""
+    """The sets of one operation's linears."""
 
     def __init__(self, linears: Sequence[Linear], norm: Binding | None, max_rows: int, rank: int) -> None:
         self.linears, self.rank, self.max_rows = linears, rank, max_rows
@@ -125,20 +126,20 @@ class OperationSets:
 
     @property
     def inner(self) -> int:
-        """Rows of A of all linears."""
+        """The rows of A of all linears."""
         return len(self.linears) * self.rank
 
     def a_at(self, folded: bool) -> int:
-        """Where A begins, or A times the norm's weights."""
+        """Return the place at which A begins, or A times the norm's weights."""
         return self.floats - self.inner * self.columns if folded else self._products
 
     def first_row(self, linear: Linear) -> int:
-        """A linear's first one among the rows of all."""
+        """Return the number of a linear's first row among the rows of all."""
         before = self.linears[: self.linears.index(linear)]
         return sum(one.out.width for one in before)
 
     def next(self, tile: int, groups: int, workgroup: int) -> LoraNext | None:
-        """How so many workgroups leave parts of A x, of so many values of x each; None where they cannot."""
+        """Return how `groups` workgroups leave parts of A x, of `tile` values of x each; None if they cannot."""
         if groups > self.max_rows or groups * tile != self.columns or self.inner > workgroup:
             return None
         shares = 1
@@ -151,13 +152,13 @@ class OperationSets:
         return LoraNext(self, constants)
 
     async def read_norm(self, host: Host) -> None:
-        """The norm's weights, which are part of A."""
+        """Read the norm's weights, which are part of A."""
         if self._norm and not self._norm_weights.size:
             data = await host.read(self._norm.buffer, self._norm.offset, 4 * self.columns)
             self._norm_weights = np.frombuffer(data, np.float32)
 
     def write(self, host: Host, number: int, adapter: LoraAdapter) -> None:
-        """To a new buffer; zeros where the adapter has no pair."""
+        """Write the adapter to a new buffer; zeros if the adapter has no pair."""
         self._places[number] = Binding(host.create_buffer(4 * self.floats, LORA_SET), 0, 4 * self.floats)
         a = np.zeros((len(self.linears), self.columns, self.rank), np.float32)
         b = np.zeros((sum(linear.out.width for linear in self.linears), self.rank), np.float32)
@@ -176,5 +177,5 @@ class OperationSets:
             host.destroy_buffer(place.buffer)
 
     def binding(self) -> Binding:
-        """The buffer of the set that was chosen last."""
+        """The buffer of the last chosen set."""
         return self._places[self.chosen]

@@ -1,4 +1,4 @@
-"""What training reads of a model where it is loaded."""
+"""The parts of a loaded model that training reads."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph, Rope
 
 PACK_ROWS = 512
-"""Tokens of a pack, at most."""
+"""The most tokens of a pack."""
 
 
 @dataclass(frozen=True)
 class ModelOnDevice:
-    """Another one after a lost device."""
+    """Replaced by another after a lost device."""
 
     host: Host
     config: ModelConfig
@@ -27,4 +27,4 @@ class ModelOnDevice:
     vectors: Vectors
     angles: Callable[[Rope], Binding]
     builder: KernelBuilder
-    """Of the kernels of training: its `max_rows` are those of a pack."""
+    """Builds the kernels of training: its `max_rows` are those of a pack."""

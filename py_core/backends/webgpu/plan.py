@@ -1,4 +1,4 @@
-"""What a lowered model is made of: kernels in order, and the dispatches they become for a pass of some size."""
+"""The parts of a lowered model: kernels in order, and the dispatches they become for a pass of some size."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host import Binding, Dispatch
 
 Grid = Callable[[int], tuple[int, int, int]]
-"""Workgroups along x, y and z for a pass over so many rows."""
+"""Return the workgroups along x, y and z for a pass over a number of rows."""
 
 
 _MOST_GROUPS = 65535
-"""Workgroups along one dimension of a grid."""
+"""The most workgroups along one dimension of a grid."""
 
 
 def fixed(bindings: tuple[Binding, ...]) -> Callable[[], tuple[Binding, ...]]:
-    """Bindings that stay the same whenever they are recorded."""
+    """Return a function of bindings that are the same in every recording."""
     return lambda: bindings
 
 
 def per_row(work: int, workgroup: int) -> Grid:
-    """A grid of so much work for each row, one invocation for each."""
+    """Return a grid with `work` invocations for each row."""
     return lambda m: (-(-work // workgroup), m, 1)
 
 
 def folded(n: int, rows_each: int, m_each: int) -> Grid:
-    """A grid over n rows of W (along x, and y where x is full) and m of x (along z), so many of each a workgroup."""
+    """Return a grid over n rows of W (along x, and y if x is full) and m of x (along z). A workgroup takes `rows_each`
+    and `m_each` of them."""
     groups = -(-n // rows_each)
     fold = -(-groups // _MOST_GROUPS)
     return lambda m: (-(-groups // fold), fold, -(-m // m_each))
@@ -39,9 +40,9 @@ def _one(length_class: int) -> int:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One dispatch of a plan. `groups(m)` is the grid for a pass over m rows; bindings are asked for when recording.
+    """One dispatch of a plan. `groups(m)` is the grid for a pass over m rows. Bindings are asked for when recording.
 
-    `splits(most)` times as many workgroups along x work on sequences of up to `most` tokens; with 0 the kernel is left
+    Sequences of up to `most` tokens take `splits(most)` times as many workgroups along x; with 0 the kernel is left
     out. Kernels of one name are profiled together.
     """
 

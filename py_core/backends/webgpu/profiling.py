@@ -13,25 +13,25 @@ from py_core.backends.webgpu.host import Binding, Dispatch, Host
 from py_core.backends.webgpu.plan import Launch
 from py_core.backends.webgpu.shaders import Constant, binding_access, compose
 
-_BROWSER_QUANTUM = 1e-4  # to which Chromium rounds timestamps
-_SHORTEST = 5e-5  # of a pass, in seconds: what begins and ends it is small beside that
+_BROWSER_QUANTUM = 1e-4  # Chromium rounds timestamps to this
+_SHORTEST = 5e-5  # seconds of a pass: its beginning and end are small beside that
 _BUDGET = 2.0  # seconds of one measurement, after which no round is added
 _ROUNDS = 5
 _WARM_UP = 0.4  # seconds
 _MOST_REPEATS = 4096
 _VEC4 = 16
 MeasuringKernel = tuple[str, dict[str, Constant], int]
-"""A shader, its constants, and how many workgroups."""
+"""A shader, its constants, and its number of workgroups."""
 
 
 async def measure_kernels(
     host: Host, launches: Sequence[Launch], position: int, rows: int, prepare: Callable[[], None],
     on_round: OnRound,
 ) -> tuple[list[KernelCost], float]:  # fmt: skip
-    """The costs of a pass's kernels, added up by name, and the seconds of the whole pass in its own order.
+    """Return the costs of a pass's kernels, summed by name, and the seconds of the whole pass in its own order.
 
-    Those of one name run together in a compute pass: one alone is too short for the clock, and each reads weights of
-    its own as it does in the model. Their order is therefore not the model's, and what they compute is of no use.
+    Kernels of one name run together in a compute pass: one alone is too short for the clock, and each reads its own
+    weights as it does in the model. Their order is therefore not the model's, and their results are of no use.
     """
     groups: dict[str, list[Launch]] = {}
     for launch in launches:
@@ -56,12 +56,12 @@ async def measure_kernels(
 async def measure_lists(
     host: Host, recorded: Sequence[int], prepare: Callable[[], None] = lambda: None, on_round: OnRound = lambda: None
 ) -> list[float]:
-    """Seconds of each recorded list: medians of rounds, of which `prepare` begins each.
+    """Return the seconds of each recorded list: medians of rounds, each of which begins with `prepare`.
 
-    A list too short for the clock is run several times in a row. Raises BackendError where the GPU has no clock.
+    A list too short for the clock is run several times in a row. Raises BackendError if the GPU has no clock.
     """
     times = [1] * len(recorded)
-    # A GPU that rested takes a third of a second to come to speed.
+    # An idle GPU takes a third of a second to come to speed.
     warm = time.perf_counter() + (0 if host.adapter.software else _WARM_UP)
     while time.perf_counter() < warm:
         await host.profile(recorded, times)
@@ -80,13 +80,13 @@ async def measure_lists(
 
 
 def _shortest(seconds: Sequence[float]) -> float:
-    """The shortest pass that the clock behind these measurements can time."""
+    """Return the shortest pass that the clock behind these measurements can time."""
     rounded = all(abs(value / _BROWSER_QUANTUM - round(value / _BROWSER_QUANTUM)) < 1e-3 for value in seconds)
     return 40 * _BROWSER_QUANTUM if rounded else _SHORTEST
 
 
 def _repeats(seconds: float, times: int, shortest: float) -> int:
-    """How often a list is to run in its pass, when `times` took `seconds`."""
+    """Return how often a list is to run in its pass, if `times` runs took `seconds`."""
     if seconds >= shortest / 2:
         return times
     if times >= _MOST_REPEATS:
@@ -101,9 +101,10 @@ def _repeats(seconds: float, times: int, shortest: float) -> int:
 
 
 async def measure_bandwidth(host: Host, on_round: OnRound = lambda: None) -> float:
-    """Bytes a second that the adapter reads from a buffer larger than its caches: the best of several kernels.
+    """Return the bytes a second that the adapter reads from a buffer larger than its caches: the best of several
+    kernels.
 
-    A software adapter reads a smaller one, which takes it long enough.
+    A software adapter reads a smaller buffer, which takes long enough.
     """
     most = min(host.adapter.max_binding_size, (16 if host.adapter.software else 256) << 20)
     size = 1 << (most.bit_length() - 1)
@@ -117,7 +118,7 @@ async def measure_bandwidth(host: Host, on_round: OnRound = lambda: None) -> flo
 
 
 async def measure_flops(host: Host, on_round: OnRound = lambda: None) -> float:
-    """FLOPs a second of multiplications and additions of float32: the best of several kernels."""
+    """Return the FLOPs a second of multiplications and additions of float32: the best of several kernels."""
     groups, steps, workgroup = 16 if host.adapter.software else 4096, 256, 64
     chains = (2, 4, 8)
     kernels: list[MeasuringKernel] = [
@@ -129,7 +130,7 @@ async def measure_flops(host: Host, on_round: OnRound = lambda: None) -> float:
 
 
 async def _seconds_of(host: Host, kernels: list[MeasuringKernel], size: int, on_round: OnRound) -> list[float]:
-    """The seconds of each kernel, over `size` zeroed bytes."""
+    """Return the seconds of each kernel, over `size` zeroed bytes."""
     data, out = host.create_buffer(size, "data to measure with"), host.create_buffer(_VEC4, "out")
     recorded = []
     try:

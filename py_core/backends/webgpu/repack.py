@@ -1,7 +1,7 @@
-"""Brings blocks from a file's layout into that of the GPU (layout.py), by a shader, while weights are loaded.
+"""Converts blocks from a file's layout to the GPU's (layout.py), by a shader, while weights are loaded.
 
-Bytes of a file go to one staging buffer, a piece at a time, and a recorded dispatch takes them from there before the
-next piece is written: the queue keeps the order.
+Bytes of a file go to one staging buffer, a piece at a time. A recorded dispatch takes them from there before the next
+piece is written: the queue keeps the order.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from py_core.backends.webgpu.shaders import binding_access, compose
 from py_core.formats.quantization import BlockFormat
 
 _WORKGROUP = 64
-_RUN = struct.Struct("<4I")  # of repack.wgsl
+_RUN = struct.Struct("<4I")  # the run of repack.wgsl
 _RUN_STRIDE = 256  # a binding's alignment
 
 
 @dataclass(frozen=True)
 class RepackPiece:
-    """Blocks of 32 values, `count` from `first` on, of those that `quants` and `scales` have room for (`blocks`).
+    """Blocks of 32 values, `count` from `first` on, of the `blocks` for which `quants` and `scales` have room.
 
-    `first` is a multiple of the layout's unit; so is `count`, but for the last of a tensor.
+    `first` is a multiple of the layout's unit; so is `count`, except in the last piece of a tensor.
     """
 
     format: BlockFormat
@@ -38,7 +38,7 @@ class RepackPiece:
 
 
 def repack_shader(form: BlockFormat) -> str:
-    """The WGSL that repacks blocks of a format."""
+    """Return the WGSL that repacks blocks of a format."""
     layout = LAYOUTS[form.name]
     constants = {
         "BLOCK_BYTES": form.block_bytes, "UNIT": layout.unit, "QUANT_WORDS": layout.quant_words,
@@ -72,7 +72,7 @@ class Repacking:
             self._host.destroy_buffer(buffer)
 
     def _dispatch(self, piece: RepackPiece, run: Binding, staging: Binding) -> Dispatch:
-        # A piece of at most 4 MiB is some 3,600 workgroups: they need no second dimension.
+        # A piece of at most 4 MiB is about 3,600 workgroups: they need no second dimension.
         groups = -(-piece.count // LAYOUTS[piece.format.name].unit // _WORKGROUP)
         return Dispatch(self._pipeline(piece.format), (run, staging, piece.quants, piece.scales), (groups, 1, 1))
 

@@ -1,4 +1,5 @@
-"""Numbers of the backend that no model and no adapter decides. The app runs with the defaults; tests choose others."""
+"""Numbers of the backend that depend on no model and no adapter. The app runs with the defaults; tests choose
+others."""
 
 from __future__ import annotations
 
@@ -21,19 +22,19 @@ class Measure(Protocol):
 @dataclass(frozen=True)
 class DeviceSettings:
     pause: float = 1.0
-    """Seconds before the device is requested again after a second loss: a driver may need a while."""
+    """Seconds before the device is requested again after a second loss: a driver may need time."""
 
     first_demoted: int = 8
-    """Pages of a tier that a buffer of demoted pages has at first."""
+    """The initial number of pages of a tier in a buffer of demoted pages."""
 
     demoted_at_once: int = 8
     """Pages that one submission demotes."""
 
     logit_bytes: int = 32 << 20
-    """Logits that are in memory at a time while tokens are scored."""
+    """Bytes of logits in memory at a time while tokens are scored."""
 
     measure: Measure = measure_lists
-    """Times kernels in each shape that they may have, if there is a store for the fastest."""
+    """Times kernels in each of their possible shapes, if there is a store for the fastest."""
 
 
 DEFAULTS = DeviceSettings()

@@ -1,7 +1,7 @@
-"""Puts a shader together from its file in wgsl_shaders/, its constants, and snippets included by name.
+"""Composes a shader from its file in wgsl_shaders/, its constants, and snippets included by name.
 
-`#import NAME` in a file stands for wgsl_shaders/snippets/NAME.wgsl, or for the snippet that `snippets` gives for
-that name: this is how one matvec serves every block format, and reductions with or without subgroups.
+`#import NAME` in a file stands for wgsl_shaders/snippets/NAME.wgsl, or for the snippet that `snippets` has for that
+name. This is how one matvec serves every block format, and reductions with or without subgroups.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _BINDING = re.compile(r"@binding\((\d+)\) var<storage, (read|read_write)>")
 
 
 def compose(name: str, constants: Mapping[str, Constant], snippets: Mapping[str, str]) -> str:
-    """The WGSL of a kernel. Raises FileNotFoundError for an unknown kernel or snippet."""
+    """Return the WGSL of a kernel. Raises FileNotFoundError for an unknown kernel or snippet."""
     header = []
     if "reduce_subgroup" in snippets.values():
-        # A row's number comes from the subgroup's place in the workgroup, which the analysis cannot see is uniform.
+        # A row's number comes from the subgroup's place in the workgroup. The analysis cannot see that this is uniform.
         header += ["enable subgroups;", "diagnostic(off, subgroup_uniformity);"]
     if name in _INTEGER_KERNELS or not _INTEGER_COLUMNS.isdisjoint(snippets.values()):
         header.append("requires packed_4x8_integer_dot_product;")
@@ -49,15 +49,16 @@ def compose(name: str, constants: Mapping[str, Constant], snippets: Mapping[str,
 
 
 def compose_pair(name: str, parts: Sequence[Part], groups: int) -> str:
-    """The WGSL of two variants of a kernel in one: the first `groups` workgroups along x run the first, the others the
-    second. Both read the same bindings; QUANTS_AT and SCALES_AT of their constants say where each begins in them.
+    """Return the WGSL of two variants of a kernel in one: the first `groups` workgroups along x run the first, the
+    others the second. Both read the same bindings; QUANTS_AT and SCALES_AT of their constants say at which place each
+    begins.
 
     `name` is a kernel whose `main` takes the workgroup's id, the number of workgroups and the invocation's index.
     """
     first, second = (_BUILTIN.sub("", _MAIN.sub("fn own_main(", compose(name, *part))) for part in parts)
     for array in ("quants", "scales"):
         first, second = (text.replace(f"{array}[", f"{array}[{array.upper()}_AT + ") for text in (first, second))
-    # The second's names get a suffix, and the first's bindings serve both.
+    # The names of the second get a suffix, and the bindings of the first serve both.
     lines = [line for line in second.splitlines() if not line.startswith(("@group", *_DIRECTIVES))]
     second = "\n".join(lines)
     names = sorted(set(_DEFINED.findall(second)), key=len, reverse=True)
@@ -77,7 +78,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
 
 
 def binding_access(wgsl: str) -> str:
-    """'r' or 'w' for each storage binding of a shader, in the order of their numbers."""
+    """Return 'r' or 'w' for each storage binding of a shader, in the order of their numbers."""
     found = {int(number): "w" if mode == "read_write" else "r" for number, mode in _BINDING.findall(wgsl)}
     if sorted(found) != list(range(len(found))):
         raise ValueError(f"bindings are not numbered 0, 1, 2 ...: {sorted(found)}")

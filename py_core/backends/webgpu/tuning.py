@@ -1,7 +1,7 @@
 """Kernel shapes by class of adapter.
 
-A software adapter runs invocations one after the other on a few cores: one invocation a row and no barriers is
-12 to 50 times faster there than a workgroup a row (docs/decisions/0006). A GPU wants neighbouring invocations to read
+A software adapter runs invocations one after the other on a few cores. There, one invocation a row without barriers is
+12 to 50 times faster than a workgroup a row (docs/decisions/0006). A GPU wants neighbouring invocations to read
 neighbouring words.
 """
 
@@ -16,10 +16,10 @@ from py_core.backends.webgpu.host import AdapterInfo, Binding, Dispatch, Host
 from py_core.backends.webgpu.shaders import binding_access, compose
 
 FEW_ROWS = 8
-"""Rows of a pass (a draft, several conversations) that is not yet a prefill of many."""
+"""The most rows of a pass (a draft, several conversations) that is not yet a prefill of many."""
 
 SOME_ROWS = 64
-"""Rows of a pass of one sequence that a GPU's matvecs still take, where they multiply in integers."""
+"""Rows of a pass of one sequence that a GPU's matvecs still take, if they multiply in integers."""
 
 INTEGER_TILE = 8
 """The most rows of x that one matvec invocation multiplies in integers."""
@@ -29,7 +29,7 @@ GPU_ROWS = 256
 
 
 class RowColumns(IntEnum):
-    """What a matvec of several rows of x multiplies by: floats, integers that each workgroup makes, or integers that a
+    """The factors of a matvec of several rows of x: floats, integers that each workgroup makes, or integers that a
     kernel before it made."""
 
     FLOATS = 0
@@ -51,9 +51,9 @@ class MatvecShape:
     row_tiles: int = 1
     subgroups: int = 1
     columns: RowColumns = RowColumns.FLOATS
-    """How several rows of x are multiplied; one is multiplied in integers wherever that is possible."""
+    """How several rows of x are multiplied; a single row is multiplied in integers wherever possible."""
     x_rows: int = INTEGER_TILE
-    """Of several rows of x, how many an invocation multiplies in integers (a power of two, up to INTEGER_TILE)."""
+    """How many of several rows of x an invocation multiplies in integers (a power of two, up to INTEGER_TILE)."""
 
     @property
     def lane_group(self) -> int:
@@ -111,32 +111,32 @@ class KernelShapes:
     rows_together: int
     """Rows of W that a matvec's invocations multiply by the same x."""
     stage_columns: bool
-    """Whether a matvec brings x through workgroup memory, and normalizes it there: a dispatch less, some work twice."""
+    """True if a matvec brings x through workgroup memory, and normalizes it there: a dispatch less, some work twice."""
     tiled_matmul: bool
-    """Whether passes over many rows use tiles in workgroup memory."""
+    """True if passes over many rows use tiles in workgroup memory."""
     max_rows: int
     """Rows in one pass of a prefill."""
     flash_attention: bool
-    """Whether attention shares work in workgroup memory."""
+    """True if attention shares work in workgroup memory."""
     integer_dot: bool
-    """Whether matvecs multiply quantized weights in integers, and matmuls of many rows may.
+    """True if matvecs multiply quantized weights in integers, and matmuls of many rows may.
 
     Needs `stage_columns`.
     """
     some_rows: int = FEW_ROWS
-    """Rows of a pass of one sequence that matvecs take, where all weights are quantized; at least FEW_ROWS."""
+    """The most rows of a pass of one sequence that matvecs take, if all weights are quantized; at least FEW_ROWS."""
     halves: str = "halves"
     """The snippet that reads halves: this one is exact everywhere."""
 
     @property
     def matvec(self) -> MatvecShape:
-        """The shape of a matvec that was not measured."""
+        """Return the shape of a matvec that was not measured."""
         return MatvecShape(self.lanes, self.workgroup, self.rows_together)
 
 
 def choose_shapes(adapter: AdapterInfo, head_dim: int) -> KernelShapes:
     if adapter.software:
-        # One invocation's loops over larger heads and long sequences would exceed what lavapipe runs of them.
+        # One invocation's loops over larger heads and long sequences would exceed what lavapipe runs.
         return KernelShapes(1, 32, "reduce_single", 8, 1, False, False, 16, head_dim > 128, False)
     lanes = min(adapter.subgroup_size, 32) if adapter.subgroup_size >= 8 else 32
     reduce = "reduce_subgroup" if adapter.subgroup_size >= 8 else "reduce_workgroup"
@@ -145,7 +145,8 @@ def choose_shapes(adapter: AdapterInfo, head_dim: int) -> KernelShapes:
 
 
 async def choose_halves(host: Host) -> str:
-    """The snippet that reads halves on this adapter: WGSL lets its own function make zeros of subnormal ones."""
+    """Return the snippet that reads halves on this adapter: WGSL's own function may turn subnormal halves into
+    zeros."""
     shader = compose("unpack_halves", {}, {})
     pipeline = host.pipeline(shader, binding_access(shader), "unpack_halves")
     given = np.array([1, 0x200, 0x3FF, 0x8001, 0x83FF, 0x3C00, 0x7BFF, 0x8400], np.uint16)

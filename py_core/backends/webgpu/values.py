@@ -1,4 +1,4 @@
-"""Where the values of a graph lie on the GPU: a buffer serves another value once nothing reads its last one."""
+"""The place of a graph's values on the GPU: a buffer serves another value once nothing reads its last one."""
 
 from __future__ import annotations
 
@@ -12,36 +12,37 @@ from py_core.backends.webgpu.host import Binding, Host
 from py_core.models.graph import Linear, RMSNorm, Value
 
 Slot = tuple[int, int]
-"""A buffer by the width of its rows, and its number among those of that width."""
+"""A buffer: the width of its rows, and its number among buffers of that width."""
 
 
 @dataclass
 class PassContext:
-    """How rows go through the model: "one", "few", "some" or "many" at a time, these `tiled` where adapters like it."""
+    """How rows go through the model: "one", "few", "some" or "many" at a time; "many" are `tiled` if adapters like
+    it."""
 
     rows: str
     tiled: bool
     single_row: bool
-    """Whether the state never has more than one row."""
+    """True if the state never has more than one row."""
     norms: dict[Value, RMSNorm] = field(default_factory=dict)
     """Norms whose values are never stored: a kernel that reads such a value normalizes the norm's input itself."""
     limbs: dict[int, Value] = field(default_factory=dict)
-    """The value that was made integers of last, by its width."""
+    """The value last converted to integers, by its width."""
     rank: int = 0
     """The rank class of the set of LoRA matrices that the rows run with, 0 for none."""
     parts: dict[Linear, int] = field(default_factory=dict)
-    """By the first linear of an operation: of how many parts A x is the sum, once a kernel makes them."""
+    """By the first linear of an operation: the number of parts whose sum is A x, once a kernel makes them."""
     readers: Mapping[Value, Linear] = field(default_factory=dict)
-    """By a value of one row, or one that a norm reads which is made by readers: the first linear that reads it."""
+    """The first linear that reads a value of one row, or a norm of it that readers make, by that value."""
     residual: Value | None = None
-    """In the head: the value that still has a row for each row of the state; only rows that need logits are read."""
+    """In the head: the value that still has a row for each row of the state. Only rows that need logits are read."""
 
 
 class Values:
     """The buffers of the values that `body` and `head` make, the same for passes of any number of rows.
 
-    A value of the body has max_rows rows, one of the head as many as can need logits. The last value, the logits, lies
-    where the caller says.
+    A value of the body has max_rows rows; a value of the head has as many as can need logits. The last value, the
+    logits, lies at a place that the caller names.
     """
 
     def __init__(
@@ -55,27 +56,27 @@ class Values:
         self._made: dict[tuple[object, ...], Binding] = {}
         self._elsewhere: dict[Value, Binding] = {}
         self.made_by_readers = _made_by_readers(operations)
-        """Norms that whatever reads them can make itself from the norm's input, which is still there by then."""
+        """Norms that their readers can make from the norm's input, which is still there by then."""
 
     def elsewhere(self, places: Mapping[Value, Binding]) -> Values:
-        """The same values, but for some that lie in other buffers."""
+        """Return the same values, except some that lie in other buffers."""
         found = copy(self)
         found._elsewhere = dict(places)
         return found
 
     def of(self, value: Value) -> Binding:
-        """(rows, value.width) float32"""
+        """Return the buffer of a value: (rows, value.width) float32."""
         if value in self._elsewhere:
             return self._elsewhere[value]
         output, logits = self._output
         if value == output:
             return logits
-        # A head of a large vocabulary would not fit with as many rows as the body has.
+        # The head of a large vocabulary would not fit with the rows of the body.
         rows = min(MAX_LOGIT_ROWS, self._max_rows) if value in self._in_head else self._max_rows
         return self._buffer(("value", rows, *self._slots[value]), rows * value.width)
 
     def scratch(self, role: str, width: int) -> Binding:
-        """(max_rows, width) for what an operation keeps between its own kernels, or for a tap."""
+        """Return (max_rows, width) for what an operation keeps between its own kernels, or for a tap."""
         return self._buffer((role, width), self._max_rows * width)
 
     def _buffer(self, key: tuple[object, ...], count: int) -> Binding:
@@ -95,12 +96,12 @@ def _inputs(op: Fused) -> list[Value]:
 
 
 def _slots(operations: Sequence[Fused]) -> dict[Value, Slot]:
-    """A buffer for each value, that of another one where nothing reads that any more."""
+    """Return a buffer for each value. A buffer is used again once nothing reads its value."""
     last = {op.out: at for at, op in enumerate(operations)}
     for at, op in enumerate(operations):
         last |= dict.fromkeys(_inputs(op), at)
     for op in reversed(operations):
-        # What reads the norm may make it itself, from the norm's input.
+        # The reader of a norm may make it itself, from the norm's input.
         if isinstance(op, RMSNorm):
             last[op.x] = max(last[op.x], last[op.out])
     ends: dict[int, list[Value]] = {}
@@ -119,14 +120,14 @@ def _slots(operations: Sequence[Fused]) -> dict[Value, Slot]:
             slot = (op.out.width, sum(width == op.out.width for width, _ in holder))
         slots[op.out], holder[slot] = slot, op.out
         for value in ends.get(at, []):
-            # A residual that was updated has left its buffer to the sum.
+            # An updated residual has left its buffer to the sum.
             if holder[slots[value]] == value:
                 free.setdefault(value.width, []).append(slots[value])
     return slots
 
 
 def _made_by_readers(operations: Sequence[Fused]) -> set[Value]:
-    """Norms of whole rows that only linears read, all of them before the norm's input is updated in place."""
+    """Return norms of whole rows that only linears read, all of them before the norm's input is updated in place."""
     readers: dict[Value, list[int]] = {}
     updated: dict[Value, int] = {}
     for at, op in enumerate(operations):
@@ -144,7 +145,7 @@ def _made_by_readers(operations: Sequence[Fused]) -> set[Value]:
 
 
 def _multiplies(op: Fused, x: Value) -> bool:
-    """Whether an operation reads x by linears only."""
+    """True if an operation reads x by linears only."""
     if isinstance(op, ResidualLinear):
         return op.linear.x == x and op.residual != x
     return isinstance(op, QKVAttention | GatedLinear | FusedHead | Linear)

@@ -15,7 +15,7 @@ from py_core.models.graph import Graph, Linear, RMSNorm
 
 
 class Vectors:
-    """Those of a model, whose `operations` say which linears one kernel may make together."""
+    """The vectors of a model. Its `operations` say which linears one kernel may make together."""
 
     def __init__(self, arena: WeightArena, graph: Graph, operations: Iterable[Fused]) -> None:
         self._arena = arena
@@ -32,14 +32,15 @@ class Vectors:
                 self._add_biases(linears, source.weight if source and source.num_heads == 1 else linears[0])
 
     def norm(self, op: RMSNorm) -> Binding:
-        """A norm's weights, and what follows them. Raises BackendError for a format that kernels do not read."""
+        """Return a norm's weights and the biases behind them. Raises BackendError for a format that kernels do not
+        read."""
         return self._range(op.weight)
 
     def bias(self, linear: Linear) -> tuple[Binding, int] | None:
-        """Where a linear's biases lie: a range, and the number of the first one in it; None where it has none.
+        """Return the place of a linear's biases: a range, and the number of the first one in it; None if it has none.
 
         The range begins with the weights of the norm that the linear reads, if any. The biases of linears that one
-        kernel may make follow each other; where only some of them have biases, the others' are zeros.
+        kernel may make follow each other; if only some of them have biases, the others' are zeros.
         """
         if linear not in self._biases:
             return None

@@ -1,7 +1,7 @@
-"""Where each weight lies on the GPU: a few large buffers, filled from the file without passing through Python.
+"""The place of each weight on the GPU: a few large buffers, filled from the file without passing through Python.
 
 Weights that one kernel reads together (q, k, v; gate, up) are placed one after the other, so that they are one matrix.
-A matrix larger than one binding is cut into parts by rows. layout.py says how a part looks, repack.py how it comes to.
+A matrix larger than one binding is cut into parts by rows. layout.py describes a part, repack.py how it is made.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ARENA = 512 << 20
 
 @dataclass(frozen=True)
 class MatrixPart:
-    """Rows first_row .. first_row + rows of a matrix: so many blocks of 32 values.
+    """Rows first_row .. first_row + rows of a matrix: `blocks` blocks of 32 values.
 
     A format without scales has its quants in their place, since a kernel binds both.
     """
@@ -58,7 +58,7 @@ class WeightArena:
         self._pieces: list[RepackPiece] = []
 
     async def upload(self, source: WeightSource, progress: Progress | None) -> None:
-        """Bring all that was placed from the file. Raises as Host.upload does."""
+        """Bring all placed weights from the file. Raises as Host.upload does."""
         repacking = Repacking(self._host, self._pieces)
         try:
             await self._host.upload(source, [*self._segments, *repacking.segments], progress)
@@ -66,9 +66,9 @@ class WeightArena:
             repacking.release()
 
     def place(self, names: Sequence[str], whole: bool = False) -> WeightMatrix:
-        """The named tensors, all of one format and width, as one matrix.
+        """Place the named tensors, all of one format and width, as one matrix.
 
-        `whole` asks for one part. Raises BackendError when the GPU cannot bind it.
+        `whole` asks for one part. Raises BackendError if the GPU cannot bind it.
         """
         key = tuple(names)
         if key not in self._placed:
@@ -78,13 +78,14 @@ class WeightArena:
         return self._placed[key]
 
     def find(self, name: str) -> tuple[WeightMatrix, int]:
-        """The placed matrix that has a tensor's rows, and the number of the first of them there."""
+        """Return the placed matrix that has a tensor's rows, and the number of the tensor's first row there."""
         key = next(key for key in self._placed if name in key)
         before = key[: key.index(name)]
         return self._placed[key], sum(self._tensors[other].shape[0] for other in before)
 
     def place_vectors(self, pieces: Sequence[tuple[str | None, int, int]]) -> Binding:
-        """Values of norms and biases one after the other, as float32: of each (tensor, first, count), or `count` zeros.
+        """Place values of norms and biases one after the other, as float32: `count` values of a tensor from `first` on,
+        or `count` zeros.
 
         Raises BackendError for a tensor in another format.
         """
@@ -107,11 +108,12 @@ class WeightArena:
         return found
 
     def is_quantized(self, name: str) -> bool:
-        """Whether a tensor's values are codes times scales."""
+        """True if a tensor's values are codes times scales."""
         return LAYOUTS[self._tensors[name].format.name].quantized
 
     def can_join(self, names: Sequence[str]) -> bool:
-        """Whether tensors may be one matrix: of one format, and no word of the scales would belong to two of them."""
+        """True if tensors may be one matrix: they have one format, and no word of the scales would belong to two of
+        them."""
         infos = [self._tensors[name] for name in names]
         unit = LAYOUTS[infos[0].format.name].unit
         whole = all(math.prod(info.shape) // BLOCK % unit == 0 for info in infos[:-1])
@@ -134,14 +136,14 @@ class WeightArena:
             raise self._too_large(infos[0].name)
         parts = [self._part(form, padded, first, min(step, rows - first)) for first in range(0, rows, step)]
         done = 0
-        for info in infos:  # several only where there is one part
+        for info in infos:  # several only if there is one part
             height = math.prod(info.shape) // columns
             for part in parts:
                 start, count = info.offset + _file_bytes(form, part.first_row * columns), min(height, part.rows)
                 if padded == columns:
                     self._fill(form, start, part, done * columns, count * columns)
                     continue
-                for row in range(count):  # what lies between them stays zero
+                for row in range(count):  # the gaps between rows stay zero
                     self._fill(form, start + _file_bytes(form, row * columns), part, (done + row) * padded, columns)
             done += height
         return WeightMatrix(form, rows, columns, tuple(parts))
@@ -161,7 +163,7 @@ class WeightArena:
         return MatrixPart(quants, scales, rows * columns // BLOCK, first_row, rows)
 
     def _fill(self, form: BlockFormat, file_offset: int, part: MatrixPart, first: int, values: int) -> None:
-        """Values from `first` on of a part come from the file."""
+        """Fill a part from `first` on with values from the file."""
         layout = LAYOUTS[form.name]
         if not layout.repack:
             offset = part.quants.offset + _file_bytes(form, first)
@@ -178,7 +180,7 @@ class WeightArena:
             )
 
     def _take(self, nbytes: int) -> Binding:
-        """Room for nbytes at an aligned offset of the current buffer, or of a new one."""
+        """Return room for nbytes at an aligned offset of the current buffer, or of a new one."""
         start = _aligned(self._used)
         if not self._buffer or start + nbytes > self._size:
             most = min(self._host.adapter.max_buffer_size, _ARENA)
@@ -191,13 +193,13 @@ class WeightArena:
 
 
 def _sizes(form: BlockFormat, values: int) -> tuple[int, int]:
-    """Bytes of the quants and of the scales of so many values, whole words."""
+    """Return the bytes of the quants and of the scales of `values` values, whole words."""
     layout = LAYOUTS[form.name]
     return -(-values * layout.quant_words // BLOCK) * 4, layout.sections(values // BLOCK)[2] * 4
 
 
 def _padded(info: TensorInfo) -> int:
-    """A tensor's values, and the zeros that fill up its rows."""
+    """Return the number of a tensor's values, including the zeros that fill up its rows."""
     columns = info.shape[-1]
     return math.prod(info.shape) // columns * blocks_of(columns) * BLOCK
 

@@ -1,4 +1,4 @@
-"""Which kernels make attention: from the linears of q, k and v, fused or not, over the pages, to its output."""
+"""The kernels of attention: from the linears of q, k and v, fused or not, over the pages, to its output."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ QKV_BINDINGS = 9
 
 @dataclass(frozen=True)
 class _Run:
-    """Neighbouring rows of one matrix, of q, k and v: what their kernel reads, and its constants."""
+    """Neighbouring rows of one matrix, of q, k and v: the inputs of their kernel, and its constants."""
 
     matrix: WeightMatrix
     given: LinearInput
@@ -62,7 +62,7 @@ class AttentionLowering:
         self._angles: dict[Rotation, Binding] = {}
 
     def fused(self, op: QKVAttention, context: PassContext) -> list[Kernel]:
-        """Linears, norms of heads, rotation, appending to the pages, and attention."""
+        """Return the kernels of linears, norms of heads, rotation, appending to the pages, and attention."""
         q = self._values.scratch("q", self._config.num_attention_heads * self._room)
         bindings = QKV_BINDINGS + (context.rank > 0)
         fits = self._host.adapter.max_storage_buffers >= bindings and not self._is_padded
@@ -71,7 +71,7 @@ class AttentionLowering:
         return [*made, *self._attention(op.attention, q, self._linears.next_of(op.out, context), context)]
 
     def _attention(self, op: ops.Attention, q: Binding, next_of: NextOf | None, context: PassContext) -> list[Kernel]:
-        """From queries with heads as pages have them to attention's output."""
+        """Return the kernels from queries, with heads as pages have them, to attention's output."""
         heads, out = op.num_attention_heads, self._values.of(op.out)
         if not self._is_padded:
             return self._over_pages.kernels(op, q, out, context.rows, next_of)
@@ -79,13 +79,13 @@ class AttentionLowering:
         return [*self._over_pages.kernels(op, q, wide, context.rows), *self._without_zeros(wide, out, heads)]
 
     def _resized(self, x: Binding, y: Binding, heads: int, before: int, after: int) -> Kernel:
-        """Rows of heads of `before` values, which get zeros at their ends or lose them."""
+        """Return a kernel for rows of heads of `before` values, which get zeros at their ends or lose them."""
         pipeline = self._builder.pipeline("resize_heads", {}, HEADS=heads, FROM=before, TO=after, WORKGROUP=64)
         cost = Cost(row_bytes=4 * heads * (before + after))
         return Kernel("resize_heads", pipeline, fixed((self._state, x, y)), per_row(heads * after, 64), cost)
 
     def _with_zeros(self, name: str, x: Binding, heads: int) -> tuple[Binding, list[Kernel]]:
-        """The same values with heads as pages have them."""
+        """Return the same values with heads as pages have them."""
         if not self._is_padded:
             return x, []
         wide = self._values.scratch(name, heads * self._room)
@@ -95,7 +95,7 @@ class AttentionLowering:
         return [self._resized(x, out, heads, self._room, self._config.head_dim)] if self._is_padded else []
 
     def attention(self, op: ops.Attention, context: PassContext) -> list[Kernel]:
-        """Appending to the pages and attention, of queries and keys that are ready."""
+        """Return the kernels of appending to the pages and of attention, for finished queries and keys."""
         width = op.num_key_value_heads * self._room
         k, wider_k = self._with_zeros("wide k", self._values.of(op.k), op.num_key_value_heads)
         v, wider_v = self._with_zeros("wide v", self._values.of(op.v), op.num_key_value_heads)
@@ -119,7 +119,7 @@ class AttentionLowering:
         return [*wider, kernel, *self._without_zeros(y, out, op.num_heads)]
 
     def _qkv(self, op: QKVAttention, context: PassContext, q: Binding) -> list[Kernel]:
-        """The linears, the rotation and the pages in one kernel, or in more where their weights have several formats
+        """Make the linears, the rotation and the pages in one kernel, or in more if their weights have several formats
         and cannot be bound together."""
         runs, downs, first_head = [], [], 0
         for run in self._linears.runs([op.q, op.k, op.v]):
@@ -133,7 +133,7 @@ class AttentionLowering:
             downs += down
             runs.append(_Run(matrix, given, rows, constants, lora))
             first_head += rows // self._config.head_dim
-        # Two kernels in one gave wrong sums of several rows in integers on lavapipe, where subgroups add them up.
+        # Two kernels in one gave wrong sums of several rows in integers on lavapipe, which adds up by subgroups.
         alike = context.rows == "one" or not any(self._builder.integers(run.matrix) for run in runs)
         if len(runs) == 2 and alike and runs[0].given.vectors == runs[1].given.vectors:
             weights = [binding for run in runs for binding in (run.part.quants, run.part.scales)]
@@ -156,7 +156,8 @@ class AttentionLowering:
     def _qkv_pair(
         self, op: QKVAttention, context: PassContext, runs: Sequence[_Run], both: Binding, q: Binding
     ) -> list[Kernel]:
-        """One kernel for two formats: the first workgroups multiply the first run's rows, the others the second's."""
+        """Make one kernel for two formats: the first workgroups multiply the first run's rows, the others the
+        second's."""
         columns, formats = runs[0].matrix.columns, "+".join(run.matrix.format.name for run in runs)
         name = f"qkv {columns}x{sum(run.rows for run in runs)} {formats}"
         shape = self._linears.shape(name, runs[0].matrix, runs[0].given, context)
@@ -193,7 +194,8 @@ class AttentionLowering:
         return Kernel(lora_name(name, lora), pipeline, self._with_pages(before, layer, lora), grid, cost)
 
     def _qkv_apart(self, op: QKVAttention, context: PassContext, q: Binding) -> list[Kernel]:
-        """The linears by kernels of their own, then another for the norms of heads, the rotation and the pages."""
+        """Make the linears by kernels of their own, then a kernel for the norms of heads, the rotation and the
+        pages."""
         linears = [op.q, op.k, op.v]
         width = sum(linear.out.width for linear in linears)
         heads = width // self._config.head_dim
@@ -228,11 +230,11 @@ class AttentionLowering:
     def _with_pages(
         self, before: tuple[Binding, ...], layer: int, lora: LoraPart | None = None
     ) -> Callable[[], tuple[Binding, ...]]:
-        """Bindings, and then a layer's pages, which move when their pool grows, and the sets of LoRA matrices."""
+        """Return bindings, then a layer's pages, which move when their pool grows, and the sets of LoRA matrices."""
         return lambda: (*before, self._pages.binding(layer), *([lora.sets.binding()] if lora else []))
 
     def angles_of(self, rope: ops.Rope | None) -> Binding:
-        """The (cos, sin) of every position's angles, or any buffer where nothing rotates."""
+        """Return the (cos, sin) of every position's angles, or any buffer if nothing rotates."""
         if rope is None:
             return self._state
         if rope.rotation not in self._angles:

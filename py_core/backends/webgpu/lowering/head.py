@@ -1,6 +1,6 @@
 """The kernels between the final norm and the logits: adapters at the head's input in slots, and scores of given tokens.
 
-They are made when the first is needed, and their buffers with them.
+The kernels and their buffers are made when the first is needed.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _ADAPTED, _MIXED = " adapted", " mixed"
 
 
 def kind_of(adapters: Sequence[AnyHeadAdapter]) -> str:
-    """Which heads run with these adapters of rows at their inputs: "" without any, else the end of their names.
+    """Return the end of the names of the heads for rows with these adapters, "" without adapters.
 
-    Only neighbours change logits, which takes a kernel more.
+    Only neighbours change logits, which takes an additional kernel.
     """
     if any(isinstance(adapter, NeighbourAdapter) for adapter in adapters):
         return _MIXED
@@ -37,9 +37,9 @@ def kind_of(adapters: Sequence[AnyHeadAdapter]) -> str:
 
 
 class HeadLowering:
-    """`head`: the fused operations of a graph's head, which `lower` makes kernels of; `state` and `logits` are the
-    plans' buffers. `linears_over` makes linears of values and of a state that are elsewhere. `logit_bytes` is the
-    memory for the logits of the rows that are scored at a time."""
+    """`head`: the fused operations of a graph's head, from which `lower` makes kernels. `state` and `logits` are the
+    plans' buffers. `linears_over` makes linears of values and of a state that lie elsewhere. `logit_bytes` is the
+    memory for the logits of the rows scored at a time."""
 
     def __init__(
         self, host: Host, graph: Graph, head: Sequence[Fused], builder: KernelBuilder, values: Values, vectors: Vectors,
@@ -54,10 +54,10 @@ class HeadLowering:
         self._made: dict[str, Binding] = {}
         most = builder.shapes.max_rows
         self.chunk = min(most, max(32, logit_bytes // (4 * self._vocab_size) // 32 * 32))
-        """Rows that are scored at a time."""
+        """Rows scored at a time."""
 
     def write(self, number: int, adapter: AnyHeadAdapter) -> bool:
-        """Bring an adapter to a slot. Whether the slots' buffer is new: what was recorded binds another one."""
+        """Bring an adapter to a slot. Returns True if the slots' buffer is new: earlier recordings bind another one."""
         is_new = HEAD_ADAPTERS not in self._made
         size = HEAD_SLOTS * self._slot_bytes
         if is_new and size > self._host.adapter.max_binding_size:
@@ -72,7 +72,7 @@ class HeadLowering:
         return is_new
 
     def changed(self, kind: str) -> dict[str, list[Kernel]]:
-        """The heads with each row's adapter at their inputs, where the adapters are of a kind (`kind_of`).
+        """Return the heads with each row's adapter at their inputs, if the adapters are of one kind (`kind_of`).
 
         "head" is for one row that needs logits, "heads" for up to MAX_LOGIT_ROWS, "step" for a state of one row; the
         kind ends their names.
@@ -87,7 +87,7 @@ class HeadLowering:
         return [*kernels, self._mix()] if kind == _MIXED else kernels
 
     def scored(self) -> list[Kernel]:
-        """Scores the tokens of `targets`, whose slots are the rows of the body's last pass."""
+        """Score the tokens of `targets`, whose slots are the rows of the body's last pass."""
         builder, vocab = self._builder, self._vocab_size
         h = self._buffer("changed states", 4 * builder.shapes.max_rows * self._width)
         logits = self._buffer("logits to score", 4 * self.chunk * vocab)
@@ -107,7 +107,7 @@ class HeadLowering:
 
     @property
     def targets(self) -> Binding:
-        """A state of the rows to score: each one's token is the one whose log p is wanted."""
+        """A state of the rows to score: the token of each row is the one whose log p is wanted."""
         return self._buffer("targets", self._state.size)
 
     @property
@@ -118,7 +118,7 @@ class HeadLowering:
     def _adapt(self, state: Binding, out: Binding, scored: bool = False) -> Kernel:
         norm = next(op for op in self._graph.head if isinstance(op, RMSNorm) and op.out == self._graph.head_input)
         shapes, width = self._builder.shapes, self._width
-        # One workgroup a row: the more invocations, the more of the slot is on its way at once. Without subgroups each
+        # One workgroup a row: the more invocations, the more loads are in flight at once. Without subgroups each
         # takes 16 bytes of workgroup memory.
         widest = min(1024, self._host.adapter.max_workgroup_size) if shapes.reduce == "reduce_subgroup" else 256
         pipeline = self._builder.pipeline(
@@ -149,7 +149,7 @@ class HeadLowering:
         )
 
     def _slots(self) -> Binding:
-        """The slots, or anything where no adapter was there yet: no row names one then."""
+        """Return the slots, or any buffer if there was no adapter yet: no row names one then."""
         return self._made.get(HEAD_ADAPTERS) or self._buffer("no slots", 16)
 
     def _near(self) -> Binding:

@@ -1,4 +1,4 @@
-"""Which kernels make a graph's linears: matvecs of few rows, matmuls of many, and what they do besides."""
+"""The kernels of a graph's linears: matvecs of few rows, matmuls of many, and their additional work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DOWN_TILE, _DOWN_WORKGROUP = 4, 512
 
 
 class Epilogue(IntEnum):
-    """What becomes of a linear's sums: EPILOGUE of matvec.wgsl and matmul.wgsl."""
+    """The last step of a linear's sums: EPILOGUE of matvec.wgsl and matmul.wgsl."""
 
     STORE = 0
     ADD = 1
@@ -32,9 +32,9 @@ class Epilogue(IntEnum):
 
 @dataclass(frozen=True)
 class LinearInput:
-    """What a kernel reads besides the weights: x, the norm that it makes of x, if any, and the biases of its rows.
+    """The inputs of a kernel besides the weights: x, the norm that it makes of x, if any, and the biases of its rows.
 
-    `vectors` are the norm's weights, and from `bias_at` on the biases; any buffer where there are none of both.
+    `vectors` are the norm's weights, and from `bias_at` on the biases; any buffer if there are neither.
     """
 
     x: Binding
@@ -43,7 +43,7 @@ class LinearInput:
     bias_at: int | None
 
     def constants(self, first_row: int = 0) -> dict[str, int | bool]:
-        """Of kernels that add biases to rows of W from `first_row` on."""
+        """Return the constants of kernels that add biases to rows of W from `first_row` on."""
         return {
             "ADD_BIAS": self.bias_at is not None,
             "BIAS_AT": 0 if self.bias_at is None else self.bias_at + first_row,
@@ -62,7 +62,7 @@ class LinearLowering:
         """The sets of LoRA matrices by their rank class."""
 
     def runs(self, linears: Sequence[Linear]) -> list[list[Linear]]:
-        """Linears of one value, put together where their rows can lie one below the other in one matrix."""
+        """Return linears of one value in groups whose rows can lie one below the other in one matrix."""
         tensors: list[list[Linear]] = []
         for linear in linears:
             before = tensors[-1] if tensors else []
@@ -85,12 +85,12 @@ class LinearLowering:
         return found
 
     def matrix(self, run: Sequence[Linear], whole: bool = False) -> WeightMatrix:
-        """The matrix that holds a run's rows, from the run's `first_row` on. `whole` asks for one part."""
+        """Return the matrix that holds a run's rows, from the run's `first_row` on. `whole` asks for one part."""
         names = list(dict.fromkeys(linear.weight for linear in run))
         return self._arena.place(names, whole or len(run) > 1 or not self._is_whole(run))
 
     def input(self, run: Sequence[Linear], context: PassContext) -> LinearInput:
-        """What the kernel of a run reads."""
+        """Return the inputs of the kernel of a run."""
         x = run[0].x
         norm, bias = context.norms.get(x), self._vectors.bias(run[0])
         place = self._values.of(norm.x if norm else x)
@@ -98,7 +98,7 @@ class LinearLowering:
         return LinearInput(place, norm, vectors, bias[1] if bias else None)
 
     def side_by_side(self, linears: Sequence[Linear], out: Binding, context: PassContext) -> list[Kernel]:
-        """Linears of one value into one buffer (rows, sum of their widths)."""
+        """Make linears of one value into one buffer (rows, sum of their widths)."""
         kernels, offset, stride = [], 0, _rows(linears)
         for run in self.runs(linears):
             kernels += self.kernels(run, out, context, stride=stride, offset=offset)
@@ -109,10 +109,10 @@ class LinearLowering:
         self, run: Sequence[Linear], out: Binding, context: PassContext, epilogue: Epilogue = Epilogue.STORE,
         activation: Activation = "silu", cap: float = 0.0, stride: int = 0, offset: int = 0, makes: Value | None = None,
     ) -> list[Kernel]:  # fmt: skip
-        """One for each part of a run's matrix; `out` is (rows, stride), the run's own rows where stride is 0.
+        """Return a kernel for each part of a run's matrix. `out` is (rows, stride), the run's own rows if stride is 0.
 
-        With GATE the run is a gate and what it multiplies, after the gate's `activation`. `cap` is a soft-cap, not for
-        tiled passes. `makes` is the value that is complete with this.
+        With GATE the run is a gate and its factor, after the gate's `activation`. `cap` is a soft-cap, not for tiled
+        passes. `makes` is the value that these kernels complete.
         """
         matrix, given = self.matrix(run), self.input(run, context)
         total, gated = _rows(run), epilogue == Epilogue.GATE
@@ -165,14 +165,14 @@ class LinearLowering:
         return found
 
     def shape(self, name: str, matrix: WeightMatrix, given: LinearInput, context: PassContext) -> MatvecShape:
-        """The shape of the matvec of this name, for a pass that is not tiled."""
-        # What an adapter adds is of x before its norm is scaled.
+        """Return the shape of the matvec of this name, for a pass without tiles."""
+        # An adapter adds a product of x before its norm is scaled.
         return self._builder.shape(name, matrix, context.rows, may_read=not (context.rank and given.norm))
 
     def read(
         self, name: str, shape: MatvecShape, x: Value, given: LinearInput, context: PassContext, logits: bool = False
     ) -> tuple[LinearInput, list[Kernel]]:
-        """What a matvec of this shape reads for x, and the kernel that makes it, unless one of the last did."""
+        """Return the input x of a matvec of this shape, and the kernel that makes it, unless one of the last did."""
         if shape.columns != RowColumns.READ:
             return given, []
         limbs, norm, width = self._limbs_place(x), given.norm, x.width
@@ -194,7 +194,7 @@ class LinearLowering:
     def lora(
         self, name: str, run: Sequence[Linear], context: PassContext, binding: int, integers: bool = False
     ) -> tuple[LoraPart | None, list[Kernel]]:
-        """What a set of LoRA matrices adds in the kernels of a run, and the kernel that makes A x before them, if any.
+        """Return the LoRA part of the kernels of a run, and the kernel that makes A x before them, if any.
 
         `name` is the kernels', `binding` the number of their next one. `integers`: they read x in integers.
         """
@@ -212,7 +212,7 @@ class LinearLowering:
         return part, made
 
     def next_of(self, makes: Value, context: PassContext) -> NextOf | None:
-        """How the kernel that makes a value leaves parts of A x for the linears that read it."""
+        """Return how the kernel that makes a value leaves parts of A x for the linears that read it."""
         reader = context.readers.get(makes)
         if reader is None:
             return None
@@ -250,7 +250,7 @@ class LinearLowering:
         return Kernel(f"LoRA {x.width}x{inner}", pipeline, lambda: (*bindings, sets.binding(), *after), grid, cost)
 
     def _limbs(self, name: str, x: Value, place: Binding, context: PassContext) -> tuple[Binding, list[Kernel]]:
-        """x in integers, and the kernel that makes them unless the last linear of so many columns read the same x."""
+        """Return x in integers, and the kernel that makes them unless the last linear of this width read the same x."""
         blocks, limbs = x.width // BLOCK, self._limbs_place(x)
         if context.limbs.get(x.width) == x:
             return limbs, []
@@ -264,7 +264,7 @@ class LinearLowering:
         return self._values.scratch("limbs", x.width // BLOCK * LIMBS_BYTES // 4)
 
     def _is_whole(self, run: Sequence[Linear]) -> bool:
-        """Whether linears read all rows of their tensors."""
+        """True if linears read all rows of their tensors."""
         names = {linear.weight for linear in run}
         return _rows(run) == sum(self._weights[name][0] for name in names)
 
@@ -272,7 +272,7 @@ class LinearLowering:
 def with_lora(
     bindings: tuple[Binding, ...], lora: LoraPart | None, following: LoraNext | None = None
 ) -> Callable[[], tuple[Binding, ...]]:
-    """Bindings, and then the sets that a kernel reads, and those that it leaves parts of A x for."""
+    """Return bindings, then the sets that a kernel reads, and those for which it leaves parts of A x."""
     sets = [one.sets for one in (lora, following) if one]
     return fixed(bindings) if not sets else lambda: (*bindings, *(one.binding() for one in sets))
 
@@ -282,7 +282,7 @@ def lora_name(kernel: str, lora: LoraPart | None) -> str:
 
 
 def limbs_name(linear: str) -> str:
-    """The kernel that makes what a linear's kernel of this name reads."""
+    """Return the name of the kernel that makes the input of a linear's kernel of this name."""
     return f"limbs for {linear}"
 
 

@@ -1,8 +1,8 @@
-"""Turns a model's graph into a flat list of kernels: what to run, over which buffers, with how many workgroups.
+"""Turns a model's graph into a flat list of kernels, with their buffers and numbers of workgroups.
 
-What one kernel does together is found by `fusion.py`: the linears of q, k and v are one matvec over neighbouring
-weights; gate, up and their product another; a linear whose result is added to the residual adds it itself. What is
-not fused has a kernel of its own.
+`fusion.py` finds the operations of one kernel: the linears of q, k and v are one matvec over neighbouring weights;
+gate, up and their product are another; a linear whose result is added to the residual adds it itself. Each other
+operation has a kernel of its own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from py_core.models.graph import Graph
 
 @dataclass
 class Buffers:
-    """What the kernels share besides weights and pages."""
+    """The buffers that kernels share, besides weights and pages."""
 
     state: Binding
     history: Binding
@@ -42,8 +42,8 @@ class Buffers:
 
 
 class PlanLowering:
-    """One model on one host. `plan(rows)` makes the kernels for passes over "one", "few", "some" or "many" rows: "few"
-    are of any sequences, "some" and "many" of one, at consecutive positions. `passes` are those that there are."""
+    """One model on one host. `plan(rows)` makes the kernels for passes over "one", "few", "some" or "many" rows. "Few"
+    rows are of any sequences, "some" and "many" of one, at consecutive positions. `passes` are the available ones."""
 
     def __init__(
         self, host: Host, config: ModelConfig, graph: Graph, arena: WeightArena, builder: KernelBuilder,
@@ -87,7 +87,8 @@ class PlanLowering:
         return self._attention.angles_of(rope)
 
     def plan(self, rows: str, rank: int = 0) -> Plan:
-        """The lists for passes over "one", "few", "some" or "many" rows; the head is for one row that needs logits.
+        """Return the lists for passes over "one", "few", "some" or "many" rows. The head is for one row that needs
+        logits.
 
         They run with a set of LoRA matrices of this rank class, or without one (0).
         """
@@ -97,16 +98,16 @@ class PlanLowering:
         return Plan(self._lower(self._body, context), self._logits("one", single_row=rows == "one"))
 
     def head(self) -> list[Kernel]:
-        """The head of a pass of which up to MAX_LOGIT_ROWS rows need logits."""
+        """Return the head of a pass of which up to MAX_LOGIT_ROWS rows need logits."""
         return self._logits("few", single_row=False)
 
     def measured(self, rows: str) -> list[Kernel]:
-        """The kernels of passes over "one", "few" or "many" rows, with the head of as many."""
+        """Return the kernels of passes over "one", "few" or "many" rows, with the head of the same number."""
         plan = self.plan(rows)
         return [*plan.body, *self.head()] if rows == "few" else plan.step
 
     def loras(self, rank: int) -> LoraSets:
-        """The sets of LoRA matrices of a rank class, which `plan` reads."""
+        """Return the sets of LoRA matrices of a rank class, which `plan` reads."""
         found = self._linears.loras
         if rank not in found:
             operations = [(linears, self._folded(linears[0])) for op in self._body if (linears := linears_of(op))]
@@ -114,7 +115,7 @@ class PlanLowering:
         return found[rank]
 
     def _norm_of(self, linear: ops.Linear) -> ops.RMSNorm | None:
-        """The norm that a linear's kernel makes itself, in a pass that is not tiled."""
+        """Return the norm that a linear's kernel makes itself, in a pass without tiles."""
         made = self._builder.shapes.stage_columns and linear.x in self._values.made_by_readers
         return self._norms[linear.x] if made else None
 
@@ -123,7 +124,7 @@ class PlanLowering:
         return self._vectors.norm(norm) if norm else None
 
     def _readers(self) -> dict[ops.Value, ops.Linear]:
-        """The first linear of the first operation that reads a value by linears, itself or its norm."""
+        """Return for each value the first linear of the first operation that reads it, or its norm, by linears."""
         found: dict[ops.Value, ops.Linear] = {}
         for op in self._body:
             if linears := linears_of(op):
@@ -132,7 +133,7 @@ class PlanLowering:
         return found
 
     def tapped(self, names: Sequence[str], rank: int = 0) -> tuple[list[Kernel], list[Binding]]:
-        """The body for many rows, which keeps the values of these names besides: (max_rows, width) of each."""
+        """Return the body for many rows, and the buffers of the named values: (max_rows, width) each."""
         context = PassContext("many", self._builder.shapes.tiled_matmul, single_row=False, rank=rank)
         buffers = [self._values.scratch(f"tap {i}", self._graph.taps[name].width) for i, name in enumerate(names)]
         taps = {self._graph.taps[name]: buffer for name, buffer in zip(names, buffers, strict=True)}
@@ -143,9 +144,9 @@ class PlanLowering:
         return kernels, buffers
 
     def sampler(self, name: str) -> Kernel:
-        """argmax, sample or penalties, over the logits of each row."""
+        """Return the kernel of argmax, sample or penalties, over the logits of each row."""
         vocab = self._config.vocab_size
-        # One workgroup reads all the logits: the more invocations, the more of them are on their way at once.
+        # One workgroup reads all the logits: the more invocations, the more loads are in flight at once.
         wide = name == "argmax" and not self._host.adapter.software
         workgroup = min(1024, self._host.adapter.max_workgroup_size) if wide else 256
         pipeline = self._builder.pipeline(name, {}, VOCAB=vocab, RING=RING, WORKGROUP=workgroup)
@@ -154,7 +155,7 @@ class PlanLowering:
         return Kernel(name, pipeline, lambda: (b.state, b.logits, b.history), lambda m: (m, 1, 1), cost)
 
     def _logits(self, rows: str, single_row: bool) -> list[Kernel]:
-        """The head over "one" or "few" of the rows of a pass."""
+        """Return the head over "one" or "few" of the rows of a pass."""
         reads = self._graph.head[0]
         assert isinstance(reads, ops.RMSNorm | ops.Linear)
         return self._lower(self._head, PassContext(rows, False, single_row, residual=reads.x))
@@ -162,7 +163,8 @@ class PlanLowering:
     def _lower(
         self, operations: Sequence[Fused], context: PassContext, taps: Mapping[ops.Value, Binding] | None = None
     ) -> list[Kernel]:
-        """Kernels of the operations in order; values among the `taps` are copied there as soon as they are made."""
+        """Return the kernels of the operations in order. Values among the `taps` are copied there as soon as they are
+        made."""
         kernels: list[Kernel] = []
         for op in operations:
             kernels += self._kernels(op, context)
@@ -205,7 +207,8 @@ class PlanLowering:
         raise AssertionError(f"no kernel makes {op}")
 
     def _tap(self, op: Fused, to: Binding) -> list[Kernel]:
-        """Every row of a value to a buffer of its own, before another value takes its place. A norm is made there."""
+        """Copy every row of a value to a buffer of its own, before another value takes its place. A norm is made
+        there."""
         if isinstance(op, ops.RMSNorm):
             return [self._norm_kernel(op, self._values.of(op.x), to)]
         width = op.out.width
@@ -228,7 +231,7 @@ class PlanLowering:
         return found
 
     def _rms_norm(self, op: ops.RMSNorm, context: PassContext) -> list[Kernel]:
-        """A kernel of its own, or none where the linears that read the norm can make it."""
+        """Return a kernel of the norm, or none if the linears that read the norm can make it."""
         if self._builder.shapes.stage_columns and not context.tiled and op.out in self._values.made_by_readers:
             context.norms[op.out] = op
             return []
@@ -238,12 +241,12 @@ class PlanLowering:
     def _norm_kernel(
         self, op: ops.RMSNorm, x: Binding, out: Binding, logits: bool = False, add: bool = False
     ) -> Kernel:
-        """With `logits` only the rows of x that need logits are normalized, to the first rows of `out`. With `add` the
-        norm is added to `out`."""
+        """With `logits`, only the rows of x that need logits are normalized, to the first rows of `out`. With `add`,
+        the norm is added to `out`."""
         shapes, width, heads = self._builder.shapes, op.x.width, op.num_heads
         reduce, lanes = shapes.reduce, shapes.lanes
         if lanes > 1 and heads == 1:
-            # Few lanes would wait for memory again and again.
+            # Few lanes would often wait for memory.
             reduce, lanes = "reduce_workgroup", 256
         pipeline = self._builder.pipeline(
             "rms_norm", {"reduce": reduce}, K=width // heads, HEADS=heads, EPS=op.eps, ADD=add,

@@ -1,4 +1,4 @@
-"""Which kernels make attention within a pack, and its gradients."""
+"""The kernels of attention within a pack, and of its gradients."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from py_core.training.gradient_ops import AttentionGradient, PackedAttention
 _TILE = 32
 """Rows and keys of a tile."""
 _COLUMNS = 64
-"""Of a head that a workgroup makes."""
+"""The columns of a head that a workgroup makes."""
 
 At = Callable[[Value], Binding]
 
 
 class PackedAttentionLowering:
-    """Over the rows of a pack; `state` and `pack` are its buffers."""
+    """Attention over the rows of a pack; `state` and `pack` are its buffers."""
 
     def __init__(self, builder: KernelBuilder, values: TrainingValues, state: Binding, pack: Binding) -> None:
         self._builder, self._values, self._state, self._pack = builder, values, state, pack
@@ -49,7 +49,7 @@ class PackedAttentionLowering:
         ]
 
     def _tiles(self, name: str, op: Attention, heads: int, bindings: tuple[Binding, ...]) -> Kernel:
-        """A kernel with a workgroup for each tile of rows, or of keys, of `heads` heads."""
+        """Return a kernel with a workgroup for each tile of rows, or of keys, of `heads` heads."""
         head_dim = op.q.width // op.num_attention_heads
         constants: dict[str, Constant] = {
             "HEADS": op.num_attention_heads, "KV_HEADS": op.num_key_value_heads, "HEAD_DIM": head_dim,

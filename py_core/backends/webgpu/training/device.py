@@ -1,4 +1,4 @@
-"""All that a session of training has on one device: buffers, the kernels of a pass, and their recorded lists."""
+"""All that a training session has on one device: buffers, the kernels of a pass, and their recorded lists."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from py_core.training.gradient_ops import HeadLoss, LoraDown, LoraUp
 from py_core.training.session import Pack
 
 _LIST_FLOPS = 1e9
-"""Of a list that is recorded, over the most rows: the least that is submitted at a time."""
+"""The operations of a recorded list, over the most rows: the least that is submitted at a time."""
 _KERNEL_FLOPS = 5e7
-"""What a kernel counts besides its own."""
+"""The operations that a kernel counts in addition to its own."""
 
 _FEWEST_ROWS = 64
-"""That lists are recorded for. Workgroups of rows that a pack does not have end at once."""
+"""The fewest rows for which lists are recorded. Workgroups of rows that a pack does not have end at once."""
 
 _PACK_HEADER = 16
 _PACK_ROW = 16
@@ -36,7 +36,7 @@ _PACK_ROW = 16
 
 @dataclass(frozen=True)
 class Section:
-    """A list that is recorded, and what it takes: FLOPs of each row of a pack, and of any."""
+    """A recorded list and its cost: FLOPs for each row of a pack, and FLOPs for any pack."""
 
     recorded: int
     row_flops: float
@@ -47,7 +47,7 @@ class Section:
 
 
 class SessionOnDevice:
-    """See above. `destroy` gives it back."""
+    """A session's part of one device. `destroy` gives it back."""
 
     def __init__(self, model: ModelOnDevice, plan: TrainingPlan) -> None:
         self.model, self.host = model, model.host
@@ -98,7 +98,7 @@ class SessionOnDevice:
         self._sections: dict[tuple[str, int], list[Section]] = {}
 
     def sections(self, name: str, rows: int) -> list[Section]:
-        """The lists of a part of a pass over so many rows: recorded for twice as many at most."""
+        """Return the lists of a part of a pass over `rows` rows, recorded for at most twice as many rows."""
         most = _FEWEST_ROWS
         while most < rows:
             most *= 2
@@ -108,7 +108,7 @@ class SessionOnDevice:
         return self._sections[key]
 
     def launches(self) -> dict[str, list[Launch]]:
-        """The kernels of each part of a pass over the most rows, in order."""
+        """Return the kernels of each part of a pass over the most rows, in order."""
         rows = self.model.builder.shapes.max_rows
         return {name: [Launch(kernel, rows, SHORT) for kernel in kernels] for name, kernels in self._kernels.items()}
 

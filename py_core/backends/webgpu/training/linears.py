@@ -1,4 +1,4 @@
-"""Which kernels multiply by the base's weights in training: forward, for gradients, and by parts of the vocabulary."""
+"""Kernels that multiply by the base's weights in training: forward, for gradients, and by parts of the vocabulary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHUNK_SNIPPETS = {"state": "chunk_state", "weight_tile": "chunk_weight_tile", "g
 
 @dataclass(frozen=True)
 class _Product:
-    """`rows` rows of a part of a matrix: with `chunk` those that the state says, at most so many."""
+    """A product of `rows` rows of a part of a matrix. With `chunk` the state names the rows, at most `rows` of them."""
 
     matrix: WeightMatrix
     part: MatrixPart
@@ -46,8 +46,8 @@ class _Product:
 
 @dataclass(frozen=True)
 class LinearFactor:
-    """What is multiplied by a weight: where it lies, and a name that only these numbers have. `role` tells apart those
-    that are used in turns."""
+    """A factor that is multiplied by a weight: its place, and a name that only these numbers have. `role` tells factors
+    apart that are used in turns."""
 
     place: Binding
     name: Hashable
@@ -63,7 +63,7 @@ class TrainingLinears:
         self._limbs: dict[str, Hashable] = {}
 
     def begin(self) -> None:
-        """What is made from here on runs after something else than what was made last."""
+        """Begin kernels that run after something other than the kernels made last."""
         self._limbs.clear()
 
     def forward(self, op: Linear, state: Binding, x: LinearFactor, out: Binding) -> list[Kernel]:
@@ -93,18 +93,18 @@ class TrainingLinears:
     def logits(
         self, matrix: WeightMatrix, part: MatrixPart, chunk: int, state: Binding, x: LinearFactor, out: Binding
     ) -> list[Kernel]:
-        """out (rows, chunk) = x W^T for the rows of W that the chunk's state says."""
+        """Return out (rows, chunk) = x W^T, for the rows of W that the chunk's state names."""
         constants: dict[str, Constant] = {"ADD_BIAS": False, "BIAS_AT": 0, "Y_STRIDE": chunk, "Y_OFFSET": 0}
         return self._matmul(_Product(matrix, part, chunk, 0, True), state, x, out, state, constants)
 
     def logits_gradient(
         self, matrix: WeightMatrix, part: MatrixPart, chunk: int, state: Binding, dy: Binding, out: Binding, add: bool
     ) -> list[Kernel]:
-        """out = dy (rows, chunk) W for the rows of W that the chunk's state says, or added to what it holds."""
+        """Return out = dy (rows, chunk) W, or added to `out`, for the rows of W that the chunk's state names."""
         return [self._transposed(_Product(matrix, part, chunk, 0, True), state, dy, out, add)]
 
     def bias(self, weight: str, first_row: int) -> tuple[Binding, int] | None:
-        """Where the biases of a linear lie, and the number of the first one there."""
+        """Return the place of a linear's biases, and the number of the first bias there."""
         return self._vectors.bias(self._linears[weight, first_row])
 
     def _products(self, weight: str, first_row: int, rows: int) -> list[_Product]:
@@ -132,7 +132,7 @@ class TrainingLinears:
         return [*before, Kernel(name, pipeline, fixed(bindings), grid, cost)]
 
     def _in_limbs(self, product: _Product, state: Binding, x: LinearFactor) -> tuple[Binding, list[Kernel]]:
-        """x in integers, and the kernel that makes them unless the last product with so many columns read the same."""
+        """Return x in integers, and the kernel that makes them unless the last product of this width read this x."""
         columns = product.matrix.columns
         role = f"limbs {x.role}"
         limbs = self._values.scratch(role, columns // BLOCK * LIMBS_BYTES // 4)

@@ -1,7 +1,7 @@
-"""The loss at the head: logits in chunks of the vocabulary, so that there are never those of all tokens at once.
+"""The loss at the head. Logits are made in chunks of the vocabulary, so those of all tokens never exist at once.
 
-Each chunk's logits are made twice: first for each row's sums, then for their gradient and that of the states. Only rows
-that have a loss are read: they are brought together before, and the gradient is brought back to them.
+Each chunk's logits are made twice: first for each row's sums, then for their gradient and the states' gradient. Only
+rows with a loss are read: they are gathered before, and the gradient is brought back to them.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from py_core.training.gradient_ops import HeadLoss
 from py_core.training.session import HeadRows, Loss, Pack
 
 CHUNK = 4096
-"""Tokens of the vocabulary whose logits are there at a time."""
+"""Tokens of the vocabulary whose logits exist at a time."""
 _ROW_BYTES = 16
 SUMS_BYTES = 32
-"""What is found of a row with a loss."""
+"""The bytes of the sums of a row with a loss."""
 _STATE_BYTES = 16
 _STATE_STRIDE = 256
-"""Bytes from one chunk's state to the next: what a binding may begin at."""
+"""Bytes from one chunk's state to the next: the alignment of a binding."""
 
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Tokens first .. first + size: rows from `first_row` on of a part of the output matrix. `state` says so."""
+    """Tokens first .. first + size: rows from `first_row` on of a part of the output matrix. `state` names them."""
 
     part: MatrixPart
     first_row: int
@@ -43,7 +43,7 @@ class _Chunk:
 
 
 class LossLowering:
-    """The loss of one plan; `make(nbytes, label)` makes a buffer, `pack` is that of the pack."""
+    """The loss of one plan. `make(nbytes, label)` makes a buffer, `pack` is the pack's buffer."""
 
     def __init__(
         self, op: HeadLoss, matrix: WeightMatrix, linears: TrainingLinears, builder: KernelBuilder,
@@ -63,7 +63,7 @@ class LossLowering:
             for i, numbers in enumerate(ranges)
         ]
         self._stride = min(CHUNK, -(-max(chunk.size for chunk in self._chunks) // 4) * 4)
-        """Logits from one row to the next."""
+        """Logits from the start of one row to the next."""
         self._rows = make(_ROW_BYTES * rows, "rows with a loss")
         self.sums = make(SUMS_BYTES * rows, "sums of logits")
         self.states = make(4 * self._width * rows, "states of rows with a loss")
@@ -73,7 +73,7 @@ class LossLowering:
         self._base_logits = make(4 * self._stride * rows, "the base's logits of a chunk")
 
     def writes(self, pack: Pack) -> Iterator[tuple[Binding, bytes]]:
-        """What the kernels read of a pack, and where."""
+        """Yield the data of a pack that the kernels read, and its place."""
         count = len(pack.loss_rows)
         rows = np.zeros((count, _ROW_BYTES // 4), np.uint32)
         rows[:, 0], rows[:, 1] = pack.loss_rows, pack.targets
@@ -87,24 +87,24 @@ class LossLowering:
                 yield self._base_states, np.ascontiguousarray(pack.base_states, np.float32).tobytes()
 
     def states_given(self, rows: HeadRows) -> tuple[Binding, bytes]:
-        """States that `kernels` read in place of those that `gather` brings, and where."""
+        """Return states that `kernels` read instead of those that `gather` brings, and their place."""
         return self.states, np.ascontiguousarray(rows.states, np.float32).tobytes()
 
     def gather(self, h: Binding) -> list[Kernel]:
-        """The states of the rows that have a loss."""
+        """Gather the states of the rows with a loss."""
         pipeline = self._builder.pipeline("gather_rows", {}, K=self._width, WORKGROUP=64)
         bindings = fixed((self._chunks[0].state, self._rows, h, self.states))
         return [Kernel("gather_rows", pipeline, bindings, self._by_quads, Cost(row_bytes=8 * self._width))]
 
     def kernels(self, dh: Binding, divergence: bool) -> list[Kernel]:
-        """Sums and gradients of the gathered states; with `divergence` that from the base's states, too."""
+        """Return sums and gradients of the gathered states; with `divergence` also those from the base's states."""
         found = []
         self._linears.begin()
         for chunk in self._chunks:
             found += [*self._made_logits(chunk, divergence), self._sums(chunk, divergence)]
         for chunk in reversed(self._chunks):
             last = chunk is self._chunks[-1]
-            # The last one's logits are still there.
+            # The logits of the last chunk are still there.
             found += [] if last else self._made_logits(chunk, divergence)
             found.append(self._slopes(chunk, divergence))
             found += self._linears.logits_gradient(
@@ -139,7 +139,7 @@ class LossLowering:
         return Kernel("loss_gradient", pipeline, fixed(bindings), per_row(self._stride, 64), cost)
 
     def _constants(self, divergence: bool) -> tuple[Binding, dict[str, Constant]]:
-        """Where the biases lie, or any buffer; and the constants of loss_rows.wgsl."""
+        """Return the place of the biases, or any buffer; and the constants of loss_rows.wgsl."""
         bias = self._linears.bias(self._op.weight, 0)
         constants: dict[str, Constant] = {
             "CHUNK": self._stride, "CAP": float(self._op.cap), "KL": divergence, "ADD_BIAS": bias is not None,
@@ -152,7 +152,7 @@ class LossLowering:
 
 
 def loss_of(pack: Pack, sums: bytes) -> Loss:
-    """What the sums of a pack's rows say (loss_rows.wgsl)."""
+    """Return the loss that follows from the sums of a pack's rows (loss_rows.wgsl)."""
     found = np.frombuffer(sums, np.float32).reshape(-1, SUMS_BYTES // 4)[: len(pack.loss_rows)].astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_sum = found[:, 0] + np.log(found[:, 1])

@@ -1,4 +1,4 @@
-"""Turns a plan of gradients into kernels: what to run, over which buffers, with how many workgroups.
+"""Turns a plan of gradients into kernels, with their buffers and numbers of workgroups.
 
 A kernel's grid may be for more rows than a pack has: their workgroups end at once.
 """
@@ -23,14 +23,14 @@ from py_core.training import gradient_ops as gradients
 
 _NORM_LANES = 64
 _COLUMNS = 8
-"""Of a workgroup of low_rank_gradient.wgsl: few, so that there are many of them."""
+"""The columns of a workgroup of low_rank_gradient.wgsl: few, so that there are many workgroups."""
 _ADDS = 8
 """Rows of an invocation of low_rank_up.wgsl."""
 
 
 @dataclass(frozen=True)
 class PackBuffers:
-    """What kernels read of a pack (state.wgsl, pack.wgsl), and the vectors of a ParameterLayout."""
+    """The buffers of a pack that kernels read (state.wgsl, pack.wgsl), and the vectors of a ParameterLayout."""
 
     state: Binding
     pack: Binding
@@ -39,7 +39,7 @@ class PackBuffers:
 
 
 class TrainingLowering:
-    """The operations of one plan, but for the loss."""
+    """The operations of one plan, except the loss."""
 
     def __init__(
         self, model: ModelOnDevice, layout: ParameterLayout, values: TrainingValues, buffers: PackBuffers
@@ -50,7 +50,7 @@ class TrainingLowering:
         self._attention = PackedAttentionLowering(model.builder, values, buffers.state, buffers.pack)
 
     def part(self, steps: Iterable[Step]) -> Iterator[tuple[Step, list[Kernel]]]:
-        """The kernels of each operation of a part of a pass."""
+        """Yield the kernels of each operation of a part of a pass."""
         self._linears.begin()
         for step in steps:
             yield step, self._kernels(step)
@@ -95,7 +95,7 @@ class TrainingLowering:
         return [*self._brought(op.plus, op.out, at), *self._adding(op, at)]
 
     def _adding(self, op: _Adding, at: Callable[[Value], Binding]) -> list[Kernel]:
-        """Of operations whose result may be added to another value, which lies in its place then."""
+        """Return the kernels of an operation whose result may be added to another value, which lies in its place."""
         add = op.plus is not None
         match op:
             case gradients.LinearGradient():
@@ -119,7 +119,7 @@ class TrainingLowering:
                 return [self._elementwise("soft_cap_gradient", op.dy.width, bindings, CAP=op.cap, ADD=add)]
 
     def _brought(self, plus: Value | None, out: Value | None, at: Callable[[Value], Binding]) -> list[Kernel]:
-        """A value that something else reads later is copied to where a result is added to it."""
+        """Copy a value to where a result is added to it, if something else reads the value later."""
         if plus is None or out is None or out in self._values.updated:
             return []
         pipeline = self._builder.pipeline("copy_rows", {}, K=plus.width, WORKGROUP=64)
@@ -175,7 +175,7 @@ class TrainingLowering:
     def _down(
         self, weight: str, n: int, x: Binding, u: Binding, first_row: int = 0, add: bool = False, b: bool = False
     ) -> Kernel:
-        """x to the pair's few columns: by a, or with `b` by rows of b, times the scale."""
+        """Return the kernel from x to the pair's few columns: by a, or with `b` by rows of b, times the scale."""
         rank, scale = self._layout.rank, self._layout.scale if b else 1.0
         pipeline = self._builder.pipeline(
             "low_rank_down", {}, N=n, RANK=rank, B=b, FIRST_ROW=first_row, SCALE=float(scale), ADD=add
@@ -185,7 +185,7 @@ class TrainingLowering:
         return Kernel(f"low_rank_down {n}", pipeline, fixed(bindings), grid, self._thin(n))
 
     def _up(self, weight: str, n: int, u: Binding, y: Binding, add: bool, first_row: int = 0, b: bool = True) -> Kernel:
-        """From the pair's few columns to y, by rows of b times the scale, or by a."""
+        """Return the kernel from the pair's few columns to y, by rows of b times the scale, or by a."""
         rank, scale = self._layout.rank, self._layout.scale if b else 1.0
         pipeline = self._builder.pipeline(
             "low_rank_up", {}, N=n, RANK=rank, B=b, FIRST_ROW=first_row, SCALE=float(scale), ADD=add, WORKGROUP=64
@@ -195,7 +195,7 @@ class TrainingLowering:
         return Kernel(f"low_rank_up {n}", pipeline, fixed(bindings), grid, self._thin(n))
 
     def _gradient(self, weight: str, n: int, x: Binding, u: Binding, first_row: int = 0, b: bool = False) -> Kernel:
-        """Adds x.T u to the gradient of a, or times the scale to that of b."""
+        """Return the kernel that adds x.T u to the gradient of a, or times the scale to the gradient of b."""
         rank, scale = self._layout.rank, self._layout.scale if b else 1.0
         pipeline = self._builder.pipeline(
             "low_rank_gradient", {}, N=n, RANK=rank, B=b, FIRST_ROW=first_row, SCALE=float(scale), COLUMNS=_COLUMNS
@@ -209,7 +209,7 @@ class TrainingLowering:
         return Cost(row_bytes=4 * (n + self._layout.rank), row_flops=2 * n * self._layout.rank)
 
     def _matrix(self, vector: Binding, weight: str, b: bool) -> Binding:
-        """Of a pair, within a vector of the layout."""
+        """Return the place of a matrix of a pair within a vector of the layout."""
         slot, rank = self._layout.slots[weight], self._layout.rank
         first, count = (slot.b, slot.rows) if b else (slot.a, slot.columns)
         return Binding(vector.buffer, vector.offset + 4 * first, 4 * rank * count)

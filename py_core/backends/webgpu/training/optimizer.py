@@ -1,4 +1,4 @@
-"""The optimizer's kernels: the gradient's norm, a step of AdamW, the Fisher information; all over whole vectors."""
+"""The optimizer's kernels over whole vectors: the gradient's norm, a step of AdamW, the Fisher information."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_GROUPS = 32768
 
 @dataclass(frozen=True)
 class OptimizerVectors:
-    """Of a session, float32 each: what `TrainingState` has, and the gradient."""
+    """The vectors of a session, float32 each: those of `TrainingState`, and the gradient."""
 
     parameters: Binding
     first_moment: Binding
@@ -31,7 +31,7 @@ class OptimizerVectors:
 
     @property
     def kept(self) -> tuple[Binding, ...]:
-        """Those of a TrainingState, in its order."""
+        """The vectors of a TrainingState, in its order."""
         return self.parameters, self.first_moment, self.second_moment, self.fisher
 
 
@@ -76,7 +76,7 @@ class Optimizer:
         """Parts of the sum of fisher * (p - anchor)^2, float32 (_GROUPS,)."""
 
     def take_anchor(self) -> Binding:
-        """Where an anchor is written. Its memory and its kernel are made the first time."""
+        """Return the place of an anchor to write. Its memory and its kernel are made the first time."""
         if self.anchor is None:
             v = self._vectors
             self.anchor = self._make(v.gradient.size, "training's anchor")
@@ -87,7 +87,7 @@ class Optimizer:
         return self.anchor
 
     def submit_step(self, rule: AdamW, steps: int, pulled: bool) -> None:
-        """Queue the step that makes so many; what became of it is in `step` then: the norm, and whether it counts.
+        """Queue step number `steps`. `step` then holds its result: the norm, and whether the step counts.
 
         `pulled`: towards the anchor.
         """
@@ -103,7 +103,7 @@ class Optimizer:
         self._submit("fisher")
 
     def forget(self) -> None:
-        """Drop what was recorded."""
+        """Drop recorded lists."""
         for recorded in self._recorded.values():
             self._host.forget(recorded)
 

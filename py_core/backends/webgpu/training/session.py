@@ -1,7 +1,7 @@
-"""Training on a GPU: the session of `training/session.py`, whose passes are lists of dispatches recorded once.
+"""Training on a GPU: the session of `training/session.py`. Its passes are lists of dispatches recorded once.
 
-A pass goes to the GPU in pieces of some milliseconds, a few of them at a time, so that a chat in between is answered.
-Everything that a session has lives in buffers of its own, and goes with the device when that is lost.
+A pass goes to the GPU in pieces of some milliseconds, a few at a time, so that a chat in between gets its answers. A
+session's data lives in buffers of its own, and is lost with the device.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from py_core.training.session import (
 
 _PIECE_SECONDS = 0.004
 _PIECES_AHEAD = 3
-"""Pieces on their way: in a browser it takes 2 ms to hear that one is done, and the next are encoded meanwhile."""
+"""Pieces in flight: a browser takes 2 ms to report the end of a piece. Meanwhile the next ones are encoded."""
 _KEPT = 0.8
-"""Of what is known of the GPU's speed with each piece. The ends of several are often heard at once, so that one alone
-says nothing."""
+"""The share of the known GPU speed that each new piece leaves. The ends of several pieces are often heard at once, so a
+single time says nothing."""
 
 _LOST = Message(
     "gpu.training-lost",
@@ -60,10 +60,10 @@ class WebGPUTraining:
         self._steps = 0
         self._anchor: np.ndarray | None = None
         self._flops = self._seconds = 0.0
-        """Of the last pieces, the newest counting most."""
+        """Operations and seconds of the last pieces, the newest counting most."""
 
     async def build(self) -> None:
-        """Make what the session needs on the device, where it is not there yet."""
+        """Make what the session needs on the device, if it is not there yet."""
         if self._on is None or self._on.model is not self._device.model:
             self._on = SessionOnDevice(self._device.model, self._plan)
             await self._on.host.check()
@@ -72,7 +72,7 @@ class WebGPUTraining:
         async def write() -> None:
             await self.build()
             on = self._ready()
-            # It multiplies, and these may be no numbers.
+            # The kernel multiplies these values, which may be NaN.
             on.optimizer.submit_fisher(1, 0)
             for place, vector in zip(on.vectors.kept, state.vectors, strict=True):
                 on.host.write(place.buffer, 0, np.ascontiguousarray(vector, np.float32).tobytes())
@@ -148,13 +148,13 @@ class WebGPUTraining:
         return np.frombuffer(data, np.float32).copy()
 
     def launches(self) -> dict[str, list[Launch]]:
-        """The kernels of a pass over the most rows, by its parts: to be measured."""
+        """Return the kernels of a pass over the most rows, by its parts, for measurements."""
         return self._ready().launches()
 
     def close(self) -> None:
         on, self._on = self._on, None
         if on is not None and on.model is self._device.model:
-            with suppress(BackendError):  # It may have gone with the device.
+            with suppress(BackendError):  # the device may be lost
                 on.destroy()
 
     def _check(self, pack: Pack) -> None:
@@ -162,7 +162,7 @@ class WebGPUTraining:
         check_pack(pack, config.vocab_size, config.context_length, self.max_rows)
 
     def _ready(self) -> SessionOnDevice:
-        """What is on the device. Raises TrainingLostError where that is another one now."""
+        """Return the session's part of the device. Raises TrainingLostError if the device is another one now."""
         if self._on is None or self._on.model is not self._device.model:
             raise TrainingLostError(_LOST)
         return self._on
@@ -177,7 +177,7 @@ class WebGPUTraining:
             raise TrainingLostError(_LOST) from error
 
     async def _run(self, on: SessionOnDevice, pack: Pack, parts: Sequence[str], after_piece: AfterPiece | None) -> None:
-        """Run parts of a pass, piece by piece; the last ones may still be on their way at the end."""
+        """Run parts of a pass, piece by piece. The last pieces may still be in flight at the end."""
         on.write(pack)
         rest = deque(section for part in parts for section in on.sections(part, pack.rows))
         ahead: deque[tuple[float, asyncio.Future[bytes]]] = deque()
@@ -200,7 +200,7 @@ class WebGPUTraining:
                 self._ready()
 
     def _piece(self, rest: deque[Section], rows: int) -> tuple[list[int], float]:
-        """The next lists to submit together, and their FLOPs."""
+        """Return the next lists to submit together, and their FLOPs."""
         most = _PIECE_SECONDS * self._flops / self._seconds if self._seconds else 0.0
         recorded, work = list[int](), 0.0
         while rest and (not recorded or work + rest[0].work(rows) <= most):

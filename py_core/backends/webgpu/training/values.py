@@ -1,7 +1,7 @@
-"""Where the values of a pass of training lie on the GPU: a buffer serves another value once nothing reads its last one.
+"""The place of a training pass's values on the GPU: a buffer serves another value once nothing reads its last one.
 
 The operations of a whole pass are one list: forward through the blocks, the loss, and back. A block's values are made
-twice, for its forward pass and again for its gradients; what joins two blocks is kept between.
+twice, for its forward pass and again for its gradients. Values that join two blocks are kept between the two.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from py_core.training.gradient_ops import ForwardOp, GradientOp, HeadLoss, LoraU
 
 PassOp = Embedding | ForwardOp | GradientOp | HeadLoss
 Slot = tuple[int, int]
-"""A buffer by the width of its rows, and its number among those of that width."""
+"""A buffer: the width of its rows, and its number among buffers of that width."""
 Key = tuple[Value, bool]
-"""A value, and whether it is one of those of a block's forward pass that are made again."""
+"""A value, and True if it is a value of a block's forward pass that is made again."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """An operation of a pass. `again`: what it makes is made again before gradients read it."""
+    """An operation of a pass. `again`: its result is made again before gradients read it."""
 
     op: PassOp
     again: bool = False
 
 
 def forward_steps(plan: TrainingPlan) -> list[Step]:
-    """From the tokens to what the output matrix reads."""
+    """Return the steps from the tokens to the input of the output matrix."""
     blocks = [Step(op, True) for block in plan.blocks for op in block.forward]
     return [Step(plan.embedding), *blocks, *map(Step, plan.head)]
 
 
 def backward_steps(plan: TrainingPlan) -> list[Step]:
-    """From the loss back to the first block that is trained."""
+    """Return the steps from the loss back to the first trained block."""
     back = [op for block in reversed(plan.blocks) for op in (*block.recompute, *block.backward)]
     return [Step(plan.loss), *map(Step, [*plan.head_backward, *back])]
 
@@ -49,16 +49,16 @@ class TrainingValues:
         self._kept = {plan.embedding.out, *(block.out for block in plan.blocks)}
         self._made: dict[object, Binding] = {}
         self.updated: set[Value] = set()
-        """Results that are made in the place of the value that they are added to."""
+        """Results that take the place of the value to which they are added."""
         self._slots = self._assigned([*forward_steps(plan), *backward_steps(plan)])
 
     def of(self, value: Value, again: bool = False) -> Binding:
-        """The buffer of a value, of a step that is so."""
+        """Return the buffer of a value, for a step that has this `again`."""
         slot = self._slots[self._key(value, again)]
         return self._buffer(slot, slot[0])
 
     def scratch(self, role: str, width: int) -> Binding:
-        """What an operation keeps between its own kernels."""
+        """Return the memory that an operation keeps between its own kernels."""
         return self._buffer((role, width), width)
 
     def _buffer(self, key: object, width: int) -> Binding:
@@ -119,5 +119,5 @@ def made_by(op: PassOp) -> list[Value]:
 
 
 def _changed(op: PassOp) -> Value | None:
-    """The value that the operation's result is added to, if any."""
+    """Return the value to which the operation's result is added, if any."""
     return op.y if isinstance(op, LoraUp) else getattr(op, "plus", None)
