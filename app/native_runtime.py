@@ -89,7 +89,7 @@ async def open_runtime(
 
 
 def pages_path(memory: Path) -> Path:
-    """Where what the model has read of the conversations lies: beside the memory's file."""
+    """Return the path of the stored keys and values of conversations, beside the memory's file."""
     return memory.with_name(f"{memory.name}.pages")
 
 
@@ -104,7 +104,7 @@ async def tidy_pages(path: Path, memory: Memory) -> None:
 
 
 async def open_pages(path: Path) -> SQLiteRows:
-    """What the model has read of the conversations; anew where that cannot be opened. Raises StoreError."""
+    """Open the stored keys and values of conversations, or replace them if they cannot be opened. Raises StoreError."""
     try:
         return await SQLiteRows.open(path)
     except StoreError as error:

@@ -1,4 +1,5 @@
-"""What crosses between Python and the page. The build makes web/protocol.js of it (app/building/page_protocol.py).
+"""The data that crosses between Python and the page. The build makes web/protocol.js of it
+(app/building/page_protocol.py).
 
 An event is something that happens to a turn: a frozen dataclass. `to_json` turns it into plain data, with names in
 camelCase and its `type`, the name of its class in kebab-case. Fields that are marked INTERNAL stay in Python. A stored
@@ -79,7 +80,7 @@ class Changed:
 
     gone: bool
     turns: tuple[Turn, ...] = field(default=(), metadata=INTERNAL)
-    """What is shown of it now."""
+    """The turns that are shown now."""
 
 
 @dataclass(frozen=True)
@@ -125,8 +126,8 @@ class Computation:
 
 @dataclass(frozen=True)
 class Citations:
-    """What the model reads of attached files. found: "whole" files, or passages by "meaning" and words, or by "words"
-    alone."""
+    """The passages of attached files that the model reads. found: "whole" files, or passages by "meaning" and words,
+    or by "words" alone."""
 
     passages: tuple[Citation, ...]
     found: Literal["whole", "meaning", "words"]
@@ -159,12 +160,12 @@ class Card:
 
 @dataclass(frozen=True)
 class Context:
-    """What is in a prompt, in tokens: `system` (the system prompt), `memory` (what was learned), `turns` (messages with
-    the instructions of agents, and answers), `file` and `tools` fill the `total` together with what is `free` for the
-    answer and what comes after it.
+    """The contents of a prompt, in tokens: `system` (the system prompt), `memory` (what was learned), `turns` (messages
+    with the instructions of agents, and answers), `file` and `tools` fill the `total`, together with `free`, the rest
+    for the answer and what comes after it.
 
-    left_out: about how many tokens the turns have that found no room. bytes_per_token: what a token of context takes
-    in the memory of what runs the model.
+    left_out: about how many tokens of turns did not fit. bytes_per_token: the backend memory that a token of context
+    takes.
     """
 
     system: int
@@ -180,8 +181,8 @@ class Context:
 
 @dataclass(frozen=True)
 class Reading:
-    """The prompt is being read: `done` of `total` tokens, with those that earlier turns have in common with it.
-    seconds_left: from now on; None as long as nobody knows."""
+    """The prompt is being read: `done` of `total` tokens, including the prefix that it shares with earlier turns.
+    seconds_left: from now on; None while unknown."""
 
     done: int
     total: int
@@ -190,7 +191,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Thought:
-    """More text of what the model thinks before it answers. It is no part of the answer, nor of later prompts."""
+    """More text of the model's thinking before it answers. It is not part of the answer or of later prompts."""
 
     text: str
 
@@ -204,8 +205,8 @@ class Delta:
 
 @dataclass(frozen=True)
 class Replacement:
-    """The answer, and the thought before it, are this in place of what was told: without what a loop repeated, or with
-    the beginning of an answer that went on."""
+    """The answer and the thought before it, which replace the text that was sent: without the repetitions of a loop, or
+    with the beginning of a continued answer."""
 
     text: str
     thought: str
@@ -271,7 +272,7 @@ class Failure:
 
 
 AnswerEvent = Reading | Thought | Delta | Replacement | Done
-"""What the assistant tells of an answer."""
+"""The events of an answer."""
 Event = (
     Changed | Route | Recall | Computation | Citations | Taught | Card | Context | Reading | Thought | Delta
     | Replacement | Done | Stored | Offer | Failure

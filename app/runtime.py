@@ -1,4 +1,4 @@
-"""What runs beside the model: the memory, the routing, the learning. A chat works without any of them.
+"""The services beside the model: the memory, the routing, the learning. A chat works without any of them.
 
     runtime = await Runtime.open(RuntimeConfig(lambda: SQLiteRows.open(path), router=router))
     await runtime.use_model(Learner(model, base_sha256))     # which can be taught from now on
@@ -79,11 +79,11 @@ class Learner:
 
     model: Model
     base_sha256: str
-    """Of its file, to which what it learns belongs; "" if that is not known: then nothing can be taught."""
+    """The checksum of its file, to which all that it learns belongs; "" if unknown: then nothing can be taught."""
     adapters: AnswerAdapters | None = None
-    """What its answers come with. None: they come with lessons only, not with what loops made of them."""
+    """The adapters of its answers. None: answers use lessons only, not the adapters that loops made of them."""
     answers_with: Collection[str] = ("background", "style")
-    """The loops whose work they come with."""
+    """The loops whose adapters the answers use."""
     only_one: OnlyOne | None = None
     """The lock of all that learn over this memory. None: this one learns nothing in pauses."""
     idle_seconds: float = IDLE_SECONDS
@@ -94,17 +94,17 @@ class Learner:
 
 @dataclass(frozen=True)
 class RuntimeConfig:
-    """What a runtime opens: the memory, then the routing, then the learning. What is None is not opened."""
+    """The parts that a runtime opens: the memory, then the routing, then the learning. None: the part is not opened."""
 
     rows: Callable[[], Awaitable[Rows]] | None = None
-    """Of the memory."""
+    """Opens the rows of the memory."""
     memory: Memory | None = None
-    """One that is open already, instead of `rows`."""
+    """A memory that is already open, instead of `rows`."""
     pages: Callable[[], Awaitable[Rows]] | None = None
-    """Where what the model reads of the conversations is kept; opened when it is needed."""
+    """Opens the store of the conversations' keys and values, when it is needed."""
     router: Callable[[], Awaitable[RouterParts]] | None = None
     embedder: Callable[[], Embedder | None] | None = None
-    """Of files, if it is not the routing's."""
+    """Opens the embedder for files, if it is not the routing's."""
     learner: Learner | None = None
     crypto: Crypto = field(default_factory=NativeCrypto)
     changed: Callable[[], None] = _nothing_changed
@@ -132,7 +132,7 @@ class Runtime:
         self.style: StyleService | None = None
         self.idle: IdleLearning | None = None
         self.pages: ContextStore | None = None
-        """What the model has read of the conversations; None where that is not kept."""
+        """The stored keys and values of the conversations; None if they are not kept."""
         self.files = FileService(
             lambda: self.memory, self._config.embedder or self._embedder, self.routing_stage, self.trouble,
             lambda: self.changed(),
@@ -176,7 +176,7 @@ class Runtime:
         return self.memory_if_open
 
     async def opened_memory(self) -> Memory | None:
-        """The memory, once it is open. None where nobody opens one, or it takes longer than MEMORY_PATIENCE."""
+        """Return the memory once it is open. None if none is opened, or it takes longer than MEMORY_PATIENCE."""
         try:
             async with asyncio.timeout(self._patience):
                 await self.memory_stage.wait()
@@ -210,11 +210,11 @@ class Runtime:
         return await Memory.open(store, lambda: self._kernel, self.trouble)
 
     def is_on(self, policy: str) -> bool:
-        """Whether what a policy switches is on; as long as the memory is not open it is."""
+        """Return True if a policy's switch is on; while the memory is not open, it is."""
         return self.memory_if_open is None or self.memory.policies.is_on(policy)
 
     def keeps(self, conversation: str) -> bool:
-        """Whether a conversation, by its id, is there when the page or the program starts again."""
+        """Return True if the conversation with this id is still there after a restart of the page or the program."""
         if self.memory_if_open is None:
             return False
         kept = self._rows.kept if isinstance(self._rows, FallbackRows) else frozenset()
@@ -371,7 +371,7 @@ class Runtime:
         return lambda: self._listeners.remove(listener)
 
     def trouble(self, error: Exception) -> None:
-        """Something failed that the chat goes on without."""
+        """Report a failure that the chat can continue without."""
         self.problem = words_of(error)
         self.changed()
 

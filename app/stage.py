@@ -12,7 +12,7 @@ class State(StrEnum):
     OPENING = "opening"
     READY = "ready"
     LOCKED = "locked"
-    """Of the memory only: a temporary one answers until the passphrase is typed."""
+    """For the memory only: a temporary memory answers until the passphrase is typed."""
     FAILED = "failed"
     OFF = "off"
 

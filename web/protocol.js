@@ -99,8 +99,8 @@
  */
 
 /**
- * What the model reads of attached files. found: "whole" files, or passages by "meaning" and words, or by "words"
- * alone.
+ * The passages of attached files that the model reads. found: "whole" files, or passages by "meaning" and words, or by
+ * "words" alone.
  * @typedef {object} Citations
  * @property {'citations'} type
  * @property {Citation[]} passages
@@ -132,10 +132,10 @@
  */
 
 /**
- * What is in a prompt, in tokens: `system` (the system prompt), `memory` (what was learned), `turns` (messages with the
- * instructions of agents, and answers), `file` and `tools` fill the `total` together with what is `free` for the answer
- * and what comes after it. leftOut: about how many tokens the turns have that found no room. bytesPerToken: what a
- * token of context takes in the memory of what runs the model.
+ * The contents of a prompt, in tokens: `system` (the system prompt), `memory` (what was learned), `turns` (messages
+ * with the instructions of agents, and answers), `file` and `tools` fill the `total`, together with `free`, the rest
+ * for the answer and what comes after it. leftOut: about how many tokens of turns did not fit. bytesPerToken: the
+ * backend memory that a token of context takes.
  * @typedef {object} Context
  * @property {'context'} type
  * @property {number} system
@@ -150,8 +150,8 @@
  */
 
 /**
- * The prompt is being read: `done` of `total` tokens, with those that earlier turns have in common with it.
- * secondsLeft: from now on; None as long as nobody knows.
+ * The prompt is being read: `done` of `total` tokens, including the prefix that it shares with earlier turns.
+ * secondsLeft: from now on; None while unknown.
  * @typedef {object} Reading
  * @property {'reading'} type
  * @property {number} done
@@ -160,7 +160,7 @@
  */
 
 /**
- * More text of what the model thinks before it answers. It is no part of the answer, nor of later prompts.
+ * More text of the model's thinking before it answers. It is not part of the answer or of later prompts.
  * @typedef {object} Thought
  * @property {'thought'} type
  * @property {string} text
@@ -174,8 +174,8 @@
  */
 
 /**
- * The answer, and the thought before it, are this in place of what was told: without what a loop repeated, or with the
- * beginning of an answer that went on.
+ * The answer and the thought before it, which replace the text that was sent: without the repetitions of a loop, or
+ * with the beginning of a continued answer.
  * @typedef {object} Replacement
  * @property {'replacement'} type
  * @property {string} text

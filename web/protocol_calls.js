@@ -171,8 +171,8 @@
  */
 
 /**
- * What the Learning view shows. problem: why nothing can be learned now. idle: what learns in pauses, and how far.
- * lessons: the latest that this model has learned; here and in what follows the oldest first.
+ * The content of the Learning view. problem: why nothing can be learned now. idle: the loop that learns in pauses, and
+ * its progress. lessons: the latest that this model has learned; all lists have the oldest first.
  * @typedef {object} Overview
  * @property {import('./protocol.js').Message|string|null} problem
  * @property {IdleStatus|null} idle
@@ -302,8 +302,8 @@
  */
 
 /**
- * sentence: for the user. loop: which one it is about, "" for all. done, total: tokens of the run. secondsLeft: None
- * where that is not known yet. what: what it does now, as its `Report` tells it.
+ * sentence: for the user. loop: the loop that it is about, "" for all. done, total: tokens of the run. secondsLeft:
+ * None if it is not known yet. what: the current step, from the loop's `Report`.
  * @typedef {object} IdleStatus
  * @property {'off'|'paused'|'battery'|'learned'|'waiting'|'elsewhere'|'held'|'running'|'failed'} state
  * @property {import('./protocol.js').Message|string} sentence

@@ -1,4 +1,4 @@
-"""What the page asks of what Sonata learns: feedback, lessons, the loops and what they did, as plain data.
+"""The page's requests about learning: feedback, lessons, the loops and what they did, as plain data.
 
 web/learning/client.js calls its methods with JSON. Times are seconds since 1970.
 """
@@ -86,7 +86,7 @@ class LearningApi:
         return _learned(await self._feedback.remember_answer(id, question, answer))
 
     async def opinions(self, ids: list[str]) -> dict[str, Opinion]:
-        """What was said of these answers, by id."""
+        """Return the feedback on these answers, by id."""
         await self._memory.writer.flush()
         records = await self._memory.store.get_many([(TRAJECTORY, id) for id in ids])
         return {record.id: record.body["feedback"] for record in records if record.body["feedback"]}
@@ -108,7 +108,7 @@ class LearningApi:
         return None if lesson is None else _lesson(lesson)
 
     async def lesson_story(self, id: str) -> Story | None:
-        """What a lesson changed (app/lessons/story.py); None where it was forgotten."""
+        """Return what a lesson changed (app/lessons/story.py); None if it was forgotten."""
         from app.lessons.story import story_of  # late, as in app/runtime.py
 
         lesson = await self._memory.lessons.get(id)
@@ -191,7 +191,7 @@ class LearningApi:
         }
 
     async def adapters(self) -> list[AdapterView]:
-        """What answers come with besides the model's weights: app/models/adapter_views.py."""
+        """Return the adapters that answers use besides the model's weights: app/models/adapter_views.py."""
         from app.models.adapter_views import adapter_views  # late, as in app/runtime.py
 
         return await adapter_views(self._runtime, self._chosen())
@@ -207,7 +207,7 @@ class LearningApi:
         self._idle.learn_now(name)
 
     async def pause(self) -> None:
-        """What learns in pauses stands still until `resume`."""
+        """Stop learning in pauses until `resume`."""
         self._idle.pause()
 
     async def resume(self) -> None:

@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 UNTIL_POLICY = "learning.deep.until"
 """A run has seen the answers up to this time: seconds since 1970."""
 REPORT_POLICY = "learning.deep.report"
-"""What the last run did: a DeepReport as JSON."""
+"""The policy with the report of the last run: a DeepReport as JSON."""
 KEPT_DAYS = 30.0
-"""A trajectory of which the person said nothing goes then, if its strategy stays."""
+"""A trajectory without feedback is deleted after this time if its strategy stays."""
 REPEATED = 2
 """Bad answers to similar messages, after which a lesson is suggested."""
 MOST_SUGGESTIONS = 10
 EMBEDDED_TOGETHER = 16
 NEARLY = 1.5
-"""The gate was nearly open where a lesson's score was so little below its threshold."""
+"""The gate was nearly open if a lesson's score was at most this far below its threshold."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class DeepReport:
-    """What a run did. trajectories: how many it saw. verdicts: how many strategies are kept of each. deleted:
-    trajectories."""
+    """The results of a run. trajectories: how many it saw. verdicts: how many strategies are kept, by verdict. deleted:
+    how many trajectories."""
 
     trajectories: int
     strategies: int
@@ -81,7 +81,7 @@ class DeepLoop:
         return len(await memory.trajectories.all(since=_until(memory)))
 
     async def is_begun(self) -> bool:
-        """A run that was ended is begun anew: it takes seconds."""
+        """Return False: an interrupted run starts again from the beginning, since it takes only seconds."""
         return False
 
     async def run(self, report: Callable[[int, int], None]) -> None:
@@ -165,7 +165,7 @@ class DeepLoop:
         return before, threshold
 
     async def _evidence(self, one: Trajectory, threshold: float) -> Evidence | None:
-        """What the judged answer tells of the gate."""
+        """Return the evidence about the gate that a judged answer gives."""
         learning, recalled = self._runtime.learning, one.route.get("recalled")
         assert learning is not None
         if one.lesson and isinstance(recalled, int | float) and 0 < recalled < 1:
@@ -183,7 +183,7 @@ class DeepLoop:
         return None
 
     async def _suggestions(self, bank: Bank) -> tuple[Suggestion, ...]:
-        """Of the failures that no lesson answers now."""
+        """Return suggestions for the failures that no lesson answers yet."""
         found = list[Suggestion]()
         learning = self._runtime.learning
         for strategy in bank.strategies:
@@ -222,7 +222,7 @@ class DeepLoop:
 
 
 def last_report(memory: Memory) -> DeepReport | None:
-    """Of the last run, if there was one."""
+    """Return the report of the last run, if there was one."""
     policy = memory.policies.look(REPORT_POLICY)
     if policy is None or not isinstance(policy.value, str):
         return None

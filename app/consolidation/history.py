@@ -1,4 +1,4 @@
-"""What each loop did and when, and how good answers were over time: real records, as plain data for plots."""
+"""The history of each loop, and the quality of answers over time: real records, as plain data for plots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MOST_EVENTS = 400
 """The latest are told."""
 DAYS = 21
-"""Answers of so many days are told by day, those of more by week."""
+"""Answers are grouped by day over at most this many days, and by week over more."""
 
 
 async def events(memory: Memory, base_sha256: str) -> list[LearningEvent]:
@@ -74,7 +74,7 @@ def _period(created: float, days: int, group: Sequence[Trajectory]) -> Period:
 
 
 def _begin(created: float, days: int) -> float:
-    """Of the day or the week (from Monday on), where the person lives."""
+    """Return the beginning of the day or the week (which starts on Monday), in local time."""
     day = datetime.datetime.fromtimestamp(created).replace(hour=0, minute=0, second=0, microsecond=0)
     return (day - datetime.timedelta(days=day.weekday() if days == 7 else 0)).timestamp()
 

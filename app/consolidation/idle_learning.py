@@ -1,9 +1,9 @@
-"""Learning while nobody waits: decides when a loop that learns may run, holds it while somebody does, and tells how far
-it is.
+"""Learning in idle times: decides when a learning loop may run, holds it while a person uses Sonata, and reports its
+progress.
 
-A loop that runs is held where it stands as soon as somebody types or an answer is under way: the device is free after
-the piece of work that it has then. It is ended, and goes on later from where it came, where the reason may last: its
-switch, the battery, a pause, or a person who stays.
+A running loop is held as soon as somebody types or an answer is being generated: the device is free after the current
+piece of work. The loop is ended, and later resumes from its saved progress, if the reason may last: its switch, the
+battery, a pause, or a person who stays.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from py_core.memory.policies import Policies, Value
 from py_core.messages import Message, Words, words_of
 
 IDLE_SECONDS = 10.0
-"""So long nobody has typed, and no answer was under way, before a loop begins or goes on."""
+"""A loop starts or continues after this time without typing and without an answer being generated."""
 HELD_SECONDS = 300.0
-"""A loop that was held so long is ended, and gives its memory back."""
+"""A loop that was held this long is ended, and gives its memory back."""
 LOOK_SECONDS = 600.0
 """After so long it is looked again, and after trouble."""
 ELSEWHERE_SECONDS = 30.0
 """So often it is looked whether another tab has stopped learning."""
 LOW_BATTERY = 0.3
 SWITCH = "learning.{}"
-"""The policy that switches a loop: bool, true where there is none."""
+"""The policy that switches a loop: bool, true by default."""
 LAST = "learning.{}.last"
-"""The policy that says when a loop was done last: seconds since 1970."""
+"""The policy with the time at which a loop last finished: seconds since 1970."""
 
 _LEARNS = Message("idle.learning", "Sonata is learning.")
 _WAITS = Message("idle.in-use", "Learning waits while you use Sonata.")
@@ -63,7 +63,7 @@ class IdleLearning:
         self._run: _Run | None = None
         self._chosen: Loop | None = None
         self._looked = False
-        """Whether it is known which loop is to run, or that none is."""
+        """True if the choice is made: a loop, or none."""
         self._holding = ExitStack()
         self._held_since: float | None = None
         self._answers = 0
@@ -72,12 +72,12 @@ class IdleLearning:
         self._battery: tuple[float, bool] | None = None
         self._asked: set[str] = set()
         self._troubles: dict[str, tuple[Words, float]] = {}
-        """Of loops that could not go on: the sentence, and when they are tried again."""
+        """By loop that failed: the sentence, and the time of the next try."""
         self._status = IdleStatus("waiting", Message("idle.looks", "Sonata looks whether there is something to learn."))
 
     @property
     def names(self) -> list[str]:
-        """Of the loops."""
+        """Return the names of the loops."""
         return [loop.name for loop in self._loops]
 
     @property
@@ -135,7 +135,7 @@ class IdleLearning:
         self._news.set()
 
     def pause(self) -> None:
-        """Until `resume`: what runs is ended, and goes on from what it kept."""
+        """End the running loop and start none until `resume`; it then continues from its saved progress."""
         self._paused = True
         self.look_again()
 
@@ -232,7 +232,7 @@ class IdleLearning:
         return None
 
     async def _choose(self) -> Loop | None:
-        """The loop that is to run. Where there is none, what the first says of that is told."""
+        """Return the loop that is to run. If there is none, the status is that of the first loop with a reason."""
         said = list[tuple[State, Words, str]]()
         for loop in self._loops:
             if not self._is_on(loop):
@@ -268,7 +268,7 @@ class IdleLearning:
         return None
 
     def _value(self, name: str, default: Value) -> Value:
-        """Of a policy, which does not count as used: this is asked all the time."""
+        """Return the value of a policy without counting it as used: this is called all the time."""
         policies = self._policies()
         found = policies.look(name) if policies else None
         return found.value if found is not None and type(found.value) is type(default) else default
@@ -302,7 +302,7 @@ class IdleLearning:
             await policies.set(LAST.format(run.loop.name), time.time(), confidence=1.0, source=run.loop.name)
 
     async def _end(self) -> None:
-        """End what runs. It is let go on for that, so that it can keep how far it came."""
+        """End the running loop. A held loop is released first, so that it can save its progress."""
         if (run := self._run) is not None:
             run.task.cancel()
             self._go_on()

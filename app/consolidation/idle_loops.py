@@ -1,4 +1,4 @@
-"""The loops that learn while nobody waits, over one runtime."""
+"""The loops that learn in idle times, over one runtime."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LESSONS = 8
 ANSWERS = 30
 """So many new answers are worth a look at all of them."""
 LIKED = 4
-"""So many new answers that somebody liked are worth learning their style anew."""
+"""The number of newly liked answers after which the style is learned again."""
 DEEP_SECONDS = 24 * 3600.0
 
 

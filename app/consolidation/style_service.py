@@ -3,11 +3,11 @@
     style = await StyleService.open(learning, assistant.adapters.use_style)
     await style.run(report)          # learns from corrections and praised answers, and decides
 
-What it learns from is text: corrections ("You should have said ..."), and answers that were found good or kept. A
-quarter of them is never learned from: they say whether it helps. A style is used where they cost less with it, and
-where other texts stay as likely as before; else it is refused, and the record says why. When one of the texts is
-forgotten the style is deleted in the same transaction (py_core/memory/styles.py), and learned again without it in the
-next pause.
+It learns from text: corrections ("You should have said ..."), and answers that were found good or kept. A quarter of
+these texts is held out to measure whether the style helps. A style is used if the held-out texts cost less with it and
+other texts stay as likely as before; else it is refused, and the record says why. When one of the texts is forgotten,
+the style is deleted in the same transaction (py_core/memory/styles.py), and learned again without that text in the next
+pause.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ from py_core.tokenizers.prompts import encode_text
 from py_core.training.session import Training, TrainingState
 
 STYLE_POLICY = "learning.style"
-"""Whether a style is learned and used; the user's switch."""
+"""The user's switch for learning and using a style."""
 ENOUGH = 12
-"""So many answers that somebody liked are worth learning from: three of them are held out."""
+"""The least number of liked answers to learn from: three of them are held out."""
 EVERY = 4
-"""One answer of so many is held out."""
+"""One answer in this many is held out."""
 MOST = 64
-"""The latest so many answers are learned from."""
+"""Only this many of the latest answers are learned from."""
 LONGEST = 96
-"""Tokens of an answer that are read."""
+"""The most tokens of an answer that are read."""
 TEXT_TOKENS = 64
 """Tokens of a generic text that are read."""
 GENERIC_TEXTS = 24
 PROBE_TEXTS = 12
 """So many of the shipped texts hold the style in place, and so many of the others are measured with."""
 SCALES = (1.0, 0.7, 0.5, 0.35)
-"""Of what was learned: the largest is used that leaves other texts as likely as before."""
+"""Scales for the learned style: the largest that leaves other texts as likely as before is used."""
 LEAST_GAIN = 0.05
-"""Nats a token that the held-out answers must cost less."""
+"""The least gain on the held-out answers, in nats per token."""
 MOST_HARM = 0.0075
-"""Of the perplexity of texts that nothing is learned from."""
+"""The largest rise of the perplexity of texts that nothing is learned from, as a share."""
 RECIPE = StyleRecipe()
 _KINDS = frozenset({lessons.KIND, trajectories.KIND, styles.KIND, policies.KIND})
 
@@ -121,7 +121,7 @@ class StyleService:
         return self.learning.memory.policies.is_on(STYLE_POLICY)
 
     async def words(self) -> Words:
-        """What there is to say of it, in a sentence or two."""
+        """Return the status of the style in a sentence or two."""
         last = await self._last()
         liked = await self._liked()
         if last is not None and self._fits(last, liked):
@@ -175,7 +175,7 @@ class StyleService:
         return await self.learning.memory.styles.get(self.learning.base_sha256)
 
     async def _liked(self) -> list[Liked]:
-        """What is liked now, the oldest first."""
+        """Return the answers that are liked now, the oldest first."""
         memory = self.learning.memory
         taught = [
             (one.created, Liked(f"{lessons.KIND}:{one.id}", one.question, one.answer))
@@ -215,7 +215,7 @@ class StyleService:
         return sum(one.source not in known for one in liked[-MOST:])
 
     async def is_begun(self) -> bool:
-        """It takes seconds, and begins anew."""
+        """Return False: learning a style takes seconds, and starts again from the beginning."""
         return False
 
     async def run(self, report: Report) -> None:
@@ -223,7 +223,7 @@ class StyleService:
         await self.learn(report)
 
     async def learn(self, report: Report = unheard, priority: Priority = Priority.IDLE) -> Style | None:
-        """Learn from what is liked now, and decide. None where that is too little, or was forgotten meanwhile."""
+        """Learn from the answers that are liked now, and decide. None if there are too few, or some were forgotten."""
         async with self._running:
             learned_from, held = held_out((await self._liked())[-MOST:])
             if len(learned_from) + len(held) < ENOUGH:
@@ -285,7 +285,7 @@ class StyleService:
         )  # fmt: skip
 
     def _fits(self, style: Style, liked: Sequence[Liked]) -> bool:
-        """Whether it belongs to the revision that answers, and all that it was learned from is liked still."""
+        """Return True if it belongs to the revision that answers, and all its source texts are still liked."""
         there = {one.source: one for one in liked}
         known = [there[source] for source in (*style.sources, *style.held) if source in there]
         return style.revision == self.learning.imprints.revision and _digest(known) == style.made_of
@@ -336,7 +336,7 @@ class Reader:
 async def _tried(
     training: Training, learned: HeadAdapter, held: StyleRows, probe: StyleRows
 ) -> tuple[HeadAdapter, dict[str, float]]:
-    """What was learned at the largest of SCALES that does no harm, or the smallest, and what it does."""
+    """Return the learned style at the largest of SCALES that does no harm, or at the smallest, and its measurements."""
     before, _ = await row_nll(training, held, None)
     text_before = _perplexity(await row_nll(training, probe, None))
     for scale in SCALES:

@@ -1,4 +1,4 @@
-"""What the page gets of what Sonata learns, as plain data. Times are seconds since 1970.
+"""The page's data about learning, as plain data. Times are seconds since 1970.
 
 An nll is the mean negative log-probability of the answer's tokens for the model that runs, in nats.
 """
@@ -116,8 +116,8 @@ class Period(TypedDict):
 
 
 class Overview(TypedDict):
-    """What the Learning view shows. problem: why nothing can be learned now. idle: what learns in pauses, and how far.
-    lessons: the latest that this model has learned; here and in what follows the oldest first."""
+    """The content of the Learning view. problem: why nothing can be learned now. idle: the loop that learns in pauses,
+    and its progress. lessons: the latest that this model has learned; all lists have the oldest first."""
 
     problem: Words | None
     idle: IdleStatus | None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MOST_GROUPS = 24
 PERCENTILES = (50, 90, 99)
 _LEAST_TOKENS = 4
-"""Of an answer whose speed says something."""
+"""The least tokens of an answer whose speed is meaningful."""
 
 
 def speed_groups(entries: Sequence[Trajectory]) -> list[SpeedGroup]:

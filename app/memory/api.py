@@ -1,4 +1,4 @@
-"""What the page's panels ask for: the log, the router's patterns, policies and agents, as plain data.
+"""The requests of the page's panels: the log, the router's patterns, policies and agents, as plain data.
 
 web/memory/client.js calls its methods with JSON. Times are seconds since 1970.
 """
@@ -51,7 +51,7 @@ class MemoryApi(ConversationApi):
     """Each public method is a call of the page's. Those that need the router raise EmbedderError without it."""
 
     async def info(self) -> MemoryInfo:
-        """What can be told without reading what is stored."""
+        """Return what is known without reading the stored records."""
         runtime = self._runtime
         about: MemoryInfo = {
             "state": runtime.memory_stage.state, "routing": runtime.routing_stage.state,

@@ -35,9 +35,9 @@ _DELETE = Message("policy.delete", "Delete")
 
 @dataclass(frozen=True)
 class PolicyWords:
-    """about: a sentence. value: "" where it is only for programs. by: who says so, and from how much. time: seconds
-    since 1970, where the value is a time. can_edit: whether it is a value that a person may set here. deletion: what
-    deleting it is called."""
+    """about: a sentence. value: "" if it is only for programs. by: the source of the value, and its amount of evidence.
+    time: seconds since 1970, if the value is a time. can_edit: True if a person may set the value here. deletion: the
+    label for deleting it."""
 
     title: Words
     value: Words

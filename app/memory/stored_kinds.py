@@ -1,4 +1,4 @@
-"""What the memory holds, in words: every kind of record, and how many there are of it."""
+"""The contents of the memory in words: every kind of record, and how many there are of it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOUNS: Mapping[str, tuple[str, str]] = {
 
 
 async def counts(store: Store) -> dict[str, int]:
-    """Of every kind, in the order of NOUNS. Raises StoreError."""
+    """Return the number of records of every kind, in the order of NOUNS. Raises StoreError."""
     return {kind: await store.count(kind) for kind in NOUNS}
 
 

@@ -1,4 +1,4 @@
-"""What the page gets of the memory, as plain data. Times are seconds since 1970."""
+"""The page's data about the memory, as plain data. Times are seconds since 1970."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
  * The engine as the page sees it: a worker, of this tab or of another one (model_tabs.js), behind Comlink. An Engine that
  * failed is disposed of and a new one made.
  *
- * Errors have the kind as their `name` ("DeviceLostError", "GGUFError", ...). Where the message is written for the user
- * there is no `stack` (user_error.js).
+ * Errors have the kind as their `name` ("DeviceLostError", "GGUFError", ...). If the message is written for the user,
+ * `stack` is absent (user_error.js).
  */
 import * as Comlink from '../vendor/comlink.mjs';
 import './stream_transfer.js';
@@ -41,22 +41,23 @@ export class Engine {
    *   tells it; `workers`, `precision` and `patience` (ms of silence after which a worker counts as dead) are those of wasm;
    *   `memory`: MB that the model may take at most, null to leave that to the machine
    * @param {(progress: {stage: 'python'|'model'|'routing'|'setup'|'device', done?: number, total?: number|null,
-   *   complete?: boolean}) => void} onProgress bytes, but of 'setup' whatever the backend counts; also later, where the
-   *   GPU was lost: a new device is opened ('device') and the model brought there ('model')
+   *   complete?: boolean}) => void} onProgress bytes, but of 'setup' whatever the backend counts; also later, if the
+   *   GPU was lost: a new device is opened ('device') and the model is copied there ('model')
    * @returns {Promise<{backend: string, adapter: string, software: boolean, features: string[], reason: string|null, model: string,
    *   parameters: number, contextLength: number, need: string, fit: {trained: number, weights: number, pages: number,
    *   scratch: number, contexts: number[][]}, longestPrompt: number|null, notice: string|null,
    *   runs?: {sha256: string|null, title: string|null}}>} `need`: a sentence on the
-   *   memory that this context takes; `fit`: the same in bytes, and what other lengths take, [tokens, bytes]; `longestPrompt`: bytes that no prompt goes beyond
-   *   (chat/message_length.js); `notice`: a sentence for the user where the model is not kept; `runs`: which
-   *   model it is, where another tab runs it
+   *   memory that this context takes; `fit`: the same in bytes, and what other lengths take, [tokens, bytes]; `longestPrompt`: the most bytes
+   *   of a prompt
+   *   (chat/message_length.js); `notice`: a sentence for the user if the model is not kept; `runs`: the
+   *   model, if another tab runs it
    */
   start(options, onProgress) {
     return this.#ask((remote) => remote.start(options, Comlink.proxy(onProgress), Comlink.proxy(() => this.memory.tell())));
   }
 
   /**
-   * Whether a model could run in place of this one: by the header of its files alone, before they are copied.
+   * Check whether a model could run instead of this one: by the header of its files alone, before they are copied.
    * @param {{files: File[], stem: string}} given files: one, or all parts in their order; stem: of their name
    * @returns {Promise<{title: string, licence: string}>} what people call it. Rejects with a userError that says why not
    */
@@ -93,7 +94,7 @@ export class Engine {
   /** Make a worker on the CPU never answer again. */
   hangWorker(index) { return this.#ask((remote) => remote.hangWorker(index)); }
 
-  /** Nobody uses this engine any more. */
+  /** Release this engine; it must not be used afterwards. */
   dispose() {
     this.#link.then((link) => link.close(), () => {});
   }

@@ -30,7 +30,7 @@ export class ModelTabs {
   #onMoved;
   #shares = false;
   #beginning;
-  #locks = /** @type {LockManager} */ (/** @type {unknown} */ (null)); // there where it shares
+  #locks = /** @type {LockManager} */ (/** @type {unknown} */ (null)); // set if it shares
   #tab = `sonata.tab:${crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`}`;
   #channel = /** @type {BroadcastChannel|null} */ (null);
   #leads = false;
@@ -210,7 +210,7 @@ export class ModelTabs {
     return { remote, isElsewhere: true, died, close };
   }
 
-  /** While this tab is looked at: take the lock where the leader is silent, as a tab that the browser has frozen is. */
+  /** While this tab is visible: take the lock if the leader is silent, like a tab that the browser has frozen. */
   #watch(remote) {
     let silent = 0, waits = false;
     const timer = setInterval(() => {

@@ -1,8 +1,8 @@
 /**
  * Pyodide with the packages that build.py put beside it and Sonata's own. Runs in the worker.
  *
- * Where the site has a snapshot (docs/develop/start.md) and the browser is of the kind that made it, Python's memory is restored
- * from it. In every other case, and when that fails for whatever reason, Python starts as usual.
+ * If the site has a snapshot (docs/develop/start.md) and the browser is of the kind that made it, Python's memory is
+ * restored from it. In every other case, and if that fails for any reason, Python starts as usual.
  */
 import { message } from '../common/message.js';
 import { loadPyodide } from '../pyodide/pyodide.mjs';
@@ -46,7 +46,7 @@ export async function makeSnapshot() {
   const parts = askForParts(() => {});
   const pyodide = await loadPyodide({ indexURL: here('../pyodide/'), packages: [], _makeSnapshot: true });
   const { sitePackages } = /** @type {any} */ (pyodide)._api;
-  await putting(parts)(pyodide.FS, { sitePackages }); // late: Pyodide makes no snapshot where it has found packages
+  await putting(parts)(pyodide.FS, { sitePackages }); // late: Pyodide makes no snapshot once it has found packages
   pyodide.runPython('import app.page.snapshot; app.page.snapshot.prepare()'); // JavaScript may hold nothing of Python
   return pyodide.makeMemorySnapshot();
 }
@@ -58,8 +58,8 @@ function fits() {
 }
 
 /**
- * The snapshot, where it takes no time to get: what the service worker keeps, or what comes from this machine. To
- * download it takes longer than to start without it.
+ * The snapshot, if it takes no time to get: from the service worker's cache, or from this machine. A download takes
+ * longer than to start without the snapshot.
  * @returns {Promise<{bytes: Promise<Uint8Array<ArrayBuffer>>}|null>}
  */
 async function memoryOf(sha256, onBytes) {

@@ -195,7 +195,7 @@ async function load({ model, backend, workers, precision, patience, context, mem
       booting.then((booted) => {
         running = booted.pyimport('app.page.worker').PageModel(deriveCipher, tellMemory, oneLearner, fetchReader, memoryStore, router);
         phase('modules imported');
-        running.open().then(); // a coroutine runs once somebody waits for it
+        running.open().then(); // a coroutine runs only once it is awaited
         tellProgress({ stage: 'python', complete: true });
         return booted;
       }),
@@ -239,8 +239,8 @@ function tellMemory() {
 }
 
 /**
- * What sizes.json tells: `count` counts the bytes of the site's files by stage; `snapshot`: the checksum of that of
- * Python, null where there is none.
+ * The contents of sizes.json: `count` counts the bytes of the site's files by stage; `snapshot`: the checksum of
+ * Python's snapshot, null if there is none.
  * @returns {Promise<{count: (stage: 'python'|'routing') => (bytes: number) => void, snapshot: string|null}>}
  */
 async function siteSizes(onProgress) {

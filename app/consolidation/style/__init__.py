@@ -31,7 +31,7 @@ class StyledAnswer:
 
 @dataclass(frozen=True)
 class StyleMeasure:
-    """What tells the style of an answer: a share of answers that have it, or a mean; `more`: that it grows."""
+    """A measure of the style of answers: the share of answers that have it, or a mean. `more`: the style raises it."""
 
     words: str
     of: Callable[[str], float]
