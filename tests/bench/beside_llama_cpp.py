@@ -5,12 +5,12 @@
         [--rounds 3] [--threads 1] [--prefix 2000] [--answer 160] [--conversations 8] [--prompt 512] [--tokens 128]
         [--model FILE] [--clock wall|cpu] [--preferred] [--json FILE]
 
-llama-cpp-python is no part of the project: peers/llama_cpp_peer.py runs in the interpreter that has it. Both programs
+llama-cpp-python is not part of the project: peers/llama_cpp_peer.py runs in the interpreter that has it. Both programs
 have the same file open and get the same token ids, one works while the other waits, and who is first changes each
 round; all is greedy. Figures are medians over rounds (and tasks), ratios are medians of each round's. Over 1 is
 Sonata faster.
 
-- prefix: milliseconds to the first token of a prompt of 2,000 tokens and a question that nobody has read, then of the
+- prefix: milliseconds to the first token of a prompt of 2,000 tokens and a question, none of it cached, then of the
   same tokens and another question of 20. llama.cpp has Llama.generate's own match with the prompt before, in place.
 - speculation: the tasks of data/speculation.toml, tokens a second behind the prompt, without guesses and with.
   llama.cpp has LlamaPromptLookupDecoding with 2 and with 10 tokens; the table has the better of each kind of task.
@@ -73,8 +73,9 @@ SETTINGS = {
     "speculation": {"flash": False},
     "parallel": {"flash": True, "unified": False},
 }
-"""Of llama.cpp, by its CPU time here. With flash attention a question behind many tokens took longer; prompts were
-read a tenth faster, and decoding took as long. It took longer where conversations share one cache ("unified")."""
+"""The settings of llama.cpp, chosen by its CPU time here. With flash attention a question behind many tokens took
+longer; prompts were read a tenth faster, and decoding took as long. It took longer if conversations share one cache
+("unified")."""
 
 CLOCKS: dict[str, Callable[[], float]] = {"wall": perf_counter, "cpu": process_time}
 
@@ -102,28 +103,28 @@ class Side(Protocol):
 
     @property
     def guesses(self) -> Sequence[int]:
-        """What `answer` can be told to guess; 0 is nothing."""
+        """The numbers of guessed tokens that `answer` accepts; 0 is no guessing."""
         ...
 
     async def first_token_ms(self, tokens: list[int]) -> float:
-        """From a prompt to its first token. What was read of it before need not be read again."""
+        """Return the time from a prompt to its first token. A prefix that was read before need not be read again."""
         ...
 
     async def answer(self, prompt: list[int], tokens: int, guesses: int) -> Answer:
-        """An answer as far as its end, and at most so many tokens."""
+        """Return an answer up to its end, or `tokens` tokens at most."""
         ...
 
     async def read(self, prompts: list[list[int]], tokens: int) -> float:
-        """Let as many conversations have read these, with room for so many tokens; tokens a second."""
+        """Read each prompt in a conversation of its own, with room for `tokens` tokens. Returns tokens a second."""
         ...
 
     async def together(self, count: int, tokens: int) -> float:
-        """Tokens a second of the answers of so many that have read their prompts. May be called again."""
+        """Return the tokens a second of `count` answers at once, after `read`. May be called again."""
         ...
 
 
 class Sonata:
-    """A model on wasmtime. All that is guessed is called 1."""
+    """A model on wasmtime. 1 stands for any number of guesses."""
 
     guesses = (0, 1)
 
@@ -216,7 +217,7 @@ class LlamaCpp:
 
 @contextlib.contextmanager
 def llama_cpp(python: str, model: Path, threads: int, clock: str) -> Iterator[subprocess.Popen[str]]:
-    """The peer's process. SystemExit with a sentence where that interpreter has no llama-cpp-python."""
+    """The peer's process. Raises SystemExit with a sentence if that interpreter has no llama-cpp-python."""
     if not has_llama_cpp(python):
         raise SystemExit(
             f"{python} has no llama-cpp-python. Make an environment for it, which is no part of the project: "
@@ -254,7 +255,7 @@ async def measure_prefix(sides: Sequence[Side], options: argparse.Namespace) -> 
         await side.first_token_ms(drawn(QUESTION, 0))
     found = []
     for turn in range(options.rounds):
-        prefix = drawn(options.prefix, 1, turn)  # another one each round, which nobody has read
+        prefix = drawn(options.prefix, 1, turn)  # another prefix each round, which is in no cache
         for side in in_turn(sides, turn):
             run: dict[str, Any] = {"engine": side.name, "round": turn}
             for number, name in enumerate(("first_ms", "second_ms")):

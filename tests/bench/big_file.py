@@ -113,7 +113,7 @@ def check_room(path: Path) -> None:
 
 
 def copy_mb_s(path: Path, folder: str) -> float:
-    """Of a plain copy, until it is on the disk."""
+    """Return the MB/s of a plain copy, until it is on the disk."""
     copy = Path(folder, "copy")
     began = time.monotonic()
     shutil.copyfile(path, copy)

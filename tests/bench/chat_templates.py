@@ -2,7 +2,7 @@
 
     python -m tests.bench chat_templates [--turns 50] [--page] [--published FOLDER]
 
-The table: milliseconds, the median of 20, of one rendering of a chat of so many turns (200 characters each), in
+The table: milliseconds, the median of 20, of one rendering of a chat of --turns turns (200 characters each), in
 wasmtime, with --page in the page (its worker and the way there and back), and in jinja2 (compiled before); and of the
 whole prompt with SmolLM2's tokenizer, natively. FOLDER: *.jinja files, each rendered with each conversation of
 tests/unit/test_jinja.py; what differs is listed.

@@ -79,7 +79,7 @@ class Person:
             "(count) => document.querySelectorAll('.question').length > count", arg=shown, timeout=LIMIT_MS
         )
         self.ready()
-        # Once it is known where it is stored; the tiny model's noise may end at once, and what says nothing is not.
+        # Once its place in the store is known. The tiny model may end at once, and an empty answer is not stored.
         stored = self.page.locator(".question").last.get_by_role("button", name="Edit")
         stored.or_(self.silent).wait_for(state="attached", timeout=LIMIT_MS)
 

@@ -1,4 +1,4 @@
-"""What a pass of several rows costs beside one of a single row: milliseconds by rows, medians.
+"""The cost of a pass of several rows beside a pass of a single row: milliseconds by rows, medians.
 
     python -m tests.bench few_rows [--backend wasm|webgpu] [--model FILE | --shape qwen2.5-3b] [--rows 1,2,4,8,16,64]
         [--position 512] [--rounds 15] [--precision precise|fast] [--kernels] [--json FILE]

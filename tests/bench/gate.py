@@ -94,7 +94,7 @@ def missed_candidates(world: World, size: int) -> dict[str, float]:
 
 
 async def milliseconds(gate: Gate) -> float:
-    """Of one message and 8 lessons, natively, without embedding: the best of 20 rounds."""
+    """Return the time of the gate for one message and 8 lessons, natively, without embedding: the best of 20 rounds."""
     own, prompts = split_of("dev")
     world = await open_world(open_embedder(), own[:8], prompts[:8])
     return 1000 * min(timeit.repeat(lambda: gate.scores(world.asked[1], world.lessons), number=20, repeat=20)) / 20

@@ -49,7 +49,7 @@ class Heaps:
         return dict(self._names)
 
     def call(self, path: tuple[str, ...], method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What a method of the protocol gives, of a worker, or () the page. Raises TimeoutError."""
+        """Call a protocol method in a worker, or in the page for (), and return its result. Raises TimeoutError."""
         if not path:
             return self._session.send(method, params or {})
         asked = self._send(path, method, params)

@@ -1,4 +1,4 @@
-"""What tests/bench/hnsw.py runs natively and, as text, in the page: data, and the times and answers of one index."""
+"""The measurements of tests/bench/hnsw.py, natively and, as text, in the page: data, an index's times and answers."""
 
 from __future__ import annotations
 

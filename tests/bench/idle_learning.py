@@ -1,4 +1,4 @@
-"""What a message waits for while Sonata learns in idle times: time to the first token, and tokens a second.
+"""The delay of a message while Sonata learns in idle times: time to the first token, and tokens a second.
 
     python -m tests.bench idle_learning [--rounds 15] [--piece GFLOP] [--json FILE]             natively, WASM kernels
     python -m tests.bench idle_learning --where browser [--rounds 15] [--workers 2] [--json FILE]        in Chromium

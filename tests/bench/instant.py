@@ -1,9 +1,9 @@
-"""What teaching and recalling cost, natively, and that nothing else changes.
+"""The cost of teaching and recalling, natively, and a check that nothing else changes.
 
     python -m tests.bench instant [--backend wasm|webgpu] [--facts N] [--stored N] [--random N] [--long N]
 
 Facts and paragraphs are the committed ones of app/lessons/facts; `--stored` fills the memory with facts by templates,
-`--long` teaches so many paragraphs as answers of several parts, and asks for them.
+`--long N` teaches N paragraphs as answers of several parts, and asks for them.
 Milliseconds are medians, with the least beside them: other programs may run beside it.
 """
 
@@ -133,7 +133,7 @@ async def teach(learning: LearningService, chosen: tuple[InventedFact, ...], tim
 
 
 async def pieces(model: Model, learning: LearningService, chosen: tuple[InventedFact, ...], times: Times) -> None:
-    """What is left to do once the answer's states are there."""
+    """Time the remaining steps once the answer's states are there."""
     engine, directions = model.engine, await learning.imprints.directions(learning.memory)
     sequence = engine.new_sequence()
     for fact in chosen:
@@ -152,7 +152,7 @@ async def pieces(model: Model, learning: LearningService, chosen: tuple[Invented
 
 
 async def in_turns(model: Model, learning: LearningService, chosen: tuple[InventedFact, ...], times: Times) -> None:
-    """An imprint as it is made, and with everything read anew, one after the other."""
+    """Time an imprint as it is usually made, and with everything read again, in alternation."""
     memory, directions = learning.memory, await learning.imprints.directions(learning.memory)
     for turn, lesson in enumerate(await memory.lessons.all()):
         tokens = await learning.imprints.tokens(lesson)

@@ -1,4 +1,4 @@
-"""What answers cost with learning open where no lesson answers, beside the same without learning, natively.
+"""The cost of answers with learning open if no lesson answers, beside the same without learning, natively.
 
     python -m tests.bench learning_open [--rounds N] [--tokens N] [--json FILE]
 

@@ -72,7 +72,7 @@ def cases(folder: Path, models: list[Path]) -> Iterator[Case]:
 
 
 def case(folder: Path, variant: Variant) -> Case:
-    # llama.cpp looks for tokens of the real vocabulary where a model's name has "phi3" in it.
+    # llama.cpp looks for tokens of the real vocabulary if a model's name contains "phi3".
     path = variant.changed("tiny").write(folder / f"{variant.name}.gguf")
     return Case(path, variant.name, context=CONTEXT)
 

@@ -3,7 +3,7 @@
     python -m tests.bench matvec [--sizes 4096x11008,11008x4096] [--formats Q4_K,Q6_K] [--shapes all]
 
 Sizes are rows x columns. "In a chain" each product waits for the one before, as in a model, so that its beginning and
-its end count; "side by side" it does not. Weights are random, and so many copies are read in turns that no cache keeps
+its end count; "side by side" it does not. Weights are random, and enough copies are read in turns that no cache keeps
 them. The shape is the fastest of those that autotune tries (in a chain), or of all that make sense.
 """
 
@@ -35,7 +35,7 @@ CACHES = 256 << 20
 
 @dataclass(frozen=True)
 class Reading:
-    """What a matrix took in one shape, in seconds."""
+    """The time of a matrix in one shape, in seconds."""
 
     size: str
     format: str

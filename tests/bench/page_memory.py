@@ -1,4 +1,4 @@
-"""What an open page holds, after a collection of garbage: JavaScript's heaps, WASM, Python, the document, the disk."""
+"""The memory of an open page after a garbage collection: JavaScript's heaps, WASM, Python, the document, the disk."""
 
 from __future__ import annotations
 

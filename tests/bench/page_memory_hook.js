@@ -35,7 +35,7 @@ globalThis.pageMemory = {
     return [...there].map((buffer) => [buffer.byteLength, buffer instanceof SharedArrayBuffer]);
   },
 
-  /** What `source` leaves in `js.globalThis.pythonHolds`; null where there is no Python. */
+  /** Return what `source` leaves in `js.globalThis.pythonHolds`; null without Python. */
   ask(source) {
     if (!python) return null;
     const bytes = new TextEncoder().encode(`${source}\0`);

@@ -67,7 +67,7 @@ class Conversations:
                 began.set()
 
     async def together(self, count: int) -> float:
-        """Tokens a second of so many answers at once."""
+        """Return the tokens a second of `count` answers at once."""
         sequences = [await self.read(seed) for seed in range(count)]
         begin = time.perf_counter()
         await asyncio.gather(*(self.answer(one, self._tokens) for one in sequences))
@@ -77,7 +77,7 @@ class Conversations:
         return count * self._tokens / taken
 
     async def first_token(self, others: int) -> float:
-        """Seconds until the first token of one more, while so many are answered."""
+        """Return the seconds until the first token of one more answer, while `others` answers are generated."""
         sequences = [await self.read(seed) for seed in range(others)]
         began = [asyncio.Event() for _ in sequences]
         room = self._engine.context_length - self._prompt

@@ -42,7 +42,7 @@ class Shape:
     eps: float
     pre_tokenizer: str
     rope_freqs: bool = False
-    """Whether the file has factors of the rotation's frequencies, as Llama 3's have."""
+    """True if the file has factors for the rotation's frequencies, as Llama 3's files have."""
 
     @property
     def head_dim(self) -> int:
@@ -61,7 +61,7 @@ _SIZES = [field.name for field in fields(Shape) if field.type == "int" and field
 
 @functools.cache
 def random_piece(columns: int, form: BlockFormat) -> bytes:
-    """Weights of a spread that keeps activations in bounds, for matrices of so many columns."""
+    """Return weights whose spread keeps activations in bounds, for matrices of `columns` columns."""
     count = max(1, _BYTES // form.block_bytes) * form.block_size
     values = np.random.default_rng(columns).standard_normal(count).astype(np.float32) / np.sqrt(columns)
     return quantize(values[None], form)

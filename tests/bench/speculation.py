@@ -1,4 +1,4 @@
-"""What guessed tokens are worth in the page: tokens a second with and without them, in turns, by kind of task.
+"""The gain of guessed tokens in the page: tokens a second with and without them, in turns, by kind of task.
 
     python -m tests.bench speculation [--rounds 3] [--tokens 160] [--precision precise] [--workers 2] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""What a second and a third tab cost: the time until each is ready, and the memory of all tabs' processes.
+"""The cost of a second and a third tab: the time until each is ready, and the memory of all tabs' processes.
 
     python -m tests.bench tabs [--tabs 3] [--query "?backend=wasm"] [--json FILE]
 

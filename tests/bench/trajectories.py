@@ -1,9 +1,9 @@
-"""What recording an answer costs: at the answer, where a person may wait, and later in the background.
+"""The cost of recording an answer: at the answer, when a person may wait, and later in the background.
 
     python -m tests.bench trajectories [--answers N] [--tokens N] [--prompt N] [--json FILE]
 
 "at the answer" is all that stands between an answer's last token and its end: the log entry was there before, the rest
-is the trajectory's. The background reads the first of the answer's tokens again, and ends where a next message comes.
+is the trajectory's. The background reads the first of the answer's tokens again, and stops when the next message comes.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Together:
         return sum(len(prompt) - 1 for prompt in self._prompts) / (self._clock() - begin)
 
     def answer(self, tokens: int) -> tuple[float, list[list[int]]]:
-        """Seconds for so many tokens of each, from when the prompts have been read, and the tokens."""
+        """Return the seconds for `tokens` tokens of each sequence, once the prompts have been read, and the tokens."""
         ends = [len(prompt) for prompt in self._prompts]
         for sequence, end in enumerate(ends):
             llama_cpp.llama_memory_seq_rm(self._memory, sequence, end - 1, -1)
@@ -95,7 +95,7 @@ class Together:
 
 
 class Peer:
-    """What beside_llama_cpp.py asks for. Models are opened when they are needed first, and stay open."""
+    """Answers the requests of beside_llama_cpp.py. Models are opened when they are first needed, and stay open."""
 
     def __init__(self, path: str, threads: int, clock: Callable[[], float]) -> None:
         self._path, self._threads, self._clock = path, threads, clock
@@ -150,7 +150,7 @@ class Peer:
         return self._together[key].read()
 
     def together(self, count: int, tokens: int, **settings: Any) -> dict[str, Any]:
-        """The answers of so many conversations that `read` has read."""
+        """Return the answers of `count` conversations that `read` has read."""
         seconds, said = self._together[(count, *sorted(settings.items()))].answer(tokens)
         return {"seconds": seconds, "tokens": said}
 
