@@ -72,7 +72,7 @@ async def open_runtime(
     path: Path, model: Model | None = None, base_sha256: str = "", adapters: AnswerAdapters | None = None,
     answers_with: Collection[str] = ("background", "style"), only_one: OnlyOne | None = None,
 ) -> Runtime:  # fmt: skip
-    """path: the memory's file. model: what can be taught, if any, as of Learner.
+    """path: the memory's file. model: the model that can be taught, if any, as in Learner.
 
     Never fails: `problem` says what is missing, and the chat works without it.
     """
@@ -94,7 +94,7 @@ def pages_path(memory: Path) -> Path:
 
 
 async def tidy_pages(path: Path, memory: Memory) -> None:
-    """Delete what was read of conversations that are gone, or with another key than the memory's; path: of its file."""
+    """Delete the stored pages of deleted conversations, or under another key than the memory's; path: of its file."""
     with contextlib.suppress(StoreError, OSError):
         if await asyncio.to_thread(pages_path(path).exists):
             chats = {session.id for session in await memory.sessions.all()}

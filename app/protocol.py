@@ -135,8 +135,8 @@ class Citations:
 
 @dataclass(frozen=True)
 class Taught:
-    """The message taught this. nll: nats a token of the answer before and after; None if the model learns it later.
-    ms: None of a stored turn. known: the very same was taught before."""
+    """The message taught this. nll: nats per token of the answer before and after; None if the model learns it later.
+    ms: None for a stored turn. known: exactly the same was taught before."""
 
     id: str
     question: str
@@ -218,9 +218,9 @@ class Done:
 
     reason: "end" (the model stopped), "length" (max_tokens), "context" (no room left), "loop" (it only repeated itself)
     or "stopped" (by the user). `text` is the whole answer, `thought` what it thought before: after a loop without the
-    repeats. Seconds are those of the prompt's new tokens, of the answer's (its thought included), and of the thought.
+    repeats. Seconds are for the prompt's new tokens, for the answer's (its thought included), and for the thought.
     reused_tokens: of the prompt, which had been read before. forgotten_turns: messages that no longer fit into the
-    model's context and were left out. adapter: the name of the one that the model answered with, "" for none.
+    model's context and were left out. adapter: the name of the adapter that the model answered with, "" for none.
     """
 
     reason: str

@@ -48,7 +48,7 @@ if TYPE_CHECKING:  # what trains is imported when it is opened: the first answer
     from py_core.loading import Model
 
 MEMORY_PATIENCE = 30.0
-"""Seconds that an answer which is complete waits for a memory that is still opening, so that it is remembered."""
+"""Seconds that a complete answer waits for a memory that is still opening, so that it is remembered."""
 NO_ROUTING = Message("routing.off", "The address of this page switches routing off (?routing=off).")
 NO_EMBEDDER = Message(
     "learning.no-embedder",
@@ -61,7 +61,7 @@ NAMELESS_MODEL = Message(
     "its file. Open it in Settings, Model.",
 )
 _IDLE_KINDS = {"lesson", "trajectory", "policy", "pattern"}
-"""Records that say whether there is something to learn, and whether that is switched on."""
+"""The kinds of records on which it depends whether there is something to learn, and whether a loop is on."""
 
 
 def problem_of_record(record: Record) -> str | None:
@@ -70,12 +70,12 @@ def problem_of_record(record: Record) -> str | None:
 
 
 def _nothing_changed() -> None:
-    """Nobody shows what is new."""
+    """Do nothing: no page shows changes."""
 
 
 @dataclass(frozen=True)
 class Learner:
-    """A model that is taught, and what learns with it."""
+    """A model that is taught, and the parts that learn with it."""
 
     model: Model
     base_sha256: str
@@ -85,11 +85,11 @@ class Learner:
     answers_with: Collection[str] = ("background", "style")
     """The loops whose adapters the answers use."""
     only_one: OnlyOne | None = None
-    """The lock of all that learn over this memory. None: this one learns nothing in pauses."""
+    """The lock among all programs that learn over this memory. None: this program learns nothing in pauses."""
     idle_seconds: float = IDLE_SECONDS
     reader: FactReader | None = None
     embedder: Callable[[], Embedder] | None = None
-    """If nothing is routed. May raise EmbedderError."""
+    """Opens the embedder if there is no routing. May raise EmbedderError."""
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ class Runtime:
             await self.pages.give_up()
 
     def _check(self) -> None:
-        """Tell what is wrong with the memory, and look for more in the background."""
+        """Report problems of the memory, and look for more in the background."""
         memory = self.memory
 
         async def check() -> None:
@@ -320,7 +320,7 @@ class Runtime:
     async def _open_learned(
         self, learning: LearningService, adapters: AnswerAdapters, answers_with: Collection[str]
     ) -> None:
-        """Let the model answer with what loops made of what it was taught."""
+        """Let the model answer with the adapters that loops made of its lessons."""
         from app.consolidation.service import ConsolidationService
         from app.consolidation.style_service import StyleService
 
@@ -356,7 +356,7 @@ class Runtime:
         self.idle = self.style = self.consolidation = self.learning = None
 
     def answering(self) -> AbstractContextManager[None]:
-        """While it is open an answer is under way: nothing is learned beside it."""
+        """Return a context in which an answer is being generated: nothing is learned meanwhile."""
         return self.idle.busy() if self.idle is not None else nullcontext()
 
     def _lasting_policies(self) -> Policies | None:
@@ -366,7 +366,7 @@ class Runtime:
     # ---- all of it ----
 
     def listen(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Call `listener` with each change of the memory, also of one that opens later. Returns what ends this."""
+        """Call `listener` with each change of the memory, also of one that opens later. Returns a function to stop."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -376,7 +376,7 @@ class Runtime:
         self.changed()
 
     async def close(self) -> None:
-        """Write what waits, and close the memory. What is not written after a failure was told as trouble."""
+        """Write pending records, and close the memory. Records lost by a failure were already reported as trouble."""
         await self._end_learning()
         if self.pages is not None:
             await self.pages.close()

@@ -108,8 +108,8 @@
  */
 
 /**
- * The message taught this. nll: nats a token of the answer before and after; None if the model learns it later. ms:
- * None of a stored turn. known: the very same was taught before.
+ * The message taught this. nll: nats per token of the answer before and after; None if the model learns it later. ms:
+ * None for a stored turn. known: exactly the same was taught before.
  * @typedef {object} Taught
  * @property {'taught'} type
  * @property {string} id
@@ -185,10 +185,10 @@
 /**
  * The answer is complete. reason: "end" (the model stopped), "length" (max_tokens), "context" (no room left), "loop"
  * (it only repeated itself) or "stopped" (by the user). `text` is the whole answer, `thought` what it thought before:
- * after a loop without the repeats. Seconds are those of the prompt's new tokens, of the answer's (its thought
- * included), and of the thought. reusedTokens: of the prompt, which had been read before. forgottenTurns: messages that
- * no longer fit into the model's context and were left out. adapter: the name of the one that the model answered with,
- * "" for none.
+ * after a loop without the repeats. Seconds are for the prompt's new tokens, for the answer's (its thought included),
+ * and for the thought. reusedTokens: of the prompt, which had been read before. forgottenTurns: messages that no longer
+ * fit into the model's context and were left out. adapter: the name of the adapter that the model answered with, "" for
+ * none.
  * @typedef {object} Done
  * @property {'done'} type
  * @property {string} reason

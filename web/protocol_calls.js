@@ -63,7 +63,7 @@
  */
 
 /**
- * Bytes of what the model has read of the conversations (None if nothing of it is kept), and the most.
+ * Bytes of the conversations' stored keys and values (None if none are kept), and the limit.
  * @typedef {object} KeptPages
  * @property {number|null} bytes
  * @property {number} most

@@ -1,11 +1,11 @@
-"""The deep loop: looks at all answers together, on demand or after days, and lets what they show count.
+"""The deep loop: looks at all answers together, on demand or every few days, and applies what they show.
 
     report = await DeepLoop(runtime).consolidate()
 
-It distils trajectories into strategies (learning/reasoning_bank.py): questions that are answered badly again and again
-are suggested as lessons. The gate of lessons opens earlier or later, as its answers were judged. Then old trajectories
-go, whose sums stay in their strategies, and the store is compacted. Routes change by what the person says alone
-(feedback.py).
+It distils trajectories into strategies (learning/reasoning_bank.py): questions that are repeatedly answered badly
+are suggested as lessons. The gate of lessons opens earlier or later, depending on how its answers were judged. Then old
+trajectories are deleted, whose sums stay in their strategies, and the store is compacted. Routes change only by the
+person's feedback (feedback.py).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REPORT_POLICY = "learning.deep.report"
 KEPT_DAYS = 30.0
 """A trajectory without feedback is deleted after this time if its strategy stays."""
 REPEATED = 2
-"""Bad answers to similar messages, after which a lesson is suggested."""
+"""The number of bad answers to similar messages after which a lesson is suggested."""
 MOST_SUGGESTIONS = 10
 EMBEDDED_TOGETHER = 16
 NEARLY = 1.5
@@ -76,7 +76,7 @@ class DeepLoop:
         self._running = asyncio.Lock()
 
     async def waiting(self) -> int:
-        """Answers that no run has seen yet."""
+        """Return the number of answers that no run has seen yet."""
         memory = self._memory
         return len(await memory.trajectories.all(since=_until(memory)))
 
@@ -85,7 +85,7 @@ class DeepLoop:
         return False
 
     async def run(self, report: Callable[[int, int], None]) -> None:
-        """As IdleWork has it."""
+        """See `IdleWork.run`."""
         await self.consolidate(report)
 
     async def consolidate(self, report: Callable[[int, int], None] = lambda done, total: None) -> DeepReport:
@@ -126,7 +126,7 @@ class DeepLoop:
     # ---- its steps ----
 
     async def _experiences(self, memory: Memory, trajectories: Sequence[Trajectory]) -> list[Experience]:
-        """Those whose message has a vector, or gets one."""
+        """Return the trajectories whose message has a vector, or gets one."""
         routing = self._runtime.routing
         lacking = [one for one in trajectories if one.vector is None and one.asked.strip()]
         vectors = {one.id: one.vector for one in trajectories if one.vector is not None}
@@ -149,7 +149,7 @@ class DeepLoop:
         return [one for one in earlier if length in (None, len(one.vector))]
 
     async def _fit_gate(self, memory: Memory, trajectories: Sequence[Trajectory]) -> tuple[float | None, float | None]:
-        """Before and after; None without learning. The user's own choice stays."""
+        """Return the threshold before and after; None without learning. The user's own choice stays."""
         learning = self._runtime.learning
         if learning is None:
             return None, None
@@ -228,7 +228,7 @@ def last_report(memory: Memory) -> DeepReport | None:
         return None
     try:
         values = json.loads(policy.value)
-        known = {field.name: values[field.name] for field in fields(DeepReport)}  # versions before told more
+        known = {field.name: values[field.name] for field in fields(DeepReport)}  # earlier versions stored more
         return DeepReport(**{**known, "suggestions": tuple(Suggestion(**one) for one in values["suggestions"])})
     except (ValueError, TypeError, KeyError):
         return None

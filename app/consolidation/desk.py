@@ -1,4 +1,4 @@
-"""The desk of a consolidation: blobs of the memory, the embedder, what lies where the model runs."""
+"""The desk of a consolidation: blobs of the memory, the embedder, and the adapters on the backend."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from py_core.training.trainer import StepReport
 SIMILAR = 0.55
 """The least cosine of a question in the model's own words to the one that was taught."""
 KNOWING = Message("training.knowing-once", "gets to know this model, once")
-"""Where lessons came from elsewhere, as by an import, and this model has made no imprint yet."""
+"""The step if lessons came from elsewhere, e.g. by an import, and this model has made no imprint yet."""
 BRINGING = Message("training.bringing", "brings what it was taught up to date")
 """The last step, imprints for the new revision, in the words of `Stage`."""
 _IMPRINT_TOKENS = 100
@@ -61,7 +61,7 @@ class WorkDesk:
         return await self._learning.model.encode_chat([system, asked])
 
     async def fitting(self, question: TaughtAnswer, wordings: Sequence[str]) -> list[str]:
-        """Those whose nearest lesson is this one."""
+        """Return the wordings whose nearest lesson is this one."""
         taught = [one for one in await self._learning.memory.lessons.all() if one.answers]
         embedder = self._learning.embedder
         meanings = await embedder.meanings([*(one.question for one in taught), *wordings])
@@ -89,7 +89,7 @@ class WorkDesk:
 
 
 def work_blob(learning: LearningService, name: str) -> str:
-    """The name of what an unfinished run keeps: it is deleted with any lesson, and when the run is done."""
+    """Return the name of a blob of an unfinished run: it is deleted with any lesson, and when the run is done."""
     return f"{WORK}{_place(learning)}/{name}"
 
 

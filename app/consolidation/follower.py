@@ -25,7 +25,7 @@ class MemoryFollower:
         self._unlisten = memory.store.on_change(self._note)
 
     def close(self) -> None:
-        """Follow the memory no longer."""
+        """Stop following the memory."""
         self._unlisten()
         if self._refreshing is not None:
             self._refreshing.cancel()

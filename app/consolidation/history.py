@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from app.consolidation.views import LearningEvent, LoopName, Period
 
 MOST_EVENTS = 400
-"""The latest are told."""
+"""The most events that are returned, the latest."""
 DAYS = 21
 """Answers are grouped by day over at most this many days, and by week over more."""
 
@@ -36,7 +36,7 @@ async def events(memory: Memory, base_sha256: str) -> list[LearningEvent]:
 
 
 async def _before_runs_were_kept(memory: Memory, base_sha256: str, known: set[LoopName]) -> list[LearningEvent]:
-    """The last run of loops of which older versions kept no more."""
+    """Return the last run of the loops for which older versions kept only that."""
     found: list[LearningEvent] = []
     report, policy = last_report(memory), memory.policies.look(REPORT_POLICY)
     if "deep" not in known and report is not None and policy is not None:

@@ -23,9 +23,9 @@ IDLE_SECONDS = 10.0
 HELD_SECONDS = 300.0
 """A loop that was held this long is ended, and gives its memory back."""
 LOOK_SECONDS = 600.0
-"""After so long it is looked again, and after trouble."""
+"""The time until the next look, also after trouble."""
 ELSEWHERE_SECONDS = 30.0
-"""So often it is looked whether another tab has stopped learning."""
+"""The time between looks whether another tab has stopped learning."""
 LOW_BATTERY = 0.3
 SWITCH = "learning.{}"
 """The policy that switches a loop: bool, true by default."""
@@ -44,10 +44,10 @@ class _Run:
 
 
 class IdleLearning:
-    """Runs the first of the loops that may run. `start` begins to look, `close` ends what runs.
+    """Runs the first of the loops that may run. `start` begins to look, `close` ends the running loop.
 
-    policies: None while the memory is not open. hold: makes idle work stand still while it is open
-    (`Engine.idle_held`). changed: called when `status` may be another.
+    policies: None while the memory is not open. hold: a context in which idle work is paused (`Engine.idle_held`).
+    changed: called when `status` may have changed.
     """
 
     def __init__(
@@ -93,11 +93,11 @@ class IdleLearning:
         return IdleStatus(said.state, sentence, said.loop, at.done, at.total, at.seconds_left, at.what)
 
     def start(self) -> None:
-        """Look from now on. Must be called on the event loop."""
+        """Start looking for work. Must be called on the event loop."""
         self._watching = asyncio.ensure_future(self._watch())
 
     async def close(self) -> None:
-        """End what runs: it keeps how far it came."""
+        """End the running loop, which saves its progress."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
@@ -107,14 +107,14 @@ class IdleLearning:
     # ---- what happens around it ----
 
     def note_activity(self) -> None:
-        """Somebody does something: what runs is held at once, for some seconds."""
+        """Note that a person does something: the running loop is held at once, for some seconds."""
         self._quiet_from = self._clock() + self._idle_seconds
         self._stand_still()
         self._news.set()
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """An answer is under way."""
+        """A context in which an answer is being generated."""
         self._answers += 1
         self._stand_still()
         self._news.set()
@@ -125,12 +125,12 @@ class IdleLearning:
             self.note_activity()
 
     def note_battery(self, level: float, charging: bool) -> None:
-        """level: 0 to 1. A machine of which nothing is told counts as one with power."""
+        """level: 0 to 1. A machine without a report counts as plugged in."""
         self._battery = level, charging
         self._news.set()
 
     def look_again(self) -> None:
-        """There may be more to learn, or a switch was turned."""
+        """Look again: there may be more to learn, or a switch was changed."""
         self._looked = False
         self._news.set()
 
@@ -140,13 +140,13 @@ class IdleLearning:
         self.look_again()
 
     def resume(self) -> None:
-        """Also after trouble."""
+        """Allow loops to run again, also after trouble."""
         self._paused = False
         self._troubles.clear()
         self.look_again()
 
     def learn_now(self, name: str) -> None:
-        """Run a loop once, however little waits for it and however short its last run is ago. Raises KeyError."""
+        """Run a loop once, however little waits for it and however recent its last run. Raises KeyError."""
         if name not in self.names:
             raise KeyError(name)
         self._asked.add(name)
@@ -160,7 +160,7 @@ class IdleLearning:
             self._news.clear()
             try:
                 wait = await self._look()
-            except Exception as error:  # the memory, or a work that cannot tell what waits for it
+            except Exception as error:  # from the memory, or from work that cannot tell how much waits
                 self._tell("failed", words_of(error))
                 wait = LOOK_SECONDS
             try:
@@ -170,7 +170,7 @@ class IdleLearning:
                 self._looked = self._looked and wait < LOOK_SECONDS
 
     async def _look(self) -> float:
-        """Do what is to be done now; the seconds after which something may be due without any news."""
+        """Do what is due now. Returns the seconds after which something may be due without any event."""
         if self._run is not None and self._run.task.done():
             await self._note_end(self._run)
         if self._run is not None and not self._is_on(self._run.loop):
@@ -216,7 +216,7 @@ class IdleLearning:
         return max(min(left, quiet) if quiet > 0 else left, 0.001)
 
     def _why_not(self) -> tuple[State, Words] | None:
-        """Why no loop may run, if so."""
+        """Return why no loop may run; None if one may."""
         if self._policies() is None:
             return "waiting", Message("idle.no-memory", "The memory is not open.")
         if not any(self._is_on(loop) for loop in self._loops):

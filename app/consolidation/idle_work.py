@@ -30,7 +30,7 @@ class IdleWork(Protocol):
     """The work of a loop. Each method may raise an error whose sentence says why the loop cannot continue."""
 
     async def waiting(self) -> int:
-        """How much there is to learn that was not learned yet: lessons, or what was lived through."""
+        """Return how many items are not learned yet: lessons, or answers."""
         ...
 
     async def is_begun(self) -> bool:
@@ -83,7 +83,7 @@ class IdleStatus:
 
 
 class Progress:
-    """How far a run is, by a clock of which the time counts that it did not stand still."""
+    """The progress of a run. Its clock counts only the time in which the run was not held."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -115,7 +115,7 @@ class Progress:
         return self._seconds * (self.total - self.done) / (self.done - self._first[0])
 
     def told_after(self, sentence: Words) -> Words:
-        """The sentence with "40% is done, about 2 minutes left.", if anything is known."""
+        """Return the sentence followed by "40% is done, about 2 minutes left.", if anything is known."""
         if not self.total:
             return sentence
         share, left = f"{self.done / self.total:.0%}", self.seconds_left

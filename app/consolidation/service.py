@@ -1,12 +1,12 @@
-"""The background loop over a memory: what was taught moves into an adapter of the model that runs.
+"""The background loop over a memory: lessons move into an adapter of the model that runs.
 
     service = await ConsolidationService.open(learning, assistant.adapters, assistant.adapters.use_learned)
     run = await service.consolidate()      # cancel it at any time: the next call continues there
     run.verdict, run.why
 
 A run that ends writes one record, with the adapter's new revision if there is one; until then the old one answers.
-A revision answers while every lesson that it knows is there and on; a lesson that is deleted takes the numbers of each
-revision with it that knows it (py_core/memory/revisions.py), and the plain model answers at once.
+A revision answers while every lesson that it knows is there and on. When a lesson is deleted, the numbers of each
+revision that knows it are deleted, too (py_core/memory/revisions.py), and the plain model answers at once.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ RECIPE = Recipe()
 _KINDS = frozenset({lessons.KIND, revisions.KIND, revisions.WEIGHTS, "policy"})
 
 TRIES = 3
-"""How often the same lessons are trained in idle times although the result was refused: each try uses what the last
-taught. A person who asks for more tries gets them."""
+"""How often the same lessons are trained in idle times although the result was refused: each try uses what was learned
+from the last. The user may ask for more tries."""
 
 AnswerWith = Callable[[LoraAdapter | None], Awaitable[None]]
 
@@ -71,7 +71,7 @@ class ConsolidationService:
     ) -> None:  # fmt: skip
         self.learning, self.recipe, self.texts = learning, recipe, texts or shipped_texts()
         self.current: Run | None = None
-        """The run whose revision answers; None where the plain model does."""
+        """The run whose revision answers; None if the plain model does."""
         self.adapter: LoraAdapter | None = None
         self._adapters, self._answer_with = adapters, answer_with
         self._running = asyncio.Lock()
@@ -83,14 +83,14 @@ class ConsolidationService:
         answer_with: AnswerWith = _nothing,
         recipe: Recipe = RECIPE, texts: Texts | None = None,
     ) -> ConsolidationService:  # fmt: skip
-        """The last revision answers from now on. answer_with: is told which adapter that is, now and whenever it
-        changes. adapters: what lies where the model runs."""
+        """The last revision answers from now on. answer_with: called with its adapter, now and whenever it changes.
+        adapters: those on the backend."""
         service = cls(learning, adapters, answer_with, recipe, texts)
         await service.refresh()
         return service
 
     def close(self) -> None:
-        """Follow the memory no longer."""
+        """Stop following the memory."""
         self._follower.close()
 
     @property
@@ -100,7 +100,7 @@ class ConsolidationService:
     # ---- which revision answers ----
 
     async def refresh(self) -> None:
-        """Let the revision answer that should: after changes of the lessons, an import, a passphrase."""
+        """Choose the revision that answers: after changes of the lessons, an import, a passphrase."""
         await self._follower.refresh()
 
     async def _renew(self) -> None:
@@ -109,7 +109,7 @@ class ConsolidationService:
             await self._take(run)
 
     async def _usable(self) -> Run | None:
-        """The last run with a revision, if it is on and every lesson that it knows is there and on."""
+        """Return the last run with a revision, if it is on and every lesson that it knows is there and on."""
         with_revision = [run for run in await self._runs() if run.revision]
         if not with_revision or not with_revision[-1].has_weights or not with_revision[-1].on:
             return None
@@ -127,7 +127,7 @@ class ConsolidationService:
         number = None
         if adapter is not None:
             number = partial(self._adapters.number, adapter)
-            await number()  # so that it is known now whether there is room for it
+            await number()  # so that a lack of room shows now
         self.learning.use_revision(run.revision if run else 0, number)
         if before is not None:
             await self._adapters.forget(before.name)
@@ -242,7 +242,7 @@ class ConsolidationService:
         return TrainingSettings(self.learning.memory, self.learning.base_sha256)
 
     def _recipe_of(self, lessons: Sequence[Lesson], seed: int) -> dict[str, object]:
-        """All that a training of these depends on but for its start: as JSON, for its record."""
+        """Return all that a training of these lessons depends on except its start: as JSON, for its record."""
         factors = self._settings().factors()
         told = json.dumps(sorted([one.id, one.quality] for one in lessons))
         digest = hashlib.sha256(told.encode()).hexdigest()[:16]
@@ -295,7 +295,7 @@ class ConsolidationService:
 
 def _repeats(last: Run, start: Run | None, recipe: Mapping[str, object]) -> bool:
     """Return True if a training would repeat the last run, which was refused."""
-    is_same = {**last.recipe, "factors": None} == {**recipe, "factors": None}  # a factor of 1 is as none
+    is_same = {**last.recipe, "factors": None} == {**recipe, "factors": None}  # a factor of 1 is the same as none
     return last.verdict == "refused" and last.parent == (start.revision if start else 0) and is_same
 
 
@@ -318,6 +318,6 @@ def _finite(figures: Mapping[str, float]) -> dict[str, float]:
 
 
 def _json(value: object) -> dict[str, object]:
-    """Tuples as lists."""
+    """Return the value as JSON has it, with lists for tuples."""
     assert isinstance(value, dict)
     return {name: list(one) if isinstance(one, tuple) else one for name, one in value.items()}

@@ -1,4 +1,4 @@
-"""The style of answers that a person likes, over a memory: learned in pauses, used only where it was measured to help.
+"""The style of answers that a person likes, over a memory: learned in pauses, used only if measurements show a gain.
 
     style = await StyleService.open(learning, assistant.adapters.use_style)
     await style.run(report)          # learns from corrections and praised answers, and decides
@@ -55,10 +55,10 @@ MOST = 64
 LONGEST = 96
 """The most tokens of an answer that are read."""
 TEXT_TOKENS = 64
-"""Tokens of a generic text that are read."""
+"""The most tokens of a generic text that are read."""
 GENERIC_TEXTS = 24
 PROBE_TEXTS = 12
-"""So many of the shipped texts hold the style in place, and so many of the others are measured with."""
+"""The number of shipped texts that limit the change by the style, and the number of others for measuring it."""
 SCALES = (1.0, 0.7, 0.5, 0.35)
 """Scales for the learned style: the largest that leaves other texts as likely as before is used."""
 LEAST_GAIN = 0.05
@@ -81,7 +81,7 @@ class Liked:
 
 
 def held_out(liked: Sequence[Liked]) -> tuple[list[Liked], list[Liked]]:
-    """Those to learn from, and those to measure with: each keeps its side when others come behind it."""
+    """Return the answers to learn from, and those to measure with: each keeps its side when others are appended."""
     return [one for at, one in enumerate(liked) if at % EVERY != EVERY - 1], list(liked[EVERY - 1 :: EVERY])
 
 
@@ -94,7 +94,7 @@ class StyleService:
     ) -> None:  # fmt: skip
         self.learning, self.recipe, self.texts = learning, recipe, texts or shipped_texts()
         self.current: Style | None = None
-        """The one that answers; None where the plain model does."""
+        """The style that answers use; None if the plain model answers."""
         self._answer_with, self._number = answer_with, 0
         self._running = asyncio.Lock()
         self._revision = 0
@@ -105,14 +105,14 @@ class StyleService:
         cls, learning: LearningService, answer_with: AnswerWith, recipe: StyleRecipe = RECIPE,
         texts: Texts | None = None,
     ) -> StyleService:  # fmt: skip
-        """answer_with: is told the number of the adapter at the head's input that answers come with, 0 for none, now
-        and whenever it changes."""
+        """answer_with: called with the number of the adapter at the head's input that answers use, 0 for none, now and
+        whenever it changes."""
         service = cls(learning, answer_with, recipe, texts)
         await service.refresh()
         return service
 
     def close(self) -> None:
-        """Follow the memory no longer, and take the style from the device."""
+        """Stop following the memory, and remove the style from the device."""
         self._follower.close()
         self._take_away()
 
@@ -136,7 +136,7 @@ class StyleService:
     # ---- which style answers ----
 
     async def refresh(self) -> None:
-        """Let the style answer that should: after changes of what it was learned from, an import, a passphrase."""
+        """Choose the style that answers use: after changes of its source texts, an import, a passphrase."""
         if self._revision != self.learning.imprints.revision:
             self._follower.is_stale = True
         await self._follower.refresh()
@@ -149,7 +149,7 @@ class StyleService:
             await self._bring(style)
 
     async def _usable(self) -> Style | None:
-        """The last style, if it is on, belongs to the revision that answers, and all that it knows is liked still."""
+        """Return the last style, if it is on, fits the revision that answers, and all its texts are still liked."""
         style = await self._last() if self.is_on else None
         if style is None or style.adapter is None or not self._fits(style, await self._liked()):
             return None
@@ -193,7 +193,7 @@ class StyleService:
 
     def _note(self, change: Change) -> None:
         if (styles.KIND, self.learning.base_sha256[:16]) in change.deletes:
-            self._take_away()  # at once: nothing of it says another token
+            self._take_away()  # at once: it must not affect another token
 
     @property
     def _generic(self) -> Sequence[str]:
@@ -206,8 +206,8 @@ class StyleService:
     # ---- the loop: see app/consolidation/idle_work.py ----
 
     async def waiting(self) -> int:
-        """How many liked answers are new to the style; 0 while there are too few of all together. All of them, where
-        it was learned from something that is liked no more."""
+        """Return how many liked answers are new to the style; 0 while there are too few in total. Returns the number of
+        all of them if it was learned from something that is no longer liked."""
         liked, last = await self._liked(), await self._last()
         if len(liked) < ENOUGH:
             return 0
@@ -307,7 +307,7 @@ class Reader:
         self._model.engine.free(self._sequence)
 
     async def answer(self, liked: Liked) -> StyleRows | None:
-        """None where the model cannot read it."""
+        """Read an answer; None if the model cannot read it."""
         try:
             tokens = await lesson_tokens(self._model, SYSTEM_PROMPT, liked.question, liked.answer)
         except ChatTemplateError:
@@ -321,7 +321,7 @@ class Reader:
         return await self._rows(ids[:1], ids[1:]) if len(ids) > 1 else None
 
     async def training(self) -> Training:
-        """A session in which only the head runs: with the fewest parameters there can be."""
+        """Return a session in which only the head runs, with the fewest parameters possible."""
         graph = self._model.graph
         last = [name for name in graph.weights if name in graph.linear_weights][-1:]
         layout = parameter_layout(graph, 1, 1.0, last)
@@ -357,7 +357,7 @@ def _perplexity(found: tuple[float, float]) -> float:
 
 
 def _verdict(figures: dict[str, float]) -> tuple[Message, bool]:
-    """A sentence, and whether the style is to be used."""
+    """Return a sentence, and True if the style is to be used."""
     before, after = figures["nll_before"], figures["nll_after"]
     harm = figures["text_after"] / figures["text_before"] - 1
     measured = Message(

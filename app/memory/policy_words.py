@@ -1,4 +1,4 @@
-"""Policies as a person reads them: what each is, its value in words, who says so, and whether it can be set.
+"""Policies in words for a person: the meaning of each, its value, the source of the value, and whether it can be set.
 
 told = policy_words(policy, {"98f4a6...": "SmolLM2 135M Instruct"})
 told.title, told.value, told.about
@@ -299,7 +299,7 @@ def policy_words(policy: Policy, models: Mapping[str, str]) -> PolicyWords:
 
 
 async def told_policies(memory: Memory) -> list[tuple[Policy, PolicyWords]]:
-    """The one that was used last comes first. Raises StoreError."""
+    """Return all policies with their words, the last used first. Raises StoreError."""
     models = {run.base_sha256[:16]: run.model for run in await memory.revisions.runs() if run.model}
     return [(policy, policy_words(policy, models)) for policy in memory.policies.all()]
 

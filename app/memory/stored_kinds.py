@@ -31,7 +31,7 @@ NOUNS: Mapping[str, tuple[str, str]] = {
     styles.KIND: ("learned style", "learned styles"),
     policies.KIND: ("policy", "policies"),
 }
-"""One and several, in the order in which people are told."""
+"""Singular and plural, in the order in which they are shown."""
 
 
 async def counts(store: Store) -> dict[str, int]:

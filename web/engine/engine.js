@@ -1,6 +1,6 @@
 /**
- * The engine as the page sees it: a worker, of this tab or of another one (model_tabs.js), behind Comlink. An Engine that
- * failed is disposed of and a new one made.
+ * The engine as the page sees it: a worker, of this tab or of another one (model_tabs.js), behind Comlink. A failed
+ * Engine is disposed of, and a new one is made.
  *
  * Errors have the kind as their `name` ("DeviceLostError", "GGUFError", ...). If the message is written for the user,
  * `stack` is absent (user_error.js).
@@ -13,7 +13,7 @@ import { Memory } from '../memory/client.js';
 import { userError } from '../common/user_error.js';
 import { said } from '../i18n/engine_texts.js';
 
-/** What Python answers is asked of `conversation`, `memory`, `learning`, `files`, `model` and `developer`. */
+/** `conversation`, `memory`, `learning`, `files`, `model` and `developer` hold the calls that Python answers. */
 export class Engine {
   /** @type {Promise<import('./model_tabs.js').Link>} */
   #link;
@@ -47,10 +47,9 @@ export class Engine {
    *   parameters: number, contextLength: number, need: string, fit: {trained: number, weights: number, pages: number,
    *   scratch: number, contexts: number[][]}, longestPrompt: number|null, notice: string|null,
    *   runs?: {sha256: string|null, title: string|null}}>} `need`: a sentence on the
-   *   memory that this context takes; `fit`: the same in bytes, and what other lengths take, [tokens, bytes]; `longestPrompt`: the most bytes
-   *   of a prompt
-   *   (chat/message_length.js); `notice`: a sentence for the user if the model is not kept; `runs`: the
-   *   model, if another tab runs it
+   *   memory that this context takes; `fit`: the same in bytes, and the needs of other lengths, [tokens, bytes];
+   *   `longestPrompt`: the most bytes of a prompt (chat/message_length.js); `notice`: a sentence for the user if the
+   *   model is not kept; `runs`: the model, if another tab runs it
    */
   start(options, onProgress) {
     return this.#ask((remote) => remote.start(options, Comlink.proxy(onProgress), Comlink.proxy(() => this.memory.tell())));
@@ -64,7 +63,7 @@ export class Engine {
   checkModel(given) { return this.#ask((remote) => remote.checkModel(given)); }
 
   /**
-   * Keep an adapter (storage/adapter_store.js) of the user's for the model that runs.
+   * Keep the user's adapter (storage/adapter_store.js) for the model that runs.
    * @param {{files: File[], base: {sha256: string, title: string}}} given files: one, or the two that PEFT writes; base: the
    *   model
    * @returns {Promise<import('../storage/adapter_store.js').AdapterFacts>} Rejects with a userError that says why not
@@ -85,13 +84,13 @@ export class Engine {
   /** Change the number of workers on the CPU, also in the middle of an answer. @returns {Promise<number>} there are now */
   setWorkers(count) { return this.#ask((remote) => remote.setWorkers(count)); }
 
-  /** Make the GPU go away, as a driver reset would. */
+  /** Lose the GPU, as a driver reset would. */
   loseDevice() { return this.#ask((remote) => remote.loseDevice()); }
 
-  /** Make a worker on the CPU go away without a word. */
+  /** End a CPU worker without a message. */
   killWorker(index) { return this.#ask((remote) => remote.killWorker(index)); }
 
-  /** Make a worker on the CPU never answer again. */
+  /** Make a CPU worker hang. */
   hangWorker(index) { return this.#ask((remote) => remote.hangWorker(index)); }
 
   /** Release this engine; it must not be used afterwards. */

@@ -23,7 +23,7 @@ const LOADED_BY_PYODIDE = /\/pyodide\/pyodide\.asm\.wasm|\/python_stdlib\.zip|\/
 export async function bootPython(onBytes = () => {}, snapshot = null) {
   const endWatch = watchFiles(LOADED_BY_PYODIDE, onBytes);
   try {
-    const parts = askForParts(onBytes); // under way before Pyodide itself is up
+    const parts = askForParts(onBytes); // requested before Pyodide itself is up
     const memory = snapshot && fits() ? await memoryOf(snapshot, onBytes) : null;
     if (memory) {
       try {
@@ -51,7 +51,7 @@ export async function makeSnapshot() {
   return pyodide.makeMemorySnapshot();
 }
 
-/** Python's memory holds what its code found out about the browser: that it can wait for JavaScript, and how. */
+/** Python's memory holds facts about the browser that its code found: that it can wait for JavaScript, and how. */
 function fits() {
   const brands = /** @type {any} */ (navigator).userAgentData?.brands ?? [];
   return 'Suspending' in WebAssembly && brands.some(({ brand }) => brand === 'Chromium');
