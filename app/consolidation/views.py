@@ -47,8 +47,8 @@ class LessonPage(TypedDict):
 
 
 class TaughtLesson(TypedDict):
-    """nllBefore, nllAfter: None if the model learns it later, in a pause. replaced: what was taught before for the same
-    question. known: the very same was taught before."""
+    """nllBefore, nllAfter: None if the model learns it later, in a pause. replaced: the earlier answer to the same
+    question. known: exactly the same was taught before."""
 
     lesson: LessonView
     ms: float | None
@@ -101,9 +101,9 @@ class LearningEvent(TypedDict):
 
 
 class Period(TypedDict):
-    """Answers of a day or a week. created: when it begins; days: 1 or 7. count: its answers. good, bad, corrected: what
-    the person said. quality: the mean of the answers that the person judged, 0 to 1. helped: a lesson answered, and
-    nobody complained."""
+    """Answers of a day or a week. created: its beginning; days: 1 or 7. count: its answers. good, bad, corrected: the
+    person's feedback. quality: the mean of the answers that the person judged, 0 to 1. helped: answers from a lesson
+    without a complaint."""
 
     created: float
     days: int

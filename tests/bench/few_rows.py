@@ -55,7 +55,7 @@ def drawn(count: int, vocabulary: int) -> list[int]:
 
 
 async def call_ms(backend: Backend, sequence: TokenSequence, tokens: list[int], logit_rows: int) -> float:
-    """A pass over the sequence's last token and these, whatever ran before. The sequence is left as it was."""
+    """Return the time of a pass over the sequence's last token and `tokens`. The sequence is left as it was."""
     length = sequence.length
     backend.truncate(sequence, length)  # the last token runs again
     if tokens:

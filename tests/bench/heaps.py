@@ -12,7 +12,7 @@ _ATTACH = {"autoAttach": True, "waitForDebuggerOnStart": False, "flatten": False
 
 
 class Heaps:
-    """Attaches to the workers that there are and to those that begin later, also to workers of workers."""
+    """Attaches to the current workers and to those that start later, also to workers of workers."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -30,7 +30,7 @@ class Heaps:
         self._session.send("Target.setAutoAttach", _ATTACH)
 
     def sample_while(self, condition: str) -> None:
-        """Ask all heaps again and again while an expression holds on the page."""
+        """Sample all heaps repeatedly while an expression is true on the page."""
         while self._page.evaluate(condition):
             own = self._session.send("Runtime.getHeapUsage")
             for path in list(self._workers):
@@ -45,7 +45,7 @@ class Heaps:
 
     @property
     def workers(self) -> dict[tuple[str, ...], str]:
-        """The workers that there are: the file that each runs, by its path."""
+        """Return the current workers: the file that each runs, by its path."""
         return dict(self._names)
 
     def call(self, path: tuple[str, ...], method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Heaps:
         return asked
 
     def _ended(self, path: tuple[str, ...]) -> None:
-        """A worker, and with it those that it began."""
+        """Forget a worker that has ended, and the workers that it started."""
         self._workers = {known: size for known, size in self._workers.items() if known[: len(path)] != path}
         self._names = {known: name for known, name in self._names.items() if known[: len(path)] != path}
 

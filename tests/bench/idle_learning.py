@@ -111,7 +111,7 @@ async def asked(assistant: Assistant, idle: IdleLearning, since: float) -> dict[
 
 
 async def sent_later(seconds: float) -> float:
-    """When the clock of another thread struck: this one may be busy with a piece of the training then."""
+    """Return the time at which another thread's clock fired: this thread may be busy with a piece of the training."""
     loop, rang = asyncio.get_running_loop(), asyncio.Event()
     when: list[float] = []
 
@@ -197,7 +197,7 @@ ASK = """async ({ name, question, wait, typed }) => {
 
 
 def in_browser(options: argparse.Namespace) -> dict[str, Any]:
-    """Lessons are taught and consolidated, from the preparations on: whichever work of it runs then."""
+    """Measure while lessons are taught and consolidated, including the preparation: any of its work may run then."""
     found: dict[str, list[dict[str, float]]] = {case: [] for case in CASES}
     draw = random.Random(0)
     with local_server() as address, chromium() as browser:

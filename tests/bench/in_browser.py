@@ -32,7 +32,7 @@ from app.server.site import create_app, listen, server_config
 
 PEERS = Path(__file__).parent / "peers"
 LIMIT_MS = 900_000
-"""How long one measurement may take."""
+"""The time limit of one measurement."""
 
 
 def oracle_prompt() -> str:
@@ -242,7 +242,7 @@ def browsers_cpu_seconds() -> float:
 
 
 def processor() -> str:
-    """Its name."""
+    """Return the name of the processor."""
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, for minutes or hours: how often an answer is not the one that it is alone.
+"""Random operations in random order, for minutes or hours: how often an answer differs from the same answer alone.
 
     python -m tests.bench interleavings [--kind wasm|webgpu] [--seconds 60] [--processes 1] [--seed 0] [--only SEED]
         [--json FILE]
@@ -7,7 +7,7 @@ Each play opens a tiny model (plain, with windows, with tiers of keys and values
 reference, and does 20 to 60 random steps: conversations open, branch, answer alone and beside others, greedy and at a
 temperature, with guesses and adapters, are kept and brought back, lose their workers or their device
 (tests/backends/test_interleavings.py). "Decided by rounding" are tokens that differ from numpy's as much as the
-kernels' noise explains. A play that fails is told with its seed; `--only` plays it once more.
+kernels' noise explains. A play that fails is reported with its seed; `--only` plays it again.
 """
 
 from __future__ import annotations

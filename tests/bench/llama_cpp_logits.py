@@ -41,7 +41,7 @@ CLEAR = 0.3
 
 @dataclass(frozen=True)
 class Case:
-    """A file, how many tokens it is asked about, and the context. `stretch` is what llama.cpp is told besides."""
+    """A file, the number of tokens that are compared, and the context. `stretch`: further options for llama.cpp."""
 
     path: Path
     name: str

@@ -62,7 +62,7 @@ async def fill(open_store: OpenStore, conversations: int, turns: int) -> None:
 
 
 async def measure(open_store: OpenStore) -> dict[str, float]:
-    """Milliseconds."""
+    """Return the times in milliseconds."""
     figures: dict[str, float] = {}
     for which in ["empty", "full"] * 3:
         begin = time.perf_counter()

@@ -1,4 +1,4 @@
-"""How fast the kernel of decoding reads matrices, by format: its share of what the adapter reads at most.
+"""The speed at which the kernel of decoding reads matrices, by format: its share of the adapter's highest speed.
 
     python -m tests.bench matvec [--sizes 4096x11008,11008x4096] [--formats Q4_K,Q6_K] [--shapes all]
 
@@ -30,7 +30,7 @@ from py_core.formats.quantization import FORMATS
 from tests.bench.reporting import options_of, print_tables, write_figures
 
 CACHES = 256 << 20
-"""Bytes that one round reads at least: more than any cache holds."""
+"""The least bytes that one round reads: more than any cache holds."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _buffers(matrix: WeightMatrix) -> set[Binding]:
 
 
 def all_shapes(shapes: KernelShapes, columns: int) -> Iterator[MatvecShape]:
-    """Those that keep at most four blocks of x in an invocation, and the usual one."""
+    """Yield the shapes that keep at most four blocks of x in an invocation, and the usual shape."""
     yield shapes.matvec
     blocks, lanes = columns // BLOCK, shapes.lanes
     lane_groups = {lanes * subgroups for subgroups in (1, 2, 3, 4, 6, 8, 11, 12)}

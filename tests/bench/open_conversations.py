@@ -43,7 +43,7 @@ SAID = 8
 
 
 async def say(engine: Engine, sequence: TokenSequence) -> tuple[list[int], float]:
-    """The next tokens, and milliseconds until the first."""
+    """Return the next tokens, and the milliseconds until the first."""
     begin, first, said = time.perf_counter(), 0.0, list[int]()
     async for ids in engine.generate(sequence, SAID, GREEDY, Timings(), ignore_end=True):
         first = first or 1000 * (time.perf_counter() - begin)
@@ -92,7 +92,7 @@ async def measure(options: argparse.Namespace) -> dict[str, object]:
 
 
 async def read_again(options: argparse.Namespace, folder: Path) -> dict[str, object]:
-    """The share of the tokens of those who are asked that are read again, by the order in which they are asked."""
+    """Return the share of the asked conversations' tokens that are read again, by the order of asking."""
     count, found, draw = options.conversations, dict[str, object](), random.Random(2)
     asked = range(count * options.rounds)
     orders = {

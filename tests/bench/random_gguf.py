@@ -4,7 +4,7 @@ python -m tests.bench random_gguf OUT.gguf [--shape qwen2.5-3b] [--format Q4_K_M
     [--layers N --hidden N --heads N --kv-heads N --ffn N --vocabulary N]
 
 --format is a mixture of `sonata quantize`, or one format of all matrices, but for --embedding. A number given besides
-the shape takes the place of the shape's own. What the model says means nothing. Only numpy is needed.
+the shape replaces the shape's own. The model's text means nothing. Only numpy is needed.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def formats(shapes: dict[str, tuple[int, ...]], wanted: str) -> dict[str, BlockF
 
 
 def write(path: Path, s: Shape, wanted: str, embedding: str = "") -> None:
-    """`embedding` is the format of the embedding where `wanted` is not to decide."""
+    """`embedding`: the format of the embedding, if it is not that of `wanted`."""
     shapes = tensor_shapes(s)
     tensors: dict[str, tuple[np.ndarray, BlockFormat] | StoredTensor] = {}
     chosen = formats(shapes, wanted) | ({"token_embd.weight": FORMATS[embedding]} if embedding else {})

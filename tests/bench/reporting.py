@@ -23,7 +23,7 @@ def options_of(doc: str | None) -> argparse.ArgumentParser:
 
 
 def write_figures(options: argparse.Namespace, figures: Any) -> None:
-    """Write them where --json says, if it does."""
+    """Write the figures to the file of --json, if it is given."""
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
 

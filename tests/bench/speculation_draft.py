@@ -77,7 +77,7 @@ async def ask(model: Model, task: dict[str, str], tokens: int, way: str, samplin
 async def measure_draft(
     model: Model, tasks: Sequence[dict[str, str]], rounds: int, tokens: int, sampling: SamplingParams
 ) -> list[list[Answer]]:
-    """For each round and task an answer each way, in turns."""
+    """Return, for each round and task, an answer each way, in turns."""
     for way in WAYS:
         await ask(model, tasks[0], 16, way, sampling)  # so that kernels are compiled
     found = []

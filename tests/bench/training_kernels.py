@@ -1,4 +1,4 @@
-"""Where the GPU of this machine spends the time of a step of training: each kernel of a pass, by the GPU's own clock.
+"""The GPU time of a training step on this machine: each kernel of a pass, by the GPU's own clock.
 
 python -m tests.bench training_kernels MODEL.gguf [--rank 8] [--sequences 4] [--tokens 100] [--json FILE]
 

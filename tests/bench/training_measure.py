@@ -67,7 +67,7 @@ async def measure(
     device.peak = before
     layout = parameter_layout(graph, o["rank"], 2.0)
     training = await backend.open_training(layout)
-    # b is not 0, so that every gradient has something to do.
+    # b is not 0, so that no gradient is trivial.
     flat = layout.fresh(0)
     for _, b in layout.views(flat).values():
         b[:] = 0.01 * rng.uniform(-1, 1, b.shape)

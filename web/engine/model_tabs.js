@@ -1,10 +1,10 @@
 /**
  * Decides which tab runs the model. Of the tabs that want the same model, one leads: it holds a Web Lock and has the
- * worker. Each other tab uses that worker through a MessagePort, which a SharedWorker hands over (broker_worker.js). When
- * the leader closes, the lock passes to a waiting tab.
+ * worker. Each other tab uses that worker through a MessagePort, which a SharedWorker hands over (broker_worker.js).
+ * When the leader closes, the lock passes to a waiting tab.
  *
- * A tab may also take the lock: to run another model for all tabs, or because the leader is silent. If the browser has or
- * allows no SharedWorker or no locks, each tab runs its own worker.
+ * A tab may also take the lock: to run another model for all tabs, or because the leader is silent. If the browser has
+ * or allows no SharedWorker or no locks, each tab runs its own worker.
  */
 import { t } from '../i18n/i18n.js';
 import * as Comlink from '../vendor/comlink.mjs';
