@@ -55,7 +55,7 @@ class ConsideredLesson:
 
 @dataclass(frozen=True)
 class Citation:
-    """A passage that the model read. text: "" of a whole file; place: its pages, "" if it has none."""
+    """A passage that the model read. text: "" for a whole file; place: its pages, "" if it has none."""
 
     file: str
     name: str
@@ -85,9 +85,9 @@ class Changed:
 
 @dataclass(frozen=True)
 class Route:
-    """The agent that answers, and why. title: the agent's name. confidence: that the first of `ranked` is right for
-    this message alone, 0 to 1; below `threshold` the fallback answers. ranked: agents with how likely each is right.
-    ms: of embed, search and decide; empty, as `neighbours` are, of a stored turn."""
+    """The agent that answers, and why. title: the agent's name. confidence: the probability that the first of
+    `ranked` is right for this message alone; below `threshold` the fallback answers. ranked: agents with the
+    probability that each is right. ms: of embed, search and decide; empty for a stored turn, like `neighbours`."""
 
     id: str
     text: str
@@ -103,8 +103,8 @@ class Route:
 
 @dataclass(frozen=True)
 class Recall:
-    """A lesson answers. considered: those that were compared with the message, the best first. read: those that the
-    model read, if the gate was not sure. A stored turn has neither `considered` nor `ms`."""
+    """A lesson answers. considered: the lessons that were compared with the message, the best first. read: the lessons
+    that the model read, if the gate was not sure. A stored turn has neither `considered` nor `ms`."""
 
     id: str
     question: str
@@ -116,8 +116,8 @@ class Recall:
 
 @dataclass(frozen=True)
 class Computation:
-    """A tool gives the answer. kind: "arithmetic", "date", "unit", "count", "table" or "help". working: how, a sentence
-    or two."""
+    """A tool gives the answer. kind: "arithmetic", "date", "unit", "count", "table" or "help". working: the method,
+    in a sentence or two."""
 
     kind: str
     words: str
@@ -149,8 +149,8 @@ class Taught:
 
 @dataclass(frozen=True)
 class Card:
-    """Lessons that the answer shows: they were forgotten, one of them is to be chosen for that, or they are everything
-    that was taught. new: not of a stored turn, so what was forgotten can be brought back."""
+    """Lessons that the answer shows: they were forgotten, one of them is to be chosen to forget, or they are all
+    lessons. new: the turn is not a stored one, so forgotten lessons can be restored."""
 
     kind: Literal["forgotten", "choose", "listed"]
     lessons: tuple[LessonName, ...]
@@ -240,9 +240,9 @@ class Done:
 
 @dataclass(frozen=True)
 class Stored:
-    """Question and answer are in the memory. answer: what is stored of it; "" of a stored turn, which has it itself.
+    """Question and answer are in the memory. answer: its stored text; "" for a stored turn, which has the text itself.
     request: the answer's id, by which it can be judged; "" if no model made it. turns: how many are shown. question,
-    number: of the turns of both."""
+    number: the numbers of the two turns."""
 
     chat: str
     turns: int
@@ -281,8 +281,9 @@ Event = (
 
 @dataclass(frozen=True)
 class StoredTurn:
-    """A stored turn as the page shows it. after: the number of the turn that it follows, None of a first one. siblings:
-    the numbers of its variants with its own, the oldest first. created: seconds since 1970. events: of an answer."""
+    """A stored turn as the page shows it. after: the number of the turn that it follows, None for a first turn.
+    siblings: the numbers of its variants including its own, the oldest first. created: seconds since 1970. events: of
+    an answer."""
 
     number: int
     after: int | None
@@ -297,7 +298,7 @@ class StoredTurn:
 
 
 def to_json(value: Any) -> Any:
-    """A dataclass of this module as plain data: see the top."""
+    """Return a dataclass of this module as plain data: see the top."""
     if is_dataclass(value) and not isinstance(value, type):
         named = {name: to_json(getattr(value, attribute)) for attribute, name in _told(type(value))}
         return {"type": event_type(type(value).__name__), **named} if isinstance(value, Event) else named
@@ -321,5 +322,5 @@ def camel_case(name: str) -> str:
 
 @cache
 def _told(kind: type) -> tuple[tuple[str, str], ...]:
-    """Attributes that cross, with their names there."""
+    """Return the attributes that cross, with their names in JavaScript."""
     return tuple((one.name, camel_case(one.name)) for one in fields(kind) if not one.metadata.get("internal"))

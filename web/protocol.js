@@ -35,7 +35,7 @@
  */
 
 /**
- * A passage that the model read. text: "" of a whole file; place: its pages, "" if it has none.
+ * A passage that the model read. text: "" for a whole file; place: its pages, "" if it has none.
  * @typedef {object} Citation
  * @property {string} file
  * @property {string} name
@@ -58,9 +58,9 @@
  */
 
 /**
- * The agent that answers, and why. title: the agent's name. confidence: that the first of `ranked` is right for this
- * message alone, 0 to 1; below `threshold` the fallback answers. ranked: agents with how likely each is right. ms: of
- * embed, search and decide; empty, as `neighbours` are, of a stored turn.
+ * The agent that answers, and why. title: the agent's name. confidence: the probability that the first of `ranked` is
+ * right for this message alone; below `threshold` the fallback answers. ranked: agents with the probability that each
+ * is right. ms: of embed, search and decide; empty for a stored turn, like `neighbours`.
  * @typedef {object} Route
  * @property {'route'} type
  * @property {string} id
@@ -76,8 +76,8 @@
  */
 
 /**
- * A lesson answers. considered: those that were compared with the message, the best first. read: those that the model
- * read, if the gate was not sure. A stored turn has neither `considered` nor `ms`.
+ * A lesson answers. considered: the lessons that were compared with the message, the best first. read: the lessons that
+ * the model read, if the gate was not sure. A stored turn has neither `considered` nor `ms`.
  * @typedef {object} Recall
  * @property {'recall'} type
  * @property {string} id
@@ -89,8 +89,8 @@
  */
 
 /**
- * A tool gives the answer. kind: "arithmetic", "date", "unit", "count", "table" or "help". working: how, a sentence or
- * two.
+ * A tool gives the answer. kind: "arithmetic", "date", "unit", "count", "table" or "help". working: the method, in a
+ * sentence or two.
  * @typedef {object} Computation
  * @property {'computation'} type
  * @property {string} kind
@@ -122,8 +122,8 @@
  */
 
 /**
- * Lessons that the answer shows: they were forgotten, one of them is to be chosen for that, or they are everything that
- * was taught. new: not of a stored turn, so what was forgotten can be brought back.
+ * Lessons that the answer shows: they were forgotten, one of them is to be chosen to forget, or they are all lessons.
+ * new: the turn is not a stored one, so forgotten lessons can be restored.
  * @typedef {object} Card
  * @property {'card'} type
  * @property {'forgotten'|'choose'|'listed'} kind
@@ -202,9 +202,9 @@
  */
 
 /**
- * Question and answer are in the memory. answer: what is stored of it; "" of a stored turn, which has it itself.
+ * Question and answer are in the memory. answer: its stored text; "" for a stored turn, which has the text itself.
  * request: the answer's id, by which it can be judged; "" if no model made it. turns: how many are shown. question,
- * number: of the turns of both.
+ * number: the numbers of the two turns.
  * @typedef {object} Stored
  * @property {'stored'} type
  * @property {string} chat
@@ -235,8 +235,8 @@
  */
 
 /**
- * A stored turn as the page shows it. after: the number of the turn that it follows, None of a first one. siblings: the
- * numbers of its variants with its own, the oldest first. created: seconds since 1970. events: of an answer.
+ * A stored turn as the page shows it. after: the number of the turn that it follows, None for a first turn. siblings:
+ * the numbers of its variants including its own, the oldest first. created: seconds since 1970. events: of an answer.
  * @typedef {object} StoredTurn
  * @property {number} number
  * @property {number|null} after

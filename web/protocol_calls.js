@@ -133,7 +133,7 @@
  */
 
 /**
- * replacedBy: the id of a newer lesson for the same question, "" for none. similarity: to what was searched for.
+ * replacedBy: the id of a newer lesson for the same question, "" for none. similarity: to the search text.
  * @typedef {object} LessonView
  * @property {string} id
  * @property {string} question

@@ -201,7 +201,7 @@ class DeepLoop:
         return tuple(found[:MOST_SUGGESTIONS])
 
     async def _keep(self, memory: Memory, bank: Bank, trajectories: dict[str, Trajectory], now: float) -> int:
-        """Store the strategies and delete what is old, all or nothing. Returns how many trajectories went."""
+        """Store the strategies and delete old trajectories, all or nothing. Returns how many were deleted."""
         kept, gone = list[Strategy](), list[str]()
         for strategy in bank.strategies:
             old = [

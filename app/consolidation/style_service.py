@@ -73,7 +73,7 @@ AnswerWith = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Liked:
-    """An answer that somebody liked. source: "KIND:ID" of the record that says so."""
+    """An answer that the person liked. source: "KIND:ID" of the record that says so."""
 
     source: str
     question: str
@@ -219,7 +219,7 @@ class StyleService:
         return False
 
     async def run(self, report: Report) -> None:
-        """Learn from what is liked, in idle time."""
+        """Learn from liked answers, in idle time."""
         await self.learn(report)
 
     async def learn(self, report: Report = unheard, priority: Priority = Priority.IDLE) -> Style | None:

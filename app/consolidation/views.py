@@ -24,7 +24,7 @@ class Judged(TypedDict):
 
 
 class LessonView(TypedDict):
-    """replacedBy: the id of a newer lesson for the same question, "" for none. similarity: to what was searched for."""
+    """replacedBy: the id of a newer lesson for the same question, "" for none. similarity: to the search text."""
 
     id: str
     question: str

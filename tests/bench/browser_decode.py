@@ -157,7 +157,7 @@ def visit_sonata(browser: Browser, address: str, engine: str, threads: int, toke
 
 
 def summary(rounds: list[dict[str, Figures]]) -> dict[str, Any]:
-    """Medians over the rounds, and how many times faster than wllama with as many threads."""
+    """Return medians over the rounds, and the speed as a multiple of wllama's with the same number of threads."""
     medians: dict[str, Figures] = {}
     ratios: dict[str, Figures] = {}
     for name in dict.fromkeys(name for figures in rounds for name in figures):

@@ -23,7 +23,7 @@ class Heaps:
         self._workers: dict[tuple[str, ...], int] = {}
         """Path of sessions that leads to a worker -> the bytes of its heap when it was asked last."""
         self._names: dict[tuple[str, ...], str] = {}
-        self._answers: dict[int, dict[str, Any]] = {}  # of `call`, by the numbers of what was asked
+        self._answers: dict[int, dict[str, Any]] = {}  # of `call`, by the number of the request
         self._wanted = set[int]()
         self._asked = 0
         self._peak = 0

@@ -95,7 +95,7 @@ async def measure(path: Path, options: argparse.Namespace) -> dict[str, dict[str
         row["perplexity"] = math.exp(-float(scores.mean()))
         row["read_seconds"] = time.perf_counter() - begin
         async for _ in model.backend.decode(sequence, 1, SamplingParams()):
-            pass  # which demotes what is old enough
+            pass  # which demotes pages that are old enough
         if isinstance(model.backend, PipelinedBackend):
             pages = model.backend.memory().pages
             held = {tier: each.conversations + each.kept for tier, each in pages.items()}

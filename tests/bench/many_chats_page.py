@@ -49,7 +49,7 @@ WRITE = """async ([files, layout]) => {
   }
   database.close();
 }"""
-"""As they are, with their versions: what is kept beside a conversation names its."""
+"""The rows keep their versions: records beside a conversation name its version."""
 KEPT = """() => new Promise((resolve, reject) => {
   const opening = indexedDB.open('sonata-memory');
   opening.onerror = () => reject(opening.error);
@@ -171,7 +171,7 @@ def prepare(context: BrowserContext, address: str, files: int) -> None:
         page.close()
     page = opened(context, address, "routed")
     page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=LIMIT_MS)
-    time.sleep(2)  # what was written has reached the disk's cache
+    time.sleep(2)  # the written data has reached the disk's cache
     page.close()
     page = opened(context, address, "routed")
     page.wait_for_timeout(4000)

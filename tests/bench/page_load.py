@@ -68,7 +68,7 @@ def use(page: Page) -> None:
         page.wait_for_function("() => document.documentElement.dataset.state === 'answering'", timeout=LIMIT_MS)
         page.wait_for_function(f"() => {READY}", timeout=LIMIT_MS)
     page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=LIMIT_MS)
-    page.wait_for_timeout(2000)  # what was written has reached the disk's cache
+    page.wait_for_timeout(2000)  # the written data has reached the disk's cache
 
 
 def one_round(kind: str, dist: Path, backend: str) -> dict[str, float]:

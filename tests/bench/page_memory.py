@@ -40,7 +40,7 @@ STORED = """() => new Promise((resolve, reject) => {
   };
 })"""
 CONVERSATIONS = ("session", "turn", "index", "file", "passage")
-"""Kinds of rows that are the conversations themselves, with what is kept beside them."""
+"""Kinds of rows that belong to conversations: the conversations and the data beside them."""
 
 
 class PageMemory:
