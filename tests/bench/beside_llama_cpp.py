@@ -185,7 +185,7 @@ class LlamaCpp:
     guesses = (0, *LOOKUPS)
 
     def __init__(self, process: subprocess.Popen[str], context: int, end: Sequence[int]) -> None:
-        """`context`: positions for all tasks but "parallel". `end`: the tokens that end an answer."""
+        """`context`: positions of the context for `first_token_ms`. `end`: the tokens that end an answer."""
         self._process, self._context, self._end = process, context, list(end)
         self.about: dict[str, Any] = self._call("about")
 
