@@ -72,7 +72,7 @@ async def open_runtime(
     path: Path, model: Model | None = None, base_sha256: str = "", adapters: AnswerAdapters | None = None,
     answers_with: Collection[str] = ("background", "style"), only_one: OnlyOne | None = None,
 ) -> Runtime:  # fmt: skip
-    """path: the memory's file. model: what can be taught, if any, as of Learner.
+    """path: the memory's file. model: the model that can be taught, if any, as in Learner.
 
     Never fails: `problem` says what is missing, and the chat works without it.
     """
@@ -89,12 +89,12 @@ async def open_runtime(
 
 
 def pages_path(memory: Path) -> Path:
-    """Where what the model has read of the conversations lies: beside the memory's file."""
+    """Return the path of the stored keys and values of conversations, beside the memory's file."""
     return memory.with_name(f"{memory.name}.pages")
 
 
 async def tidy_pages(path: Path, memory: Memory) -> None:
-    """Delete what was read of conversations that are gone, or with another key than the memory's; path: of its file."""
+    """Delete the stored pages of deleted conversations, or under another key than the memory's; path: of its file."""
     with contextlib.suppress(StoreError, OSError):
         if await asyncio.to_thread(pages_path(path).exists):
             chats = {session.id for session in await memory.sessions.all()}
@@ -104,7 +104,7 @@ async def tidy_pages(path: Path, memory: Memory) -> None:
 
 
 async def open_pages(path: Path) -> SQLiteRows:
-    """What the model has read of the conversations; anew where that cannot be opened. Raises StoreError."""
+    """Open the stored keys and values of conversations, or replace them if they cannot be opened. Raises StoreError."""
     try:
         return await SQLiteRows.open(path)
     except StoreError as error:

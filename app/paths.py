@@ -10,13 +10,13 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def cache_dir() -> Path:
-    """Where downloads and what build.py makes are kept: $SONATA_CACHE, else ~/.cache/sonata."""
+    """Return the folder of downloads and build.py's files: $SONATA_CACHE, else ~/.cache/sonata."""
     chosen = os.environ.get("SONATA_CACHE")
     return Path(chosen).expanduser().absolute() if chosen else Path.home() / ".cache" / "sonata"
 
 
 def memory_path(home: Path | None = None) -> Path:
-    """Where the memory lies: memory.sqlite in `home`, else $SONATA_MEMORY, else in ~/.local/share/sonata.
+    """Return the path of the memory: memory.sqlite in `home`, else $SONATA_MEMORY, else in ~/.local/share/sonata.
 
     Everything else that is learned or kept for it lies beside it.
     """

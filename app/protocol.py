@@ -1,4 +1,5 @@
-"""What crosses between Python and the page. The build makes web/protocol.js of it (app/building/page_protocol.py).
+"""The data that crosses between Python and the page. The build makes web/protocol.js of it
+(app/building/page_protocol.py).
 
 An event is something that happens to a turn: a frozen dataclass. `to_json` turns it into plain data, with names in
 camelCase and its `type`, the name of its class in kebab-case. Fields that are marked INTERNAL stay in Python. A stored
@@ -54,7 +55,7 @@ class ConsideredLesson:
 
 @dataclass(frozen=True)
 class Citation:
-    """A passage that the model read. text: "" of a whole file; place: its pages, "" if it has none."""
+    """A passage that the model read. text: "" for a whole file; place: its pages, "" if it has none."""
 
     file: str
     name: str
@@ -79,14 +80,14 @@ class Changed:
 
     gone: bool
     turns: tuple[Turn, ...] = field(default=(), metadata=INTERNAL)
-    """What is shown of it now."""
+    """The turns that are shown now."""
 
 
 @dataclass(frozen=True)
 class Route:
-    """The agent that answers, and why. title: the agent's name. confidence: that the first of `ranked` is right for
-    this message alone, 0 to 1; below `threshold` the fallback answers. ranked: agents with how likely each is right.
-    ms: of embed, search and decide; empty, as `neighbours` are, of a stored turn."""
+    """The agent that answers, and why. title: the agent's name. confidence: the probability that the first of
+    `ranked` is right for this message alone; below `threshold` the fallback answers. ranked: agents with the
+    probability that each is right. ms: of embed, search and decide; empty for a stored turn, like `neighbours`."""
 
     id: str
     text: str
@@ -102,8 +103,8 @@ class Route:
 
 @dataclass(frozen=True)
 class Recall:
-    """A lesson answers. considered: those that were compared with the message, the best first. read: those that the
-    model read, if the gate was not sure. A stored turn has neither `considered` nor `ms`."""
+    """A lesson answers. considered: the lessons that were compared with the message, the best first. read: the lessons
+    that the model read, if the gate was not sure. A stored turn has neither `considered` nor `ms`."""
 
     id: str
     question: str
@@ -115,8 +116,8 @@ class Recall:
 
 @dataclass(frozen=True)
 class Computation:
-    """A tool gives the answer. kind: "arithmetic", "date", "unit", "count", "table" or "help". working: how, a sentence
-    or two."""
+    """A tool gives the answer. kind: "arithmetic", "date", "unit", "count", "table" or "help". working: the method,
+    in a sentence or two."""
 
     kind: str
     words: str
@@ -125,8 +126,8 @@ class Computation:
 
 @dataclass(frozen=True)
 class Citations:
-    """What the model reads of attached files. found: "whole" files, or passages by "meaning" and words, or by "words"
-    alone."""
+    """The passages of attached files that the model reads. found: "whole" files, or passages by "meaning" and words,
+    or by "words" alone."""
 
     passages: tuple[Citation, ...]
     found: Literal["whole", "meaning", "words"]
@@ -134,8 +135,8 @@ class Citations:
 
 @dataclass(frozen=True)
 class Taught:
-    """The message taught this. nll: nats a token of the answer before and after; None if the model learns it later.
-    ms: None of a stored turn. known: the very same was taught before."""
+    """The message taught this. nll: nats per token of the answer before and after; None if the model learns it later.
+    ms: None for a stored turn. known: exactly the same was taught before."""
 
     id: str
     question: str
@@ -148,8 +149,8 @@ class Taught:
 
 @dataclass(frozen=True)
 class Card:
-    """Lessons that the answer shows: they were forgotten, one of them is to be chosen for that, or they are everything
-    that was taught. new: not of a stored turn, so what was forgotten can be brought back."""
+    """Lessons that the answer shows: they were forgotten, one of them is to be chosen to forget, or they are all
+    lessons. new: the turn is not a stored one, so forgotten lessons can be restored."""
 
     kind: Literal["forgotten", "choose", "listed"]
     lessons: tuple[LessonName, ...]
@@ -159,12 +160,12 @@ class Card:
 
 @dataclass(frozen=True)
 class Context:
-    """What is in a prompt, in tokens: `system` (the system prompt), `memory` (what was learned), `turns` (messages with
-    the instructions of agents, and answers), `file` and `tools` fill the `total` together with what is `free` for the
-    answer and what comes after it.
+    """The contents of a prompt, in tokens: `system` (the system prompt), `memory` (what was learned), `turns` (messages
+    with the instructions of agents, and answers), `file` and `tools` fill the `total`, together with `free`, the rest
+    for the answer and what comes after it.
 
-    left_out: about how many tokens the turns have that found no room. bytes_per_token: what a token of context takes
-    in the memory of what runs the model.
+    left_out: about how many tokens of turns did not fit. bytes_per_token: the backend memory that a token of context
+    takes.
     """
 
     system: int
@@ -180,8 +181,8 @@ class Context:
 
 @dataclass(frozen=True)
 class Reading:
-    """The prompt is being read: `done` of `total` tokens, with those that earlier turns have in common with it.
-    seconds_left: from now on; None as long as nobody knows."""
+    """The prompt is being read: `done` of `total` tokens, including the prefix that it shares with earlier turns.
+    seconds_left: from now on; None while unknown."""
 
     done: int
     total: int
@@ -190,7 +191,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Thought:
-    """More text of what the model thinks before it answers. It is no part of the answer, nor of later prompts."""
+    """More text of the model's thinking before it answers. It is not part of the answer or of later prompts."""
 
     text: str
 
@@ -204,8 +205,8 @@ class Delta:
 
 @dataclass(frozen=True)
 class Replacement:
-    """The answer, and the thought before it, are this in place of what was told: without what a loop repeated, or with
-    the beginning of an answer that went on."""
+    """The answer and the thought before it, which replace the text that was sent: without the repetitions of a loop, or
+    with the beginning of a continued answer."""
 
     text: str
     thought: str
@@ -217,9 +218,9 @@ class Done:
 
     reason: "end" (the model stopped), "length" (max_tokens), "context" (no room left), "loop" (it only repeated itself)
     or "stopped" (by the user). `text` is the whole answer, `thought` what it thought before: after a loop without the
-    repeats. Seconds are those of the prompt's new tokens, of the answer's (its thought included), and of the thought.
+    repeats. Seconds are for the prompt's new tokens, for the answer's (its thought included), and for the thought.
     reused_tokens: of the prompt, which had been read before. forgotten_turns: messages that no longer fit into the
-    model's context and were left out. adapter: the name of the one that the model answered with, "" for none.
+    model's context and were left out. adapter: the name of the adapter that the model answered with, "" for none.
     """
 
     reason: str
@@ -239,9 +240,9 @@ class Done:
 
 @dataclass(frozen=True)
 class Stored:
-    """Question and answer are in the memory. answer: what is stored of it; "" of a stored turn, which has it itself.
+    """Question and answer are in the memory. answer: its stored text; "" for a stored turn, which has the text itself.
     request: the answer's id, by which it can be judged; "" if no model made it. turns: how many are shown. question,
-    number: of the turns of both."""
+    number: the numbers of the two turns."""
 
     chat: str
     turns: int
@@ -271,7 +272,7 @@ class Failure:
 
 
 AnswerEvent = Reading | Thought | Delta | Replacement | Done
-"""What the assistant tells of an answer."""
+"""The events of an answer."""
 Event = (
     Changed | Route | Recall | Computation | Citations | Taught | Card | Context | Reading | Thought | Delta
     | Replacement | Done | Stored | Offer | Failure
@@ -280,8 +281,9 @@ Event = (
 
 @dataclass(frozen=True)
 class StoredTurn:
-    """A stored turn as the page shows it. after: the number of the turn that it follows, None of a first one. siblings:
-    the numbers of its variants with its own, the oldest first. created: seconds since 1970. events: of an answer."""
+    """A stored turn as the page shows it. after: the number of the turn that it follows, None for a first turn.
+    siblings: the numbers of its variants including its own, the oldest first. created: seconds since 1970. events: of
+    an answer."""
 
     number: int
     after: int | None
@@ -296,7 +298,7 @@ class StoredTurn:
 
 
 def to_json(value: Any) -> Any:
-    """A dataclass of this module as plain data: see the top."""
+    """Return a dataclass of this module as plain data: see the top."""
     if is_dataclass(value) and not isinstance(value, type):
         named = {name: to_json(getattr(value, attribute)) for attribute, name in _told(type(value))}
         return {"type": event_type(type(value).__name__), **named} if isinstance(value, Event) else named
@@ -320,5 +322,5 @@ def camel_case(name: str) -> str:
 
 @cache
 def _told(kind: type) -> tuple[tuple[str, str], ...]:
-    """Attributes that cross, with their names there."""
+    """Return the attributes that cross, with their names in JavaScript."""
     return tuple((one.name, camel_case(one.name)) for one in fields(kind) if not one.metadata.get("internal"))

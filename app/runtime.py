@@ -1,4 +1,4 @@
-"""What runs beside the model: the memory, the routing, the learning. A chat works without any of them.
+"""The services beside the model: the memory, the routing, the learning. A chat works without any of them.
 
     runtime = await Runtime.open(RuntimeConfig(lambda: SQLiteRows.open(path), router=router))
     await runtime.use_model(Learner(model, base_sha256))     # which can be taught from now on
@@ -48,7 +48,7 @@ if TYPE_CHECKING:  # what trains is imported when it is opened: the first answer
     from py_core.loading import Model
 
 MEMORY_PATIENCE = 30.0
-"""Seconds that an answer which is complete waits for a memory that is still opening, so that it is remembered."""
+"""Seconds that a complete answer waits for a memory that is still opening, so that it is remembered."""
 NO_ROUTING = Message("routing.off", "The address of this page switches routing off (?routing=off).")
 NO_EMBEDDER = Message(
     "learning.no-embedder",
@@ -61,7 +61,7 @@ NAMELESS_MODEL = Message(
     "its file. Open it in Settings, Model.",
 )
 _IDLE_KINDS = {"lesson", "trajectory", "policy", "pattern"}
-"""Records that say whether there is something to learn, and whether that is switched on."""
+"""The kinds of records on which it depends whether there is something to learn, and whether a loop is on."""
 
 
 def problem_of_record(record: Record) -> str | None:
@@ -70,41 +70,41 @@ def problem_of_record(record: Record) -> str | None:
 
 
 def _nothing_changed() -> None:
-    """Nobody shows what is new."""
+    """Do nothing: no page shows changes."""
 
 
 @dataclass(frozen=True)
 class Learner:
-    """A model that is taught, and what learns with it."""
+    """A model that is taught, and the parts that learn with it."""
 
     model: Model
     base_sha256: str
-    """Of its file, to which what it learns belongs; "" if that is not known: then nothing can be taught."""
+    """The checksum of its file, to which all that it learns belongs; "" if unknown: then nothing can be taught."""
     adapters: AnswerAdapters | None = None
-    """What its answers come with. None: they come with lessons only, not with what loops made of them."""
+    """The adapters of its answers. None: answers use lessons only, not the adapters that loops made of them."""
     answers_with: Collection[str] = ("background", "style")
-    """The loops whose work they come with."""
+    """The loops whose adapters the answers use."""
     only_one: OnlyOne | None = None
-    """The lock of all that learn over this memory. None: this one learns nothing in pauses."""
+    """The lock among all programs that learn over this memory. None: this program learns nothing in pauses."""
     idle_seconds: float = IDLE_SECONDS
     reader: FactReader | None = None
     embedder: Callable[[], Embedder] | None = None
-    """If nothing is routed. May raise EmbedderError."""
+    """Opens the embedder if there is no routing. May raise EmbedderError."""
 
 
 @dataclass(frozen=True)
 class RuntimeConfig:
-    """What a runtime opens: the memory, then the routing, then the learning. What is None is not opened."""
+    """The parts that a runtime opens: the memory, then the routing, then the learning. None: the part is not opened."""
 
     rows: Callable[[], Awaitable[Rows]] | None = None
-    """Of the memory."""
+    """Opens the rows of the memory."""
     memory: Memory | None = None
-    """One that is open already, instead of `rows`."""
+    """A memory that is already open, instead of `rows`."""
     pages: Callable[[], Awaitable[Rows]] | None = None
-    """Where what the model reads of the conversations is kept; opened when it is needed."""
+    """Opens the store of the conversations' keys and values, when it is needed."""
     router: Callable[[], Awaitable[RouterParts]] | None = None
     embedder: Callable[[], Embedder | None] | None = None
-    """Of files, if it is not the routing's."""
+    """Opens the embedder for files, if it is not the routing's."""
     learner: Learner | None = None
     crypto: Crypto = field(default_factory=NativeCrypto)
     changed: Callable[[], None] = _nothing_changed
@@ -132,7 +132,7 @@ class Runtime:
         self.style: StyleService | None = None
         self.idle: IdleLearning | None = None
         self.pages: ContextStore | None = None
-        """What the model has read of the conversations; None where that is not kept."""
+        """The stored keys and values of the conversations; None if they are not kept."""
         self.files = FileService(
             lambda: self.memory, self._config.embedder or self._embedder, self.routing_stage, self.trouble,
             lambda: self.changed(),
@@ -176,7 +176,7 @@ class Runtime:
         return self.memory_if_open
 
     async def opened_memory(self) -> Memory | None:
-        """The memory, once it is open. None where nobody opens one, or it takes longer than MEMORY_PATIENCE."""
+        """Return the memory once it is open. None if none is opened, or it takes longer than MEMORY_PATIENCE."""
         try:
             async with asyncio.timeout(self._patience):
                 await self.memory_stage.wait()
@@ -210,11 +210,11 @@ class Runtime:
         return await Memory.open(store, lambda: self._kernel, self.trouble)
 
     def is_on(self, policy: str) -> bool:
-        """Whether what a policy switches is on; as long as the memory is not open it is."""
+        """Return True if a policy's switch is on; while the memory is not open, it is."""
         return self.memory_if_open is None or self.memory.policies.is_on(policy)
 
     def keeps(self, conversation: str) -> bool:
-        """Whether a conversation, by its id, is there when the page or the program starts again."""
+        """Return True if the conversation with this id is still there after a restart of the page or the program."""
         if self.memory_if_open is None:
             return False
         kept = self._rows.kept if isinstance(self._rows, FallbackRows) else frozenset()
@@ -254,7 +254,7 @@ class Runtime:
             await self.pages.give_up()
 
     def _check(self) -> None:
-        """Tell what is wrong with the memory, and look for more in the background."""
+        """Report problems of the memory, and look for more in the background."""
         memory = self.memory
 
         async def check() -> None:
@@ -320,7 +320,7 @@ class Runtime:
     async def _open_learned(
         self, learning: LearningService, adapters: AnswerAdapters, answers_with: Collection[str]
     ) -> None:
-        """Let the model answer with what loops made of what it was taught."""
+        """Let the model answer with the adapters that loops made of its lessons."""
         from app.consolidation.service import ConsolidationService
         from app.consolidation.style_service import StyleService
 
@@ -356,7 +356,7 @@ class Runtime:
         self.idle = self.style = self.consolidation = self.learning = None
 
     def answering(self) -> AbstractContextManager[None]:
-        """While it is open an answer is under way: nothing is learned beside it."""
+        """Return a context in which an answer is being generated: nothing is learned meanwhile."""
         return self.idle.busy() if self.idle is not None else nullcontext()
 
     def _lasting_policies(self) -> Policies | None:
@@ -366,17 +366,17 @@ class Runtime:
     # ---- all of it ----
 
     def listen(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Call `listener` with each change of the memory, also of one that opens later. Returns what ends this."""
+        """Call `listener` with each change of the memory, also of one that opens later. Returns a function to stop."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def trouble(self, error: Exception) -> None:
-        """Something failed that the chat goes on without."""
+        """Report a failure that the chat can continue without."""
         self.problem = words_of(error)
         self.changed()
 
     async def close(self) -> None:
-        """Write what waits, and close the memory. What is not written after a failure was told as trouble."""
+        """Write pending records, and close the memory. Records lost by a failure were already reported as trouble."""
         await self._end_learning()
         if self.pages is not None:
             await self.pages.close()

@@ -1,4 +1,4 @@
-"""A part of the runtime that opens while answers work already."""
+"""A part of the runtime that opens while answers already work."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ class State(StrEnum):
     OPENING = "opening"
     READY = "ready"
     LOCKED = "locked"
-    """Of the memory only: a temporary one answers until the passphrase is typed."""
+    """For the memory only: a temporary memory answers until the passphrase is typed."""
     FAILED = "failed"
     OFF = "off"
 
 
 class Stage:
-    """How far the part is. Others wait for it until `end`, if it was asked for."""
+    """The state of the part. Others wait for it until `end`, if it was requested."""
 
     def __init__(self, is_asked: bool = False) -> None:
         self.state = State.OPENING
@@ -29,7 +29,7 @@ class Stage:
             self._ended.set()
 
     def begin(self) -> None:
-        """It is asked for now, or again."""
+        """Note that the part is requested, for the first time or again."""
         self.state, self.why = State.OPENING, None
         self._ended.clear()
 
@@ -38,5 +38,5 @@ class Stage:
         self._ended.set()
 
     async def wait(self) -> None:
-        """Until the part is open, or it is known that it will not be."""
+        """Wait until the part is open, or it is known that it will not be."""
         await self._ended.wait()

@@ -35,7 +35,7 @@
  */
 
 /**
- * A passage that the model read. text: "" of a whole file; place: its pages, "" if it has none.
+ * A passage that the model read. text: "" for a whole file; place: its pages, "" if it has none.
  * @typedef {object} Citation
  * @property {string} file
  * @property {string} name
@@ -58,9 +58,9 @@
  */
 
 /**
- * The agent that answers, and why. title: the agent's name. confidence: that the first of `ranked` is right for this
- * message alone, 0 to 1; below `threshold` the fallback answers. ranked: agents with how likely each is right. ms: of
- * embed, search and decide; empty, as `neighbours` are, of a stored turn.
+ * The agent that answers, and why. title: the agent's name. confidence: the probability that the first of `ranked` is
+ * right for this message alone; below `threshold` the fallback answers. ranked: agents with the probability that each
+ * is right. ms: of embed, search and decide; empty for a stored turn, like `neighbours`.
  * @typedef {object} Route
  * @property {'route'} type
  * @property {string} id
@@ -76,8 +76,8 @@
  */
 
 /**
- * A lesson answers. considered: those that were compared with the message, the best first. read: those that the model
- * read, if the gate was not sure. A stored turn has neither `considered` nor `ms`.
+ * A lesson answers. considered: the lessons that were compared with the message, the best first. read: the lessons that
+ * the model read, if the gate was not sure. A stored turn has neither `considered` nor `ms`.
  * @typedef {object} Recall
  * @property {'recall'} type
  * @property {string} id
@@ -89,8 +89,8 @@
  */
 
 /**
- * A tool gives the answer. kind: "arithmetic", "date", "unit", "count", "table" or "help". working: how, a sentence or
- * two.
+ * A tool gives the answer. kind: "arithmetic", "date", "unit", "count", "table" or "help". working: the method, in a
+ * sentence or two.
  * @typedef {object} Computation
  * @property {'computation'} type
  * @property {string} kind
@@ -99,8 +99,8 @@
  */
 
 /**
- * What the model reads of attached files. found: "whole" files, or passages by "meaning" and words, or by "words"
- * alone.
+ * The passages of attached files that the model reads. found: "whole" files, or passages by "meaning" and words, or by
+ * "words" alone.
  * @typedef {object} Citations
  * @property {'citations'} type
  * @property {Citation[]} passages
@@ -108,8 +108,8 @@
  */
 
 /**
- * The message taught this. nll: nats a token of the answer before and after; None if the model learns it later. ms:
- * None of a stored turn. known: the very same was taught before.
+ * The message taught this. nll: nats per token of the answer before and after; None if the model learns it later. ms:
+ * None for a stored turn. known: exactly the same was taught before.
  * @typedef {object} Taught
  * @property {'taught'} type
  * @property {string} id
@@ -122,8 +122,8 @@
  */
 
 /**
- * Lessons that the answer shows: they were forgotten, one of them is to be chosen for that, or they are everything that
- * was taught. new: not of a stored turn, so what was forgotten can be brought back.
+ * Lessons that the answer shows: they were forgotten, one of them is to be chosen to forget, or they are all lessons.
+ * new: the turn is not a stored one, so forgotten lessons can be restored.
  * @typedef {object} Card
  * @property {'card'} type
  * @property {'forgotten'|'choose'|'listed'} kind
@@ -132,10 +132,10 @@
  */
 
 /**
- * What is in a prompt, in tokens: `system` (the system prompt), `memory` (what was learned), `turns` (messages with the
- * instructions of agents, and answers), `file` and `tools` fill the `total` together with what is `free` for the answer
- * and what comes after it. leftOut: about how many tokens the turns have that found no room. bytesPerToken: what a
- * token of context takes in the memory of what runs the model.
+ * The contents of a prompt, in tokens: `system` (the system prompt), `memory` (what was learned), `turns` (messages
+ * with the instructions of agents, and answers), `file` and `tools` fill the `total`, together with `free`, the rest
+ * for the answer and what comes after it. leftOut: about how many tokens of turns did not fit. bytesPerToken: the
+ * backend memory that a token of context takes.
  * @typedef {object} Context
  * @property {'context'} type
  * @property {number} system
@@ -150,8 +150,8 @@
  */
 
 /**
- * The prompt is being read: `done` of `total` tokens, with those that earlier turns have in common with it.
- * secondsLeft: from now on; None as long as nobody knows.
+ * The prompt is being read: `done` of `total` tokens, including the prefix that it shares with earlier turns.
+ * secondsLeft: from now on; None while unknown.
  * @typedef {object} Reading
  * @property {'reading'} type
  * @property {number} done
@@ -160,7 +160,7 @@
  */
 
 /**
- * More text of what the model thinks before it answers. It is no part of the answer, nor of later prompts.
+ * More text of the model's thinking before it answers. It is not part of the answer or of later prompts.
  * @typedef {object} Thought
  * @property {'thought'} type
  * @property {string} text
@@ -174,8 +174,8 @@
  */
 
 /**
- * The answer, and the thought before it, are this in place of what was told: without what a loop repeated, or with the
- * beginning of an answer that went on.
+ * The answer and the thought before it, which replace the text that was sent: without the repetitions of a loop, or
+ * with the beginning of a continued answer.
  * @typedef {object} Replacement
  * @property {'replacement'} type
  * @property {string} text
@@ -185,10 +185,10 @@
 /**
  * The answer is complete. reason: "end" (the model stopped), "length" (max_tokens), "context" (no room left), "loop"
  * (it only repeated itself) or "stopped" (by the user). `text` is the whole answer, `thought` what it thought before:
- * after a loop without the repeats. Seconds are those of the prompt's new tokens, of the answer's (its thought
- * included), and of the thought. reusedTokens: of the prompt, which had been read before. forgottenTurns: messages that
- * no longer fit into the model's context and were left out. adapter: the name of the one that the model answered with,
- * "" for none.
+ * after a loop without the repeats. Seconds are for the prompt's new tokens, for the answer's (its thought included),
+ * and for the thought. reusedTokens: of the prompt, which had been read before. forgottenTurns: messages that no longer
+ * fit into the model's context and were left out. adapter: the name of the adapter that the model answered with, "" for
+ * none.
  * @typedef {object} Done
  * @property {'done'} type
  * @property {string} reason
@@ -202,9 +202,9 @@
  */
 
 /**
- * Question and answer are in the memory. answer: what is stored of it; "" of a stored turn, which has it itself.
+ * Question and answer are in the memory. answer: its stored text; "" for a stored turn, which has the text itself.
  * request: the answer's id, by which it can be judged; "" if no model made it. turns: how many are shown. question,
- * number: of the turns of both.
+ * number: the numbers of the two turns.
  * @typedef {object} Stored
  * @property {'stored'} type
  * @property {string} chat
@@ -235,8 +235,8 @@
  */
 
 /**
- * A stored turn as the page shows it. after: the number of the turn that it follows, None of a first one. siblings: the
- * numbers of its variants with its own, the oldest first. created: seconds since 1970. events: of an answer.
+ * A stored turn as the page shows it. after: the number of the turn that it follows, None for a first turn. siblings:
+ * the numbers of its variants including its own, the oldest first. created: seconds since 1970. events: of an answer.
  * @typedef {object} StoredTurn
  * @property {number} number
  * @property {number|null} after

@@ -63,7 +63,7 @@
  */
 
 /**
- * Bytes of what the model has read of the conversations (None if nothing of it is kept), and the most.
+ * Bytes of the conversations' stored keys and values (None if none are kept), and the limit.
  * @typedef {object} KeptPages
  * @property {number|null} bytes
  * @property {number} most
@@ -121,8 +121,8 @@
  */
 
 /**
- * nllBefore, nllAfter: None if the model learns it later, in a pause. replaced: what was taught before for the same
- * question. known: the very same was taught before.
+ * nllBefore, nllAfter: None if the model learns it later, in a pause. replaced: the earlier answer to the same
+ * question. known: exactly the same was taught before.
  * @typedef {object} TaughtLesson
  * @property {LessonView} lesson
  * @property {number|null} ms
@@ -133,7 +133,7 @@
  */
 
 /**
- * replacedBy: the id of a newer lesson for the same question, "" for none. similarity: to what was searched for.
+ * replacedBy: the id of a newer lesson for the same question, "" for none. similarity: to the search text.
  * @typedef {object} LessonView
  * @property {string} id
  * @property {string} question
@@ -171,8 +171,8 @@
  */
 
 /**
- * What the Learning view shows. problem: why nothing can be learned now. idle: what learns in pauses, and how far.
- * lessons: the latest that this model has learned; here and in what follows the oldest first.
+ * The content of the Learning view. problem: why nothing can be learned now. idle: the loop that learns in pauses, and
+ * its progress. lessons: the latest that this model has learned; all lists have the oldest first.
  * @typedef {object} Overview
  * @property {import('./protocol.js').Message|string|null} problem
  * @property {IdleStatus|null} idle
@@ -302,8 +302,8 @@
  */
 
 /**
- * sentence: for the user. loop: which one it is about, "" for all. done, total: tokens of the run. secondsLeft: None
- * where that is not known yet. what: what it does now, as its `Report` tells it.
+ * sentence: for the user. loop: the loop that it is about, "" for all. done, total: tokens of the run. secondsLeft:
+ * None if it is not known yet. what: the current step, from the loop's `Report`.
  * @typedef {object} IdleStatus
  * @property {'off'|'paused'|'battery'|'learned'|'waiting'|'elsewhere'|'held'|'running'|'failed'} state
  * @property {import('./protocol.js').Message|string} sentence
@@ -346,9 +346,9 @@
  */
 
 /**
- * Answers of a day or a week. created: when it begins; days: 1 or 7. count: its answers. good, bad, corrected: what the
- * person said. quality: the mean of the answers that the person judged, 0 to 1. helped: a lesson answered, and nobody
- * complained.
+ * Answers of a day or a week. created: its beginning; days: 1 or 7. count: its answers. good, bad, corrected: the
+ * person's feedback. quality: the mean of the answers that the person judged, 0 to 1. helped: answers from a lesson
+ * without a complaint.
  * @typedef {object} Period
  * @property {number} created
  * @property {number} days

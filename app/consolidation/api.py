@@ -1,4 +1,4 @@
-"""What the page asks of what Sonata learns: feedback, lessons, the loops and what they did, as plain data.
+"""The page's requests about learning: feedback, lessons, the loops and what they did, as plain data.
 
 web/learning/client.js calls its methods with JSON. Times are seconds since 1970.
 """
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from app.runtime import Runtime
 
 LEAST_SIMILARITY = 0.35
-"""Lessons that are less similar to what is searched for are not shown."""
+"""Lessons that are less similar to the search text are not shown."""
 MEANT = 200
 PLOTTED = 30
-"""So many lessons and trainings are plotted at most."""
+"""The most lessons and trainings that are plotted."""
 UNPREPARED = Message(
     "learning.new-model",
     "Sonata gets to know this model in a pause; until then it gives what you taught word for word.",
@@ -54,7 +54,7 @@ Filter = Literal["now", "off", "history"]
 
 
 class LearningApi:
-    """Each public method is a call of the page's."""
+    """Each public method is called by the page."""
 
     def __init__(
         self, runtime: Runtime, leaves_out: Callable[[], Words] = lambda: "",
@@ -86,7 +86,7 @@ class LearningApi:
         return _learned(await self._feedback.remember_answer(id, question, answer))
 
     async def opinions(self, ids: list[str]) -> dict[str, Opinion]:
-        """What was said of these answers, by id."""
+        """Return the feedback on these answers, by id."""
         await self._memory.writer.flush()
         records = await self._memory.store.get_many([(TRAJECTORY, id) for id in ids])
         return {record.id: record.body["feedback"] for record in records if record.body["feedback"]}
@@ -97,7 +97,7 @@ class LearningApi:
         return _learned(await self._learning.teach(question, answer))
 
     async def offer_no_more(self, chat: str) -> None:
-        """Offer no more in this conversation to remember what is told in passing."""
+        """Stop offering, in this conversation, to remember facts that are told in passing."""
         await self._memory.sessions.edit(chat, state={OFFERS: False})
 
     async def undo_teaching(self, id: str) -> None:
@@ -108,14 +108,14 @@ class LearningApi:
         return None if lesson is None else _lesson(lesson)
 
     async def lesson_story(self, id: str) -> Story | None:
-        """What a lesson changed (app/lessons/story.py); None where it was forgotten."""
+        """Return what a lesson changed (app/lessons/story.py); None if it was forgotten."""
         from app.lessons.story import story_of  # late, as in app/runtime.py
 
         lesson = await self._memory.lessons.get(id)
         return None if lesson is None else await story_of(lesson, self._memory, self._runtime.learning)
 
     async def lessons(self, filter: Filter = "now", search: str = "", offset: int = 0, limit: int = 50) -> LessonPage:
-        """The newest first, or, with something to search for, those that hold its words and then the most similar."""
+        """Return the newest lessons first, or, with a search text, those that hold its words, then the most similar."""
         found = {one.id: one for one in reversed(await self._memory.lessons.all()) if _is_shown(one, filter)}
         similar: dict[str, float] = {}
         order = list(found)
@@ -148,7 +148,7 @@ class LearningApi:
             await self._leave_out(lessons)
 
     async def restore(self, ids: list[str]) -> int:
-        """How many came back as history only: newer answers to the same questions were taught meanwhile."""
+        """Return how many came back as history only: newer answers to the same questions were taught meanwhile."""
         lessons = [lesson for id in ids if (lesson := self._forgotten.take(id)) is not None]
         restore = self._runtime.learning.restore if self._runtime.learning else self._memory.lessons.restore
         restored = [await restore(lesson) for lesson in lessons]
@@ -191,13 +191,13 @@ class LearningApi:
         }
 
     async def adapters(self) -> list[AdapterView]:
-        """What answers come with besides the model's weights: app/models/adapter_views.py."""
+        """Return the adapters that answers use besides the model's weights: app/models/adapter_views.py."""
         from app.models.adapter_views import adapter_views  # late, as in app/runtime.py
 
         return await adapter_views(self._runtime, self._chosen())
 
     async def switch_adapter(self, id: str, on: bool) -> None:
-        """Answer with what a training learned, or not; id: of its run."""
+        """Switch the use of a training's adapter in answers; id: of its run."""
         await self._memory.revisions.switch(id, on)
         if self._runtime.consolidation is not None:
             await self._runtime.consolidation.refresh()
@@ -207,7 +207,7 @@ class LearningApi:
         self._idle.learn_now(name)
 
     async def pause(self) -> None:
-        """What learns in pauses stands still until `resume`."""
+        """Stop learning in pauses until `resume`."""
         self._idle.pause()
 
     async def resume(self) -> None:

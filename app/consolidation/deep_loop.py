@@ -1,11 +1,11 @@
-"""The deep loop: looks at all answers together, on demand or after days, and lets what they show count.
+"""The deep loop: looks at all answers together, on demand or every few days, and applies what they show.
 
     report = await DeepLoop(runtime).consolidate()
 
-It distils trajectories into strategies (learning/reasoning_bank.py): questions that are answered badly again and again
-are suggested as lessons. The gate of lessons opens earlier or later, as its answers were judged. Then old trajectories
-go, whose sums stay in their strategies, and the store is compacted. Routes change by what the person says alone
-(feedback.py).
+It distils trajectories into strategies (learning/reasoning_bank.py): questions that are repeatedly answered badly
+are suggested as lessons. The gate of lessons opens earlier or later, depending on how its answers were judged. Then old
+trajectories are deleted, whose sums stay in their strategies, and the store is compacted. Routes change only by the
+person's feedback (feedback.py).
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 UNTIL_POLICY = "learning.deep.until"
 """A run has seen the answers up to this time: seconds since 1970."""
 REPORT_POLICY = "learning.deep.report"
-"""What the last run did: a DeepReport as JSON."""
+"""The policy with the report of the last run: a DeepReport as JSON."""
 KEPT_DAYS = 30.0
-"""A trajectory of which the person said nothing goes then, if its strategy stays."""
+"""A trajectory without feedback is deleted after this time if its strategy stays."""
 REPEATED = 2
-"""Bad answers to similar messages, after which a lesson is suggested."""
+"""The number of bad answers to similar messages after which a lesson is suggested."""
 MOST_SUGGESTIONS = 10
 EMBEDDED_TOGETHER = 16
 NEARLY = 1.5
-"""The gate was nearly open where a lesson's score was so little below its threshold."""
+"""The gate was nearly open if a lesson's score was at most this far below its threshold."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class DeepReport:
-    """What a run did. trajectories: how many it saw. verdicts: how many strategies are kept of each. deleted:
-    trajectories."""
+    """The results of a run. trajectories: how many it saw. verdicts: how many strategies are kept, by verdict. deleted:
+    how many trajectories."""
 
     trajectories: int
     strategies: int
@@ -76,16 +76,16 @@ class DeepLoop:
         self._running = asyncio.Lock()
 
     async def waiting(self) -> int:
-        """Answers that no run has seen yet."""
+        """Return the number of answers that no run has seen yet."""
         memory = self._memory
         return len(await memory.trajectories.all(since=_until(memory)))
 
     async def is_begun(self) -> bool:
-        """A run that was ended is begun anew: it takes seconds."""
+        """Return False: an interrupted run starts again from the beginning, since it takes only seconds."""
         return False
 
     async def run(self, report: Callable[[int, int], None]) -> None:
-        """As IdleWork has it."""
+        """See `IdleWork.run`."""
         await self.consolidate(report)
 
     async def consolidate(self, report: Callable[[int, int], None] = lambda done, total: None) -> DeepReport:
@@ -126,7 +126,7 @@ class DeepLoop:
     # ---- its steps ----
 
     async def _experiences(self, memory: Memory, trajectories: Sequence[Trajectory]) -> list[Experience]:
-        """Those whose message has a vector, or gets one."""
+        """Return the trajectories whose message has a vector, or gets one."""
         routing = self._runtime.routing
         lacking = [one for one in trajectories if one.vector is None and one.asked.strip()]
         vectors = {one.id: one.vector for one in trajectories if one.vector is not None}
@@ -149,7 +149,7 @@ class DeepLoop:
         return [one for one in earlier if length in (None, len(one.vector))]
 
     async def _fit_gate(self, memory: Memory, trajectories: Sequence[Trajectory]) -> tuple[float | None, float | None]:
-        """Before and after; None without learning. The user's own choice stays."""
+        """Return the threshold before and after; None without learning. The user's own choice stays."""
         learning = self._runtime.learning
         if learning is None:
             return None, None
@@ -165,7 +165,7 @@ class DeepLoop:
         return before, threshold
 
     async def _evidence(self, one: Trajectory, threshold: float) -> Evidence | None:
-        """What the judged answer tells of the gate."""
+        """Return the evidence about the gate that a judged answer gives."""
         learning, recalled = self._runtime.learning, one.route.get("recalled")
         assert learning is not None
         if one.lesson and isinstance(recalled, int | float) and 0 < recalled < 1:
@@ -183,7 +183,7 @@ class DeepLoop:
         return None
 
     async def _suggestions(self, bank: Bank) -> tuple[Suggestion, ...]:
-        """Of the failures that no lesson answers now."""
+        """Return suggestions for the failures that no lesson answers yet."""
         found = list[Suggestion]()
         learning = self._runtime.learning
         for strategy in bank.strategies:
@@ -201,7 +201,7 @@ class DeepLoop:
         return tuple(found[:MOST_SUGGESTIONS])
 
     async def _keep(self, memory: Memory, bank: Bank, trajectories: dict[str, Trajectory], now: float) -> int:
-        """Store the strategies and delete what is old, all or nothing. Returns how many trajectories went."""
+        """Store the strategies and delete old trajectories, all or nothing. Returns how many were deleted."""
         kept, gone = list[Strategy](), list[str]()
         for strategy in bank.strategies:
             old = [
@@ -222,13 +222,13 @@ class DeepLoop:
 
 
 def last_report(memory: Memory) -> DeepReport | None:
-    """Of the last run, if there was one."""
+    """Return the report of the last run, if there was one."""
     policy = memory.policies.look(REPORT_POLICY)
     if policy is None or not isinstance(policy.value, str):
         return None
     try:
         values = json.loads(policy.value)
-        known = {field.name: values[field.name] for field in fields(DeepReport)}  # versions before told more
+        known = {field.name: values[field.name] for field in fields(DeepReport)}  # earlier versions stored more
         return DeepReport(**{**known, "suggestions": tuple(Suggestion(**one) for one in values["suggestions"])})
     except (ValueError, TypeError, KeyError):
         return None

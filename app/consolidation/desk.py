@@ -1,4 +1,4 @@
-"""The desk of a consolidation: blobs of the memory, the embedder, what lies where the model runs."""
+"""The desk of a consolidation: blobs of the memory, the embedder, and the adapters on the backend."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from py_core.training.trainer import StepReport
 SIMILAR = 0.55
 """The least cosine of a question in the model's own words to the one that was taught."""
 KNOWING = Message("training.knowing-once", "gets to know this model, once")
-"""Where lessons came from elsewhere, as by an import, and this model has made no imprint yet."""
+"""The step if lessons came from elsewhere, e.g. by an import, and this model has made no imprint yet."""
 BRINGING = Message("training.bringing", "brings what it was taught up to date")
-"""What is done last: imprints for the new revision, in the words of `Stage`."""
+"""The last step, imprints for the new revision, in the words of `Stage`."""
 _IMPRINT_TOKENS = 100
-"""That run to make a lesson's imprint again, about."""
+"""The approximate number of tokens that it takes to make a lesson's imprint again."""
 
 
 class WorkDesk:
-    """Of one run. See `Desk` for the contract of each method."""
+    """The desk of one run. See `Desk` for the contract of each method."""
 
     def __init__(
         self, learning: LearningService, adapters: ResidentAdapters, report: Report,
@@ -40,7 +40,7 @@ class WorkDesk:
         self._later = self._total = 0
 
     def will_imprint(self, lessons: int) -> None:
-        """After the training the imprints of so many lessons will be made, which `follow` tells."""
+        """Plan for the imprints of `lessons` lessons after the training; `follow` reports their progress."""
         self._later = _IMPRINT_TOKENS * lessons
 
     def report(self, done: int, total: int, stage: TrainingStage) -> None:
@@ -48,11 +48,11 @@ class WorkDesk:
         self._report(done, total + self._later, stage.value)
 
     def get_to_know(self, read: int, texts: int) -> None:
-        """So many texts are read, of so many, before the first imprint of this model."""
+        """Report that `read` of `texts` texts are read, before the first imprint of this model."""
         self._report(self._total, self._total + self._later, KNOWING)
 
     def follow(self, done: int, lessons: int) -> None:
-        """So many imprints are made, of so many lessons."""
+        """Report that `done` of `lessons` imprints are made."""
         made = self._later * done // max(lessons, 1)
         self._report(self._total + made, self._total + self._later, BRINGING)
 
@@ -61,7 +61,7 @@ class WorkDesk:
         return await self._learning.model.encode_chat([system, asked])
 
     async def fitting(self, question: TaughtAnswer, wordings: Sequence[str]) -> list[str]:
-        """Those whose nearest lesson is this one."""
+        """Return the wordings whose nearest lesson is this one."""
         taught = [one for one in await self._learning.memory.lessons.all() if one.answers]
         embedder = self._learning.embedder
         meanings = await embedder.meanings([*(one.question for one in taught), *wordings])
@@ -89,7 +89,7 @@ class WorkDesk:
 
 
 def work_blob(learning: LearningService, name: str) -> str:
-    """The name of what an unfinished run keeps: it is deleted with any lesson, and when the run is done."""
+    """Return the name of a blob of an unfinished run: it is deleted with any lesson, and when the run is done."""
     return f"{WORK}{_place(learning)}/{name}"
 
 

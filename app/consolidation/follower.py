@@ -1,4 +1,4 @@
-"""Keeps what was made of the memory's records up to date: made anew after changes of their kinds."""
+"""Keeps data that is derived from the memory's records up to date: renews it when records of their kinds change."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class MemoryFollower:
         self, memory: Memory, kinds: frozenset[str], renew: Callable[[], Awaitable[None]],
         changed: Callable[[Change], None] = lambda change: None,
     ) -> None:  # fmt: skip
-        """renew: makes it anew; may raise anything, and is called again then. changed: told at once of each change of
-        these kinds of records."""
+        """renew: makes the data again; may raise anything, and is then called again. changed: called at once on each
+        change of these kinds of records."""
         self._kinds, self._renew, self._changed = kinds, renew, changed
         self.is_stale = True
         self._renewing = asyncio.Lock()
@@ -25,13 +25,13 @@ class MemoryFollower:
         self._unlisten = memory.store.on_change(self._note)
 
     def close(self) -> None:
-        """Follow the memory no longer."""
+        """Stop following the memory."""
         self._unlisten()
         if self._refreshing is not None:
             self._refreshing.cancel()
 
     async def refresh(self) -> None:
-        """Renew it where it is stale. Raises what `renew` raises."""
+        """Renew the data if it is stale. Raises what `renew` raises."""
         async with self._renewing:
             if not self.is_stale:
                 return
@@ -54,4 +54,4 @@ class MemoryFollower:
         try:
             await self.refresh()
         except Exception:
-            self.is_stale = True  # the next one who asks is told why
+            self.is_stale = True  # the next call gets the error

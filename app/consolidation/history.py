@@ -1,4 +1,4 @@
-"""What each loop did and when, and how good answers were over time: real records, as plain data for plots."""
+"""The history of each loop, and the quality of answers over time: real records, as plain data for plots."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from app.consolidation.views import LearningEvent, LoopName, Period
 
 MOST_EVENTS = 400
-"""The latest are told."""
+"""The most events that are returned, the latest."""
 DAYS = 21
-"""Answers of so many days are told by day, those of more by week."""
+"""Answers are grouped by day over at most this many days, and by week over more."""
 
 
 async def events(memory: Memory, base_sha256: str) -> list[LearningEvent]:
@@ -36,7 +36,7 @@ async def events(memory: Memory, base_sha256: str) -> list[LearningEvent]:
 
 
 async def _before_runs_were_kept(memory: Memory, base_sha256: str, known: set[LoopName]) -> list[LearningEvent]:
-    """The last run of loops of which older versions kept no more."""
+    """Return the last run of the loops for which older versions kept only that."""
     found: list[LearningEvent] = []
     report, policy = last_report(memory), memory.policies.look(REPORT_POLICY)
     if "deep" not in known and report is not None and policy is not None:
@@ -74,7 +74,7 @@ def _period(created: float, days: int, group: Sequence[Trajectory]) -> Period:
 
 
 def _begin(created: float, days: int) -> float:
-    """Of the day or the week (from Monday on), where the person lives."""
+    """Return the beginning of the day or the week (which starts on Monday), in local time."""
     day = datetime.datetime.fromtimestamp(created).replace(hour=0, minute=0, second=0, microsecond=0)
     return (day - datetime.timedelta(days=day.weekday() if days == 7 else 0)).timestamp()
 

@@ -1,9 +1,9 @@
-"""Learning while nobody waits: decides when a loop that learns may run, holds it while somebody does, and tells how far
-it is.
+"""Learning in idle times: decides when a learning loop may run, holds it while a person uses Sonata, and reports its
+progress.
 
-A loop that runs is held where it stands as soon as somebody types or an answer is under way: the device is free after
-the piece of work that it has then. It is ended, and goes on later from where it came, where the reason may last: its
-switch, the battery, a pause, or a person who stays.
+A running loop is held as soon as somebody types or an answer is being generated: the device is free after the current
+piece of work. The loop is ended, and later resumes from its saved progress, if the reason may last: its switch, the
+battery, a pause, or a person who stays.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from py_core.memory.policies import Policies, Value
 from py_core.messages import Message, Words, words_of
 
 IDLE_SECONDS = 10.0
-"""So long nobody has typed, and no answer was under way, before a loop begins or goes on."""
+"""A loop starts or continues after this time without typing and without an answer being generated."""
 HELD_SECONDS = 300.0
-"""A loop that was held so long is ended, and gives its memory back."""
+"""A loop that was held this long is ended, and gives its memory back."""
 LOOK_SECONDS = 600.0
-"""After so long it is looked again, and after trouble."""
+"""The time until the next look, also after trouble."""
 ELSEWHERE_SECONDS = 30.0
-"""So often it is looked whether another tab has stopped learning."""
+"""The time between looks whether another tab has stopped learning."""
 LOW_BATTERY = 0.3
 SWITCH = "learning.{}"
-"""The policy that switches a loop: bool, true where there is none."""
+"""The policy that switches a loop: bool, true by default."""
 LAST = "learning.{}.last"
-"""The policy that says when a loop was done last: seconds since 1970."""
+"""The policy with the time at which a loop last finished: seconds since 1970."""
 
 _LEARNS = Message("idle.learning", "Sonata is learning.")
 _WAITS = Message("idle.in-use", "Learning waits while you use Sonata.")
@@ -44,10 +44,10 @@ class _Run:
 
 
 class IdleLearning:
-    """Runs the first of the loops that may run. `start` begins to look, `close` ends what runs.
+    """Runs the first of the loops that may run. `start` begins to look, `close` ends the running loop.
 
-    policies: None while the memory is not open. hold: makes idle work stand still while it is open
-    (`Engine.idle_held`). changed: called when `status` may be another.
+    policies: None while the memory is not open. hold: a context in which idle work is paused (`Engine.idle_held`).
+    changed: called when `status` may have changed.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class IdleLearning:
         self._run: _Run | None = None
         self._chosen: Loop | None = None
         self._looked = False
-        """Whether it is known which loop is to run, or that none is."""
+        """True if the choice is made: a loop, or none."""
         self._holding = ExitStack()
         self._held_since: float | None = None
         self._answers = 0
@@ -72,12 +72,12 @@ class IdleLearning:
         self._battery: tuple[float, bool] | None = None
         self._asked: set[str] = set()
         self._troubles: dict[str, tuple[Words, float]] = {}
-        """Of loops that could not go on: the sentence, and when they are tried again."""
+        """By loop that failed: the sentence, and the time of the next try."""
         self._status = IdleStatus("waiting", Message("idle.looks", "Sonata looks whether there is something to learn."))
 
     @property
     def names(self) -> list[str]:
-        """Of the loops."""
+        """Return the names of the loops."""
         return [loop.name for loop in self._loops]
 
     @property
@@ -93,11 +93,11 @@ class IdleLearning:
         return IdleStatus(said.state, sentence, said.loop, at.done, at.total, at.seconds_left, at.what)
 
     def start(self) -> None:
-        """Look from now on. Must be called on the event loop."""
+        """Start looking for work. Must be called on the event loop."""
         self._watching = asyncio.ensure_future(self._watch())
 
     async def close(self) -> None:
-        """End what runs: it keeps how far it came."""
+        """End the running loop, which saves its progress."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
@@ -107,14 +107,14 @@ class IdleLearning:
     # ---- what happens around it ----
 
     def note_activity(self) -> None:
-        """Somebody does something: what runs is held at once, for some seconds."""
+        """Note that a person does something: the running loop is held at once, for some seconds."""
         self._quiet_from = self._clock() + self._idle_seconds
         self._stand_still()
         self._news.set()
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """An answer is under way."""
+        """A context in which an answer is being generated."""
         self._answers += 1
         self._stand_still()
         self._news.set()
@@ -125,28 +125,28 @@ class IdleLearning:
             self.note_activity()
 
     def note_battery(self, level: float, charging: bool) -> None:
-        """level: 0 to 1. A machine of which nothing is told counts as one with power."""
+        """level: 0 to 1. A machine without a report counts as plugged in."""
         self._battery = level, charging
         self._news.set()
 
     def look_again(self) -> None:
-        """There may be more to learn, or a switch was turned."""
+        """Look again: there may be more to learn, or a switch was changed."""
         self._looked = False
         self._news.set()
 
     def pause(self) -> None:
-        """Until `resume`: what runs is ended, and goes on from what it kept."""
+        """End the running loop and start none until `resume`; it then continues from its saved progress."""
         self._paused = True
         self.look_again()
 
     def resume(self) -> None:
-        """Also after trouble."""
+        """Allow loops to run again, also after trouble."""
         self._paused = False
         self._troubles.clear()
         self.look_again()
 
     def learn_now(self, name: str) -> None:
-        """Run a loop once, however little waits for it and however short its last run is ago. Raises KeyError."""
+        """Run a loop once, however little waits for it and however recent its last run. Raises KeyError."""
         if name not in self.names:
             raise KeyError(name)
         self._asked.add(name)
@@ -160,7 +160,7 @@ class IdleLearning:
             self._news.clear()
             try:
                 wait = await self._look()
-            except Exception as error:  # the memory, or a work that cannot tell what waits for it
+            except Exception as error:  # from the memory, or from work that cannot tell how much waits
                 self._tell("failed", words_of(error))
                 wait = LOOK_SECONDS
             try:
@@ -170,7 +170,7 @@ class IdleLearning:
                 self._looked = self._looked and wait < LOOK_SECONDS
 
     async def _look(self) -> float:
-        """Do what is to be done now; the seconds after which something may be due without any news."""
+        """Do what is due now. Returns the seconds after which something may be due without any event."""
         if self._run is not None and self._run.task.done():
             await self._note_end(self._run)
         if self._run is not None and not self._is_on(self._run.loop):
@@ -216,7 +216,7 @@ class IdleLearning:
         return max(min(left, quiet) if quiet > 0 else left, 0.001)
 
     def _why_not(self) -> tuple[State, Words] | None:
-        """Why no loop may run, if so."""
+        """Return why no loop may run; None if one may."""
         if self._policies() is None:
             return "waiting", Message("idle.no-memory", "The memory is not open.")
         if not any(self._is_on(loop) for loop in self._loops):
@@ -232,7 +232,7 @@ class IdleLearning:
         return None
 
     async def _choose(self) -> Loop | None:
-        """The loop that is to run. Where there is none, what the first says of that is told."""
+        """Return the loop that is to run. If there is none, the status is that of the first loop with a reason."""
         said = list[tuple[State, Words, str]]()
         for loop in self._loops:
             if not self._is_on(loop):
@@ -268,7 +268,7 @@ class IdleLearning:
         return None
 
     def _value(self, name: str, default: Value) -> Value:
-        """Of a policy, which does not count as used: this is asked all the time."""
+        """Return the value of a policy without counting it as used: this is called all the time."""
         policies = self._policies()
         found = policies.look(name) if policies else None
         return found.value if found is not None and type(found.value) is type(default) else default
@@ -302,7 +302,7 @@ class IdleLearning:
             await policies.set(LAST.format(run.loop.name), time.time(), confidence=1.0, source=run.loop.name)
 
     async def _end(self) -> None:
-        """End what runs. It is let go on for that, so that it can keep how far it came."""
+        """End the running loop. A held loop is released first, so that it can save its progress."""
         if (run := self._run) is not None:
             run.task.cancel()
             self._go_on()

@@ -1,4 +1,4 @@
-"""The loops that learn while nobody waits, over one runtime."""
+"""The loops that learn in idle times, over one runtime."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from app.runtime import Runtime
 
 LESSONS = 8
-"""So many new lessons are worth a training: each is answered from its imprint until then."""
+"""The number of new lessons from which a training runs: until then each is answered from its imprint."""
 ANSWERS = 30
-"""So many new answers are worth a look at all of them."""
+"""The number of new answers from which the deep loop runs."""
 LIKED = 4
-"""So many new answers that somebody liked are worth learning their style anew."""
+"""The number of newly liked answers after which the style is learned again."""
 DEEP_SECONDS = 24 * 3600.0
 
 
 def idle_loops(runtime: Runtime) -> list[Loop]:
-    """The first that has something to learn runs first."""
+    """Return the loops in order of precedence: the first that has something to learn runs first."""
     loops = [
         Loop("preparation", Preparation(runtime), 1, "", 0.0),
         Loop("deep", DeepLoop(runtime), ANSWERS, Message("idle.answers", "answers"), DEEP_SECONDS),

@@ -1,4 +1,4 @@
-"""What runs in idle times: loops that learn, how far one is, and what is told of it."""
+"""The work of idle times: learning loops, their progress, and their status for the user."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from py_core.messages import Message, Words
 
 RUN_EVERY = 600.0
 BACKGROUND_POLICY = "learning.background"
-"""Whether what the background loop learned is used, and whether it runs when nobody waits; the user's switch."""
+"""The user's switch for the background loop: whether it runs in idle times, and whether its adapter is used."""
 
 State = Literal["off", "paused", "battery", "learned", "waiting", "elsewhere", "held", "running", "failed"]
 
 
 class Report(Protocol):
     def __call__(self, done: int, total: int, what: Words = "") -> None:
-        """done, total: tokens; the time left is told by how they grow. what: is done now, in words that go on from
-        "Sonata is learning: it "; "" where there is no more to say."""
+        """done, total: tokens; their growth gives the time left. what: the current step, in words that continue
+        "Sonata is learning: it "; "" if there is nothing to add."""
         ...
 
 
 def unheard(done: int, total: int, what: Words = "") -> None:
-    """The report where nobody listens."""
+    """A report that is discarded."""
 
 
 class IdleWork(Protocol):
-    """What a loop does. Each method may raise what says in a sentence why it cannot go on."""
+    """The work of a loop. Each method may raise an error whose sentence says why the loop cannot continue."""
 
     async def waiting(self) -> int:
-        """How much there is to learn that was not learned yet: lessons, or what was lived through."""
+        """Return how many items are not learned yet: lessons, or answers."""
         ...
 
     async def is_begun(self) -> bool:
-        """Whether it was ended before it was done: then it goes on, however little there is."""
+        """Return True if the last run was interrupted: the loop then continues, however little there is to learn."""
         ...
 
     async def run(self, report: Report) -> None:
-        """Learn what there is. It may be cancelled anywhere, and goes on from what it kept when it is called again.
+        """Learn what there is. It may be cancelled anywhere; the next call continues from the saved progress.
 
-        Its calls of the engine have Priority.IDLE, so that it can be held where it stands.
+        Its engine calls have Priority.IDLE, so that they can be held at any point.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Loop:
-    """name: "preparation", "background", "deep" or "style"; the policy learning.NAME switches it. enough: so much has
-    to wait for it, of what `what` names, "" if nothing is told of it while it does not run. every: at least so many
-    seconds from the end of a run to the next."""
+    """name: "preparation", "background", "deep" or "style"; the policy learning.NAME switches it. enough: the number
+    of waiting items from which it runs; `what` names them, "" if the status does not mention them. every: the least
+    number of seconds from the end of a run to the next."""
 
     name: str
     work: IdleWork
@@ -62,7 +62,7 @@ class OnlyOne(Protocol):
     """Among all tabs or programs that have the same memory open."""
 
     async def take(self) -> bool:
-        """Whether this one may learn now."""
+        """Return True if this tab or program may learn now."""
         ...
 
     def release(self) -> None: ...
@@ -70,8 +70,8 @@ class OnlyOne(Protocol):
 
 @dataclass(frozen=True)
 class IdleStatus:
-    """sentence: for the user. loop: which one it is about, "" for all. done, total: tokens of the run. seconds_left:
-    None where that is not known yet. what: what it does now, as its `Report` tells it."""
+    """sentence: for the user. loop: the loop that it is about, "" for all. done, total: tokens of the run.
+    seconds_left: None if it is not known yet. what: the current step, from the loop's `Report`."""
 
     state: State
     sentence: Words
@@ -83,7 +83,7 @@ class IdleStatus:
 
 
 class Progress:
-    """How far a run is, by a clock of which the time counts that it did not stand still."""
+    """The progress of a run. Its clock counts only the time in which the run was not held."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -109,13 +109,13 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Of work, by the rate so far; None before there is one."""
+        """Return the seconds of work left, by the rate so far; None before there is one."""
         if self._first is None or self.done <= self._first[0]:
             return None
         return self._seconds * (self.total - self.done) / (self.done - self._first[0])
 
     def told_after(self, sentence: Words) -> Words:
-        """The sentence with "40% is done, about 2 minutes left.", if anything is known."""
+        """Return the sentence followed by "40% is done, about 2 minutes left.", if anything is known."""
         if not self.total:
             return sentence
         share, left = f"{self.done / self.total:.0%}", self.seconds_left

@@ -1,4 +1,4 @@
-"""When the loops ran that keep no record of each run: a policy a loop, so that people can be shown all of them."""
+"""The runs of loops that keep no record of each run: a policy per loop, so that the page can show all runs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ MOST = 60
 
 
 async def note_run(policies: Policies, loop: str, created: float, kind: str, count: int) -> None:
-    """kind: what came of it. count: of how many answers. Raises StoreError."""
+    """kind: the result. count: the number of answers. Raises StoreError."""
     kept = [*runs_of(policies, loop), {"created": created, "kind": kind, "count": count}][-MOST:]
     await policies.set(RUNS_POLICY.format(loop), json.dumps(kept), confidence=1.0, source=loop)
 
 
 def runs_of(policies: Policies, loop: str) -> list[dict[str, Any]]:
-    """Those that can be read."""
+    """Return the runs that can be read."""
     policy = policies.look(RUNS_POLICY.format(loop))
     try:
         listed = json.loads(policy.value) if policy is not None and isinstance(policy.value, str) else []

@@ -1,4 +1,4 @@
-"""Of several tabs or programs that have the same memory open, one learns in idle times."""
+"""If several tabs or programs have the same memory open, only one of them learns in idle times."""
 
 from __future__ import annotations
 

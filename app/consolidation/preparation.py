@@ -1,6 +1,6 @@
-"""What is computed once for each model, in a pause: its directions, and the imprints of what was taught before.
+"""Computes once for each model, in a pause, its directions and the imprints of earlier lessons.
 
-With them a lesson takes a moment; without them the first one would wait for a minute or two.
+With them a lesson takes a moment; without them the first lesson would wait for a minute or two.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The background loop over a memory: what was taught moves into an adapter of the model that runs.
+"""The background loop over a memory: lessons move into an adapter of the model that runs.
 
     service = await ConsolidationService.open(learning, assistant.adapters, assistant.adapters.use_learned)
-    run = await service.consolidate()      # cancel it at any time: the next one goes on where it stood
+    run = await service.consolidate()      # cancel it at any time: the next call continues there
     run.verdict, run.why
 
 A run that ends writes one record, with the adapter's new revision if there is one; until then the old one answers.
-A revision answers while every lesson that it knows is there and on; a lesson that is deleted takes the numbers of each
-revision with it that knows it (py_core/memory/revisions.py), and the plain model answers at once.
+A revision answers while every lesson that it knows is there and on. When a lesson is deleted, the numbers of each
+revision that knows it are deleted, too (py_core/memory/revisions.py), and the plain model answers at once.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ RECIPE = Recipe()
 _KINDS = frozenset({lessons.KIND, revisions.KIND, revisions.WEIGHTS, "policy"})
 
 TRIES = 3
-"""So often the same lessons are trained in idle times though it was refused: each time with what was learned from the
-last. Whoever asks for it may go on."""
+"""How often the same lessons are trained in idle times although the result was refused: each try uses what was learned
+from the last. The user may ask for more tries."""
 
 AnswerWith = Callable[[LoraAdapter | None], Awaitable[None]]
 
@@ -58,7 +58,7 @@ class RefusedBeforeError(UserError, ValueError):
 
 
 async def _nothing(adapter: LoraAdapter | None) -> None:
-    """Nobody has to be told."""
+    """Do nothing: no engine uses the adapter."""
 
 
 class ConsolidationService:
@@ -71,7 +71,7 @@ class ConsolidationService:
     ) -> None:  # fmt: skip
         self.learning, self.recipe, self.texts = learning, recipe, texts or shipped_texts()
         self.current: Run | None = None
-        """The run whose revision answers; None where the plain model does."""
+        """The run whose revision answers; None if the plain model does."""
         self.adapter: LoraAdapter | None = None
         self._adapters, self._answer_with = adapters, answer_with
         self._running = asyncio.Lock()
@@ -83,14 +83,14 @@ class ConsolidationService:
         answer_with: AnswerWith = _nothing,
         recipe: Recipe = RECIPE, texts: Texts | None = None,
     ) -> ConsolidationService:  # fmt: skip
-        """The last revision answers from now on. answer_with: is told which adapter that is, now and whenever it
-        changes. adapters: what lies where the model runs."""
+        """The last revision answers from now on. answer_with: called with its adapter, now and whenever it changes.
+        adapters: those on the backend."""
         service = cls(learning, adapters, answer_with, recipe, texts)
         await service.refresh()
         return service
 
     def close(self) -> None:
-        """Follow the memory no longer."""
+        """Stop following the memory."""
         self._follower.close()
 
     @property
@@ -100,7 +100,7 @@ class ConsolidationService:
     # ---- which revision answers ----
 
     async def refresh(self) -> None:
-        """Let the revision answer that should: after changes of the lessons, an import, a passphrase."""
+        """Choose the revision that answers: after changes of the lessons, an import, a passphrase."""
         await self._follower.refresh()
 
     async def _renew(self) -> None:
@@ -109,7 +109,7 @@ class ConsolidationService:
             await self._take(run)
 
     async def _usable(self) -> Run | None:
-        """The last run with a revision, if it is on and every lesson that it knows is there and on."""
+        """Return the last run with a revision, if it is on and every lesson that it knows is there and on."""
         with_revision = [run for run in await self._runs() if run.revision]
         if not with_revision or not with_revision[-1].has_weights or not with_revision[-1].on:
             return None
@@ -127,13 +127,13 @@ class ConsolidationService:
         number = None
         if adapter is not None:
             number = partial(self._adapters.number, adapter)
-            await number()  # so that it is known now whether there is room for it
+            await number()  # so that a lack of room shows now
         self.learning.use_revision(run.revision if run else 0, number)
         if before is not None:
             await self._adapters.forget(before.name)
 
     async def adapter_of(self, run: Run) -> LoraAdapter | None:
-        """A run's revision; None where its numbers cannot be read, or are of another layout."""
+        """Return a run's adapter; None if its numbers cannot be read or have another layout."""
         if self.current is not None and self.current.id == run.id:
             return self.adapter
         parameters = await self._parameters(run)
@@ -146,7 +146,7 @@ class ConsolidationService:
         return await self.learning.memory.revisions.runs(self.learning.base_sha256)
 
     async def _parameters(self, run: Run) -> np.ndarray | None:
-        """float32 (layout.size,); None where they cannot be read, or are of another layout."""
+        """float32 (layout.size,); None if they cannot be read or have another layout."""
         data = await self.learning.memory.revisions.weights(run)
         layout = layout_of(self.learning.model.graph, self.recipe)
         return _numbers(data, "parameters", layout.size)
@@ -154,8 +154,8 @@ class ConsolidationService:
     # ---- the loop: see app/consolidation/idle_work.py ----
 
     async def waiting(self) -> int:
-        """How many lessons are new to the revision to go on from; 0 where just these were tried and refused, TRIES
-        times or with what would be tried now."""
+        """Return how many lessons are new to the revision to continue from; 0 if exactly these were refused TRIES
+        times, or were refused with the settings of the next try."""
         start, new, old = await self._to_learn()
         runs, ids = await self._runs(), {one.id for one in new}
         refused = 0
@@ -168,7 +168,7 @@ class ConsolidationService:
         return len(new)
 
     async def is_begun(self) -> bool:
-        """Whether a run was ended before it was done."""
+        """Return True if a run was interrupted."""
         return await self.learning.memory.store.get_blob(work_blob(self.learning, "plan")) is not None
 
     async def run(self, report: Report) -> None:
@@ -180,11 +180,11 @@ class ConsolidationService:
         stepped: Callable[[StepReport], None] = lambda report: None,
         trouble: Callable[[Message], None] = lambda said: None, priority: Priority = Priority.IDLE,
     ) -> Run | None:  # fmt: skip
-        """Learn the lessons that are new, and decide. None where there is nothing new. Raises RefusedBeforeError.
+        """Learn the lessons that are new, and decide. None if there is nothing new. Raises RefusedBeforeError.
 
-        minutes: after so long it ends with TimeoutError; like any that was ended it goes on with the next call.
-        report: about how many tokens ran, of how many, and for what. stepped: each step's. trouble: sentences for the
-        user. priority: Priority.BACKGROUND where somebody waits for it.
+        minutes: the run ends with TimeoutError after this time; like any interrupted run, the next call continues it.
+        report: gets about how many tokens ran, of how many, and for what. stepped: called for each step. trouble: gets
+        sentences for the user. priority: Priority.BACKGROUND if a person waits for it.
         """
         async with self._running, asyncio.timeout(None if minutes is None else 60 * minutes):
             start, new, old = await self._to_learn()
@@ -216,7 +216,7 @@ class ConsolidationService:
         return run
 
     async def _to_learn(self) -> tuple[Run | None, list[Lesson], list[Lesson]]:
-        """The run to go on from, the lessons that it does not know, and those that it knows."""
+        """Return the run to continue from, the lessons that it does not know, and the lessons that it knows."""
         on = [one for one in await self.learning.memory.lessons.all() if one.on]
         there, taught = {one.id for one in on}, [one for one in on if one.answers]
         usable = [run for run in await self._runs() if run.has_weights and run.on and there.issuperset(run.lessons)]
@@ -242,7 +242,7 @@ class ConsolidationService:
         return TrainingSettings(self.learning.memory, self.learning.base_sha256)
 
     def _recipe_of(self, lessons: Sequence[Lesson], seed: int) -> dict[str, object]:
-        """All that a training of these depends on but for its start: as JSON, for its record."""
+        """Return all that a training of these lessons depends on except its start: as JSON, for its record."""
         factors = self._settings().factors()
         told = json.dumps(sorted([one.id, one.quality] for one in lessons))
         digest = hashlib.sha256(told.encode()).hexdigest()[:16]
@@ -294,13 +294,13 @@ class ConsolidationService:
 
 
 def _repeats(last: Run, start: Run | None, recipe: Mapping[str, object]) -> bool:
-    """Whether a training would repeat the last one, which was refused."""
-    is_same = {**last.recipe, "factors": None} == {**recipe, "factors": None}  # a factor of 1 is as none
+    """Return True if a training would repeat the last run, which was refused."""
+    is_same = {**last.recipe, "factors": None} == {**recipe, "factors": None}  # a factor of 1 is the same as none
     return last.verdict == "refused" and last.parent == (start.revision if start else 0) and is_same
 
 
 def _numbers(data: bytes | None, name: str, size: int) -> np.ndarray | None:
-    """A vector of a safetensors file, float32 (size,); None where there is no such one."""
+    """A vector of a safetensors file, float32 (size,); None if the file has no such vector."""
     try:
         arrays = read_safetensors(data)[0] if data else {}
     except SafetensorsError:
@@ -318,6 +318,6 @@ def _finite(figures: Mapping[str, float]) -> dict[str, float]:
 
 
 def _json(value: object) -> dict[str, object]:
-    """Tuples as lists."""
+    """Return the value as JSON has it, with lists for tuples."""
     assert isinstance(value, dict)
     return {name: list(one) if isinstance(one, tuple) else one for name, one in value.items()}

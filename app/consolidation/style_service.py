@@ -1,13 +1,13 @@
-"""The style of answers that a person likes, over a memory: learned in pauses, used only where it was measured to help.
+"""The style of answers that a person likes, over a memory: learned in pauses, used only if measurements show a gain.
 
     style = await StyleService.open(learning, assistant.adapters.use_style)
     await style.run(report)          # learns from corrections and praised answers, and decides
 
-What it learns from is text: corrections ("You should have said ..."), and answers that were found good or kept. A
-quarter of them is never learned from: they say whether it helps. A style is used where they cost less with it, and
-where other texts stay as likely as before; else it is refused, and the record says why. When one of the texts is
-forgotten the style is deleted in the same transaction (py_core/memory/styles.py), and learned again without it in the
-next pause.
+It learns from text: corrections ("You should have said ..."), and answers that were found good or kept. A quarter of
+these texts is held out to measure whether the style helps. A style is used if the held-out texts cost less with it and
+other texts stay as likely as before; else it is refused, and the record says why. When one of the texts is forgotten,
+the style is deleted in the same transaction (py_core/memory/styles.py), and learned again without that text in the next
+pause.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ from py_core.tokenizers.prompts import encode_text
 from py_core.training.session import Training, TrainingState
 
 STYLE_POLICY = "learning.style"
-"""Whether a style is learned and used; the user's switch."""
+"""The user's switch for learning and using a style."""
 ENOUGH = 12
-"""So many answers that somebody liked are worth learning from: three of them are held out."""
+"""The least number of liked answers to learn from: three of them are held out."""
 EVERY = 4
-"""One answer of so many is held out."""
+"""One answer in this many is held out."""
 MOST = 64
-"""The latest so many answers are learned from."""
+"""Only this many of the latest answers are learned from."""
 LONGEST = 96
-"""Tokens of an answer that are read."""
+"""The most tokens of an answer that are read."""
 TEXT_TOKENS = 64
-"""Tokens of a generic text that are read."""
+"""The most tokens of a generic text that are read."""
 GENERIC_TEXTS = 24
 PROBE_TEXTS = 12
-"""So many of the shipped texts hold the style in place, and so many of the others are measured with."""
+"""The number of shipped texts that limit the change by the style, and the number of others for measuring it."""
 SCALES = (1.0, 0.7, 0.5, 0.35)
-"""Of what was learned: the largest is used that leaves other texts as likely as before."""
+"""Scales for the learned style: the largest that leaves other texts as likely as before is used."""
 LEAST_GAIN = 0.05
-"""Nats a token that the held-out answers must cost less."""
+"""The least gain on the held-out answers, in nats per token."""
 MOST_HARM = 0.0075
-"""Of the perplexity of texts that nothing is learned from."""
+"""The largest rise of the perplexity of texts that nothing is learned from, as a share."""
 RECIPE = StyleRecipe()
 _KINDS = frozenset({lessons.KIND, trajectories.KIND, styles.KIND, policies.KIND})
 
@@ -73,7 +73,7 @@ AnswerWith = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Liked:
-    """An answer that somebody liked. source: "KIND:ID" of the record that says so."""
+    """An answer that the person liked. source: "KIND:ID" of the record that says so."""
 
     source: str
     question: str
@@ -81,7 +81,7 @@ class Liked:
 
 
 def held_out(liked: Sequence[Liked]) -> tuple[list[Liked], list[Liked]]:
-    """Those to learn from, and those to measure with: each keeps its side when others come behind it."""
+    """Return the answers to learn from, and those to measure with: each keeps its side when others are appended."""
     return [one for at, one in enumerate(liked) if at % EVERY != EVERY - 1], list(liked[EVERY - 1 :: EVERY])
 
 
@@ -94,7 +94,7 @@ class StyleService:
     ) -> None:  # fmt: skip
         self.learning, self.recipe, self.texts = learning, recipe, texts or shipped_texts()
         self.current: Style | None = None
-        """The one that answers; None where the plain model does."""
+        """The style that answers use; None if the plain model answers."""
         self._answer_with, self._number = answer_with, 0
         self._running = asyncio.Lock()
         self._revision = 0
@@ -105,14 +105,14 @@ class StyleService:
         cls, learning: LearningService, answer_with: AnswerWith, recipe: StyleRecipe = RECIPE,
         texts: Texts | None = None,
     ) -> StyleService:  # fmt: skip
-        """answer_with: is told the number of the adapter at the head's input that answers come with, 0 for none, now
-        and whenever it changes."""
+        """answer_with: called with the number of the adapter at the head's input that answers use, 0 for none, now and
+        whenever it changes."""
         service = cls(learning, answer_with, recipe, texts)
         await service.refresh()
         return service
 
     def close(self) -> None:
-        """Follow the memory no longer, and take the style from the device."""
+        """Stop following the memory, and remove the style from the device."""
         self._follower.close()
         self._take_away()
 
@@ -121,7 +121,7 @@ class StyleService:
         return self.learning.memory.policies.is_on(STYLE_POLICY)
 
     async def words(self) -> Words:
-        """What there is to say of it, in a sentence or two."""
+        """Return the status of the style in a sentence or two."""
         last = await self._last()
         liked = await self._liked()
         if last is not None and self._fits(last, liked):
@@ -136,7 +136,7 @@ class StyleService:
     # ---- which style answers ----
 
     async def refresh(self) -> None:
-        """Let the style answer that should: after changes of what it was learned from, an import, a passphrase."""
+        """Choose the style that answers use: after changes of its source texts, an import, a passphrase."""
         if self._revision != self.learning.imprints.revision:
             self._follower.is_stale = True
         await self._follower.refresh()
@@ -149,7 +149,7 @@ class StyleService:
             await self._bring(style)
 
     async def _usable(self) -> Style | None:
-        """The last style, if it is on, belongs to the revision that answers, and all that it knows is liked still."""
+        """Return the last style, if it is on, fits the revision that answers, and all its texts are still liked."""
         style = await self._last() if self.is_on else None
         if style is None or style.adapter is None or not self._fits(style, await self._liked()):
             return None
@@ -175,7 +175,7 @@ class StyleService:
         return await self.learning.memory.styles.get(self.learning.base_sha256)
 
     async def _liked(self) -> list[Liked]:
-        """What is liked now, the oldest first."""
+        """Return the answers that are liked now, the oldest first."""
         memory = self.learning.memory
         taught = [
             (one.created, Liked(f"{lessons.KIND}:{one.id}", one.question, one.answer))
@@ -193,7 +193,7 @@ class StyleService:
 
     def _note(self, change: Change) -> None:
         if (styles.KIND, self.learning.base_sha256[:16]) in change.deletes:
-            self._take_away()  # at once: nothing of it says another token
+            self._take_away()  # at once: it must not affect another token
 
     @property
     def _generic(self) -> Sequence[str]:
@@ -206,8 +206,8 @@ class StyleService:
     # ---- the loop: see app/consolidation/idle_work.py ----
 
     async def waiting(self) -> int:
-        """How many liked answers are new to the style; 0 while there are too few of all together. All of them, where
-        it was learned from something that is liked no more."""
+        """Return how many liked answers are new to the style; 0 while there are too few in total. Returns the number of
+        all of them if it was learned from something that is no longer liked."""
         liked, last = await self._liked(), await self._last()
         if len(liked) < ENOUGH:
             return 0
@@ -215,15 +215,15 @@ class StyleService:
         return sum(one.source not in known for one in liked[-MOST:])
 
     async def is_begun(self) -> bool:
-        """It takes seconds, and begins anew."""
+        """Return False: learning a style takes seconds, and starts again from the beginning."""
         return False
 
     async def run(self, report: Report) -> None:
-        """Learn from what is liked, in idle time."""
+        """Learn from liked answers, in idle time."""
         await self.learn(report)
 
     async def learn(self, report: Report = unheard, priority: Priority = Priority.IDLE) -> Style | None:
-        """Learn from what is liked now, and decide. None where that is too little, or was forgotten meanwhile."""
+        """Learn from the answers that are liked now, and decide. None if there are too few, or some were forgotten."""
         async with self._running:
             learned_from, held = held_out((await self._liked())[-MOST:])
             if len(learned_from) + len(held) < ENOUGH:
@@ -285,7 +285,7 @@ class StyleService:
         )  # fmt: skip
 
     def _fits(self, style: Style, liked: Sequence[Liked]) -> bool:
-        """Whether it belongs to the revision that answers, and all that it was learned from is liked still."""
+        """Return True if it belongs to the revision that answers, and all its source texts are still liked."""
         there = {one.source: one for one in liked}
         known = [there[source] for source in (*style.sources, *style.held) if source in there]
         return style.revision == self.learning.imprints.revision and _digest(known) == style.made_of
@@ -307,7 +307,7 @@ class Reader:
         self._model.engine.free(self._sequence)
 
     async def answer(self, liked: Liked) -> StyleRows | None:
-        """None where the model cannot read it."""
+        """Read an answer; None if the model cannot read it."""
         try:
             tokens = await lesson_tokens(self._model, SYSTEM_PROMPT, liked.question, liked.answer)
         except ChatTemplateError:
@@ -321,7 +321,7 @@ class Reader:
         return await self._rows(ids[:1], ids[1:]) if len(ids) > 1 else None
 
     async def training(self) -> Training:
-        """A session in which only the head runs: with the fewest parameters there can be."""
+        """Return a session in which only the head runs, with the fewest parameters possible."""
         graph = self._model.graph
         last = [name for name in graph.weights if name in graph.linear_weights][-1:]
         layout = parameter_layout(graph, 1, 1.0, last)
@@ -336,7 +336,7 @@ class Reader:
 async def _tried(
     training: Training, learned: HeadAdapter, held: StyleRows, probe: StyleRows
 ) -> tuple[HeadAdapter, dict[str, float]]:
-    """What was learned at the largest of SCALES that does no harm, or the smallest, and what it does."""
+    """Return the learned style at the largest of SCALES that does no harm, or at the smallest, and its measurements."""
     before, _ = await row_nll(training, held, None)
     text_before = _perplexity(await row_nll(training, probe, None))
     for scale in SCALES:
@@ -357,7 +357,7 @@ def _perplexity(found: tuple[float, float]) -> float:
 
 
 def _verdict(figures: dict[str, float]) -> tuple[Message, bool]:
-    """A sentence, and whether the style is to be used."""
+    """Return a sentence, and True if the style is to be used."""
     before, after = figures["nll_before"], figures["nll_after"]
     harm = figures["text_after"] / figures["text_before"] - 1
     measured = Message(

@@ -1,4 +1,4 @@
-"""The numbers that the background loop learned for its trainings, kept as policies: one a number and model.
+"""The numbers that the background loop learned for its trainings, kept as policies: one per number and model.
 
 settings = TrainingSettings(memory, base_sha256)
 recipe = tuned(RECIPE, settings.factors())
@@ -19,13 +19,13 @@ SOURCE = "background"
 
 
 class TrainingSettings:
-    """Those of one model. A number that the user set is used within its bounds, and stays."""
+    """The settings of one model. A number that the user set is used within its bounds, and stays."""
 
     def __init__(self, memory: Memory, base_sha256: str) -> None:
         self._memory, self._base = memory, base_sha256
 
     def factors(self) -> dict[str, float]:
-        """By name (self_tuning.FACTORS)."""
+        """Return the factors by name (self_tuning.FACTORS)."""
         found = {name: self._policy(name) for name in FACTORS}
         return {
             name: bounded(name, float(policy.value))

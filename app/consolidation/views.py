@@ -1,4 +1,4 @@
-"""What the page gets of what Sonata learns, as plain data. Times are seconds since 1970.
+"""The page's data about learning, as plain data. Times are seconds since 1970.
 
 An nll is the mean negative log-probability of the answer's tokens for the model that runs, in nats.
 """
@@ -24,7 +24,7 @@ class Judged(TypedDict):
 
 
 class LessonView(TypedDict):
-    """replacedBy: the id of a newer lesson for the same question, "" for none. similarity: to what was searched for."""
+    """replacedBy: the id of a newer lesson for the same question, "" for none. similarity: to the search text."""
 
     id: str
     question: str
@@ -47,8 +47,8 @@ class LessonPage(TypedDict):
 
 
 class TaughtLesson(TypedDict):
-    """nllBefore, nllAfter: None if the model learns it later, in a pause. replaced: what was taught before for the same
-    question. known: the very same was taught before."""
+    """nllBefore, nllAfter: None if the model learns it later, in a pause. replaced: the earlier answer to the same
+    question. known: exactly the same was taught before."""
 
     lesson: LessonView
     ms: float | None
@@ -101,9 +101,9 @@ class LearningEvent(TypedDict):
 
 
 class Period(TypedDict):
-    """Answers of a day or a week. created: when it begins; days: 1 or 7. count: its answers. good, bad, corrected: what
-    the person said. quality: the mean of the answers that the person judged, 0 to 1. helped: a lesson answered, and
-    nobody complained."""
+    """Answers of a day or a week. created: its beginning; days: 1 or 7. count: its answers. good, bad, corrected: the
+    person's feedback. quality: the mean of the answers that the person judged, 0 to 1. helped: answers from a lesson
+    without a complaint."""
 
     created: float
     days: int
@@ -116,8 +116,8 @@ class Period(TypedDict):
 
 
 class Overview(TypedDict):
-    """What the Learning view shows. problem: why nothing can be learned now. idle: what learns in pauses, and how far.
-    lessons: the latest that this model has learned; here and in what follows the oldest first."""
+    """The content of the Learning view. problem: why nothing can be learned now. idle: the loop that learns in pauses,
+    and its progress. lessons: the latest that this model has learned; all lists have the oldest first."""
 
     problem: Words | None
     idle: IdleStatus | None

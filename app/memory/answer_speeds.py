@@ -1,4 +1,4 @@
-"""How fast answers were over time, from the log: for the plots of the page."""
+"""The speed of answers over time, from the log: for the plots of the page."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 MOST_GROUPS = 24
 PERCENTILES = (50, 90, 99)
 _LEAST_TOKENS = 4
-"""Of an answer whose speed says something."""
+"""The least tokens of an answer whose speed is meaningful."""
 
 
 def speed_groups(entries: Sequence[Trajectory]) -> list[SpeedGroup]:
-    """At most MOST_GROUPS, in their order. entries: the newest first."""
+    """Return at most MOST_GROUPS groups, in their order. entries: the newest first."""
     answered = [entry for entry in reversed(entries) if entry.new_tokens > 0 and entry.error is None]
     if not answered:
         return []

@@ -1,4 +1,4 @@
-"""What the page's panels ask for: the log, the router's patterns, policies and agents, as plain data.
+"""The requests of the page's panels: the log, the router's patterns, policies and agents, as plain data.
 
 web/memory/client.js calls its methods with JSON. Times are seconds since 1970.
 """
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
     )
 
 MEANT = 200
-"""A search by meaning shows so many of the most similar."""
+"""The number of most similar records that a search by meaning shows."""
 LEAST_SIMILARITY = 0.25
 ROUTING_OPENS = Message("routing.loading", "Routing is still loading. Try again in a moment.")
 
 
 class MemoryApi(ConversationApi):
-    """Each public method is a call of the page's. Those that need the router raise EmbedderError without it."""
+    """Each public method is called by the page. Methods that need the router raise EmbedderError without it."""
 
     async def info(self) -> MemoryInfo:
-        """What can be told without reading what is stored."""
+        """Return what is known without reading the stored records."""
         runtime = self._runtime
         about: MemoryInfo = {
             "state": runtime.memory_stage.state, "routing": runtime.routing_stage.state,
@@ -72,7 +72,7 @@ class MemoryApi(ConversationApi):
         return about
 
     async def counts(self) -> dict[str, int]:
-        """How many records of each kind are stored, in an order for people: none while the memory is locked."""
+        """Return how many records of each kind are stored, in an order for people: none while the memory is locked."""
         memory = self._runtime.memory_if_open
         return {} if memory is None else await counts(memory.store)
 
@@ -187,7 +187,7 @@ class MemoryApi(ConversationApi):
     # ---- agents ----
 
     async def agents(self) -> list[dict[str, Any]]:
-        """The current ones, then those that the user removed."""
+        """Return the current agents, then those that the user removed."""
         shipped = {entry["id"]: entry for entry in agent_catalog.shipped_agents()}
         changes = self._routing.changes
         hidden = [shipped[id] for id in changes.get("hidden", []) if id in shipped]
@@ -251,7 +251,7 @@ class MemoryApi(ConversationApi):
         return await self._memory.store.delete_unreadable()
 
     async def accept(self) -> None:
-        """Take the memory as it is, whatever something other than Sonata did to it."""
+        """Accept the memory as it is, whatever another program did to it."""
         self._refuse_locked()
         await self._memory.store.accept()
 
@@ -290,8 +290,8 @@ class MemoryApi(ConversationApi):
     async def _search(
         self, kind: str, search: str, where: dict[str, Any] | None = None
     ) -> list[tuple[Record, float | None]]:
-        """Records with their similarity: the newest first, or, with something to search for, those that hold all of
-        its words and then the most similar."""
+        """Return records with their similarity: the newest first, or, with a search text, those that hold all its words
+        and then the most similar."""
         await self._memory.writer.flush()
         records = await self._memory.store.query(kind, where, newest_first=True)
         if not search.strip():
@@ -341,7 +341,7 @@ def _log_entry(entry: Trajectory) -> dict[str, Any]:
 
 
 def _words_of(record: Record) -> str:
-    """The texts of a record that a person would search for."""
+    """Return the texts of a record that a person would search for."""
     body = record.body
     texts: Iterable[Any] = (body.get("text"), body.get("title"), body.get("error"), body.get("asked"))
     return " ".join(text for text in texts if isinstance(text, str))

@@ -1,4 +1,4 @@
-"""Policies as a person reads them: what each is, its value in words, who says so, and whether it can be set.
+"""Policies in words for a person: the meaning of each, its value, the source of the value, and whether it can be set.
 
 told = policy_words(policy, {"98f4a6...": "SmolLM2 135M Instruct"})
 told.title, told.value, told.about
@@ -35,9 +35,9 @@ _DELETE = Message("policy.delete", "Delete")
 
 @dataclass(frozen=True)
 class PolicyWords:
-    """about: a sentence. value: "" where it is only for programs. by: who says so, and from how much. time: seconds
-    since 1970, where the value is a time. can_edit: whether it is a value that a person may set here. deletion: what
-    deleting it is called."""
+    """about: a sentence. value: "" if it is only for programs. by: the source of the value, and its amount of evidence.
+    time: seconds since 1970, if the value is a time. can_edit: True if a person may set the value here. deletion: the
+    label for deleting it."""
 
     title: Words
     value: Words
@@ -299,7 +299,7 @@ def policy_words(policy: Policy, models: Mapping[str, str]) -> PolicyWords:
 
 
 async def told_policies(memory: Memory) -> list[tuple[Policy, PolicyWords]]:
-    """The one that was used last comes first. Raises StoreError."""
+    """Return all policies with their words, the last used first. Raises StoreError."""
     models = {run.base_sha256[:16]: run.model for run in await memory.revisions.runs() if run.model}
     return [(policy, policy_words(policy, models)) for policy in memory.policies.all()]
 

@@ -1,4 +1,4 @@
-"""What the memory holds, in words: every kind of record, and how many there are of it."""
+"""The contents of the memory in words: every kind of record, and how many there are of it."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ NOUNS: Mapping[str, tuple[str, str]] = {
     styles.KIND: ("learned style", "learned styles"),
     policies.KIND: ("policy", "policies"),
 }
-"""One and several, in the order in which people are told."""
+"""Singular and plural, in the order in which they are shown."""
 
 
 async def counts(store: Store) -> dict[str, int]:
-    """Of every kind, in the order of NOUNS. Raises StoreError."""
+    """Return the number of records of every kind, in the order of NOUNS. Raises StoreError."""
     return {kind: await store.count(kind) for kind in NOUNS}
 
 

@@ -1,4 +1,4 @@
-"""What the page gets of the memory, as plain data. Times are seconds since 1970."""
+"""The page's data about the memory, as plain data. Times are seconds since 1970."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MemoryInfo(TypedDict):
 
 
 class KeptPages(TypedDict):
-    """Bytes of what the model has read of the conversations (None if nothing of it is kept), and the most."""
+    """Bytes of the conversations' stored keys and values (None if none are kept), and the limit."""
 
     bytes: int | None
     most: int

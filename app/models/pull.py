@@ -1,4 +1,4 @@
-"""Downloads a model into the cache: continues where it stopped, checks the sha256, and keeps the partial file if it
+"""Downloads a model into the cache: resumes partial files, checks the sha256, and keeps the partial file if it
 breaks off."""
 
 from __future__ import annotations

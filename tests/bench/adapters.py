@@ -1,12 +1,12 @@
-"""What a set of LoRA matrices on every linear costs: decode and prefill with and without one, and exchanging it.
+"""The cost of a set of LoRA matrices on every linear: decode and prefill with and without one, and exchanging it.
 
     python -m tests.bench adapters [--engine page-wasm-2] [--rank 8] [--rounds 15] [--json FILE]
 
-Engines: wasm, numpy and webgpu run natively; page-wasm-1, page-wasm-2 (so many workers) and page-webgpu in headless
+Engines: wasm, numpy and webgpu run natively; page-wasm-1, page-wasm-2 (1 or 2 workers) and page-webgpu in headless
 Chromium, in the page's Python. The numbers of the set are drawn from a seed. Each round reads the same prompt and
-decodes as many tokens greedily with and without the set, in turns; then it runs a pass over a single token with the set
-of the pass before, and with another one. Figures are medians over the rounds; "time x" is the median of each round's
-ratio, with the set to without.
+decodes the same number of tokens greedily with and without the set, in turns; then it runs a pass over a single token
+with the set of the pass before, and with another set. Figures are medians over the rounds; "time x" is the median of
+each round's ratio, with the set to without.
 """
 
 from __future__ import annotations

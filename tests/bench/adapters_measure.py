@@ -1,4 +1,4 @@
-"""What adapters.py runs natively and in the page: Python over a backend, without anything of the host's."""
+"""The measurements of adapters.py, natively and in the page: Python over a backend, independent of the host."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ async def decode(backend: Backend, sequence: TokenSequence, count: int) -> None:
 async def measure(
     backend: Backend, graph: Graph, vocab_size: int, rank: int, rounds: int, prompt: int, tokens: int
 ) -> Milliseconds:
-    """Of each round: "prefill" and "decode", "plain" and "adapted" in turns; then of a pass over one token "same", with
-    the set of the pass before, and "swap", with another one. "add": of each set once."""
+    """Return milliseconds for each round: "prefill" and "decode", "plain" and "adapted" in turns; then of a pass over
+    one token "same", with the set of the pass before, and "swap", with another set. "add": of each set once."""
     text = np.random.default_rng(3).integers(0, vocab_size, prompt).tolist()
     found: Milliseconds = {}
     numbers = []

@@ -5,12 +5,12 @@
         [--rounds 3] [--threads 1] [--prefix 2000] [--answer 160] [--conversations 8] [--prompt 512] [--tokens 128]
         [--model FILE] [--clock wall|cpu] [--preferred] [--json FILE]
 
-llama-cpp-python is no part of the project: peers/llama_cpp_peer.py runs in the interpreter that has it. Both programs
-have the same file open and get the same token ids, one works while the other waits, and who is first changes each
+llama-cpp-python is not part of the project: peers/llama_cpp_peer.py runs in the interpreter that has it. Both programs
+have the same file open and get the same token ids, one works while the other waits, and the first one changes each
 round; all is greedy. Figures are medians over rounds (and tasks), ratios are medians of each round's. Over 1 is
 Sonata faster.
 
-- prefix: milliseconds to the first token of a prompt of 2,000 tokens and a question that nobody has read, then of the
+- prefix: milliseconds to the first token of a prompt of 2,000 tokens and a question, none of it cached, then of the
   same tokens and another question of 20. llama.cpp has Llama.generate's own match with the prompt before, in place.
 - speculation: the tasks of data/speculation.toml, tokens a second behind the prompt, without guesses and with.
   llama.cpp has LlamaPromptLookupDecoding with 2 and with 10 tokens; the table has the better of each kind of task.
@@ -19,10 +19,10 @@ Sonata faster.
 
 Sonata natively is wasmtime on one thread, precise and fast; llama.cpp is native code with as many threads as
 --threads says. Its settings are those that were fastest here: `SETTINGS`. `--clock cpu` counts CPU time instead: with
-one thread that is what a quiet machine would take, where other programs want the cores.
+one thread that is the time on a quiet machine, even if other programs use the cores.
 
-Not compared: the page in a browser (browser_decode.py does that, beside wllama), GPUs, and what is left of a prefix
-when other conversations came between. There Sonata still has its pages, llama-cpp-python copies the whole state
+Not compared: the page in a browser (browser_decode.py does that, beside wllama), GPUs, and the rest of a prefix
+after other conversations. In that case Sonata still has its pages, llama-cpp-python copies the whole state
 (LlamaRAMCache), and llama-server has slots. Prompt lookup is llama-cpp-python's, in Python: while it is on, llama.cpp
 computes logits of the whole prompt, which these figures leave out (`prefill_s` of its runs in the JSON has them; of
 Sonata's only the first answer to a task has read all of the prompt).
@@ -66,15 +66,16 @@ QUESTION = 20
 """Tokens of a question behind the prefix."""
 
 LOOKUPS = (2, 10)
-"""Tokens that llama.cpp guesses at most; its documentation says 2 for CPUs, and 10 is what it has otherwise."""
+"""The most tokens that llama.cpp guesses: its documentation says 2 for CPUs, and 10 is the default."""
 
 SETTINGS = {
     "prefix": {"flash": False},
     "speculation": {"flash": False},
     "parallel": {"flash": True, "unified": False},
 }
-"""Of llama.cpp, by its CPU time here. With flash attention a question behind many tokens took longer; prompts were
-read a tenth faster, and decoding took as long. It took longer where conversations share one cache ("unified")."""
+"""The settings of llama.cpp, chosen by its CPU time here. With flash attention a question behind many tokens took
+longer; prompts were read a tenth faster, and decoding took as long. It took longer if conversations share one cache
+("unified")."""
 
 CLOCKS: dict[str, Callable[[], float]] = {"wall": perf_counter, "cpu": process_time}
 
@@ -95,35 +96,35 @@ class Answer:
 
 
 class Side(Protocol):
-    """One of those that are compared."""
+    """One of the compared engines."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def guesses(self) -> Sequence[int]:
-        """What `answer` can be told to guess; 0 is nothing."""
+        """The numbers of guessed tokens that `answer` accepts; 0 is no guessing."""
         ...
 
     async def first_token_ms(self, tokens: list[int]) -> float:
-        """From a prompt to its first token. What was read of it before need not be read again."""
+        """Return the time from a prompt to its first token. A prefix that was read before need not be read again."""
         ...
 
     async def answer(self, prompt: list[int], tokens: int, guesses: int) -> Answer:
-        """An answer as far as its end, and at most so many tokens."""
+        """Return an answer up to its end, or `tokens` tokens at most."""
         ...
 
     async def read(self, prompts: list[list[int]], tokens: int) -> float:
-        """Let as many conversations have read these, with room for so many tokens; tokens a second."""
+        """Read each prompt in a conversation of its own, with room for `tokens` tokens. Returns tokens a second."""
         ...
 
     async def together(self, count: int, tokens: int) -> float:
-        """Tokens a second of the answers of so many that have read their prompts. May be called again."""
+        """Return the tokens a second of `count` answers at once, after `read`. May be called again."""
         ...
 
 
 class Sonata:
-    """A model on wasmtime. All that is guessed is called 1."""
+    """A model on wasmtime. 1 stands for any number of guesses."""
 
     guesses = (0, 1)
 
@@ -157,7 +158,7 @@ class Sonata:
         return Answer(said, end - read, read - begin)
 
     async def read(self, prompts: list[list[int]], tokens: int) -> float:
-        # They are not to share what others have read, nor to guess: neither does llama.cpp here.
+        # These conversations share no pages and make no guesses, as with llama.cpp here.
         conversations = [(self._engine.new_sequence(shares=False), prompt) for prompt in prompts]
         self._conversations[len(prompts)] = conversations
         begin = self._clock()
@@ -184,7 +185,7 @@ class LlamaCpp:
     guesses = (0, *LOOKUPS)
 
     def __init__(self, process: subprocess.Popen[str], context: int, end: Sequence[int]) -> None:
-        """`context`: positions for what is no conversation at once. `end`: the tokens that end an answer."""
+        """`context`: positions of the context for `first_token_ms`. `end`: the tokens that end an answer."""
         self._process, self._context, self._end = process, context, list(end)
         self.about: dict[str, Any] = self._call("about")
 
@@ -216,7 +217,7 @@ class LlamaCpp:
 
 @contextlib.contextmanager
 def llama_cpp(python: str, model: Path, threads: int, clock: str) -> Iterator[subprocess.Popen[str]]:
-    """The peer's process. SystemExit with a sentence where that interpreter has no llama-cpp-python."""
+    """The peer's process. Raises SystemExit with a sentence if that interpreter has no llama-cpp-python."""
     if not has_llama_cpp(python):
         raise SystemExit(
             f"{python} has no llama-cpp-python. Make an environment for it, which is no part of the project: "
@@ -244,7 +245,7 @@ def drawn(count: int, *seeds: int) -> list[int]:
 
 
 def in_turn(sides: Sequence[Side], turn: int) -> Sequence[Side]:
-    """Each is the first in another round."""
+    """Return the sides in an order that changes with each round, so that each is first in turn."""
     first = turn % len(sides)
     return [*sides[first:], *sides[:first]]
 
@@ -254,7 +255,7 @@ async def measure_prefix(sides: Sequence[Side], options: argparse.Namespace) -> 
         await side.first_token_ms(drawn(QUESTION, 0))
     found = []
     for turn in range(options.rounds):
-        prefix = drawn(options.prefix, 1, turn)  # another one each round, which nobody has read
+        prefix = drawn(options.prefix, 1, turn)  # another prefix each round, which is in no cache
         for side in in_turn(sides, turn):
             run: dict[str, Any] = {"engine": side.name, "round": turn}
             for number, name in enumerate(("first_ms", "second_ms")):
@@ -287,7 +288,7 @@ async def measure_speculation(sides: Sequence[Side], options: argparse.Namespace
 async def measure_parallel(
     sides: Sequence[Side], options: argparse.Namespace
 ) -> tuple[dict[str, float], list[dict[str, Any]]]:
-    """How fast each read the prompts, tokens a second, and its runs."""
+    """Return the speed of each engine at reading the prompts, in tokens a second, and its runs."""
     counts = (1, options.conversations)
     prompts = [drawn(options.prompt, 3, number) for number in range(options.conversations)]
     read = {side.name: [await side.read(prompts[:count], options.tokens) for count in counts][-1] for side in sides}
@@ -306,12 +307,12 @@ async def measure_parallel(
 
 
 def engines_of(runs: list[dict[str, Any]]) -> list[str]:
-    """llama.cpp first."""
+    """Return the engines' names, llama.cpp's first."""
     return sorted({run["engine"] for run in runs}, key=lambda name: (name != LLAMA, name != "Sonata precise"))
 
 
 def compared(runs: list[dict[str, Any]], names: Sequence[str], less_is_better: bool) -> dict[str, dict[str, float]]:
-    """By engine the median of each figure, and as "NAME_x" the median of how much better than llama.cpp's it was."""
+    """Return by engine the median of each figure, and as "NAME_x" the median of its gain over llama.cpp (a ratio)."""
     theirs = {run["round"]: run for run in runs if run["engine"] == LLAMA}
     found: dict[str, dict[str, float]] = {}
     for engine in engines_of(runs):
@@ -332,12 +333,12 @@ Runs = dict[tuple[int, int], dict[str, Any]]
 
 
 def times(these: Runs, those: Runs) -> float:
-    """How much faster these were decoded."""
+    """Return how many times as fast `these` were decoded as `those`."""
     return median(run["tok_s"] / those[at]["tok_s"] for at, run in these.items())
 
 
 def with_guesses(runs: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """By engine tokens a second without guesses and with those that help it most, for tasks of one kind."""
+    """Return by engine the tokens a second without guesses and with the best guesses, for tasks of one kind."""
     ways: dict[str, dict[int, Runs]] = {}
     for run in runs:
         ways.setdefault(run["engine"], {}).setdefault(run["guesses"], {})[run["round"], run["task"]] = run
@@ -411,7 +412,7 @@ def parallel_table(found: dict[str, dict[str, float]], prompts: dict[str, float]
 
 
 def report(found: dict[str, Any], table: Table, options: argparse.Namespace) -> None:
-    """After each task, so that what was measured is there if the next one fails."""
+    """Write and print the figures after each task, so that they are there if the next task fails."""
     write_figures(options, found)
     about = found["llama.cpp"]
     table.caption = (
@@ -447,7 +448,7 @@ async def measure(options: argparse.Namespace, path: Path) -> None:
             runs = await measure_speculation(sides, options, model)
             names = dict.fromkeys(run["kind"] for run in runs)
             kinds = {kind: with_guesses([run for run in runs if run["kind"] == kind]) for kind in names}
-            # How many tokens it said is enough for the file.
+            # The number of tokens is enough for the file.
             found["speculation"] = {"kinds": kinds, "runs": [run | {"said": len(run["said"])} for run in runs]}
             title = f"Decoding, tok/s, answers of {options.answer} tokens at most"
             report(found, speculation_table(kinds, title), options)

@@ -29,7 +29,7 @@ from tests.bench.in_browser import LIMIT_MS, browsers_cpu_seconds, evaluate, loc
 from tests.bench.reporting import options_of, print_tables, write_figures
 
 STATE = "document.documentElement.dataset.state"
-# Reads the model that is kept, or a file of the user's; MB/s of each way.
+# Reads the kept model, or the user's file; MB/s of each way.
 READER = """
 import { ModelSource } from '/storage/model_source.js';
 import { broughtModels, findModel } from '/storage/model_store.js';
@@ -95,7 +95,7 @@ NOTE_TIMES = """async () => {
 
 
 def the_file(layers: int) -> Path:
-    """Made once."""
+    """Return the file's path; the file is made once."""
     path = cache_dir() / "bench" / f"random-{layers}-layers.gguf"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ def check_room(path: Path) -> None:
 
 
 def copy_mb_s(path: Path, folder: str) -> float:
-    """Of a plain copy, until it is on the disk."""
+    """Return the MB/s of a plain copy, until it is on the disk."""
     copy = Path(folder, "copy")
     began = time.monotonic()
     shutil.copyfile(path, copy)

@@ -6,8 +6,8 @@ Each round opens one page after the other, so that all of them see the same nois
 workers, precise and fast, and wllama with 1 and 2 threads, on the same GGUF file, the same prompt of 94 tokens and as
 many new ones, greedy, the end token ignored. A page's first two prompts warm it up and are not counted. Figures
 are medians over the rounds; ratios are medians of each round's ratio. On a busy machine wllama with as many threads as
-there are cores collapses (7 tok/s instead of 25): trust only what was measured on a quiet one, or with --preferred;
-`load_average` tells.
+there are cores collapses (7 tok/s instead of 25): trust only figures from a quiet machine, or with --preferred;
+see `load_average`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.bench.reporting import options_of, print_tables, write_figures
 
 PEERS = ["wllama-1", "wllama-2"]
 SONATA = ["sonata-precise-1", "sonata-precise-2", "sonata-fast-1", "sonata-fast-2"]
-WARMUPS = 2  # so that the browser has compiled what runs often
+WARMUPS = 2  # so that the browser has compiled the hot code
 METRICS = {  # heading -> figure
     "decode": "decode_tok_s",
     "prefill": "prefill_tok_s",
@@ -157,7 +157,7 @@ def visit_sonata(browser: Browser, address: str, engine: str, threads: int, toke
 
 
 def summary(rounds: list[dict[str, Figures]]) -> dict[str, Any]:
-    """Medians over the rounds, and how many times faster than wllama with as many threads."""
+    """Return medians over the rounds, and the speed as a multiple of wllama's with the same number of threads."""
     medians: dict[str, Figures] = {}
     ratios: dict[str, Figures] = {}
     for name in dict.fromkeys(name for figures in rounds for name in figures):

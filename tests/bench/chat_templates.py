@@ -1,11 +1,11 @@
-"""How long the renderer of chat templates takes, and whether it makes of published templates what jinja2 makes of them.
+"""The time of the renderer of chat templates, and a comparison of its output with jinja2's on published templates.
 
     python -m tests.bench chat_templates [--turns 50] [--page] [--published FOLDER]
 
-The table: milliseconds, the median of 20, of one rendering of a chat of so many turns (200 characters each), in
-wasmtime, with --page in the page (its worker and the way there and back), and in jinja2 (compiled before); and of the
+The table: milliseconds, the median of 20, of one rendering of a chat of --turns turns (200 characters each), in
+wasmtime, with --page in the page (its worker, including the messages), and in jinja2 (compiled before); and of the
 whole prompt with SmolLM2's tokenizer, natively. FOLDER: *.jinja files, each rendered with each conversation of
-tests/unit/test_jinja.py; what differs is listed.
+tests/unit/test_jinja.py; differences are listed.
 """
 
 from __future__ import annotations

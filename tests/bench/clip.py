@@ -29,7 +29,7 @@ READY = "() => document.documentElement.dataset.state === 'ready' && !document.q
 
 
 class Clip:
-    """Frames of a page; one that shows what the last one did only makes that one stay longer."""
+    """Frames of a page; a frame equal to the last one only makes that one stay longer."""
 
     def __init__(self, page: Page) -> None:
         self.page = page

@@ -1,13 +1,13 @@
-"""What the background loop makes of facts: recall without lessons, paraphrases, perplexity, tokens and time.
+"""The results of the background loop on facts: recall without lessons, paraphrases, perplexity, tokens and time.
 
     python -m tests.bench consolidation [--backend wasm|webgpu] [--split held] [--facts 24] [--more 20] [--seed 0]
         [--elastic 0] [--looks 24 --plot FILE.svg] [--json FILE]
     python -m tests.bench consolidation --where browser [--split dev] [--facts 24] [--workers 2] [--json FILE]
 
-A first task of so many facts of app/facts, then a second of so many `more` (0: none). Answers are those of
-the plain assistant, greedy: right is the whole answer, word by word. Perplexity is of paragraphs of which nothing is
-trained on. With --looks the first training's checkpoints after so many steps each are asked, too: in the plot, and in
-the JSON. In the browser it runs as in a pause of the page, and what is printed is the time of what it does.
+A first task has --facts facts of app/facts, a second has --more (0: there is none). Answers are those of the plain
+assistant, greedy: right is the whole answer, word by word. Perplexity is of paragraphs that are not trained on. With
+--looks the first training's checkpoints, one every --looks steps, are asked, too: in the plot, and in the JSON. In the
+browser it runs as in a pause of the page, and what is printed is the time of what it does.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 @contextmanager
 def keeping_checkpoints(kept: dict[int, np.ndarray], every: int) -> Iterator[None]:
-    """The parameters after so many steps each, and at the end."""
+    """Keep the parameters every `every` steps, and at the end."""
     write = WorkDesk.write
 
     async def noted(self: WorkDesk, name: str, data: bytes) -> None:
@@ -167,7 +167,7 @@ async def looks(
     kept: dict[int, np.ndarray],
     of: Sequence[InventedFact],
 ) -> list[dict[str, float]]:
-    """What the adapter was on the way: perplexity of the probe, and recall."""
+    """Measure the adapter at each checkpoint: perplexity of the probe, and recall."""
     layout, found = layout_of(model.graph, service.recipe), []
     probe = [encode_text(model.tokenizer, text, bos=model.bos) for text in service.texts.probe]
     last = service.adapter
@@ -190,7 +190,7 @@ async def looks(
 def training_plots(
     steps: Mapping[str, Sequence[float]], looks: Sequence[Mapping[str, float]], base: float
 ) -> list[Plot]:
-    """Of a training, and of looks at it on the way: "step", "perplexity" of the probe, shares "taught" and
+    """Plots of a training, and of the looks at its checkpoints: "step", "perplexity" of the probe, shares "taught" and
     "paraphrases". base: the plain model's perplexity."""
     at = [look["step"] for look in looks]
 

@@ -1,4 +1,4 @@
-"""Kills Chromium at random moments while the page writes to its memory, and looks what is missing afterwards.
+"""Kills Chromium at random moments while the page writes to its memory, and checks what is missing afterwards.
 
     python -m tests.bench crash_browser [--rounds 50] [--json FILE]
 

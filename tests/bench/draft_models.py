@@ -1,10 +1,10 @@
-"""Writes GGUF files that are a model and a draft for it, where only one real model is there.
+"""Writes GGUF files that are a model and a draft for it, if only one real model is there.
 
     python -m tests.bench draft_models OUT.gguf [--model FILE] [--format F16] [--keep N] [--empty N]
 
---format brings all matrices to a format: a draft in few bits is often, not always, right. --keep has the first so many
-blocks only: a draft that is fast and seldom right. --empty puts so many blocks behind the others whose output matrices
-are zero: the model says what it says, and a pass takes as long as that of a larger one.
+--format brings all matrices to a format: a draft in few bits is often, not always, right. --keep N keeps only
+the first N blocks: a draft that is fast and seldom right. --empty N appends N blocks whose output matrices are zero:
+the model's answers stay the same, and a pass takes as long as that of a larger model.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.bench.reporting import options_of
 
 _BLOCK = re.compile(r"blk\.(\d+)\.(.+)")
 _OUTPUTS = ("attn_output.weight", "ffn_down.weight")
-"""What a block adds to the residual stream comes from these."""
+"""The matrices whose outputs a block adds to the residual stream."""
 
 
 async def write(path: Path, out: Path, form: BlockFormat | None, keep: int | None, empty: int) -> None:

@@ -1,4 +1,4 @@
-"""Eight hours of use, at high speed: what the page holds at the end of each that it did not hold an hour before.
+"""Eight hours of use, at high speed: the growth of the page's memory from the end of each hour to the next.
 
     python -m tests.bench eight_hours [--hours 8] [--chats 5] [--messages 8] [--json FILE] [--plot FILE]
 
@@ -6,7 +6,7 @@ An hour is some chats of some messages each, with variants, an edited message, f
 searches by words and by meaning, chats that are renamed, pinned, deleted and opened again, every panel with its tabs,
 the model's menu, a change of the width, and a pause in which the page may learn. The page is the real one with a tiny
 model and the real router. At the end of an hour a new chat is open and no panel; garbage is collected, then everything
-is looked at (page_memory.py). The first hour opens what is loaded late: growth is counted from its end, as a line
+is measured (page_memory.py). The first hour opens what is loaded late: growth is counted from its end, as a line
 through the hours (least squares), and shown beside what the stored conversations grew by.
 """
 
@@ -79,7 +79,7 @@ class Person:
             "(count) => document.querySelectorAll('.question').length > count", arg=shown, timeout=LIMIT_MS
         )
         self.ready()
-        # Once it is known where it is stored; the tiny model's noise may end at once, and what says nothing is not.
+        # Once its place in the store is known. The tiny model may end at once, and an empty answer is not stored.
         stored = self.page.locator(".question").last.get_by_role("button", name="Edit")
         stored.or_(self.silent).wait_for(state="attached", timeout=LIMIT_MS)
 
@@ -119,7 +119,7 @@ class Person:
         field.fill("")
 
     def manage(self) -> None:
-        """The newest chat is renamed and pinned, the one behind it deleted; an old one is opened."""
+        """Rename and pin the newest chat, delete the one behind it, and open an old one."""
         ids = self.page.eval_on_selector_all("#chats li[data-chat]", "(all) => all.map((one) => one.dataset.chat)")
         for id, entry in ((ids[0], "Pin"), (ids[0], "Unpin"), (ids[1], "Delete")):
             row = self.page.locator(f"#chats li[data-chat='{id}']")
@@ -155,13 +155,13 @@ class Person:
 
 
 def growth(samples: Sequence[dict[str, Any]], name: str) -> float:
-    """An hour, from the end of the first one on."""
+    """Return the growth per hour, from the end of the first hour on."""
     values = [sample[name] for sample in samples[1:] if name in sample]
     return float(np.polyfit(range(len(values)), values, 1)[0]) if len(values) > 1 else float("nan")
 
 
 def grown_kinds(samples: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Types of Python's objects, by how many more there are each hour."""
+    """Return the types of Python's objects with the number of new ones each hour."""
     known = [sample["python kinds"] for sample in samples[1:] if "python kinds" in sample]
     if len(known) < 2:
         return {}

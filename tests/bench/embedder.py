@@ -1,4 +1,4 @@
-"""How long a text takes to become a vector, and a request to find its agent: in Chromium and natively.
+"""The time to turn a text into a vector, and to find the agent of a request: in Chromium and natively.
 
     python -m tests.bench embedder [--rounds 200] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""What the exact tools cost a message that is not for them, and one that is.
+"""The cost of the exact tools for a message that is not for them, and for a message that is.
 
     python -m tests.bench exact_tools [--json FILE]
 
@@ -29,7 +29,7 @@ ROUNDS = 7
 
 
 def seconds_of(code: str) -> float:
-    """Of an import in a new Python, the median of some."""
+    """Return the seconds of an import in a new Python, the median of several."""
     whole = f"import re, time; begin = time.perf_counter(); {code}; print(time.perf_counter() - begin)"
     runs = [
         subprocess.run([sys.executable, "-c", whole], capture_output=True, text=True, check=True) for _ in range(ROUNDS)

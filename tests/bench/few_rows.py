@@ -1,4 +1,4 @@
-"""What a pass of several rows costs beside one of a single row: milliseconds by rows, medians.
+"""The cost of a pass of several rows beside a pass of a single row: milliseconds by rows, medians.
 
     python -m tests.bench few_rows [--backend wasm|webgpu] [--model FILE | --shape qwen2.5-3b] [--rows 1,2,4,8,16,64]
         [--position 512] [--rounds 15] [--precision precise|fast] [--kernels] [--json FILE]
@@ -55,7 +55,7 @@ def drawn(count: int, vocabulary: int) -> list[int]:
 
 
 async def call_ms(backend: Backend, sequence: TokenSequence, tokens: list[int], logit_rows: int) -> float:
-    """A pass over the sequence's last token and these, whatever ran before. The sequence is left as it was."""
+    """Return the time of a pass over the sequence's last token and `tokens`. The sequence is left as it was."""
     length = sequence.length
     backend.truncate(sequence, length)  # the last token runs again
     if tokens:

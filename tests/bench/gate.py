@@ -1,11 +1,11 @@
-"""How the gate of lessons decides: on invented facts (app/lessons/facts) with few and with many lessons stored.
+"""The decisions of the gate of lessons: on invented facts (app/lessons/facts) with few and with many lessons stored.
 
     python -m tests.bench gate [--splits dev common_dev held] [--stored 24 1000] [--threshold T] [--json FILE]
 
-A row a split and a number of stored lessons. "taught" and "para": the share that opens on the right lesson. The others
-should stay shut: generic prompts, near misses, questions about facts that are not stored ("other"), paragraphs. Of 24
-of a split's lessons there are six draws; more than the split has are filled up by templates. "held" is no split for
-choosing anything. The probability that a score says is compared with how often it is right.
+A row for each split and number of stored lessons. "taught" and "para": the share that opens on the right lesson. The
+others should stay shut: generic prompts, near misses, questions about facts that are not stored ("other"), paragraphs.
+With 24 of a split's lessons there are six draws; templates supply lessons beyond those of the split. "held" must not be
+used to choose anything. The probability that a score states is compared with how often it is right.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def generic_kinds(compared: Compared, decisions: Decisions, threshold: float) ->
 
 
 def calibration(decisions: Decisions) -> list[tuple[float, float, int]]:
-    """By probability: the mean probability, the share that is right, the number."""
+    """Return, by bins of probability: the mean probability, the share that is right, the number."""
     said = 1 / (1 + np.exp(-decisions.scores))
     made = []
     for low, high in pairwise(BINS):
@@ -94,7 +94,7 @@ def missed_candidates(world: World, size: int) -> dict[str, float]:
 
 
 async def milliseconds(gate: Gate) -> float:
-    """Of one message and 8 lessons, natively, without embedding: the best of 20 rounds."""
+    """Return the time of the gate for one message and 8 lessons, natively, without embedding: the best of 20 rounds."""
     own, prompts = split_of("dev")
     world = await open_world(open_embedder(), own[:8], prompts[:8])
     return 1000 * min(timeit.repeat(lambda: gate.scores(world.asked[1], world.lessons), number=20, repeat=20)) / 20

@@ -58,7 +58,7 @@ def lay_out(folder: Path) -> None:
 
 
 def run_here(name: str, query: str) -> dict[str, Any]:
-    """What one of the pages sends to /result, in this machine's Chromium."""
+    """Open a page in this machine's Chromium, and return the data that it sends to /result."""
     tasks = json.dumps(tomllib.loads(TASKS.read_text("utf-8"))["task"])
     isolated = {"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp"}
     with local_server() as address, chromium() as browser:

@@ -12,7 +12,7 @@ _ATTACH = {"autoAttach": True, "waitForDebuggerOnStart": False, "flatten": False
 
 
 class Heaps:
-    """Attaches to the workers that there are and to those that begin later, also to workers of workers."""
+    """Attaches to the current workers and to those that start later, also to workers of workers."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -23,14 +23,14 @@ class Heaps:
         self._workers: dict[tuple[str, ...], int] = {}
         """Path of sessions that leads to a worker -> the bytes of its heap when it was asked last."""
         self._names: dict[tuple[str, ...], str] = {}
-        self._answers: dict[int, dict[str, Any]] = {}  # of `call`, by the numbers of what was asked
+        self._answers: dict[int, dict[str, Any]] = {}  # of `call`, by the number of the request
         self._wanted = set[int]()
         self._asked = 0
         self._peak = 0
         self._session.send("Target.setAutoAttach", _ATTACH)
 
     def sample_while(self, condition: str) -> None:
-        """Ask all heaps again and again while an expression holds on the page."""
+        """Sample all heaps repeatedly while an expression is true on the page."""
         while self._page.evaluate(condition):
             own = self._session.send("Runtime.getHeapUsage")
             for path in list(self._workers):
@@ -45,11 +45,11 @@ class Heaps:
 
     @property
     def workers(self) -> dict[tuple[str, ...], str]:
-        """The workers that there are: the file that each runs, by its path."""
+        """Return the current workers: the file that each runs, by its path."""
         return dict(self._names)
 
     def call(self, path: tuple[str, ...], method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What a method of the protocol gives, of a worker, or () the page. Raises TimeoutError."""
+        """Call a protocol method in a worker, or in the page for (), and return its result. Raises TimeoutError."""
         if not path:
             return self._session.send(method, params or {})
         asked = self._send(path, method, params)
@@ -74,7 +74,7 @@ class Heaps:
         return asked
 
     def _ended(self, path: tuple[str, ...]) -> None:
-        """A worker, and with it those that it began."""
+        """Forget a worker that has ended, and the workers that it started."""
         self._workers = {known: size for known, size in self._workers.items() if known[: len(path)] != path}
         self._names = {known: name for known, name in self._names.items() if known[: len(path)] != path}
 

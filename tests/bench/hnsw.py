@@ -3,7 +3,7 @@
     python -m tests.bench hnsw [--size 1000 --size 10000] [--kind clustered] [--where native] [--wait S] [--json FILE]
 
 Same data, metric (cosine), M, ef_construction, ef for both, one thread each. Recall is the share of the ten true
-nearest vectors that are found, over all queries. The peer is left out, with a line that says so, where it is not
+nearest vectors that are found, over all queries. The peer is left out, with a line that says so, if it is not
 installed: `pip install hnswlib==0.8.0` (it needs a C++ compiler).
 """
 

@@ -1,4 +1,4 @@
-"""What tests/bench/hnsw.py runs natively and, as text, in the page: data, and the times and answers of one index."""
+"""The measurements of tests/bench/hnsw.py, natively and, as text, in the page: data, an index's times and answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def dataset(kind: str, count: int, dimension: int, queries: int) -> tuple[np.nda
 def measure(
     kernel: HnswKernel, settings: dict[str, Any], vectors: np.ndarray, queries: np.ndarray, k: int
 ) -> dict[str, Any]:
-    """Milliseconds of inserts (those into the graph), searches and full scans; bytes; the ids that were found."""
+    """Return milliseconds of inserts (into the graph only), searches and full scans; bytes; the ids that were found."""
     index = HnswIndex(HnswSettings(vectors.shape[1], **settings), kernel)
     inserts = []
     for id, vector in enumerate(vectors):

@@ -1,4 +1,4 @@
-"""What a message waits for while Sonata learns in idle times: time to the first token, and tokens a second.
+"""The delay of a message while Sonata learns in idle times: time to the first token, and tokens a second.
 
     python -m tests.bench idle_learning [--rounds 15] [--piece GFLOP] [--json FILE]             natively, WASM kernels
     python -m tests.bench idle_learning --where browser [--rounds 15] [--workers 2] [--json FILE]        in Chromium
@@ -111,7 +111,7 @@ async def asked(assistant: Assistant, idle: IdleLearning, since: float) -> dict[
 
 
 async def sent_later(seconds: float) -> float:
-    """When the clock of another thread struck: this one may be busy with a piece of the training then."""
+    """Return the time at which another thread's clock fired: this thread may be busy with a piece of the training."""
     loop, rang = asyncio.get_running_loop(), asyncio.Event()
     when: list[float] = []
 
@@ -197,7 +197,7 @@ ASK = """async ({ name, question, wait, typed }) => {
 
 
 def in_browser(options: argparse.Namespace) -> dict[str, Any]:
-    """Lessons are taught and consolidated, from the preparations on: whichever work of it runs then."""
+    """Measure while lessons are taught and consolidated, including the preparation: any of its work may run then."""
     found: dict[str, list[dict[str, float]]] = {case: [] for case in CASES}
     draw = random.Random(0)
     with local_server() as address, chromium() as browser:

@@ -1,4 +1,4 @@
-"""What the browser benchmarks share: the site and its peers on a local server, Chromium, and Sonata's page in a tab."""
+"""Shared by the browser benchmarks: the site and its peers on a local server, Chromium, and Sonata's page in a tab."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from app.server.site import create_app, listen, server_config
 
 PEERS = Path(__file__).parent / "peers"
 LIMIT_MS = 900_000
-"""How long one measurement may take."""
+"""The time limit of one measurement."""
 
 
 def oracle_prompt() -> str:
@@ -120,7 +120,7 @@ def python_page(browser: Browser, address: str, module: Path) -> Iterator[Page]:
 
 
 def run_python(page: Page, source: str) -> Any:
-    """What the last line gives, in a page of `python_page`."""
+    """Run source in a page of `python_page`, and return the value of its last line."""
     return evaluate(page, "(source) => runPython(source)", source)
 
 
@@ -145,9 +145,9 @@ class SonataTab:
             raise RuntimeError(f"the page did not start: {said}")
 
     def load_again(self) -> dict[str, float]:
-        """A second engine in place of the first, its files in the browser's cache. ms from its start.
+        """Replace the first engine by a second, its files in the browser's cache. Returns ms from its start.
 
-        `load_ms`: Python's start included, as far as a first token. `load_after_python_ms`: from when Python was there.
+        `load_ms`: to a first token, including Python's start. `load_after_python_ms`: the same without Python's start.
         """
         self.page.evaluate("""async () => {
             const { prototype } = sonata.engine.constructor;  // that of the bundle: engine.js by itself has another
@@ -172,7 +172,7 @@ class SonataTab:
         return {"load_ms": times["end"] - times["start"], "load_after_python_ms": times["end"] - times["python"]}
 
     def generate(self, prompt: str, tokens: int) -> dict[str, Any]:
-        """What `sonata.engine.developer.generate` returns, and `wall_ms`."""
+        """Return the result of `sonata.engine.developer.generate`, and `wall_ms`."""
         return evaluate(
             self.page,
             """async ({ prompt, tokens }) => {
@@ -242,7 +242,7 @@ def browsers_cpu_seconds() -> float:
 
 
 def processor() -> str:
-    """Its name."""
+    """Return the name of the processor."""
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
@@ -250,6 +250,6 @@ def processor() -> str:
 
 
 def machine(browser: Browser) -> dict[str, Any]:
-    """What the figures were measured on."""
+    """Return a description of the machine that the figures were measured on."""
     cores = len(os.sched_getaffinity(0))
     return {"cpu": processor(), "cores": cores, "chromium": browser.version, "load": os.getloadavg()[0]}

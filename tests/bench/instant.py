@@ -1,9 +1,9 @@
-"""What teaching and recalling cost, natively, and that nothing else changes.
+"""The cost of teaching and recalling, natively, and a check that nothing else changes.
 
     python -m tests.bench instant [--backend wasm|webgpu] [--facts N] [--stored N] [--random N] [--long N]
 
 Facts and paragraphs are the committed ones of app/lessons/facts; `--stored` fills the memory with facts by templates,
-`--long` teaches so many paragraphs as answers of several parts, and asks for them.
+`--long N` teaches N paragraphs as answers of several parts, and asks for them.
 Milliseconds are medians, with the least beside them: other programs may run beside it.
 """
 
@@ -133,7 +133,7 @@ async def teach(learning: LearningService, chosen: tuple[InventedFact, ...], tim
 
 
 async def pieces(model: Model, learning: LearningService, chosen: tuple[InventedFact, ...], times: Times) -> None:
-    """What is left to do once the answer's states are there."""
+    """Time the remaining steps once the answer's states are there."""
     engine, directions = model.engine, await learning.imprints.directions(learning.memory)
     sequence = engine.new_sequence()
     for fact in chosen:
@@ -152,7 +152,7 @@ async def pieces(model: Model, learning: LearningService, chosen: tuple[Invented
 
 
 async def in_turns(model: Model, learning: LearningService, chosen: tuple[InventedFact, ...], times: Times) -> None:
-    """An imprint as it is made, and with everything read anew, one after the other."""
+    """Time an imprint as it is usually made, and with everything read again, in alternation."""
     memory, directions = learning.memory, await learning.imprints.directions(learning.memory)
     for turn, lesson in enumerate(await memory.lessons.all()):
         tokens = await learning.imprints.tokens(lesson)
@@ -170,7 +170,7 @@ async def in_turns(model: Model, learning: LearningService, chosen: tuple[Invent
 
 
 async def imprint_anew(engine: Engine, tokens: LessonTokens, directions: np.ndarray) -> None:
-    """As an imprint was made at first: the whole prompt, and four passes over the answer."""
+    """Make an imprint as the first version did: the whole prompt, and four passes over the answer."""
     sequence, prompt, states = engine.new_sequence(), tokens.prompts[0], []
     for each in tokens.prompts[::-1]:
         engine.hold(sequence, [*each, *tokens.answer[:-1]])
@@ -204,7 +204,7 @@ async def ask(
 
 
 async def say_long(learning: LearningService, count: int) -> list[tuple[int, bool]]:
-    """Tokens of each paragraph, and whether the model says it whole when it is asked for."""
+    """Return the tokens of each paragraph, and True if the model says all of it when asked."""
     found = []
     for number, text in enumerate(paragraphs("held")[:count]):
         question = f"What is written on page {number} of my notebook?"
@@ -218,7 +218,7 @@ async def say_long(learning: LearningService, count: int) -> list[tuple[int, boo
 
 
 async def store(learning: LearningService, count: int) -> None:
-    """Facts by templates, with what the gate needs of them; no model learns them."""
+    """Store facts by templates, with the data that the gate needs; no model learns them."""
     many = template_facts(count, 1)
     for begin in range(0, count, 100):
         part = many[begin : begin + 100]
@@ -233,7 +233,7 @@ async def store(learning: LearningService, count: int) -> None:
 
 
 async def store_random(learning: LearningService, count: int) -> None:
-    """Lessons with vectors that are far from every question: what they cost is the search, and to open them."""
+    """Store lessons whose vectors are far from every question: they cost only search and opening."""
     vectors = np.random.default_rng(0).standard_normal((count, learning.embedder.dimensions)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     for number, vector in enumerate(vectors):
@@ -243,7 +243,7 @@ async def store_random(learning: LearningService, count: int) -> None:
 async def opened_again(
     learning: LearningService, file: Path, parts: RouterParts, chosen: tuple[InventedFact, ...], times: Times
 ) -> Memory:
-    """As a new start of the program opens it."""
+    """Open the memory as a restart of the program does."""
     learning.close()
     with timed(times, "a new start: the memory"):
         memory = await Memory.open(await Store.open(await SQLiteRows.open(file)), lambda: parts.kernel)

@@ -1,4 +1,4 @@
-"""What teaching and recalling cost in the page, in headless Chromium with the WASM backend.
+"""The cost of teaching and recalling in the page, in headless Chromium with the WASM backend.
 
     python -m tests.bench instant_page [--facts N] [--workers N] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, for minutes or hours: how often an answer is not the one that it is alone.
+"""Random operations in random order, for minutes or hours: how often an answer differs from the same answer alone.
 
     python -m tests.bench interleavings [--kind wasm|webgpu] [--seconds 60] [--processes 1] [--seed 0] [--only SEED]
         [--json FILE]
@@ -7,7 +7,7 @@ Each play opens a tiny model (plain, with windows, with tiers of keys and values
 reference, and does 20 to 60 random steps: conversations open, branch, answer alone and beside others, greedy and at a
 temperature, with guesses and adapters, are kept and brought back, lose their workers or their device
 (tests/backends/test_interleavings.py). "Decided by rounding" are tokens that differ from numpy's as much as the
-kernels' noise explains. A play that fails is told with its seed; `--only` plays it once more.
+kernels' noise explains. A play that fails is reported with its seed; `--only` plays it again.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from tests.tiny_llama import TinyLlama
 from tests.tiny_models import ALL_BYTES
 
 NOISE = 1e-3
-"""Of the largest logit: 2 of 100,000 answers were farther off than the half, which the tests take."""
+"""The tolerance, as a share of the largest logit. The tests use half of it, which 2 of 100,000 answers exceeded."""
 TIERS_NOISE = 0.5
-"""What is in a tier depends on what was read when, too."""
+"""The tolerance with tiers: the contents of a tier also depend on the order of reading."""
 GEMMA = VARIANTS["gemma2"]
 MODELS = {
     "plain": TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=CONTEXT),
@@ -50,7 +50,7 @@ MODELS = {
 
 
 def played(kind: str, seed: int, folder: Path, kernel: Path) -> tuple[Counter[str], str]:
-    """What was seen, and what went wrong or ""."""
+    """Return counts of what was seen, and the error or ""."""
     draw = random.Random(seed)
     name = draw.choice(list(MODELS))
     path = folder / f"{name}.gguf"

@@ -1,4 +1,4 @@
-"""What tiers of keys and values cost and gain: bytes, perplexity, and a token's time, beside exact pages.
+"""The cost and gain of tiers of keys and values: bytes, perplexity, and a token's time, beside exact pages.
 
     python -m tests.bench kv_tiers [--backend wasm|webgpu|numpy] [--build pairs] [--model FILE | --shape qwen2.5-3b]
         [--at 8000] [--scored 1024] [--rounds 3] [--steps 24] [--json FILE]
@@ -41,7 +41,7 @@ from tests.bench.reporting import options_of, print_tables, write_figures
 
 TEXTS = ("docs/guide/security.md", "docs/results/gpu.md", "docs/results/cpu.md", "docs/guide/learning.md")
 RANDOM_FORMATS = {"smollm2-135m": ("Q4_1", "Q8_0")}
-"""Of the layers and the embedding, as in the usual file."""
+"""The formats of the layers and the embedding, as in the usual file."""
 POLICIES = {"off": None, "8-bit": TierPolicy(warm=1 << 20), "8- and 4-bit": TierPolicy()}
 
 
@@ -62,7 +62,7 @@ def written() -> str:
 
 
 async def token_ms(model: Model, text: list[int], steps: int) -> float:
-    """Of those behind the text, after the first batch; the sequence is closed then."""
+    """Return the time of a token behind the text, after the first batch. Closes the sequence."""
     backend = model.engine.backend
     sequence = backend.new_sequence()
     known = backend.begin_with(sequence, text)
@@ -95,7 +95,7 @@ async def measure(path: Path, options: argparse.Namespace) -> dict[str, dict[str
         row["perplexity"] = math.exp(-float(scores.mean()))
         row["read_seconds"] = time.perf_counter() - begin
         async for _ in model.backend.decode(sequence, 1, SamplingParams()):
-            pass  # which demotes what is old enough
+            pass  # which demotes pages that are old enough
         if isinstance(model.backend, PipelinedBackend):
             pages = model.backend.memory().pages
             held = {tier: each.conversations + each.kept for tier, each in pages.items()}

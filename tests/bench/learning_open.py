@@ -1,4 +1,4 @@
-"""What answers cost with learning open where no lesson answers, beside the same without learning, natively.
+"""The cost of answers with learning open if no lesson answers, beside the same without learning, natively.
 
     python -m tests.bench learning_open [--rounds N] [--tokens N] [--json FILE]
 
@@ -81,8 +81,8 @@ async def measure(options: argparse.Namespace, folder: Path) -> None:
 
 
 async def answered(conversation: Conversation, question: str) -> tuple[float, float]:
-    """Milliseconds to the first word, and of a token."""
-    conversation.recorder.idle_seconds = 3600.0  # what reads answers again has a benchmark of its own
+    """Return the milliseconds to the first word, and per token."""
+    conversation.recorder.idle_seconds = 3600.0  # reading answers again has its own benchmark
     begin, first, done = time.perf_counter(), 0.0, None
     async for event in conversation.respond(question):
         if isinstance(event, Delta) and not first:

@@ -41,7 +41,7 @@ CLEAR = 0.3
 
 @dataclass(frozen=True)
 class Case:
-    """A file, how many tokens it is asked about, and the context. `stretch` is what llama.cpp is told besides."""
+    """A file, the number of tokens that are compared, and the context. `stretch`: further options for llama.cpp."""
 
     path: Path
     name: str
@@ -72,7 +72,7 @@ def cases(folder: Path, models: list[Path]) -> Iterator[Case]:
 
 
 def case(folder: Path, variant: Variant) -> Case:
-    # llama.cpp looks for tokens of the real vocabulary where a model's name has "phi3" in it.
+    # llama.cpp looks for tokens of the real vocabulary if a model's name contains "phi3".
     path = variant.changed("tiny").write(folder / f"{variant.name}.gguf")
     return Case(path, variant.name, context=CONTEXT)
 

@@ -22,7 +22,7 @@ from tests.bench.reporting import options_of, write_figures
 
 
 async def natively(folder: Path, conversations: int, turns: int) -> dict[str, float]:
-    """Also packs the rows into the folder, for the page."""
+    """Measure on this machine, and pack the rows into the folder, for the page."""
 
     async def open_store(which: str) -> Store:
         return await Store.open(await SQLiteRows.open(folder / f"{which}.sqlite"))

@@ -1,4 +1,4 @@
-"""What many_chats.py fills and measures, on this machine and in the page."""
+"""The data and the measurements of many_chats.py, on this machine and in the page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OpenStore = Callable[[str], Awaitable[Store]]
 
 
 class Hurry(Background):
-    """Nobody waits for anything else meanwhile."""
+    """Background work at full share, since nothing else waits meanwhile."""
 
     def step(self, share: float = 1.0) -> AbstractAsyncContextManager[None]:
         return super().step(1.0)
@@ -62,7 +62,7 @@ async def fill(open_store: OpenStore, conversations: int, turns: int) -> None:
 
 
 async def measure(open_store: OpenStore) -> dict[str, float]:
-    """Milliseconds."""
+    """Return the times in milliseconds."""
     figures: dict[str, float] = {}
     for which in ["empty", "full"] * 3:
         begin = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The page with many conversations in its IndexedDB: what many_chats.py measures in Chromium.
+"""The page with many conversations in its IndexedDB: the measurements of many_chats.py in Chromium.
 
 Starts are those of the page with its usual model: two browser profiles are visited in turns, one with the conversations
 and one with an empty memory. What people do in it is measured with a tiny model and the real router.
@@ -49,7 +49,7 @@ WRITE = """async ([files, layout]) => {
   }
   database.close();
 }"""
-"""As they are, with their versions: what is kept beside a conversation names its."""
+"""The rows keep their versions: records beside a conversation name its version."""
 KEPT = """() => new Promise((resolve, reject) => {
   const opening = indexedDB.open('sonata-memory');
   opening.onerror = () => reject(opening.error);
@@ -130,7 +130,7 @@ MEASURE = """async ([what, times, word]) => {
 
 
 async def pack_rows(rows: Rows, folder: Path) -> None:
-    """Into files that WRITE reads, and words.json: a word of the title of each of some conversations."""
+    """Pack rows into files that WRITE reads, and words.json: words from the titles of some conversations."""
     after: Key | None = None
     count, words = 0, list[str]()
     while chunk := await rows.scan(None, after, CHUNK):
@@ -171,7 +171,7 @@ def prepare(context: BrowserContext, address: str, files: int) -> None:
         page.close()
     page = opened(context, address, "routed")
     page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=LIMIT_MS)
-    time.sleep(2)  # what was written has reached the disk's cache
+    time.sleep(2)  # the written data has reached the disk's cache
     page.close()
     page = opened(context, address, "routed")
     page.wait_for_timeout(4000)
@@ -179,7 +179,7 @@ def prepare(context: BrowserContext, address: str, files: int) -> None:
 
 
 def starts(playwright: Playwright, profiles: dict[str, Path], address: str, rounds: int) -> dict[str, float]:
-    """Milliseconds until the page accepts a question and until the side bar shows the chats."""
+    """Return the milliseconds until the page accepts a question and until the side bar shows the chats."""
     taken: dict[str, list[dict[str, float]]] = {name: [] for name in profiles}
     for turn in range(rounds):
         for name in list(profiles)[:: 1 if turn % 2 else -1]:
@@ -197,7 +197,7 @@ def starts(playwright: Playwright, profiles: dict[str, Path], address: str, roun
 
 
 def used(page: Page, words: list[str]) -> dict[str, float]:
-    """Milliseconds, of a page that was just opened: medians, and what a machine that others use, too, took at best."""
+    """Return milliseconds on a freshly opened page: medians, and the best times, since others may use the machine."""
     page.wait_for_function("() => seen.routed && seen.filled", timeout=LIMIT_MS)
     page.wait_for_timeout(1000)
     figures = {}

@@ -3,8 +3,8 @@
     python -m tests.bench markdown [--characters 60000] [--only NAME ...]
 
 `at once` shows a whole answer, as from the memory; `streamed` gets it in pieces of 96 characters, one every 4 ms.
-The last line is of a chat that is shown after a reload. A task is what Chromium calls one, drawing included; those
-under 50 ms are not told. `until` is when all of it was there.
+The last line is of a chat that is shown after a reload. A task is Chromium's long task, drawing included; tasks
+under 50 ms are not counted. `until` is the time at which all of it was there.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How fast the kernel of decoding reads matrices, by format: its share of what the adapter reads at most.
+"""The speed at which the kernel of decoding reads matrices, by format: its share of the adapter's highest speed.
 
     python -m tests.bench matvec [--sizes 4096x11008,11008x4096] [--formats Q4_K,Q6_K] [--shapes all]
 
 Sizes are rows x columns. "In a chain" each product waits for the one before, as in a model, so that its beginning and
-its end count; "side by side" it does not. Weights are random, and so many copies are read in turns that no cache keeps
+its end count; "side by side" it does not. Weights are random, and enough copies are read in turns that no cache keeps
 them. The shape is the fastest of those that autotune tries (in a chain), or of all that make sense.
 """
 
@@ -30,12 +30,12 @@ from py_core.formats.quantization import FORMATS
 from tests.bench.reporting import options_of, print_tables, write_figures
 
 CACHES = 256 << 20
-"""Bytes that one round reads at least: more than any cache holds."""
+"""The least bytes that one round reads: more than any cache holds."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a matrix took in one shape, in seconds."""
+    """The time of a matrix in one shape, in seconds."""
 
     size: str
     format: str
@@ -110,7 +110,7 @@ def _buffers(matrix: WeightMatrix) -> set[Binding]:
 
 
 def all_shapes(shapes: KernelShapes, columns: int) -> Iterator[MatvecShape]:
-    """Those that keep at most four blocks of x in an invocation, and the usual one."""
+    """Yield the shapes that keep at most four blocks of x in an invocation, and the usual shape."""
     yield shapes.matvec
     blocks, lanes = columns // BLOCK, shapes.lanes
     lane_groups = {lanes * subgroups for subgroups in (1, 2, 3, 4, 6, 8, 11, 12)}

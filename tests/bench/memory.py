@@ -1,4 +1,4 @@
-"""How fast the memory writes, reads and searches: SQLite natively, IndexedDB in Chromium, both with and without a key.
+"""The speed of the memory's writes, reads and searches: SQLite natively, IndexedDB in Chromium, with and without a key.
 
     python -m tests.bench memory [--records 10000 50000] [--conversations 2000] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""What tests/bench/memory.py measures on one store, natively and in the page: the page gets this file's text."""
+"""The measurements of tests/bench/memory.py on one store, natively and in the page, which gets this file's text."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def measure(store: Store, count: int, kernel: HnswKernel | None) -> dict[s
 
 
 async def _search_ms(search: VectorSearch, queries: np.ndarray) -> float:
-    """Of one, with the ten records that it finds."""
+    """Return the milliseconds of one search, including the ten records that it finds."""
     return await _median_ms(len(queries), lambda n: search.search("pattern", queries[n], 10))
 
 

@@ -1,15 +1,16 @@
-"""Many conversations open at once in the memory of few: what is held, and how soon one of them goes on.
+"""Many conversations open at once in the memory of few: how many are held, and how soon one of them continues.
 
     python -m tests.bench open_conversations [--backend wasm|webgpu] [--precision precise|fast] [--model FILE]
         [--conversations 1000] [--tokens 64] [--budget MB] [--asked 40] [--rounds N] [--json FILE]
 
-Natively (wasmtime on one core, or wgpu-py). Each conversation reads so many tokens, no two alike. Then some of them say
-8 tokens each; "first token" is the median time until the first of these. "held" has its pages still, "let go" reads its
-tokens again. "as alone" are those whose tokens are those of a conversation that nobody is beside.
+Natively (wasmtime on one core, or wgpu-py). Each conversation reads --tokens tokens, no two alike. Then some of them
+generate 8 tokens each; "first token" is the median time until the first of these. A "held" conversation still has its
+pages, a "let go" conversation reads its tokens again. "as alone" counts conversations with the same tokens as without
+others.
 
-With --rounds a tiny model is asked in their place, so many times as often as there are conversations, in memory for
-half of them: the share of the asked conversations' tokens that are read again, in turn, at random, and where some are
-asked more. These are counts, the same on every machine.
+With --rounds N a tiny model is asked instead, N times as often as there are conversations, in memory for half of them:
+the share of the asked conversations' tokens that are read again, in turn, at random, and if some are asked more. These
+are counts, the same on every machine.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ SAID = 8
 
 
 async def say(engine: Engine, sequence: TokenSequence) -> tuple[list[int], float]:
-    """The next tokens, and milliseconds until the first."""
+    """Return the next tokens, and the milliseconds until the first."""
     begin, first, said = time.perf_counter(), 0.0, list[int]()
     async for ids in engine.generate(sequence, SAID, GREEDY, Timings(), ignore_end=True):
         first = first or 1000 * (time.perf_counter() - begin)
@@ -51,7 +52,7 @@ async def say(engine: Engine, sequence: TokenSequence) -> tuple[list[int], float
 
 
 async def keep_pages_within(engine: Engine, nbytes: int) -> None:
-    """Let keys and values take so many bytes more or less beside what is there."""
+    """Change the memory limit so that keys and values may take `nbytes` bytes."""
     use = engine.memory()
     pages = sum((one.conversations + one.kept + one.free) for one in use.pages.values())
     await engine.limit_memory(use.total - pages + nbytes)
@@ -70,7 +71,7 @@ async def measure(options: argparse.Namespace) -> dict[str, object]:
         await engine.prefill(sequences[-1], text, Timings())
     use, times, right = backend.memory(), {"held": list[float](), "let go": list[float]()}, 0
     asked = random.Random(0).sample(range(count), min(options.asked - options.asked // 4, count))
-    # Of those that were opened last some have their pages still.
+    # Some of the last opened conversations still have their pages.
     asked += random.Random(1).sample(range(max(0, count - 32), count), min(options.asked // 4, count))
     for number in dict.fromkeys(asked):
         kind = "held" if sequences[number].stored else "let go"
@@ -91,7 +92,7 @@ async def measure(options: argparse.Namespace) -> dict[str, object]:
 
 
 async def read_again(options: argparse.Namespace, folder: Path) -> dict[str, object]:
-    """The share of the tokens of those who are asked that are read again, by the order in which they are asked."""
+    """Return the share of the asked conversations' tokens that are read again, by the order of asking."""
     count, found, draw = options.conversations, dict[str, object](), random.Random(2)
     asked = range(count * options.rounds)
     orders = {

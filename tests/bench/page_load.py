@@ -1,4 +1,4 @@
-"""How long the page takes until it can be asked: first, second and third visit, and without the server.
+"""The time until the page accepts a question: first, second and third visit, and without the server.
 
     python -m tests.bench page_load [--rounds N] [--backend wasm] [--dist PATH] [--json FILE]
 
@@ -56,10 +56,10 @@ def seconds_to_ready(visit: Callable[[], object], page: Page) -> float:
 
 
 def use(page: Page) -> None:
-    """As somebody would before the next visit: a few questions, some seconds apart.
+    """Use the page as a person would before the next visit: a few questions, some seconds apart.
 
-    Chromium keeps the machine code of WebAssembly once more of it is needed, seconds after the rest was made; after a
-    visit without a question it makes all of it again.
+    Chromium keeps the machine code of WebAssembly once more of it is needed, seconds after the rest was compiled; after
+    a visit without a question it compiles all of it again.
     """
     for question in QUESTIONS:
         page.wait_for_timeout(3000)
@@ -68,7 +68,7 @@ def use(page: Page) -> None:
         page.wait_for_function("() => document.documentElement.dataset.state === 'answering'", timeout=LIMIT_MS)
         page.wait_for_function(f"() => {READY}", timeout=LIMIT_MS)
     page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=LIMIT_MS)
-    page.wait_for_timeout(2000)  # what was written has reached the disk's cache
+    page.wait_for_timeout(2000)  # the written data has reached the disk's cache
 
 
 def one_round(kind: str, dist: Path, backend: str) -> dict[str, float]:

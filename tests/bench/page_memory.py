@@ -1,4 +1,4 @@
-"""What an open page holds, after a collection of garbage: JavaScript's heaps, WASM, Python, the document, the disk."""
+"""The memory of an open page after a garbage collection: JavaScript's heaps, WASM, Python, the document, the disk."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STORED = """() => new Promise((resolve, reject) => {
   };
 })"""
 CONVERSATIONS = ("session", "turn", "index", "file", "passage")
-"""Kinds of rows that are the conversations themselves, with what is kept beside them."""
+"""Kinds of rows that belong to conversations: the conversations and the data beside them."""
 
 
 class PageMemory:
@@ -56,7 +56,7 @@ class PageMemory:
         """Sizes in MB; "python kinds" has objects by their types."""
         sample: dict[str, Any] = {}
         paths = {(): "page"} | self._heaps.workers
-        for _ in range(2):  # what a collection in one lets go of in another
+        for _ in range(2):  # a collection in one heap may free objects in another
             for path in paths:
                 self._heaps.call(path, "HeapProfiler.collectGarbage")
         shared = 0.0
@@ -93,7 +93,7 @@ class PageMemory:
 
 
 def put_hook(site: SmallSite) -> None:
-    """The engine's worker then knows what WASM modules hold."""
+    """Add the hook to the site: the engine's worker then knows the memory of WASM modules."""
     site.write("engine/page_memory_hook.js", HOOK.read_text("utf-8"))
     site.write("engine/worker.js", "import './page_memory_hook.js';\n" + site.read("engine/worker.js"))
     site.publish()

@@ -1,4 +1,4 @@
-/** In a worker that page_memory.py looks at: knows the memories of its WASM modules, and asks Python. */
+/** Runs in a worker that page_memory.py inspects: finds the memories of its WASM modules, and asks Python. */
 const memories = [];
 let python = null;
 
@@ -29,13 +29,13 @@ WebAssembly.Memory = class extends WebAssembly.Memory {
 };
 
 globalThis.pageMemory = {
-  /** [bytes, whether others have it, too] of each, also of those that nobody else needs any more. */
+  /** [bytes, true if other workers share it] of each memory, also of memories that are otherwise unused. */
   sizes() {
     const there = new Set(memories.map(({ buffer }) => buffer));
     return [...there].map((buffer) => [buffer.byteLength, buffer instanceof SharedArrayBuffer]);
   },
 
-  /** What `source` leaves in `js.globalThis.pythonHolds`; null where there is no Python. */
+  /** Return what `source` leaves in `js.globalThis.pythonHolds`; null without Python. */
   ask(source) {
     if (!python) return null;
     const bytes = new TextEncoder().encode(`${source}\0`);

@@ -2,10 +2,11 @@
 
     python -m tests.bench page_phases [--rounds N] [--backend wasm] [--dist PATH] [--json FILE]
 
-The first visit begins with an empty browser profile, the others with what those before left: in the second one the
-browser compiles much of the page's JavaScript still. The last one is without a server. The page's and its worker's
-marks come from web/common/phase.js; what they do runs side by side, so a phase is not the sum of those above it. "first
-token" is of a message that was typed once the page was ready: the milliseconds between brackets are from sending it.
+The first visit begins with an empty browser profile, the others with the profile of the earlier visits: in the second
+one the browser still compiles much of the page's JavaScript. The last one is without a server. The page's and its
+worker's marks come from web/common/phase.js; what they do runs side by side, so a phase is not the sum of those above
+it. "first token" is of a message that was typed once the page was ready: the milliseconds between brackets are from
+sending it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Conversations that are answered at once: tokens a second together, and how long one more waits for its first token.
+"""Conversations that are answered at once: tokens a second together, and the wait of one more for its first token.
 
     python -m tests.bench parallel_sequences [--backend wasm|webgpu] [--precision precise|fast] [--model FILE]
         [--conversations 1,2,4,8] [--prompt 120] [--tokens 128] [--rounds 3] [--json FILE]
@@ -51,7 +51,7 @@ def drawn(count: int, seed: int) -> list[int]:
 
 
 class Conversations:
-    """`shares=False`: neither what others have read nor a guess makes one faster."""
+    """`shares=False`: neither shared pages nor guesses speed a conversation up."""
 
     def __init__(self, engine: Engine, prompt: int, tokens: int) -> None:
         self._engine, self._prompt, self._tokens = engine, prompt, tokens
@@ -67,7 +67,7 @@ class Conversations:
                 began.set()
 
     async def together(self, count: int) -> float:
-        """Tokens a second of so many answers at once."""
+        """Return the tokens a second of `count` answers at once."""
         sequences = [await self.read(seed) for seed in range(count)]
         begin = time.perf_counter()
         await asyncio.gather(*(self.answer(one, self._tokens) for one in sequences))
@@ -77,7 +77,7 @@ class Conversations:
         return count * self._tokens / taken
 
     async def first_token(self, others: int) -> float:
-        """Seconds until the first token of one more, while so many are answered."""
+        """Return the seconds until the first token of one more answer, while `others` answers are generated."""
         sequences = [await self.read(seed) for seed in range(others)]
         began = [asyncio.Event() for _ in sequences]
         room = self._engine.context_length - self._prompt

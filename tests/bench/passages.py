@@ -1,4 +1,4 @@
-"""Which way finds the right passage: by meaning, by words, or by both. Prints recall over tests/passages.
+"""Compares the ways to find the right passage: by meaning, by words, or by both. Prints recall over tests/passages.
 
 python -m tests.bench passages [--json FILE]
 """

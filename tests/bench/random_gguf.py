@@ -4,7 +4,7 @@ python -m tests.bench random_gguf OUT.gguf [--shape qwen2.5-3b] [--format Q4_K_M
     [--layers N --hidden N --heads N --kv-heads N --ffn N --vocabulary N]
 
 --format is a mixture of `sonata quantize`, or one format of all matrices, but for --embedding. A number given besides
-the shape takes the place of the shape's own. What the model says means nothing. Only numpy is needed.
+the shape replaces the shape's own. The model's text means nothing. Only numpy is needed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Shape:
     eps: float
     pre_tokenizer: str
     rope_freqs: bool = False
-    """Whether the file has factors of the rotation's frequencies, as Llama 3's have."""
+    """True if the file has factors for the rotation's frequencies, as Llama 3's files have."""
 
     @property
     def head_dim(self) -> int:
@@ -61,7 +61,7 @@ _SIZES = [field.name for field in fields(Shape) if field.type == "int" and field
 
 @functools.cache
 def random_piece(columns: int, form: BlockFormat) -> bytes:
-    """Weights of a spread that keeps activations in bounds, for matrices of so many columns."""
+    """Return weights whose spread keeps activations in bounds, for matrices of `columns` columns."""
     count = max(1, _BYTES // form.block_bytes) * form.block_size
     values = np.random.default_rng(columns).standard_normal(count).astype(np.float32) / np.sqrt(columns)
     return quantize(values[None], form)
@@ -110,7 +110,7 @@ def formats(shapes: dict[str, tuple[int, ...]], wanted: str) -> dict[str, BlockF
 
 
 def write(path: Path, s: Shape, wanted: str, embedding: str = "") -> None:
-    """`embedding` is the format of the embedding where `wanted` is not to decide."""
+    """`embedding`: the format of the embedding, if it is not that of `wanted`."""
     shapes = tensor_shapes(s)
     tensors: dict[str, tuple[np.ndarray, BlockFormat] | StoredTensor] = {}
     chosen = formats(shapes, wanted) | ({"token_embd.weight": FORMATS[embedding]} if embedding else {})

@@ -1,4 +1,4 @@
-"""What the benchmarks share: their options, how tables are printed and where figures are written."""
+"""Shared by the benchmarks: their options, the printing of tables and the writing of figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 
 WIDTH = 125
-"""Of what is no terminal."""
+"""The width of an output that is not a terminal."""
 
 
 def options_of(doc: str | None) -> argparse.ArgumentParser:
@@ -23,7 +23,7 @@ def options_of(doc: str | None) -> argparse.ArgumentParser:
 
 
 def write_figures(options: argparse.Namespace, figures: Any) -> None:
-    """Write them where --json says, if it does."""
+    """Write the figures to the file of --json, if it is given."""
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
 

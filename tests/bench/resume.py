@@ -4,7 +4,7 @@
         [--encrypted] [--json FILE]
 
 Natively (wasmtime or wgpu-py), with SmolLM2-135M; the pages are in SQLite. Each time is of a model and a database that
-were opened anew; medians. The file lies in the machine's own cache of files, as after a reload.
+were opened again; medians. The file lies in the machine's own cache of files, as after a reload.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class OneChat:
 async def first_token(
     loader: BackendLoader, tokens: Sequence[int], path: Path, lock: Lock | None, keeps: bool, takes: bool
 ) -> dict[str, float]:
-    """Of a program that begins. keeps, takes: whether it puts the pages on disk, and looks for some."""
+    """Return the times of a new program. keeps: it writes the pages to disk. takes: it looks for pages there."""
     model = await load_model(FileSource(default_model_path()), loader, native_renderer())
     model.name_file("SmolLM2-135M")
     pages = KeptPages(await SQLiteRows.open(path), lambda: lock, 1 << 30)

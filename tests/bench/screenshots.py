@@ -45,7 +45,7 @@ async def take(browser: Browser, address: str, name: str, out: Path, tokens: int
         await page.press("#message", "Enter")
         await page.wait_for_selector(".answer[data-state=done], .answer .body", timeout=180_000)
         await page.wait_for_function(ready, timeout=180_000)
-    await page.wait_for_timeout(2000)  # what is drawn and stored last, and the titles
+    await page.wait_for_timeout(2000)  # the last drawing and storing, and the titles
     await page.mouse.move(width / 2, height / 2)
     path = out / f"{name}.jpg"
     await page.screenshot(path=path, type="jpeg", quality=QUALITY)

@@ -1,11 +1,11 @@
-"""What a first visit downloads before the model and the sentence embedder, as servers send it.
+"""The download of a first visit before the model and the sentence embedder, as servers send it.
 
     python -m tests.bench shell_sizes [--dist DIST] [--json FILE]
 
-Bytes of each file with gzip (level 6, what most static servers do; brotli makes less), or as it is where that is
-smaller. Left out is what no first visit waits for: the modules that were joined (app/building/bundle.py) and their
-source maps, files that are kept only once they are asked for, and the snapshot of Python, which pages that are not on
-this machine use from the second visit on (docs/develop/start.md).
+Bytes of each file with gzip (level 6, what most static servers do; brotli makes less), or as it is if that is smaller.
+Files that no first visit waits for are left out: the modules that were joined (app/building/bundle.py) and their source
+maps, files that are kept only once they are asked for, and the snapshot of Python, which pages that are not on this
+machine use from the second visit on (docs/develop/start.md).
 """
 
 from __future__ import annotations

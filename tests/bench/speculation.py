@@ -1,4 +1,4 @@
-"""What guessed tokens are worth in the page: tokens a second with and without them, in turns, by kind of task.
+"""The gain of guessed tokens in the page: tokens a second with and without them, in turns, by kind of task.
 
     python -m tests.bench speculation [--rounds 3] [--tokens 160] [--precision precise] [--workers 2] [--json FILE]
 
@@ -8,8 +8,8 @@ pair's.
 
     python -m tests.bench speculation --draft FILE [--model FILE] [--backend wasm|webgpu] [--temperature 0]
 
-measures natively (wasmtime on one core, or wgpu-py) what a draft model is worth besides: how many of its guesses were
-right, the tokens of a pass with them, and times as many tokens a second as without any guess. draft_models.py makes
+measures natively (wasmtime on one core, or wgpu-py) the gain of a draft model as well: how many of its guesses were
+right, the tokens of a pass with them, and the speed as a multiple of the speed without any guess. draft_models.py makes
 files for it.
 """
 
@@ -43,7 +43,7 @@ def measure(tab: SonataTab, tasks: list[dict[str, str]], rounds: int, tokens: in
         return evaluate(tab.page, ASK, {"prompt": task["prompt"].strip(), "tokens": tokens, "isOn": on})
 
     for task in tasks[:3]:
-        ask(task, True)  # so that the browser has compiled what runs often
+        ask(task, True)  # so that the browser has compiled the hot code
     found = []
     for turn in range(rounds):
         for number, task in enumerate(tasks):

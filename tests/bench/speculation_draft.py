@@ -1,5 +1,5 @@
-"""What `speculation.py --draft` measures: natively, each task without guesses, with those of the text, and with
-those of a draft besides, in turns over the same loaded models."""
+"""The measurements of `speculation.py --draft`: natively, each task without guesses, with guesses from the text, and
+with a draft's guesses as well, in turns over the same loaded models."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def ask(model: Model, task: dict[str, str], tokens: int, way: str, samplin
 async def measure_draft(
     model: Model, tasks: Sequence[dict[str, str]], rounds: int, tokens: int, sampling: SamplingParams
 ) -> list[list[Answer]]:
-    """For each round and task an answer each way, in turns."""
+    """Return, for each round and task, an answer each way, in turns."""
     for way in WAYS:
         await ask(model, tasks[0], 16, way, sampling)  # so that kernels are compiled
     found = []
@@ -92,7 +92,7 @@ async def measure_draft(
 
 def draft_table(found: list[list[Answer]], title: str) -> Table:
     """A row for each kind of task. "by draft" is the share of tokens that came of passes with the draft's guesses: next
-    to nothing where it was switched off."""
+    to nothing if the draft was switched off."""
     table = Table(title=title)
     columns = ("", "plain tok/s", "lookup, times", "draft, times", "right", "tokens a pass", "by draft", "same answers")
     for column in columns:

@@ -1,10 +1,10 @@
-"""What a second and a third tab cost: the time until each is ready, and the memory of all tabs' processes.
+"""The cost of a second and a third tab: the time until each is ready, and the memory of all tabs' processes.
 
     python -m tests.bench tabs [--tabs 3] [--query "?backend=wasm"] [--json FILE]
 
 Each tab is opened when the one before is ready. Memory is the proportional set size of Chromium's renderer processes
-(shared pages count once), which is Linux's; the row of a tab says what came with it. "alone" is a tab that shares with
-none (another address), for comparison.
+(shared pages count once; Linux only); the row of a tab has the increase. "alone" is a tab that shares nothing (another
+address), for comparison.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def measure(browser: Browser, url: str, count: int) -> list[dict[str, Any]]:
 
 
 def warm(context: BrowserContext, url: str) -> None:
-    """The first visit: the service worker and the model are kept."""
+    """Make the first visit: the browser keeps the service worker and the model."""
     page = context.new_page()
     page.goto(url)
     ready(page)

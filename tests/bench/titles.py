@@ -1,9 +1,9 @@
-"""The titles that a model makes of conversations' first messages (app/chat/titles.py), and how long one takes.
+"""The titles that a model makes of conversations' first messages (app/chat/titles.py), and the time for a title.
 
     python -m tests.bench titles [--model FILE] [--json FILE]
 
-The messages are in tests/bench/data/first_messages.toml. Where the model makes no good title, there is a "-": the first
-words of the message are the title then.
+The messages are in tests/bench/data/first_messages.toml. If the model makes no good title, "-" is shown: the title is
+then the first words of the message.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How fast SmolLM2 is trained: a step of 4 sequences of 100 tokens, rank 8 on all linears.
+"""The speed of training SmolLM2: a step of 4 sequences of 100 tokens, rank 8 on all linears.
 
     python -m tests.bench training --backend numpy|wasm|webgpu [--where native|browser] [--rounds 5] [--workers 2]
         [--precision precise|fast] [--divergence 1] [--rank 8] [--wait S] [--preferred] [--json FILE]
@@ -6,8 +6,8 @@
     python -m tests.bench training table RESULT.json ...      the table of what the page sent to /result
 
 The page is gpu_page/training.html?backend=webgpu&model=URL. Half of the tokens have a loss. Forward is the base's
-forward pass alone, backward all else of a pass: the loss, the gradients, and computing blocks again. The longest piece
-is what a chat may have to wait for. Memory over the model: buffers of the GPU or growth of the kernels' memory, and of
+forward pass alone, backward the rest of a pass: the loss, the gradients, and computing blocks again. The longest piece
+is the longest wait of a chat. Memory over the model: buffers of the GPU or growth of the kernels' memory, and of
 the process, which natively has the former, too (wasm, and a GPU in software); in the page of Pyodide's heap.
 """
 

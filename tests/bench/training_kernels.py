@@ -1,8 +1,8 @@
-"""Where the GPU of this machine spends the time of a step of training: each kernel of a pass, by the GPU's own clock.
+"""The GPU time of a training step on this machine: each kernel of a pass, by the GPU's own clock.
 
 python -m tests.bench training_kernels MODEL.gguf [--rank 8] [--sequences 4] [--tokens 100] [--json FILE]
 
-The pack is of so many sequences, all of whose tokens have a cross-entropy; the pairs are of every linear. Kernels of a
+The pack has --sequences sequences, all of whose tokens have a cross-entropy; every linear has a pair. Kernels of a
 name run together, so their sum is a little less than the parts' own time ("all"). tests/bench/training.py has rates.
 """
 

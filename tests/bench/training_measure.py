@@ -1,4 +1,4 @@
-"""What tests/bench/training.py measures: the same code natively and in the page."""
+"""The measurements of tests/bench/training.py: the same code natively and in the page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from py_core.training.packing import WeightSums, answer_example, base_example, c
 from py_core.training.session import AdamW, Pack, TrainingState
 
 DEFAULTS = {"rounds": 5, "sequences": 4, "tokens": 100, "rank": 8, "divergence": 0}
-"""Of the sequences' tokens the second half has a loss; with a divergence it has that of the base as well."""
+"""The second half of each sequence's tokens has a loss; with a divergence, also the divergence from the base."""
 
 
 class DeviceMemory:
@@ -67,7 +67,7 @@ async def measure(
     device.peak = before
     layout = parameter_layout(graph, o["rank"], 2.0)
     training = await backend.open_training(layout)
-    # b is not 0, so that every gradient has something to do.
+    # b is not 0, so that no gradient is trivial.
     flat = layout.fresh(0)
     for _, b in layout.views(flat).values():
         b[:] = 0.01 * rng.uniform(-1, 1, b.shape)

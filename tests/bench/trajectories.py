@@ -1,9 +1,9 @@
-"""What recording an answer costs: at the answer, where a person may wait, and later in the background.
+"""The cost of recording an answer: at the answer, when a person may wait, and later in the background.
 
     python -m tests.bench trajectories [--answers N] [--tokens N] [--prompt N] [--json FILE]
 
 "at the answer" is all that stands between an answer's last token and its end: the log entry was there before, the rest
-is the trajectory's. The background reads the first of the answer's tokens again, and ends where a next message comes.
+is the trajectory's. The background reads the first of the answer's tokens again, and stops when the next message comes.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ async def at_the_answer(
 
 
 async def in_the_background(assistant: Assistant, ids: list[int], prompts: list[int]) -> dict[str, list[float]]:
-    """Milliseconds of CPU time (one thread) of reading what is behind each of the prompts."""
+    """Return the milliseconds of CPU time (one thread) for reading the text behind each of the prompts."""
     found: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         runtime, recorder = await recording(assistant, Path(folder))
@@ -114,8 +114,8 @@ async def in_the_background(assistant: Assistant, ids: list[int], prompts: list[
 
 
 async def next_message(assistant: Assistant, ids: list[int], prompt: int, rounds: int) -> dict[str, list[float]]:
-    """Milliseconds until the first token of a next message of 24 tokens: with nothing beside it, and in the midst of
-    the reading of the answer before it, in turns."""
+    """Return the milliseconds until the first token of a next message of 24 tokens: alone, and in the middle of reading
+    the previous answer, in turns."""
     engine, sequence = assistant.model.engine, assistant.sequence
     found: dict[str, list[float]] = {NEXT: [], DURING: []}
     draw = np.random.default_rng(1)

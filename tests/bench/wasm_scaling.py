@@ -1,4 +1,4 @@
-"""How the WASM backend scales in headless Chromium: with workers, with a core taken away, with the context's length.
+"""The scaling of the WASM backend in headless Chromium: with workers, with one core less, with the context's length.
 
     python -m tests.bench wasm_scaling [--rounds 3] [--tokens 64] [--precision fast] [--json FILE]
 
@@ -26,7 +26,7 @@ from tests.bench.reporting import options_of, print_tables, write_figures
 WORKERS = (1, 2)
 LONG = 4000
 BUSY_SECONDS = 120
-"""The spinning process ends itself after so long, whatever happens to this one."""
+"""The spinning process ends itself after this time, whatever happens to this process."""
 
 SPIN = f"""
 import os, time
@@ -80,9 +80,9 @@ def measure(
         for workers in WORKERS
     }
     prompt = oracle_prompt()
-    long_prompt = " the" * long  # what it says does not matter to attention
+    long_prompt = " the" * long  # the text does not matter to attention
     for tab in tabs.values():
-        for _ in range(2):  # so that the browser has compiled what runs often
+        for _ in range(2):  # so that the browser has compiled the hot code
             tab.generate(prompt, tokens)
     result: dict[str, Any] = {"machine": machine(browser), "tokens": tokens, "rounds": []}
     for number in range(rounds):

@@ -1,4 +1,4 @@
-"""What a token costs the page's worker beside the GPU, and how much memory Python takes.
+"""The cost of a token for the page's worker beside the GPU, and the memory that Python takes.
 
     python -m tests.bench worker_cost [--tokens 24] [--json FILE]
 

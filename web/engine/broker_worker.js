@@ -1,6 +1,6 @@
 /**
- * Brings the tabs of the site together, in a SharedWorker: hands a tab's port over to the tab that runs the model, and
- * knows nothing of what goes through it. It forgets nothing that matters when it ends: tabs ask until they are answered.
+ * Connects the tabs of the site, in a SharedWorker: hands a tab's port over to the tab that runs the model, without
+ * reading what passes through it. Nothing that matters is lost when it ends: tabs ask until they are answered.
  */
 const scope = /** @type {SharedWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const leaders = /** @type {Map<string, MessagePort>} */ (new Map()); // by the key of what they run (model_tabs.js)

@@ -1,9 +1,9 @@
 /**
- * The engine as the page sees it: a worker, of this tab or of another one (model_tabs.js), behind Comlink. An Engine that
- * failed is disposed of and a new one made.
+ * The engine as the page sees it: a worker, of this tab or of another one (model_tabs.js), behind Comlink. A failed
+ * Engine is disposed of, and a new one is made.
  *
- * Errors have the kind as their `name` ("DeviceLostError", "GGUFError", ...). Where the message is written for the user
- * there is no `stack` (user_error.js).
+ * Errors have the kind as their `name` ("DeviceLostError", "GGUFError", ...). If the message is written for the user,
+ * `stack` is absent (user_error.js).
  */
 import * as Comlink from '../vendor/comlink.mjs';
 import './stream_transfer.js';
@@ -13,7 +13,7 @@ import { Memory } from '../memory/client.js';
 import { userError } from '../common/user_error.js';
 import { said } from '../i18n/engine_texts.js';
 
-/** What Python answers is asked of `conversation`, `memory`, `learning`, `files`, `model` and `developer`. */
+/** `conversation`, `memory`, `learning`, `files`, `model` and `developer` hold the calls that Python answers. */
 export class Engine {
   /** @type {Promise<import('./model_tabs.js').Link>} */
   #link;
@@ -41,29 +41,29 @@ export class Engine {
    *   tells it; `workers`, `precision` and `patience` (ms of silence after which a worker counts as dead) are those of wasm;
    *   `memory`: MB that the model may take at most, null to leave that to the machine
    * @param {(progress: {stage: 'python'|'model'|'routing'|'setup'|'device', done?: number, total?: number|null,
-   *   complete?: boolean}) => void} onProgress bytes, but of 'setup' whatever the backend counts; also later, where the
-   *   GPU was lost: a new device is opened ('device') and the model brought there ('model')
+   *   complete?: boolean}) => void} onProgress bytes, but of 'setup' whatever the backend counts; also later, if the
+   *   GPU was lost: a new device is opened ('device') and the model is copied there ('model')
    * @returns {Promise<{backend: string, adapter: string, software: boolean, features: string[], reason: string|null, model: string,
    *   parameters: number, contextLength: number, need: string, fit: {trained: number, weights: number, pages: number,
    *   scratch: number, contexts: number[][]}, longestPrompt: number|null, notice: string|null,
    *   runs?: {sha256: string|null, title: string|null}}>} `need`: a sentence on the
-   *   memory that this context takes; `fit`: the same in bytes, and what other lengths take, [tokens, bytes]; `longestPrompt`: bytes that no prompt goes beyond
-   *   (chat/message_length.js); `notice`: a sentence for the user where the model is not kept; `runs`: which
-   *   model it is, where another tab runs it
+   *   memory that this context takes; `fit`: the same in bytes, and the needs of other lengths, [tokens, bytes];
+   *   `longestPrompt`: the most bytes of a prompt (chat/message_length.js); `notice`: a sentence for the user if the
+   *   model is not kept; `runs`: the model, if another tab runs it
    */
   start(options, onProgress) {
     return this.#ask((remote) => remote.start(options, Comlink.proxy(onProgress), Comlink.proxy(() => this.memory.tell())));
   }
 
   /**
-   * Whether a model could run in place of this one: by the header of its files alone, before they are copied.
+   * Check whether a model could run instead of this one: by the header of its files alone, before they are copied.
    * @param {{files: File[], stem: string}} given files: one, or all parts in their order; stem: of their name
    * @returns {Promise<{title: string, licence: string}>} what people call it. Rejects with a userError that says why not
    */
   checkModel(given) { return this.#ask((remote) => remote.checkModel(given)); }
 
   /**
-   * Keep an adapter (storage/adapter_store.js) of the user's for the model that runs.
+   * Keep the user's adapter (storage/adapter_store.js) for the model that runs.
    * @param {{files: File[], base: {sha256: string, title: string}}} given files: one, or the two that PEFT writes; base: the
    *   model
    * @returns {Promise<import('../storage/adapter_store.js').AdapterFacts>} Rejects with a userError that says why not
@@ -84,16 +84,16 @@ export class Engine {
   /** Change the number of workers on the CPU, also in the middle of an answer. @returns {Promise<number>} there are now */
   setWorkers(count) { return this.#ask((remote) => remote.setWorkers(count)); }
 
-  /** Make the GPU go away, as a driver reset would. */
+  /** Lose the GPU, as a driver reset would. */
   loseDevice() { return this.#ask((remote) => remote.loseDevice()); }
 
-  /** Make a worker on the CPU go away without a word. */
+  /** End a CPU worker without a message. */
   killWorker(index) { return this.#ask((remote) => remote.killWorker(index)); }
 
-  /** Make a worker on the CPU never answer again. */
+  /** Make a CPU worker hang. */
   hangWorker(index) { return this.#ask((remote) => remote.hangWorker(index)); }
 
-  /** Nobody uses this engine any more. */
+  /** Release this engine; it must not be used afterwards. */
   dispose() {
     this.#link.then((link) => link.close(), () => {});
   }

@@ -1,10 +1,10 @@
 /**
- * Which tab runs the model. Of the tabs that want the same one leads: it holds a Web Lock and has the worker. The others
- * use that worker through a MessagePort each, which a SharedWorker hands over (broker_worker.js). When the leader closes,
- * the lock passes to one that waits for it.
+ * Decides which tab runs the model. Of the tabs that want the same model, one leads: it holds a Web Lock and has the
+ * worker. Each other tab uses that worker through a MessagePort, which a SharedWorker hands over (broker_worker.js).
+ * When the leader closes, the lock passes to a waiting tab.
  *
- * A tab may also take the lock: to run another model for all of them, or because the leader is silent. Where the browser
- * has or allows no SharedWorker or no locks, each tab runs its own.
+ * A tab may also take the lock: to run another model for all tabs, or because the leader is silent. If the browser has
+ * or allows no SharedWorker or no locks, each tab runs its own worker.
  */
 import { t } from '../i18n/i18n.js';
 import * as Comlink from '../vendor/comlink.mjs';
@@ -14,13 +14,13 @@ import { userError } from '../common/user_error.js';
 
 const ASK_MS = 500; // until a leader that does not answer is asked again: it may be about to change
 const PING_MS = 3000;
-const ASKED_PATIENCE = 1 / 4; // of the patience: the leader's page answers that, which has little to do
+const ASKED_PATIENCE = 1 / 4; // of the patience: the leader's page answers this, and it has little to do
 
 /**
  * @typedef {object} Link
  * @property {any} remote the worker's api for this tab (worker.js), behind Comlink
  * @property {boolean} isElsewhere whether it is another tab's
- * @property {Promise<never>} died rejects with a userError where the worker cannot be started, or is gone
+ * @property {Promise<never>} died rejects with a userError if the worker cannot be started, or is gone
  * @property {() => void} close
  */
 
@@ -30,7 +30,7 @@ export class ModelTabs {
   #onMoved;
   #shares = false;
   #beginning;
-  #locks = /** @type {LockManager} */ (/** @type {unknown} */ (null)); // there where it shares
+  #locks = /** @type {LockManager} */ (/** @type {unknown} */ (null)); // set if it shares
   #tab = `sonata.tab:${crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`}`;
   #channel = /** @type {BroadcastChannel|null} */ (null);
   #leads = false;
@@ -43,7 +43,7 @@ export class ModelTabs {
    * @param {string} key what must be the same for tabs to share a worker
    * @param {{patience: number, onMoved: (take: boolean) => void}} page patience: seconds of silence after which a leader
    *   counts as gone. onMoved: the worker that this tab uses is gone, and it has to `connect` again, by taking the lock
-   *   where `take` is true
+   *   if `take` is true
    */
   constructor(key, { patience, onMoved }) {
     this.#name = `sonata.model:${key}`;
@@ -63,7 +63,7 @@ export class ModelTabs {
     const broker = locks && partOf(openBroker), channel = broker && partOf(() => new BroadcastChannel('sonata.model'));
     broker?.port.close();
     if (!channel) return;
-    locks.request(this.#tab, () => new Promise(() => {})).catch(() => {}); // it tells that this tab lives
+    locks.request(this.#tab, () => new Promise(() => {})).catch(() => {}); // it shows that this tab is alive
     this.#locks = locks;
     this.#channel = channel;
     channel.onmessage = ({ data }) => this.#onLeader(data ?? {});
@@ -98,9 +98,9 @@ export class ModelTabs {
       this.#locks.request(this.#name, options, (lock) => {
         this.#leads ||= lock !== null;
         resolve(lock !== null);
-        return lock && new Promise(() => {}); // as long as this tab lives, or until another takes it
+        return lock && new Promise(() => {}); // until this tab closes, or another tab takes it
       }).catch(({ name }) => {
-        if (name !== 'AbortError') this.#shares = false; // no locks here
+        if (name !== 'AbortError') this.#shares = false; // this browser has no locks
         this.#leads = false;
         resolve(false);
         this.#moved();
@@ -168,7 +168,7 @@ export class ModelTabs {
       if (port) return this.#linkTo(port, leader);
       if (document.visibilityState === 'visible') silent += ASK_MS / 1000;
       if (silent < this.#patience * ASKED_PATIENCE) continue;
-      if (!isHeard) this.#shares = false; // nobody hands ports over here
+      if (!isHeard) this.#shares = false; // nothing hands ports over here
       return this.connect({ take: true });
     }
   }
@@ -210,7 +210,7 @@ export class ModelTabs {
     return { remote, isElsewhere: true, died, close };
   }
 
-  /** While this tab is looked at: take the lock where the leader is silent, as a tab that the browser has frozen is. */
+  /** While this tab is visible: take the lock if the leader is silent, like a tab that the browser has frozen. */
   #watch(remote) {
     let silent = 0, waits = false;
     const timer = setInterval(() => {

@@ -1,6 +1,6 @@
 /**
- * Files that came packed: gzip, and in it a zip whose members are not compressed (app/building/python_archives.py). What
- * is in them is put into Pyodide's file system as it is, without a copy and without Python.
+ * Packed files: gzip around a zip whose members are not compressed (app/building/python_archives.py). The members go
+ * into Pyodide's file system unchanged, without a copy and without Python.
  */
 import { message } from '../common/message.js';
 import { fetchFile } from '../common/fetch_file.js';

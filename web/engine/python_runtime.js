@@ -1,8 +1,8 @@
 /**
  * Pyodide with the packages that build.py put beside it and Sonata's own. Runs in the worker.
  *
- * Where the site has a snapshot (docs/develop/start.md) and the browser is of the kind that made it, Python's memory is restored
- * from it. In every other case, and when that fails for whatever reason, Python starts as usual.
+ * If the site has a snapshot (docs/develop/start.md) and the browser is of the kind that made it, Python's memory is
+ * restored from it. In every other case, and if that fails for any reason, Python starts as usual.
  */
 import { message } from '../common/message.js';
 import { loadPyodide } from '../pyodide/pyodide.mjs';
@@ -23,7 +23,7 @@ const LOADED_BY_PYODIDE = /\/pyodide\/pyodide\.asm\.wasm|\/python_stdlib\.zip|\/
 export async function bootPython(onBytes = () => {}, snapshot = null) {
   const endWatch = watchFiles(LOADED_BY_PYODIDE, onBytes);
   try {
-    const parts = askForParts(onBytes); // under way before Pyodide itself is up
+    const parts = askForParts(onBytes); // requested before Pyodide itself is up
     const memory = snapshot && fits() ? await memoryOf(snapshot, onBytes) : null;
     if (memory) {
       try {
@@ -46,20 +46,20 @@ export async function makeSnapshot() {
   const parts = askForParts(() => {});
   const pyodide = await loadPyodide({ indexURL: here('../pyodide/'), packages: [], _makeSnapshot: true });
   const { sitePackages } = /** @type {any} */ (pyodide)._api;
-  await putting(parts)(pyodide.FS, { sitePackages }); // late: Pyodide makes no snapshot where it has found packages
+  await putting(parts)(pyodide.FS, { sitePackages }); // late: Pyodide makes no snapshot once it has found packages
   pyodide.runPython('import app.page.snapshot; app.page.snapshot.prepare()'); // JavaScript may hold nothing of Python
   return pyodide.makeMemorySnapshot();
 }
 
-/** Python's memory holds what its code found out about the browser: that it can wait for JavaScript, and how. */
+/** Python's memory holds facts about the browser that its code found: that it can wait for JavaScript, and how. */
 function fits() {
   const brands = /** @type {any} */ (navigator).userAgentData?.brands ?? [];
   return 'Suspending' in WebAssembly && brands.some(({ brand }) => brand === 'Chromium');
 }
 
 /**
- * The snapshot, where it takes no time to get: what the service worker keeps, or what comes from this machine. To
- * download it takes longer than to start without it.
+ * The snapshot, if it takes no time to get: from the service worker's cache, or from this machine. A download takes
+ * longer than to start without the snapshot.
  * @returns {Promise<{bytes: Promise<Uint8Array<ArrayBuffer>>}|null>}
  */
 async function memoryOf(sha256, onBytes) {

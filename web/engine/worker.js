@@ -1,9 +1,9 @@
 /**
  * The engine's side of the pages that use it: Python in this worker, behind Comlink. engine.js says what each call does.
  *
- * The tab that made this worker has one PageApi, each tab that it lets in another one (model_tabs.js): with a conversation
- * of its own, on the same model. Python, the model's bytes and the GPU or the CPU's workers are asked for at the same time;
- * app/page/worker.py joins them.
+ * The tab that made this worker has a PageApi, and so has each tab that it lets in (model_tabs.js): with a conversation
+ * of its own, on the same model. Python, the model's bytes and the GPU or the CPU's workers are requested at the same
+ * time; app/page/worker.py joins them.
  */
 import { message } from '../common/message.js';
 import * as Comlink from '../vendor/comlink.mjs';
@@ -53,7 +53,7 @@ const counting = siteSizes(tellProgress);
 const booting = counting.then(({ count, snapshot }) => bootPython(count('python'), snapshot));
 booting.then(() => phase('python'), () => {}); // `load` throws why not
 
-/** What one tab asks of the engine. */
+/** The calls of one tab to the engine. */
 class PageApi {
   onProgress = (/** @type {object} */ _progress) => {};
   onMemory = () => {};
@@ -71,7 +71,7 @@ class PageApi {
     return running && (this.#session ??= running.new_session());
   }
 
-  /** The first tab's options count: what others ask for is the same (model_tabs.js), or was changed since. */
+  /** The first tab's options count: those of other tabs are the same (model_tabs.js), or were changed since. */
   start(options, onProgress, onMemory) {
     this.onProgress = onProgress;
     this.onMemory = onMemory;
@@ -94,7 +94,7 @@ class PageApi {
     navigator.locks.request(tab, { signal: gone.signal }, () => page.leave()).catch(() => {});
   }
 
-  /** This tab uses the engine no more. */
+  /** This tab no longer uses the engine. */
   leave() {
     pages.delete(this);
     this.#end();
@@ -103,7 +103,7 @@ class PageApi {
     if (session) running.end_session(session).then(() => session.destroy());
   }
 
-  /** That it answers is the answer. */
+  /** Return, to show that the worker responds. */
   ping() {}
 
   /** A call of an api (app/page/calls.py). Python's errors are an answer, too: {error}. */
@@ -115,7 +115,7 @@ class PageApi {
     return typeof answer === 'string' ? JSON.parse(answer) : copied(answer);
   }
 
-  /** A call that gives one value after the other. Its arguments are no bytes. */
+  /** A call that yields one value after the other. Its arguments must not be bytes. */
   stream(api, method, args) {
     if (!this.#page) throw pythonError(NOT_OPEN);
     let isLeft = false;
@@ -130,7 +130,7 @@ class PageApi {
   }
 
   async checkModel({ files, stem }) {
-    if (!running) return { title: stem, licence: '' }; // whoever loads it will be told
+    if (!running) return { title: stem, licence: '' }; // loading it will report the error
     const stream = await WeightStream.open(new ModelSource({ blobs: files }));
     try {
       return valueOf(await running.check_model.callKwargs({ stream, stem }));
@@ -195,7 +195,7 @@ async function load({ model, backend, workers, precision, patience, context, mem
       booting.then((booted) => {
         running = booted.pyimport('app.page.worker').PageModel(deriveCipher, tellMemory, oneLearner, fetchReader, memoryStore, router);
         phase('modules imported');
-        running.open().then(); // a coroutine runs once somebody waits for it
+        running.open().then(); // a coroutine runs only once it is awaited
         tellProgress({ stage: 'python', complete: true });
         return booted;
       }),
@@ -239,8 +239,8 @@ function tellMemory() {
 }
 
 /**
- * What sizes.json tells: `count` counts the bytes of the site's files by stage; `snapshot`: the checksum of that of
- * Python, null where there is none.
+ * The contents of sizes.json: `count` counts the bytes of the site's files by stage; `snapshot`: the checksum of
+ * Python's snapshot, null if there is none.
  * @returns {Promise<{count: (stage: 'python'|'routing') => (bytes: number) => void, snapshot: string|null}>}
  */
 async function siteSizes(onProgress) {
@@ -290,7 +290,7 @@ async function openWeights(source, signal, onProgress) {
   }
 }
 
-/** Bytes of this machine; undefined where the browser does not tell, or only that they are many. */
+/** Bytes of this machine's memory; undefined if the browser does not say, or only says that they are many. */
 function machineMemory() {
   const gigabytes = /** @type {any} */ (navigator).deviceMemory;
   return gigabytes < 8 ? gigabytes * 2 ** 30 : undefined;

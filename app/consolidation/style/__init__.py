@@ -1,7 +1,7 @@
 """Answers in four styles, written for measuring whether a style can be learned (`sonata bench style`).
 
-A file a style, beside this one: {"split", "prompt", "answer"}. The prompts are the same in all of them; those of the
-split "taught" are learned from, those of "unseen" are only for the figures.
+One file per style, beside this one: {"split", "prompt", "answer"}. The prompts are the same in all files; the split
+"taught" is learned from, the split "unseen" is only for the figures.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class StyledAnswer:
 
 @dataclass(frozen=True)
 class StyleMeasure:
-    """What tells the style of an answer: a share of answers that have it, or a mean; `more`: that it grows."""
+    """A measure of the style of answers: the share of answers that have it, or a mean. `more`: the style raises it."""
 
     words: str
     of: Callable[[str], float]

@@ -1,4 +1,4 @@
-// An engine of this tab alone, as web/main.js has it for all tabs.
+// An engine for this tab alone, like that of web/main.js for all tabs.
 import { Engine } from './engine/engine.js';
 import { ModelTabs } from './engine/model_tabs.js';
 

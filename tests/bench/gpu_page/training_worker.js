@@ -1,5 +1,5 @@
-// Of training.html: Sonata's Python with a model and what it runs on. A message is the page's query; the answer is what
-// training_measure.py says, or {error}.
+// The worker of training.html: Sonata's Python with a model and its backend. A message is the page's query; the answer
+// is the result of training_measure.py, or {error}.
 import { KernelPool } from './backends/wasm/kernel_pool.js';
 import { createExecutor } from './backends/webgpu/executor.js';
 import { WeightStream } from './backends/weight_stream.js';

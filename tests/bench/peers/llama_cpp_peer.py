@@ -1,4 +1,4 @@
-"""llama.cpp, natively by llama-cpp-python: what tests/bench/beside_llama_cpp.py starts in another interpreter.
+"""llama.cpp, natively by llama-cpp-python: the process that tests/bench/beside_llama_cpp.py starts.
 
     PYTHON-WITH-LLAMA-CPP tests/bench/peers/llama_cpp_peer.py MODEL.gguf THREADS wall|cpu
 
@@ -28,7 +28,7 @@ GREEDY = {"temp": 0.0, "repeat_penalty": 1.0}
 
 
 class Together:
-    """So many conversations in one context, by the batch API: each pass has a row of each."""
+    """Several conversations in one context, by the batch API: each pass has a row of each."""
 
     def __init__(
         self, model: Any, prompts: list[list[int]], tokens: int, threads: int, clock: Callable[[], float],
@@ -62,7 +62,7 @@ class Together:
             raise RuntimeError(f"llama_decode returned {code}")
 
     def read(self) -> float:
-        """All prompts but their last tokens; tokens a second."""
+        """Read all prompts but their last tokens. Returns tokens a second."""
         begin = self._clock()
         for sequence, prompt in enumerate(self._prompts):
             rows = [(token, position, sequence) for position, token in enumerate(prompt[:-1])]
@@ -72,7 +72,7 @@ class Together:
         return sum(len(prompt) - 1 for prompt in self._prompts) / (self._clock() - begin)
 
     def answer(self, tokens: int) -> tuple[float, list[list[int]]]:
-        """Seconds for so many tokens of each, from when the prompts have been read, and the tokens."""
+        """Return the seconds for `tokens` tokens of each sequence, once the prompts have been read, and the tokens."""
         ends = [len(prompt) for prompt in self._prompts]
         for sequence, end in enumerate(ends):
             llama_cpp.llama_memory_seq_rm(self._memory, sequence, end - 1, -1)
@@ -95,7 +95,7 @@ class Together:
 
 
 class Peer:
-    """What beside_llama_cpp.py asks for. Models are opened when they are needed first, and stay open."""
+    """Answers the requests of beside_llama_cpp.py. Models are opened when they are first needed, and stay open."""
 
     def __init__(self, path: str, threads: int, clock: Callable[[], float]) -> None:
         self._path, self._threads, self._clock = path, threads, clock
@@ -113,7 +113,7 @@ class Peer:
         return self._models[key]
 
     def about(self) -> dict[str, Any]:
-        """Which llama.cpp this is, and what of the processor it uses."""
+        """Return the version of llama.cpp, and the processor features that it uses."""
         return {
             "version": llama_cpp.__version__,
             "system": llama_cpp.llama_print_system_info().decode().strip(),
@@ -121,7 +121,7 @@ class Peer:
         }
 
     def first_token(self, tokens: list[int], context: int, flash: bool) -> float:
-        """Milliseconds from a prompt to the first token. What the prompt before began with, too, is not read again."""
+        """Return the ms from a prompt to the first token. A prefix shared with the last prompt is not read again."""
         model = self._model(context, flash)
         begin = self._clock()
         next(model.generate(tokens, **GREEDY))
@@ -150,12 +150,12 @@ class Peer:
         return self._together[key].read()
 
     def together(self, count: int, tokens: int, **settings: Any) -> dict[str, Any]:
-        """The answers of so many conversations that `read` has read."""
+        """Return the answers of `count` conversations that `read` has read."""
         seconds, said = self._together[(count, *sorted(settings.items()))].answer(tokens)
         return {"seconds": seconds, "tokens": said}
 
     def close(self) -> None:
-        """Contexts go before the models that they are of."""
+        """Close the contexts, then their models."""
         for one in self._together.values():
             one.close()
         for model in self._models.values():
