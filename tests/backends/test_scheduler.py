@@ -20,9 +20,9 @@ from py_core.engine.engine import Engine, Timings
 from py_core.engine.scheduler import Priority
 from py_core.engine.together import LOOK_AHEAD
 from py_core.sampling import SamplingParams
-from tests.backend_pairs import GREEDY, open_pair, prompt
-from tests.tiny_llama import TinyLlama
-from tests.variants import gated
+from tests.backends.backend_pairs import GREEDY, open_pair, prompt
+from tests.backends.variants import gated
+from tests.tiny.llama import TinyLlama
 
 RULES = [
     GREEDY,

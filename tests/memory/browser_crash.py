@@ -1,6 +1,6 @@
 """Kills Chromium with SIGKILL at random moments while the page writes, and checks the stored data afterwards.
 
-Used by the test (a few rounds) and by tests/bench/crash_browser.py (fifty).
+Used by the test (a few rounds) and by tests/bench/memory/crash_browser.py (fifty).
 """
 
 from __future__ import annotations

@@ -29,10 +29,10 @@ from py_core.memory.rows import BLOB, Batch, Rows
 from py_core.memory.sqlite import SQLiteRows
 from py_core.paging import page_table
 from py_core.paging.page_table import PAGE
-from tests.backend_pairs import GREEDY, Pair, assert_said_alone, open_pair, prompt
-from tests.backends.test_sequence_slots import with_little_memory
-from tests.page_owners import assert_nothing_is_left
-from tests.tiny_llama import TinyLlama
+from tests.backends.backend_pairs import GREEDY, Pair, assert_said_alone, open_pair, prompt
+from tests.paging.page_owners import assert_nothing_is_left
+from tests.paging.test_sequence_slots import with_little_memory
+from tests.tiny.llama import TinyLlama
 
 SQLITE_PAGE = 4096
 QUOTA = 3_000_000

@@ -216,7 +216,7 @@ async def test_whoever_is_stopped_while_he_keeps_a_page_or_looks_for_some_leaves
     indirect=["kept"],
 )
 async def test_rows_that_are_damaged_are_pages_that_are_missing(kept: Kept, kind: str) -> None:
-    """An unencrypted page is compared with its checksum when it is read (tests/backends/test_page_transfer.py)."""
+    """An unencrypted page is compared with its checksum when it is read (tests/paging/test_page_transfer.py)."""
     pages = await kept.open()
     for number, name in enumerate(NAMES[:3]):
         await pages.write("a", name, page(number))

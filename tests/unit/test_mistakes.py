@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.architectures.mistakes import mistakes
-from tests.architectures.variants import VARIANTS
 from tests.mistakes.__main__ import read_mistakes
+from tests.models.architectures.mistakes import mistakes
+from tests.models.architectures.variants import VARIANTS
 
 
 def test_every_mistake_fits_the_code_and_names_tests_whose_files_are_there() -> None:
