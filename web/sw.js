@@ -30,7 +30,7 @@ const SCOPE = worker.registration.scope;
 const SHARE = `${SCOPE}share`; // the address to which other apps share, by the manifest (share_target)
 const MOST_SHARED = 64e6; // bytes
 const SHARED_MS = 60_000; // for the page to start and ask for it
-// Headers of the site's files, from app/server/headers.py (python -m app.building.write_headers).
+// Headers of the site's files, from app/server/headers.py (python -m app.building.headers).
 // headers: begin
 const HEADERS = {
   'Cross-Origin-Opener-Policy': 'same-origin',

@@ -15,7 +15,7 @@ ort.env.wasm.numThreads = 1;
 ort.env.wasm.wasmPaths = new URL('../vendor/', import.meta.url).href;
 ort.env.logLevel = 'error';
 
-let file = new Uint8Array(); // the weights and both graphs: app/building/embedder_export.py
+let file = new Uint8Array(); // the weights and both graphs: app/building/embedder/export.py
 const sessions = /** @type {Map<string, any>} */ (new Map()); // of onnxruntime, by the graph's name
 let turn = Promise.resolve(); // a session runs one text at a time
 

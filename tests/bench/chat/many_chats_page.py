@@ -21,7 +21,7 @@ from statistics import median
 from playwright.sync_api import BrowserContext, Page, Playwright, sync_playwright
 
 from app.building.common import ROOT
-from app.building.site import DIST
+from app.building.site.dist import DIST
 from app.building.system import CHROMIUM_FLAGS, find_chromium
 from py_core.memory.packing import pack
 from py_core.memory.rows import CHUNK, LAYOUT, Key, Rows
