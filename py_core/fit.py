@@ -18,8 +18,8 @@ from py_core.backends.wasm.device import MAX_ROWS
 from py_core.backends.wasm.host import HEAP_BASE, MAX_WORKERS
 from py_core.backends.wasm.layout import EXTENT, PART, Mode, activation_bytes, head_page_bytes, matrix_bytes
 from py_core.backends.webgpu.host import AdapterInfo
-from py_core.backends.webgpu.layout import BLOCK, LAYOUTS, LIMBS_BYTES
 from py_core.backends.webgpu.tuning import GPU_ROWS, choose_shapes
+from py_core.backends.webgpu.weights.layout import BLOCK, LAYOUTS, LIMBS_BYTES
 from py_core.formats.gguf import TensorInfo
 from py_core.formats.quantization import FORMATS, BlockFormat
 from py_core.messages import Message

@@ -23,7 +23,7 @@ from app.cli.terminal import console, say
 from app.memory.policy_words import PolicyWords, told_policies
 from app.memory.stored_kinds import counted, counts
 from app.models.adapter_folder import write_whole
-from py_core.learning.gate_words import SMALL
+from py_core.learning.gate.words import SMALL
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory

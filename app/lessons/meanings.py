@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
-from py_core.learning.gate_features import Taught
+from py_core.learning.gate.features import Taught
 from py_core.learning.imprint import quantized
 from py_core.memory.blobs import blob_name
 from py_core.memory.lessons import KIND, Lesson

@@ -29,8 +29,8 @@ from app.lessons.reader import FactReader
 from app.protocol import Done
 from py_core.backends.base import BackendError
 from py_core.engine.scheduler import Priority
-from py_core.learning.gate import CANDIDATES, Gate
-from py_core.learning.own_question import own_question
+from py_core.learning.gate.gate import CANDIDATES, Gate
+from py_core.learning.teaching.own_question import own_question
 from py_core.loading import Model
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import KIND, Lesson, Source, lesson_of, plain

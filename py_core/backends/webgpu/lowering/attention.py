@@ -16,8 +16,8 @@ from py_core.backends.webgpu.lowering.linear import LinearInput, LinearLowering,
 from py_core.backends.webgpu.plan import Grid, Kernel, fixed, per_row
 from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.values import PassContext, Values
-from py_core.backends.webgpu.vectors import Vectors
-from py_core.backends.webgpu.weights import MatrixPart, WeightMatrix
+from py_core.backends.webgpu.weights.arena import MatrixPart, WeightMatrix
+from py_core.backends.webgpu.weights.vectors import Vectors
 from py_core.models import graph as ops
 from py_core.models.config import ModelConfig
 from py_core.models.rotation import Rotation

@@ -17,7 +17,7 @@ from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.lowering.linear import LinearLowering
 from py_core.backends.webgpu.plan import Kernel
 from py_core.backends.webgpu.values import PassContext, Values
-from py_core.backends.webgpu.vectors import Vectors
+from py_core.backends.webgpu.weights.vectors import Vectors
 from py_core.models.graph import Graph, Linear, RMSNorm, SoftCap
 
 Lower = Callable[[Sequence[Fused], PassContext], list[Kernel]]

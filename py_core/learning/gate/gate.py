@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from py_core.formats.safetensors import SafetensorsError, read_safetensors
-from py_core.learning.gate_features import FEATURES, Taught, has_words, pair_features
-from py_core.learning.gate_words import asks_of_you, is_latin, same_words
+from py_core.learning.gate.features import FEATURES, Taught, has_words, pair_features
+from py_core.learning.gate.words import asks_of_you, is_latin, same_words
 
 CANDIDATES = 8
 """The most lessons that are compared with a message: those with the nearest vectors."""
