@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from py_core.backends.base import MAX_LOGIT_ROWS, MAX_TAPS, BackendError
+from py_core.backend_errors import BackendError
+from py_core.backends.checks import MAX_LOGIT_ROWS, MAX_TAPS
 from py_core.backends.numpy.backend import CHUNK
 from py_core.backends.wasm.device import MAX_ROWS
 from py_core.backends.wasm.host import HEAP_BASE, MAX_WORKERS

@@ -11,7 +11,7 @@ from app.models.build_outputs import kernel_path
 from app.models.downloads import default_model_path
 from app.models.fit_check import available_memory, need_of, room_of
 from app.models.template_renderer import native_renderer
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.webgpu.backend import load_webgpu

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from app.chat.turn_details import is_unread
-from py_core.backends.base import BackendError, ContextFullError
+from py_core.backend_errors import BackendError, ContextFullError
 from py_core.engine.engine import Timings
 from py_core.engine.scheduler import Priority
 from py_core.loading import Model

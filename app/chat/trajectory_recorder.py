@@ -17,7 +17,8 @@ import numpy as np
 
 from app.generation.assistant import Assistant
 from app.protocol import Done
-from py_core.backends.base import MAX_TAPS, BackendError
+from py_core.backend_errors import BackendError
+from py_core.backends.checks import MAX_TAPS
 from py_core.engine.scheduler import Priority
 from py_core.learning.quality import parts_of, rated
 from py_core.memory.errors import StoreError

@@ -37,7 +37,7 @@ from app.cli.terminal import PRINTS_JSON, console, progress_bar, say, wants_json
 from app.generation.answer_adapters import AnswerAdapters
 from app.lessons.rows import LessonRow, lesson_rows, open_rows, problem_of_text
 from app.lessons.service import Learned, LearningService
-from py_core.backends.base import ContextFullError
+from py_core.backend_errors import ContextFullError
 from py_core.learning.teaching.lessons import lesson_of
 from py_core.showing import one_line, shown, why_not_json
 

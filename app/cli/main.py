@@ -68,7 +68,7 @@ from app.models.pull import PullError
 from app.native_runtime import open_runtime
 from app.server.site import ALLOW_NAME, DIST, ServerError
 from app.server.site import serve as serve_site
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.formats.gguf import GGUFError
 from py_core.formats.quantization import UnsupportedFormatError
 from py_core.memory.errors import StoreError

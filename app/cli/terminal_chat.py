@@ -44,7 +44,7 @@ from app.routing.agent_choice import UNROUTED
 from app.runtime import Runtime
 from app.stage import State
 from py_core.adapters.lora import LoraAdapter
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.loading import Model
 from py_core.memory.errors import StoreError
 from py_core.messages import Words

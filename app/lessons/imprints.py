@@ -15,7 +15,7 @@ from app.generation.learned_answer import AnswerHead
 from app.generation.prompt_window import refuse_by_length
 from app.lessons.imprint_shelf import KEPT_SLOTS, ImprintShelf
 from py_core.adapters.lora import AdapterError
-from py_core.backends.base import ContextFullError, TokenSequence
+from py_core.backend_errors import ContextFullError
 from py_core.engine.scheduler import Priority
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
 from py_core.learning.imprint import PART, Imprint, ImprintError
@@ -25,6 +25,7 @@ from py_core.memory.blobs import blob_name
 from py_core.memory.lessons import KIND, Lesson
 from py_core.memory.memory import Memory
 from py_core.messages import UserError
+from py_core.token_sequence import TokenSequence
 from py_core.tokenizers.chat_template import ChatTemplateError
 
 GENERIC_TEXTS = Path(__file__).with_name("generic_texts.txt")

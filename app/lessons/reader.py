@@ -17,7 +17,7 @@ from app.generation.stop_token import StopToken
 from app.lessons.match import Candidate, LessonMatch, UnsureMatch
 from py_core.adapters.files import read_adapter
 from py_core.adapters.lora import AdapterError, LoraAdapter, check_base
-from py_core.backends.base import ContextFullError
+from py_core.backend_errors import ContextFullError
 from py_core.learning.reading import MOST_FACTS
 from py_core.loading import Model
 from py_core.memory.memory import Memory

@@ -27,7 +27,7 @@ from app.lessons.match import Candidate, LessonMatch, UnsureMatch
 from app.lessons.meanings import LessonMeanings
 from app.lessons.reader import FactReader
 from app.protocol import Done
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.engine.scheduler import Priority
 from py_core.learning.gate.gate import CANDIDATES, Gate
 from py_core.learning.teaching.own_question import own_question

@@ -17,7 +17,7 @@ from app.lessons.imprints import LessonError
 from app.lessons.match import lesson_names
 from app.lessons.service import Learned, LearningService
 from app.protocol import Card
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.learning.teaching.lessons import Told, denies, lesson_of, takes_back, told_by
 from py_core.learning.teaching.memory_requests import Correct, Forget, ListLessons, asked_of_memory
 from py_core.learning.teaching.passing_facts import sentences_of, told_in_passing

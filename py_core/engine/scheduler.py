@@ -16,11 +16,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import AsyncExitStack, contextmanager
 from typing import TypeVar
 
-from py_core.backends.base import AfterPass, BackendError, TokenSequence
-from py_core.backends.protocols import Backend
+from py_core.backend_errors import BackendError
+from py_core.backends.protocols import AfterPass, Backend
 from py_core.engine.together import Decoding, SequenceGroup
 from py_core.engine.turns import DeviceTurn, Priority, Turns
 from py_core.sampling import SamplingParams
+from py_core.token_sequence import TokenSequence
 from py_core.training.session import AfterPiece
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 
 AfterPiece = Callable[[], Awaitable[None]]
 """Awaited after each piece of a long call: meanwhile the backend may serve others."""

@@ -16,7 +16,7 @@ from itertools import groupby, product
 import numpy as np
 from rich.table import Table
 
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.sampling_state import ROW_BYTES, state_bytes
 from py_core.backends.webgpu.autotune import candidates
 from py_core.backends.webgpu.host import Binding, Dispatch

@@ -15,7 +15,6 @@ from app.models import fit_check
 from app.models.build_outputs import kernel_path
 from app.models.fit_check import available_memory
 from app.models.template_renderer import native_renderer
-from py_core.backends.base import TokenSequence
 from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
@@ -24,6 +23,7 @@ from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
 from py_core.models.registry import describe_model
+from py_core.token_sequence import TokenSequence
 from tests.command_line import assert_sentence, printed, sonata
 from tests.large_model import write_large
 

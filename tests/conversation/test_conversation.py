@@ -18,7 +18,7 @@ from app.routing.agent_catalog import add_agent, remove_agent
 from app.routing.factory import RouterParts
 from app.routing.service import Routed
 from app.runtime import Runtime, RuntimeConfig
-from py_core.backends.base import ContextFullError
+from py_core.backend_errors import ContextFullError
 from py_core.loading import Model
 from py_core.memory.errors import StoreError
 from py_core.memory.sqlite import SQLiteRows

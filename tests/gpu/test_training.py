@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from py_core.adapters.parameters import ParameterLayout, parameter_layout
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.training import loss as training_loss
 from py_core.backends.webgpu.tuning import MatmulShape

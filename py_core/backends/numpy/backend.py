@@ -16,15 +16,10 @@ import numpy as np
 from py_core.adapters.head import AnyHeadAdapter, HeadAdapter, NeighbourAdapter, logsumexp
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
+from py_core.backend_errors import BackendError
 from py_core.backends.adapters import Adapters
-from py_core.backends.base import (
+from py_core.backends.checks import (
     MAX_LOGIT_ROWS,
-    AfterPass,
-    BackendError,
-    Capabilities,
-    KeepGoing,
-    Progress,
-    TokenSequence,
     check_hidden,
     check_last_rows,
     check_not_empty,
@@ -36,6 +31,7 @@ from py_core.backends.base import (
 )
 from py_core.backends.memory_use import HOT, MemoryUse, PageBytes
 from py_core.backends.numpy.rows import attention, glu, rms_norm, rope, soft_cap
+from py_core.backends.protocols import AfterPass, Capabilities, KeepGoing, Progress
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.quantization import dequantize
 from py_core.formats.source import WeightSource
@@ -45,6 +41,7 @@ from py_core.models.graph import Graph, Value
 from py_core.paging.page_table import PAGE, first_kept, kept_window, most_pages
 from py_core.paging.tiers import Tier, TierPolicy, demoted
 from py_core.sampling import SamplingParams, sample
+from py_core.token_sequence import TokenSequence
 from py_core.training.session import Training
 
 # Tokens in one pass. The browser has no BLAS: small passes let messages (Stop) in between.

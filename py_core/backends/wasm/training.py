@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from py_core.backends.base import WorkersRestartedError
+from py_core.backend_errors import WorkersRestartedError
 from py_core.backends.sampling_state import state_bytes
 from py_core.backends.wasm.host import KernelHost
 from py_core.backends.wasm.kv_pages import KVPages

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.sampling_state import ROW_BYTES, STATE_HEADER
 from py_core.backends.wasm.layout import (
     ACTIVATIONS,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host import AdapterInfo, Binding, Host
 from py_core.backends.webgpu.kv_pages import KVPages

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
-from py_core.backends.base import BackendError, DeviceLostError
+from py_core.backend_errors import BackendError, DeviceLostError
 from py_core.backends.sampling_state import state_bytes
 from py_core.backends.webgpu.attention import SHORT
 from py_core.backends.webgpu.host import AdapterInfo, Binding, Host

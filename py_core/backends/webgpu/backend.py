@@ -7,9 +7,10 @@ from statistics import median
 from weakref import WeakSet
 
 from py_core.adapters.parameters import ParameterLayout
-from py_core.backends.base import BackendError, Progress, TokenSequence
+from py_core.backend_errors import BackendError
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.profiles import AdapterLimits, OnRound, Profile
+from py_core.backends.protocols import Progress
 from py_core.backends.sampling_state import GREEDY, state_bytes
 from py_core.backends.webgpu.autotune import TuningStore
 from py_core.backends.webgpu.device import WebGPUDevice
@@ -23,6 +24,7 @@ from py_core.formats.source import WeightSource
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.paging.tiers import TierPolicy
+from py_core.token_sequence import TokenSequence
 from py_core.training.session import Training
 
 _MOST_STEPS = 128

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from py_core.adapters.head import MAX_HEAD_RANK, MAX_NEIGHBOURS, AnyHeadAdapter, NeighbourAdapter
-from py_core.backends.base import HEAD_SLOTS, MAX_LOGIT_ROWS, BackendError
+from py_core.backend_errors import BackendError
+from py_core.backends.checks import HEAD_SLOTS, MAX_LOGIT_ROWS
 from py_core.backends.fusion import Fused
 from py_core.backends.head_slots import slot_bytes, slot_data
 from py_core.backends.webgpu.cost import Cost

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.sampling_state import ROW_BYTES, STATE_HEADER, state_bytes
 from py_core.backends.webgpu.attention import SHORT
 from py_core.backends.webgpu.host import Binding

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.webgpu.cost import Cost, linear_cost
 from py_core.backends.webgpu.host import Binding
 from py_core.backends.webgpu.kernel_builder import KernelBuilder

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 
-from py_core.backends.base import BackendError, DeviceLostError
+from py_core.backend_errors import BackendError, DeviceLostError
 from py_core.backends.recovery import Recovery
 from py_core.backends.webgpu.device import WebGPUDevice
 from py_core.backends.webgpu.model_on_device import PACK_ROWS

@@ -10,7 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from py_core.backends.base import BackendError, Progress
+from py_core.backend_errors import BackendError
+from py_core.backends.protocols import Progress
 from py_core.backends.webgpu.host import UPLOAD_PIECE, WEIGHTS, Binding, Host, Segment
 from py_core.backends.webgpu.weights.layout import BLOCK, LAYOUTS, blocks_of
 from py_core.backends.webgpu.weights.repacking import Repacking, RepackPiece
