@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from py_core.backends.protocols import Progress
+from py_core.display import shown
 from py_core.engine.draft import Draft
 from py_core.engine.engine import Engine
 from py_core.formats.gguf import GGUFHeader
@@ -13,7 +14,6 @@ from py_core.formats.source import WeightSource
 from py_core.loading import BackendLoader, read_description
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
-from py_core.showing import shown
 from py_core.tokenizers.registry import tokenizer_from_gguf
 
 

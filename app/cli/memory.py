@@ -23,6 +23,7 @@ from app.cli.terminal import console, say
 from app.memory.policy_words import PolicyWords, told_policies
 from app.memory.stored_kinds import counted, counts
 from app.models.adapter_folder import write_whole
+from py_core.display import one_line, shown
 from py_core.learning.gate.words import SMALL
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import Lesson
@@ -32,7 +33,6 @@ from py_core.memory.sessions import KIND as SESSION
 from py_core.memory.sessions import TURN
 from py_core.memory.text_search import has_all, terms_of
 from py_core.memory.transfer import Imported, export, import_file
-from py_core.showing import one_line, shown
 
 memory_app = typer.Typer(
     rich_markup_mode="markdown", no_args_is_help=True,

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from app.chat.conversation import Conversation
 from app.cli import terminal
-from app.cli.attaching import attach_file, cited_words
+from app.cli.attachments import attach_file, cited_words
 from app.cli.home import with_passphrase
 from app.cli.memory import SHORT_ID
 from app.cli.waiting_line import line_meanwhile

@@ -19,7 +19,7 @@ from py_core.backend_errors import ContextFullError
 from py_core.engine.scheduler import Priority
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
 from py_core.learning.imprint import PART, Imprint, ImprintError
-from py_core.learning.instant import LessonTokens, learn_directions, lesson_tokens, make_imprint
+from py_core.learning.imprint_maker import LessonTokens, learn_directions, lesson_tokens, make_imprint
 from py_core.loading import Model
 from py_core.memory.blobs import blob_name
 from py_core.memory.lessons import KIND, Lesson

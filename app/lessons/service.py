@@ -28,6 +28,7 @@ from app.lessons.meanings import LessonMeanings
 from app.lessons.reader import FactReader
 from app.protocol import Done
 from py_core.backend_errors import BackendError
+from py_core.display import is_blank
 from py_core.engine.scheduler import Priority
 from py_core.learning.gate.gate import CANDIDATES, Gate
 from py_core.learning.teaching.own_question import own_question
@@ -37,7 +38,6 @@ from py_core.memory.lessons import KIND, Lesson, Source, lesson_of, plain
 from py_core.memory.memory import Memory
 from py_core.memory.rows import EVERYTHING, Change
 from py_core.routing.embedder import Embedder, EmbedderError
-from py_core.showing import is_blank
 
 INSTANT_POLICY = "learning.instant"
 """The user's switch: lessons answer."""

@@ -25,7 +25,7 @@ import numpy as np
 from py_core.adapters.head import HeadAdapter
 from py_core.engine.engine import Engine
 from py_core.engine.scheduler import Priority
-from py_core.learning.instant import STATES
+from py_core.learning.imprint_maker import STATES
 from py_core.messages import Message, UserError
 from py_core.token_sequence import TokenSequence
 from py_core.training.session import HeadRows, Training

@@ -18,7 +18,7 @@ from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine import turns
 from py_core.engine.engine import Engine, Timings
 from py_core.engine.scheduler import Priority
-from py_core.engine.together import LOOK_AHEAD
+from py_core.engine.sequence_group import LOOK_AHEAD
 from py_core.sampling import SamplingParams
 from py_core.token_sequence import TokenSequence
 from tests.backend_pairs import GREEDY, open_pair, prompt

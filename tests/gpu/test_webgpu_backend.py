@@ -13,7 +13,7 @@ from py_core.backend_errors import BackendError
 from py_core.backends.webgpu.attention import SHORT
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host_wgpu import WgpuHost, wgpu
-from py_core.backends.webgpu.tuning import choose_shapes
+from py_core.backends.webgpu.kernel_shapes import choose_shapes
 from py_core.backends.webgpu.weights.layout import LAYOUTS
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource

@@ -13,6 +13,7 @@ from app.chat.history.export import as_json, as_markdown
 from app.chat.turn_events import stored_turns
 from app.routing.agent_catalog import agent_words
 from app.routing.agent_choice import AUTOMATIC, CHOICE, agent_choice
+from py_core.display import is_blank, whole_end
 from py_core.memory import sessions
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
@@ -20,7 +21,6 @@ from py_core.memory.records import Record
 from py_core.memory.text_search import snippet, terms_of
 from py_core.messages import Message
 from py_core.routing.agents import Agent
-from py_core.showing import is_blank, whole_end
 
 if TYPE_CHECKING:
     from app.chat.history.views import (

@@ -85,7 +85,7 @@ class NumpyBackend:
         layers = [op for op in graph.ops if isinstance(op, ops.Attention)]
         self._windows = {op.layer: kept_window(op.window, self.context_length) for op in layers}
         self._sequences: dict[int, TokenSequence] = {}
-        self._states: dict[int, _State] = {}
+        self._states: dict[int, _SequenceState] = {}
         self._numbered = 0
         self.adapters = Adapters(graph, self._sequences, self._rewind)
         # As on the other backends: layers with windows keep few pages, and keep them hot.
@@ -101,7 +101,7 @@ class NumpyBackend:
 
     def new_sequence(self) -> TokenSequence:
         self._numbered += 1
-        self._states[self._numbered] = _State(self._config, self._windows)
+        self._states[self._numbered] = _SequenceState(self._config, self._windows)
         self._sequences[self._numbered] = TokenSequence(self._numbered)
         return self._sequences[self._numbered]
 
@@ -219,7 +219,7 @@ class NumpyBackend:
 
     async def open_training(self, layout: ParameterLayout) -> Training:
         from py_core.backends.numpy.training import NumpyTraining  # a chat does not wait for this import
-        from py_core.training.backward import training_plan
+        from py_core.training.plan import training_plan
 
         return NumpyTraining(self._config, training_plan(self.graph, layout), self._weights, self._rotations)
 
@@ -238,7 +238,7 @@ class NumpyBackend:
         self.adapters.clear()
         self._weights = {}
 
-    def _state(self, sequence: TokenSequence) -> _State:
+    def _state(self, sequence: TokenSequence) -> _SequenceState:
         if sequence.number not in self._states:
             raise BackendError("engine.closed", "This conversation was closed. Start a new one.")
         return self._states[sequence.number]
@@ -332,7 +332,7 @@ class NumpyBackend:
                     values[op.out] = values[op.a] + values[op.b]
 
 
-class _State:
+class _SequenceState:
     """One sequence: the logits of its last tokens, and its keys and values, with a cache for each layer."""
 
     def __init__(self, config: ModelConfig, windows: dict[int, int]) -> None:

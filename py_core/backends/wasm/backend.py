@@ -49,7 +49,7 @@ class WasmBackend(PipelinedBackend):
 
     async def open_training(self, layout: ParameterLayout) -> Training:
         from py_core.backends.wasm.training import open_wasm_training  # a chat does not wait for this import
-        from py_core.training.backward import training_plan
+        from py_core.training.plan import training_plan
 
         plan, device, recovery = training_plan(self.graph, layout), self.device, self.recovery
         recovery.losses = 0

@@ -15,7 +15,7 @@ from py_core.backends.wasm.lowering import ProgramLowering
 from py_core.backends.wasm.training_layout import PACK_BYTES
 from py_core.backends.wasm.training_lowering import AnchorPlace, TrainingLowering
 from py_core.models.config import ModelConfig
-from py_core.training.backward import TrainingPlan
+from py_core.training.plan import TrainingPlan
 from py_core.training.session import (
     AdamW,
     AfterPiece,

@@ -35,8 +35,8 @@ from py_core.backends.wasm.weights import TensorRows
 from py_core.models import graph as ops
 from py_core.models.graph import Value
 from py_core.training import gradient_ops as gradients
-from py_core.training.backward import TrainingPlan
 from py_core.training.gradient_ops import ForwardOp, GradientOp, values_made, values_read
+from py_core.training.plan import TrainingPlan
 
 PIECE_FLOPS = 4e9
 """Floating-point operations of a piece: about 100 ms on one core."""

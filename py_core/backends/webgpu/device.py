@@ -26,17 +26,17 @@ from py_core.backends.sampling_state import (
 )
 from py_core.backends.webgpu.adapter_plans import AdapterPlans
 from py_core.backends.webgpu.attention import SHORT, length_class_of
-from py_core.backends.webgpu.autotune import TuningStore, tune
 from py_core.backends.webgpu.device_guesses import DeviceGuesses
 from py_core.backends.webgpu.host import HEAD_ADAPTERS, LORA_SET, PAGES, WEIGHTS, Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
+from py_core.backends.webgpu.kernel_shapes import FEW_ROWS, INTEGER_TILE, KernelShapes, choose_halves, choose_shapes
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.lowering.head import kind_of
 from py_core.backends.webgpu.lowering.model import Buffers, PlanLowering
 from py_core.backends.webgpu.model_on_device import PACK_ROWS, ModelOnDevice
 from py_core.backends.webgpu.plan import Kernel, Launch
 from py_core.backends.webgpu.settings import DEFAULTS, DeviceSettings
-from py_core.backends.webgpu.tuning import FEW_ROWS, INTEGER_TILE, KernelShapes, choose_halves, choose_shapes
+from py_core.backends.webgpu.shape_tuning import TuningStore, tune
 from py_core.backends.webgpu.weights.arena import WeightArena
 from py_core.backends.webgpu.weights.layout import LAYOUTS
 from py_core.formats.gguf import GGUFHeader

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from py_core.backends.decoder import Decoder
-from py_core.backends.in_flight import InFlight, Submission
 from py_core.backends.passes import Passes
 from py_core.backends.recovery import Recovery
+from py_core.backends.submissions import InFlight, Submission
 from py_core.backends.webgpu.device import WebGPUDevice
 from py_core.paging.pages import Pages
 from py_core.sampling import SamplingParams

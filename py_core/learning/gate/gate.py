@@ -49,7 +49,7 @@ class Gate:
 
     @classmethod
     def from_bytes(cls, data: bytes | memoryview) -> Gate:
-        """Load a safetensors file that app/training/fit_gate.py wrote. Raises GateError."""
+        """Load a safetensors file that app/training/gate.py wrote. Raises GateError."""
         try:
             arrays, _ = read_safetensors(data)
         except SafetensorsError as error:
@@ -61,7 +61,7 @@ class Gate:
             "w2": (networks, hidden), "b2": (networks,), "threshold": (1,),
         }  # fmt: skip
         if features != FEATURES or shapes != wanted:
-            raise GateError("The gate's file is of another version of Sonata: run `python -m app.training.fit_gate`.")
+            raise GateError("The gate's file is of another version of Sonata: run `python -m app.training.gate`.")
         mean, scale, w1, b1, w2, b2, threshold = (arrays[name].astype(np.float32) for name in _NAMES)
         return cls(mean, scale, w1, b1, w2, b2, float(threshold[0]))
 

@@ -23,7 +23,7 @@ from py_core.backends.webgpu.training.device import Section, SessionOnDevice
 from py_core.backends.webgpu.training.loss import SUMS_BYTES, loss_of
 from py_core.backends.webgpu.training.optimizer import STEP_BYTES
 from py_core.messages import Message
-from py_core.training.backward import TrainingPlan
+from py_core.training.plan import TrainingPlan
 from py_core.training.session import (
     AdamW,
     AfterPiece,

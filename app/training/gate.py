@@ -1,6 +1,6 @@
 """Trains the gate of lessons on app/lessons/facts and writes app/lessons/gate.safetensors: 3 networks, in numpy.
 
-    python -m app.training.fit_gate [--dry-run]
+    python -m app.training.gate [--dry-run]
 
 The same data and seed give the same file. It prints how the gate does on dev; tests/bench/gate.py prints all figures.
 """
