@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from app.memory.stored_kinds import KINDS
 from app.routing.factory import RouterParts, build_router
 from py_core.hnsw.vector_index import VectorIndex
 from py_core.memory.memory import Memory
@@ -88,7 +89,7 @@ async def measure_patterns(parts: RouterParts, count: int) -> dict[str, Any]:
 
 
 async def _open(path: Path, parts: RouterParts) -> Memory:
-    return await Memory.open(await Store.open(await SQLiteRows.open(path)), lambda: parts.kernel)
+    return await Memory.open(await Store.open(await SQLiteRows.open(path), kinds=KINDS), lambda: parts.kernel)
 
 
 async def _opened(path: Path, parts: RouterParts) -> tuple[Memory, Router, Any]:

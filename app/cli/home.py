@@ -17,10 +17,11 @@ from rich.markup import escape
 from app.cli.terminal import console
 from app.generation.answer_adapters import AnswerAdapters
 from app.lessons.service import LearningService
+from app.memory.stored_kinds import KINDS
 from app.models.cache import model_path, sha256_of_model
 from app.native_runtime import open_runtime, tidy_pages
 from app.paths import memory_path
-from app.runtime import Runtime, problem_of_record
+from app.runtime import Runtime
 from app.stage import State
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
@@ -127,7 +128,7 @@ async def opened_memory(home: Path | None) -> AsyncIterator[Memory]:
 
 async def _unlocked(rows: SQLiteRows) -> Store:
     async def opens(passphrase: str | None) -> Store:
-        return await Store.open(rows, passphrase, crypto=NativeCrypto(), problem_of=problem_of_record)
+        return await Store.open(rows, passphrase, kinds=KINDS, crypto=NativeCrypto())
 
     try:
         return await opens(None)

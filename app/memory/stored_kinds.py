@@ -1,44 +1,40 @@
-"""The contents of the memory in words: every kind of record, and how many there are of it."""
+"""All kinds of records that the memory keeps, in the order in which they are shown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from py_core.memory import (
-    files,
-    lessons,
-    patterns,
-    policies,
-    revisions,
-    sessions,
-    strategies,
-    styles,
-    trajectories,
-)
+from py_core.memory import files, lessons, patterns, policies, revisions, sessions, strategies, styles, trajectories
+from py_core.memory.kinds import ALL, Kind, Kinds
 from py_core.memory.store import Store
+from py_core.routing.embedder import DIMENSIONS
 
-NOUNS: Mapping[str, tuple[str, str]] = {
-    lessons.KIND: ("fact that you taught", "facts that you taught"),
-    sessions.KIND: ("conversation", "conversations"),
-    sessions.TURN: ("message", "messages"),
-    files.KIND: ("file", "files"),
-    files.PASSAGE: ("part of a file", "parts of files"),
-    trajectories.KIND: ("recorded answer", "recorded answers"),
-    patterns.KIND: ("pattern", "patterns"),
-    strategies.KIND: ("strategy", "strategies"),
-    revisions.KIND: ("training", "trainings"),
-    revisions.WEIGHTS: ("part of a learned adapter", "parts of learned adapters"),
-    styles.KIND: ("learned style", "learned styles"),
-    policies.KIND: ("policy", "policies"),
-}
-"""Singular and plural, in the order in which they are shown."""
+HEADS = Kind("head", retired=ALL)
+"""Trainings of the router's head, by versions before 7."""
+KINDS = Kinds(
+    [
+        lessons.LESSONS,
+        sessions.SESSIONS,
+        sessions.TURNS,
+        files.FILES,
+        files.PASSAGES,
+        trajectories.TRAJECTORIES,
+        patterns.PATTERNS,
+        strategies.STRATEGIES,
+        revisions.RUNS,
+        revisions.REVISION_WEIGHTS,
+        styles.STYLES,
+        policies.POLICIES,
+        trajectories.LOGS,
+        HEADS,
+    ],
+    dimensions=DIMENSIONS,
+)
 
 
 async def counts(store: Store) -> dict[str, int]:
-    """Return the number of records of every kind, in the order of NOUNS. Raises StoreError."""
-    return {kind: await store.count(kind) for kind in NOUNS}
+    """Return the number of records of every kind, in the order of KINDS. Raises StoreError."""
+    return {kind.name: await store.count(kind.name) for kind in KINDS}
 
 
 def counted(kind: str, number: int) -> str:
     """ "1 policy", "1,200 recorded answers" """
-    return f"{number:,} {NOUNS[kind][number != 1]}"
+    return f"{number:,} {KINDS[kind].nouns[number != 1]}"

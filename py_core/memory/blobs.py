@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
+from py_core.memory.kinds import Kinds
 from py_core.memory.rows import BLOB, Key, Row, Rows
 from py_core.memory.transaction import Transaction
 
-WITH_BLOBS = frozenset({"lesson", "session", "trajectory", "weights"})
-"""Kinds of records that may have blobs."""
-OWNER_OF = {"turn": "session"}
-"""Kinds of records that are part of another record's blobs. Their ids begin with that record's id: ID/..."""
 PREFIX_CHUNK = 64
 
 
 def blob_name(kind: str, id: str, *parts: str) -> str:
-    """The name of bytes that belong to a record of a kind in WITH_BLOBS, for Store.put_blob."""
+    """The name of bytes that belong to a record (Kind.has_blobs), for Store.put_blob."""
     return "/".join((f"{kind}:{id}", *parts))
 
 
-async def blobs_with(rows: Rows, transaction: Transaction) -> list[Key]:
+async def blobs_with(rows: Rows, transaction: Transaction, kinds: Kinds) -> list[Key]:
     """The keys of the blobs whose records a transaction deletes completely or in part."""
     gone = dict[str, None]()
     for kind, id in transaction.deletes:
-        if kind in WITH_BLOBS:
+        if kinds[kind].has_blobs:
             gone[f"{blob_name(kind, id)}/"] = None
-        elif kind in OWNER_OF:
-            gone[f"{blob_name(OWNER_OF[kind], id.partition('/')[0])}/"] = None
-    cleared = OWNER_OF.get(transaction.cleared or "", transaction.cleared)
-    if cleared in WITH_BLOBS:
-        gone[f"{cleared}:"] = None
+        elif whole := kinds[kind].part_of:
+            gone[f"{blob_name(whole, id.partition('/')[0])}/"] = None
+    if cleared := transaction.cleared:
+        owner = kinds[cleared].part_of or cleared
+        if kinds[owner].has_blobs:
+            gone[f"{owner}:"] = None
     return [row.key for prefix in gone for row in await rows_starting_with(rows, BLOB, prefix)]
 
 

@@ -8,8 +8,8 @@ from math import isfinite
 
 from py_core.memory.encryption import Lock, WrongKeyError
 from py_core.memory.errors import StoreError
+from py_core.memory.kinds import Kinds
 from py_core.memory.records import (
-    INDEXED,
     Record,
     check_name,
     check_time,
@@ -41,14 +41,14 @@ def can_be_kept(record: Record) -> bool:
     return True
 
 
-async def encode_records(records: Sequence[Record], lock: Lock | None) -> list[Row]:
+async def encode_records(records: Sequence[Record], lock: Lock | None, kinds: Kinds) -> list[Row]:
     """Rows of records that have their times. Raises StoreError("record") if a record cannot be kept."""
-    return await seal_rows([_row(record) for record in records], lock)
+    return await seal_rows([_row(record, kinds) for record in records], lock)
 
 
-def _row(record: Record) -> Row:
+def _row(record: Record, kinds: Kinds) -> Row:
     body, vector = check_record(record)
-    fields = tuple(index_fields(record.body, INDEXED.get(record.kind, ())).items())
+    fields = tuple(index_fields(record.body, kinds[record.kind].indexed).items())
     return Row(record.kind, record.id, _time(record.created), _time(record.updated), body, vector, fields)
 
 
@@ -110,13 +110,13 @@ async def open_blob(name: str, data: bytes, lock: Lock | None) -> bytes | None:
         return None
 
 
-def fields_of(row: Row) -> Row:
+def with_fields(row: Row, kinds: Kinds) -> Row:
     """Return a row in the clear with the fields that it is found by; no fields if its body cannot be read."""
     try:
         body = decode_body(row.body)
     except StoreError:
         return replace(row, fields=())
-    return replace(row, fields=tuple(index_fields(body, INDEXED.get(row.kind, ())).items()))
+    return replace(row, fields=tuple(index_fields(body, kinds[row.kind].indexed).items()))
 
 
 def _contexts(keys: Sequence[tuple[str, str, bool]]) -> list[bytes]:

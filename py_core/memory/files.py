@@ -10,7 +10,10 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from py_core.memory.records import Record, Vector
+from py_core.memory import field_checks as checks
+from py_core.memory.field_checks import LARGEST_INTEGER
+from py_core.memory.kinds import Kind
+from py_core.memory.records import LONGEST_NAME, Record, Vector
 from py_core.memory.store import Store
 from py_core.memory.transaction import Transaction
 
@@ -113,3 +116,45 @@ def _passage(record: Record) -> Passage:
     assert record.vector is not None
     body = record.body
     return Passage(body["start"], body["end"], body["place"], body["made_by"], record.vector)
+
+
+def _is_of_its_session(record: Record) -> str | None:
+    """Check a file's id: a conversation finds its files by their ids."""
+    of_it = record.id.startswith(f"{record.body['session']}/")
+    return None if of_it else "The id of a file begins with that of its conversation."
+
+
+def _is_of_its_file(record: Record) -> str | None:
+    """Check a passage's id: a file finds its parts by their ids, and each has its number in it."""
+    file, _, number = record.id.rpartition("/")
+    of_it = file == record.body["file"] and file.startswith(f"{record.body['session']}/") and number.isdecimal()
+    return None if of_it and number.isascii() else "The id of a part of a file is that of its file and a number."
+
+
+FILES = Kind(
+    KIND,
+    ("file", "files"),
+    {
+        "session": checks.name,
+        "name": checks.name,
+        "type": checks.text(LONGEST_NAME),
+        "size": checks.integer(LARGEST_INTEGER),
+        "text": checks.text(),
+    },
+    problem=_is_of_its_session,
+)
+
+PASSAGES = Kind(
+    PASSAGE,
+    ("part of a file", "parts of files"),
+    {
+        "session": checks.name,
+        "file": checks.name,
+        "start": checks.integer(LARGEST_INTEGER),
+        "end": checks.integer(LARGEST_INTEGER),
+        "place": checks.text(LONGEST_NAME),
+        "made_by": checks.text(LONGEST_NAME),
+    },
+    vector="required",
+    problem=_is_of_its_file,
+)

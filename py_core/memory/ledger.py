@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 
 from py_core.memory.encryption import TAG_BYTES, Lock, WrongKeyError
 from py_core.memory.errors import StoreError
+from py_core.memory.kinds import Kinds
 from py_core.memory.records import decode_body
 from py_core.memory.rows import ATTEMPTS, BLOB, EVERYTHING, NAMELESS, Batch, Key, Row, Rows
 from py_core.messages import Message
@@ -35,15 +36,6 @@ LOCK_GONE = Message(
     "encrypted.",
 )
 NO_LEDGER = "the checksum of all items was removed"
-NOUNS = {
-    "pattern": ("pattern", "patterns"),
-    "session": ("conversation", "conversations"),
-    "turn": ("message", "messages"),
-    "policy": ("policy", "policies"),
-    "strategy": ("strategy", "strategies"),
-    "style": ("learned style", "learned styles"),
-    "trajectory": ("recorded answer", "recorded answers"),
-}
 Step = Callable[[], AbstractAsyncContextManager[None]]
 TOGETHER = 200  # rows that are compared in a step
 _CONTEXT = b"sonata memory ledger"
@@ -77,12 +69,12 @@ class Ledger:
                     kinds[row.kind] = count + sign, (total + sign * self._hash(row)) % _MODULUS
         return replace(self, kinds={kind: sums for kind, sums in kinds.items() if sums != (0, 0)})
 
-    def differences(self, found: Ledger) -> list[str]:
+    def differences(self, found: Ledger, names: Kinds) -> list[str]:
         """Describe in words how another ledger of the same secret, made of the actual rows, differs from this one."""
         said = list[str]()
         for kind in sorted(self.kinds.keys() | found.kinds.keys()):
             (count, total), (now, sum_now) = (kinds.get(kind, (0, 0)) for kinds in (self.kinds, found.kinds))
-            one, many = NOUNS.get(kind, ("other item", "other items"))
+            one, many = names[kind].nouns
             if now < count:
                 said.append(f"1 {one} is missing" if count - now == 1 else f"{count - now:,} {many} are missing")
             elif now > count:
@@ -124,8 +116,8 @@ def keys_of(batch: Batch) -> list[Key]:
 class KeptLedger:
     """The ledger in the meta of rows that are encrypted with `lock`."""
 
-    def __init__(self, rows: Rows, lock: Lock) -> None:
-        self._rows, self._lock = rows, lock
+    def __init__(self, rows: Rows, lock: Lock, kinds: Kinds) -> None:
+        self._rows, self._lock, self._kinds = rows, lock, kinds
         self._known: tuple[str | None, Ledger | None] = (None, None)  # as meta has it, and its content
 
     async def apply(self, batch: Batch) -> None:
@@ -166,7 +158,7 @@ class KeptLedger:
                     found, after = found.changed([], rows), rows[-1].key if rows else None
                     more = bool(rows)
             if await self._text() == text:  # nothing was written meanwhile
-                return kept.differences(found)
+                return kept.differences(found, self._kinds)
         return []
 
     async def _read(self) -> tuple[str | None, Ledger | None]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from py_core.memory import field_checks as checks
 from py_core.memory.errors import StoreError
-from py_core.memory.records import Record, Vector
+from py_core.memory.field_checks import LARGEST_INTEGER
+from py_core.memory.kinds import Kind
+from py_core.memory.records import LONGEST_NAME, Record, Vector
 from py_core.memory.revisions import Revisions
 from py_core.memory.rows import ATTEMPTS
 from py_core.memory.store import Store
@@ -169,3 +172,27 @@ def lesson_of(record: Record) -> Lesson:
     """The lesson in a record of KIND, as returned by a search by meaning."""
     assert record.created is not None
     return Lesson(id=record.id, vector=record.vector, created=record.created, **record.body)
+
+
+def _with_before(record: Record, partner: Record | None) -> Record:
+    """Add `before`, which is kept since version 7. If the answer's trajectory still exists, the page finds it there."""
+    return replace(record, body={"before": "", **record.body})
+
+
+LESSONS = Kind(
+    KIND,
+    ("fact that you taught", "facts that you taught"),
+    {
+        "question": checks.text(),
+        "answer": checks.text(),
+        "source": checks.one_of(*get_args(Source)),
+        "on": checks.boolean,
+        "replaced_by": checks.text(LONGEST_NAME),
+        "quality": checks.share,
+        "uses": checks.integer(LARGEST_INTEGER),
+        "last_used": checks.time,
+        "before": checks.text(),
+    },
+    has_blobs=True,
+    migrations={6: _with_before},
+)

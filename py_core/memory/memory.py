@@ -20,7 +20,6 @@ from py_core.memory.files import Files
 from py_core.memory.lessons import Lessons
 from py_core.memory.patterns import Patterns
 from py_core.memory.policies import Policies
-from py_core.memory.retired import delete_retired
 from py_core.memory.revisions import Revisions
 from py_core.memory.sessions import TURN, Sessions
 from py_core.memory.store import Store
@@ -63,12 +62,11 @@ class Memory:
         kernel: Callable[[], HnswKernel | None] = lambda: None,
         on_error: Callable[[StoreError], None] | None = None,
     ) -> Memory:
-        """Open the memory, and delete old records of answers and retired data. kernel: returns the indexes' kernel once
+        """Open the memory, and delete old records of answers. kernel: returns the indexes' kernel once
         it is loaded; None is numpy's. on_error is called with the error if the writer could not store a record.
 
         Raises StoreError.
         """
-        await delete_retired(store)
         writer = BatchedWriter(store, on_error=on_error)
         memory = cls(store, writer, await Policies.open(store, writer), kernel)
         await memory.trajectories.retain()
@@ -92,7 +90,6 @@ class Memory:
         try:
             self.text.read_again()
             self.vectors.read_again()
-            await delete_retired(self.store)
             await self.policies.reload()
             await self.trajectories.retain()
         finally:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from py_core.memory import field_checks as checks
+from py_core.memory.field_checks import LARGEST_INTEGER
+from py_core.memory.kinds import Kind
 from py_core.memory.records import Record, Vector
 from py_core.memory.store import Store
 
@@ -112,3 +115,29 @@ def _pattern(record: Record) -> Pattern:
     assert record.vector is not None
     assert record.created is not None
     return Pattern(id=record.id, vector=record.vector, created=record.created, **record.body)
+
+
+def _weight_for_quality(record: Record, partner: Record | None) -> Record:
+    """Until version 3 the router stored half of its weight; a value below its least weight counted as the least."""
+    quality = record.body.get("quality")
+    if not isinstance(quality, int | float) or not 0 <= quality <= 1:
+        return record  # no version wrote it: it is unreadable
+    body = {name: value for name, value in record.body.items() if name != "quality"}
+    return replace(record, body={**body, "weight": min(max(2.0 * quality, 0.5), 2.0)})
+
+
+PATTERNS = Kind(
+    KIND,
+    ("pattern", "patterns"),
+    {
+        "text": checks.text(),
+        "agent": checks.name,
+        "weight": checks.number(LEAST_WEIGHT, MOST_WEIGHT),
+        "uses": checks.integer(LARGEST_INTEGER),
+        "source": checks.one_of(*get_args(Source)),
+        "last_used": checks.time,
+    },
+    vector="required",
+    indexed=("agent",),
+    migrations={2: _weight_for_quality},
+)

@@ -8,7 +8,10 @@ from collections import OrderedDict
 from dataclasses import asdict, dataclass, replace
 from typing import TypeVar
 
+from py_core.memory import field_checks as checks
 from py_core.memory.errors import StoreError
+from py_core.memory.field_checks import LARGEST_INTEGER
+from py_core.memory.kinds import Kind
 from py_core.memory.records import Record
 from py_core.memory.rows import Change
 from py_core.memory.store import Store
@@ -154,3 +157,25 @@ def _record(policy: Policy) -> Record:
 
 def _policy(record: Record) -> Policy:
     return Policy(name=record.id, **record.body)
+
+
+def _with_observations(record: Record, partner: Record | None) -> Record:
+    """Add the number of observations. A policy was stored when it was last used, so it was set then or before."""
+    return replace(record, body={"observations": 0, "changed": record.body.get("last_used", 0.0), **record.body})
+
+
+POLICIES = Kind(
+    KIND,
+    ("policy", "policies"),
+    {
+        "value": checks.policy_value,
+        "confidence": checks.share,
+        "source": checks.name,
+        "last_used": checks.time,
+        "observations": checks.integer(LARGEST_INTEGER),
+        "changed": checks.time,
+    },
+    indexed=("source",),
+    migrations={4: _with_observations},
+    retired=("learning.background.router", "learning.router.last"),
+)

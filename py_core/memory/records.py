@@ -20,14 +20,6 @@ Vector: TypeAlias = "np.ndarray"
 LONGEST_NAME = 200
 DEEPEST = 50  # the deepest nesting of lists and objects
 
-INDEXED: Mapping[str, tuple[str, ...]] = {
-    "pattern": ("agent",),
-    "policy": ("source",),
-    "trajectory": ("session", "lesson", "failed", "rating", "learnable"),
-    "turn": ("session",),
-}
-"""Fields of the body that `Store.query` can ask for, by kind. A new one needs a migration (migrations.py)."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Record:

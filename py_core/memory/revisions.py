@@ -13,15 +13,19 @@ import hashlib
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from py_core.memory.records import Record
+from py_core.memory import field_checks as checks
+from py_core.memory.field_checks import LARGEST_INTEGER
+from py_core.memory.kinds import Kind
+from py_core.memory.records import LONGEST_NAME, Record
 from py_core.memory.rows import BLOB
 from py_core.memory.store import Store
 from py_core.memory.transaction import Transaction
 from py_core.messages import Words, words_from
 
 KIND = "consolidation"
+MOST_PARTS = 999  # of a revision of the learned adapter
 WEIGHTS = "weights"
 WORK = "consolidation/"
 """The prefix of the names of blobs that an unfinished run keeps."""
@@ -183,3 +187,44 @@ def _run(record: Record) -> Run:
     body = record.body
     values = {"why": words_from(body["why"]), "lessons": tuple(body["lessons"]), "new": tuple(body["new"])}
     return Run(**{**body, **values}, id=record.id, created=record.created)
+
+
+RUNS = Kind(
+    KIND,
+    ("training", "trainings"),
+    {
+        "base_sha256": checks.text(LONGEST_NAME),
+        "revision": checks.integer(LARGEST_INTEGER),
+        "parent": checks.integer(LARGEST_INTEGER),
+        "verdict": checks.one_of(*get_args(RunVerdict)),
+        "why": checks.words,
+        "scale": checks.share,
+        "lessons": checks.names,
+        "new": checks.names,
+        "on": checks.boolean,
+        "has_weights": checks.boolean,
+        "model": checks.text(),
+        "backend": checks.text(),
+        "recipe": checks.object_of(),
+        "probe": checks.figures,
+        "recall": checks.figures,
+        "steps": checks.series,
+        "norm": checks.number(0, 1e300),
+        "tokens": checks.integer(LARGEST_INTEGER),
+        "seconds": checks.number(0, 1e12),
+    },
+)
+
+REVISION_WEIGHTS = Kind(
+    WEIGHTS,
+    ("part of a learned adapter", "parts of learned adapters"),
+    {
+        "base_sha256": checks.text(LONGEST_NAME),
+        "revision": checks.integer(LARGEST_INTEGER, 1),
+        "part": checks.integer(MOST_PARTS),
+        "parts": checks.integer(MOST_PARTS, 1),
+        "sha256": checks.text(LONGEST_NAME),
+        "data": checks.text(),
+    },
+    has_blobs=True,
+)

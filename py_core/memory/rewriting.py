@@ -6,11 +6,11 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
-from py_core.memory.codec import decode_rows, encode_records, fields_of, open_rows, seal_rows
+from py_core.memory.codec import decode_rows, encode_records, open_rows, seal_rows, with_fields
 from py_core.memory.encryption import Lock
 from py_core.memory.errors import StoreError
+from py_core.memory.kinds import Kinds
 from py_core.memory.ledger import LEDGER, Ledger, seal_ledger
-from py_core.memory.migrations import Migration, migrate, partner_of
 from py_core.memory.records import Record
 from py_core.memory.rows import ATTEMPTS, BLOB, CHUNK, NAMELESS, UNCOMPACTED, Batch, Key, Row, Rows
 from py_core.messages import Message
@@ -19,34 +19,34 @@ Anew = Callable[[list[Row]], Awaitable[tuple[list[Row], list[Key]]]]
 """Returns replacements for rows, and the keys of the rows that are deleted."""
 
 
-def sealing_anew(old: Lock | None, new: Lock | None) -> Anew:
+def sealing_anew(old: Lock | None, new: Lock | None, kinds: Kinds) -> Anew:
     """Seal bytes, not records: a damaged body must not stay in the clear. Rows that the old key does not open stay."""
 
     async def change(rows: list[Row]) -> tuple[list[Row], list[Key]]:
         opened, _ = await open_rows([row for row in rows if not row.id.startswith(NAMELESS)], old)
         nameless = [row for row in rows if row.id.startswith(NAMELESS)]
         named = [replace(row, kind="damaged", id=uuid.uuid4().hex) for row in nameless]
-        sealed = await seal_rows([*(fields_of(row) for row in opened), *named], new)
+        sealed = await seal_rows([*(with_fields(row, kinds) for row in opened), *named], new)
         return sealed, [row.key for row in nameless]
 
     return change
 
 
-def migrating(rows: Rows, lock: Lock | None, version: int, schema: int, migrations: Mapping[int, Migration]) -> Anew:
+def migrating(rows: Rows, lock: Lock | None, version: int, schema: int, kinds: Kinds) -> Anew:
     """Migrate rows from an old version to this one. Rows that cannot be read stay as they are."""
 
     async def change(found: list[Row]) -> tuple[list[Row], list[Key]]:
         puts, deletes = list[Record](), list[Key]()
-        keys = [key for row in found if (key := partner_of(row.key, version)) is not None]
-        partners = {one.key: one for one in (await decode_rows(await rows.get(keys), lock))[0]}
+        keys = [key for row in found if (key := kinds.partner_of(row.key, version)) is not None]
+        partners = {partner.key: partner for partner in (await decode_rows(await rows.get(keys), lock))[0]}
         for record in (await decode_rows(found, lock))[0]:
-            key = partner_of(record.key, version)
-            changed = migrate(record, version, schema, migrations, partners.get(key) if key else None)
+            key = kinds.partner_of(record.key, version)
+            changed = kinds.migrated(record, version, schema, partners.get(key) if key else None)
             if changed is None or changed.key != record.key:
                 deletes.append(record.key)
             if changed is not None:
                 puts.append(changed)
-        return await encode_records(puts, lock), deletes
+        return await encode_records(puts, lock, kinds), deletes
 
     return change
 

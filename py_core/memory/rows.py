@@ -17,7 +17,18 @@ Key = tuple[str, str]
 """(kind, id)"""
 
 LAYOUT = 9
-"""The version that a database is created in: tables, object stores, and the form of records (migrations.py)."""
+"""The version of the tables, object stores and records of a new database. `Kind.migrations` bring records to the next.
+
+1  records, found by kind, id and time
+2  records are found by fields of their body as well (Kind.indexed): each is written again, with its fields
+3  patterns have the weight that the router learns (0.5 to 2), not half of it under the name quality
+4  encrypted memories have a ledger (ledger.py)
+5  policies tell how many observations they were made of, and when
+6  conversations are trees (branches.py): turns tell which one they follow, conversations what is shown of them
+7  lessons keep the answer that was corrected
+8  why a training was kept or refused may be a message (py_core/messages.py)
+9  an answer has one record: its trajectory has what its log entry told
+"""
 
 EVERYTHING = "*"
 """For `Batch.clear`."""

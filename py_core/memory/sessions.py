@@ -5,12 +5,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from py_core.memory import field_checks as checks
 from py_core.memory.branches import Branches, Turn
 from py_core.memory.errors import StoreError
+from py_core.memory.field_checks import LARGEST_INTEGER
 from py_core.memory.files import ids_of_session
-from py_core.memory.records import Record
+from py_core.memory.kinds import Kind
+from py_core.memory.records import LONGEST_NAME, Record
 from py_core.memory.rows import Key
 from py_core.memory.store import ATTEMPTS, Store
 from py_core.memory.trajectories import KIND as TRAJECTORY
@@ -20,6 +23,8 @@ from py_core.memory.write_batch import BatchedWriter
 __all__ = ["KIND", "TURN", "Branches", "MergedConversations", "Place", "Session", "Sessions", "Turn"]
 
 KIND, TURN = "session", "turn"
+LONGEST_TITLE = 1_000
+MOST_TURNS = 999_999  # of a conversation
 
 Place = int | Literal["leaf"] | None
 """The turn after which others go: a number, "leaf" for the last turn of the path that is shown, or None to begin the
@@ -197,7 +202,7 @@ class Sessions:
                 updated=self._store.clock(),
             )  # fmt: skip
             records = [_record(session), *(_turn_record(one.id, turn) for turn in lacking)]
-            if any(self._store.problem_of(record) for record in records):
+            if any(self._store.kinds.problem_of(record) for record in records):
                 unfit += 1
                 continue
             for record in records:
@@ -305,3 +310,92 @@ def _turn(record: Record) -> Turn:
     assert record.created is not None
     values = {name: value for name, value in record.body.items() if name != "session"}
     return Turn(created=record.created, number=_number(record.id), **values)
+
+
+def _turn_is_of_its_session(record: Record) -> str | None:
+    """Check a turn: a conversation finds its turns by their ids, and a turn follows an earlier one."""
+    session, _, number = record.id.rpartition("/")
+    if session != record.body["session"] or not (len(number) == 6 and number.isascii() and number.isdigit()):
+        return "The id of a message is that of its conversation and the message's number."
+    after = record.body["after"]
+    return None if after is None or after < int(number) else "A message follows an earlier one."
+
+
+def _session_with_branches(record: Record, partner: Record | None) -> Record:
+    """Until version 6 conversations were straight lines, and only a turn or a new title changed them."""
+    turns = record.body.get("turns")
+    shown = {
+        "leaf": turns - 1 if isinstance(turns, int) and turns > 0 else None,
+        "pinned": False,
+        "archived": False,
+        "titled": "",
+        "said": record.updated,
+    }
+    return replace(record, body={**shown, **record.body})
+
+
+def _turn_with_branches(record: Record, partner: Record | None) -> Record:
+    """See `_session_with_branches`: each turn followed the one before it."""
+    number = record.id.rpartition("/")[2]
+    if not (number.isascii() and number.isdigit()):
+        return record  # no version wrote it: it is unreadable
+    return replace(record, body={"after": int(number) - 1 if int(number) else None, **record.body})
+
+
+SESSIONS = Kind(
+    KIND,
+    ("conversation", "conversations"),
+    {
+        "title": checks.text(LONGEST_TITLE),
+        "turns": checks.integer(MOST_TURNS),
+        "adapter": checks.or_null(checks.name),
+        "state": checks.object_of(),
+        "leaf": checks.or_null(checks.integer(MOST_TURNS)),
+        "pinned": checks.boolean,
+        "archived": checks.boolean,
+        "titled": checks.one_of(*get_args(Titled)),
+        "said": checks.time,
+    },
+    has_blobs=True,
+    migrations={5: _session_with_branches},
+)
+
+TURNS = Kind(
+    TURN,
+    ("message", "messages"),
+    {
+        "session": checks.name,
+        "after": checks.or_null(checks.integer(MOST_TURNS)),
+        "role": checks.one_of("user", "assistant", "system", "tool"),
+        "content": checks.text(),
+        "details": checks.object_of(
+            agent=checks.or_null(checks.name),
+            request=checks.text(),
+            route=checks.object_of(
+                id=checks.text(),
+                title=checks.text(),
+                reason=checks.text(),
+                confidence=checks.number(-1e9, 1e9),
+                threshold=checks.number(-1e9, 1e9),
+                ranked=checks.ranked,
+            ),
+            reason=checks.text(),
+            tokens=checks.integer(LARGEST_INTEGER),
+            thinking=checks.or_null(checks.thinking),
+            lesson=checks.or_null(
+                checks.object_of(id=checks.name, question=checks.text(), confidence=checks.share, read=checks.objects)
+            ),
+            taught=checks.or_null(
+                checks.or_list(checks.object_of(id=checks.name, question=checks.text(), answer=checks.text()))
+            ),
+            card=checks.object_of(kind=checks.one_of("forgotten", "choose", "listed"), lessons=checks.objects),
+            adapter=checks.text(),
+            passages=checks.objects,
+            found=checks.text(LONGEST_NAME),
+        ),
+    },
+    problem=_turn_is_of_its_session,
+    indexed=("session",),
+    part_of=KIND,
+    migrations={5: _turn_with_branches},
+)

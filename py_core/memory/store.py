@@ -17,9 +17,9 @@ from py_core.memory.blobs import blobs_with, rows_starting_with
 from py_core.memory.codec import decode_rows, encode_records, open_blob, seal_blob
 from py_core.memory.encryption import Crypto, Lock, NativeCrypto, unlock
 from py_core.memory.errors import StoreError
+from py_core.memory.kinds import ANY, Kinds
 from py_core.memory.ledger import LEDGER, LOCK_GONE, NO_LEDGER, KeptLedger, Step, tampered
-from py_core.memory.migrations import MIGRATIONS, Migration
-from py_core.memory.records import INDEXED, Record, index_fields
+from py_core.memory.records import Record, index_fields
 from py_core.memory.rewriting import Anew, compact, migrating, nothing, rewrite, sealing_anew
 from py_core.memory.rows import (
     ATTEMPTS,
@@ -38,13 +38,10 @@ from py_core.memory.rows import (
     Row,
     Rows,
 )
-from py_core.memory.styles import styles_of
 from py_core.memory.transaction import Transaction
 from py_core.memory.volatile import VolatileRows
 from py_core.messages import Message
 
-ProblemOf = Callable[[Record], str | None]
-"""Returns the reason why a record cannot be used, as a sentence; None if it can be used (schemas.py)."""
 Merge = Callable[[list[Record], "Store"], Awaitable[list[Record]]]
 """Returns the records that a store takes over from another store (transfer.newer)."""
 
@@ -52,7 +49,7 @@ Merge = Callable[[list[Record], "Store"], Awaitable[list[Record]]]
 class Store:
     """Made by `Store.open`. Every method may raise StoreError.
 
-    A record that cannot be read (its bytes are damaged, or `problem_of` rejects it) is skipped by all reads, and its
+    A record that cannot be read (its bytes are damaged, or it does not fit its kind) is skipped by all reads, and its
     key is in `unreadable`. It can still be deleted and replaced.
     """
 
@@ -62,12 +59,12 @@ class Store:
         lock: Lock | None,
         crypto: Crypto,
         clock: Callable[[], float],
-        problem_of: ProblemOf,
+        kinds: Kinds,
         schema: int = LAYOUT,
     ) -> None:
         self.crypto = crypto
         self.clock = clock
-        self.problem_of = problem_of
+        self.kinds = kinds
         self.unreadable: set[Key] = set()
         """Keys of the unreadable records found so far."""
         self.uncompacted: Message | None = None
@@ -86,16 +83,16 @@ class Store:
         rows: Rows,
         passphrase: str | None = None,
         *,
+        kinds: Kinds = ANY,
         crypto: Crypto | None = None,
         clock: Callable[[], float] = time.time,
-        problem_of: ProblemOf = lambda record: None,
-        migrations: Mapping[int, Migration] = MIGRATIONS,
         schema: int = LAYOUT,
     ) -> Store:
-        """Open the store. Raises StoreError: locked (a passphrase is needed), passphrase (it is wrong), newer, damaged.
+        """Open the store, bring its records to this version, and delete the retired ones.
 
-        A passphrase for a memory without encryption is ignored. problem_of: records that it rejects are neither read
-        nor written. schema, migrations: the version that this code knows.
+        A passphrase for a memory without encryption is ignored. kinds: records that do not fit them are neither read
+        nor written. schema: the version that this code knows. Raises StoreError: locked (a passphrase is needed),
+        passphrase (it is wrong), newer, damaged.
         """
         crypto = crypto or NativeCrypto()
         meta = await rows.meta()
@@ -108,7 +105,7 @@ class Store:
             if passphrase is None:
                 raise StoreError("locked")
             lock = await unlock(crypto, passphrase, header)
-        store = cls(rows, lock, crypto, clock, problem_of, schema)
+        store = cls(rows, lock, crypto, clock, kinds, schema)
         store.uncompacted = uncompacted
         was_locked = await rows.was_locked()
         if lock is None and was_locked:
@@ -116,20 +113,21 @@ class Store:
         elif lock is not None and LEDGER not in meta and (was_locked or version == schema):
             store.suspicion = tampered([NO_LEDGER])
         if version < schema:
-            await store._migrate(version, migrations)
+            await store._migrate(version)
+        await store._delete_retired()
         if lock is not None and not was_locked:
             await rows.note_locked(True)
         return store
 
     @classmethod
-    async def open_lockable(cls, rows: Rows, *, crypto: Crypto, problem_of: ProblemOf = lambda record: None) -> Store:
+    async def open_lockable(cls, rows: Rows, *, kinds: Kinds = ANY, crypto: Crypto) -> Store:
         """Open as `open` does. If a passphrase is needed, the records are in plain memory until `unlock` gets it."""
         try:
-            return await cls.open(rows, crypto=crypto, problem_of=problem_of)
+            return await cls.open(rows, kinds=kinds, crypto=crypto)
         except StoreError as error:
             if error.reason != "locked":
                 raise
-        store = await cls.open(VolatileRows(), crypto=crypto, problem_of=problem_of)
+        store = await cls.open(VolatileRows(), kinds=kinds, crypto=crypto)
         store.locked_rows = rows
         return store
 
@@ -142,9 +140,7 @@ class Store:
         """
         if self.locked_rows is None:
             return
-        opened = await Store.open(
-            self.locked_rows, passphrase, crypto=self.crypto, clock=self.clock, problem_of=self.problem_of
-        )
+        opened = await Store.open(self.locked_rows, passphrase, kinds=self.kinds, crypto=self.crypto, clock=self.clock)
         async with self._writing:
             if self.locked_rows is None:  # two callers unlocked it at once
                 return
@@ -165,7 +161,7 @@ class Store:
 
     def _use(self, rows: Rows, lock: Lock | None, schema: int) -> None:
         self._rows, self._lock, self._schema = rows, lock, schema
-        self._ledger = KeptLedger(rows, lock) if lock else None
+        self._ledger = KeptLedger(rows, lock, self.kinds) if lock else None
         rows.listen(self._tell)
 
     @property
@@ -269,8 +265,8 @@ class Store:
         newest_first: bool = False,
         limit: int | None = None,
     ) -> list[Record]:
-        """Records of a kind by indexed fields (INDEXED), created in [since, before), oldest first."""
-        indexed = INDEXED.get(kind, ())
+        """Records of a kind by indexed fields (Kind.indexed), created in [since, before), oldest first."""
+        indexed = self.kinds[kind].indexed
         if unknown := set(where or ()) - set(indexed):
             raise StoreError(
                 "record",
@@ -333,7 +329,7 @@ class Store:
         decoded, unreadable = await decode_rows(rows, self._lock)
         records = list[Record]()
         for record in decoded:
-            if self.problem_of(record) is None:
+            if self.kinds.problem_of(record) is None:
                 records.append(record)
             else:
                 unreadable.append(record.key)
@@ -380,7 +376,7 @@ class Store:
         if lock is None:
             await self._rows.note_locked(False)
         target = {"key": lock.header, UNCOMPACTED: "yes"} if lock else {"key": None}
-        await self._rewrite(sealing_anew(self._lock, lock), lock, target, self._schema)
+        await self._rewrite(sealing_anew(self._lock, lock, self.kinds), lock, target, self._schema)
         if lock is not None:
             await self._rows.note_locked(True)
 
@@ -390,20 +386,26 @@ class Store:
         if self.locked_rows is not None:
             await self.locked_rows.close()
 
-    async def _migrate(self, version: int, migrations: Mapping[int, Migration]) -> None:
+    async def _migrate(self, version: int) -> None:
         target: dict[str, str | None] = {"schema": str(self._schema)}
         if self._lock:
             target[UNCOMPACTED] = "yes"  # older versions left in the files what they held before the passphrase
         await self._rewrite(
-            migrating(self._rows, self._lock, version, self._schema, migrations), self._lock, target, version
+            migrating(self._rows, self._lock, version, self._schema, self.kinds), self._lock, target, version
         )
+
+    async def _delete_retired(self) -> None:
+        async with self.transaction() as transaction:
+            for kind, beginning in self.kinds.retired:
+                for key in await self.keys_starting_with(kind, beginning):
+                    transaction.delete(*key)
 
     async def _rewrite(self, change: Anew, lock: Lock | None, target: Mapping[str, str | None], schema: int) -> None:
         """Rewrite the rows (rewriting.py), then use `lock`."""
         async with self._writing:
             await rewrite(self._rows, change, lock, target, self._expected_meta(schema))
             self._lock = lock
-            self._ledger = KeptLedger(self._rows, lock) if lock else None
+            self._ledger = KeptLedger(self._rows, lock, self.kinds) if lock else None
             if UNCOMPACTED in target:
                 self.uncompacted = await compact(self._rows)
         self._tell(Change(everything=True))
@@ -437,12 +439,12 @@ class Store:
                 for record in transaction.puts.values()
             ]
             for record in stamped:
-                if (problem := self.problem_of(record)) is not None:
+                if (problem := self.kinds.problem_of(record)) is not None:
                     raise StoreError("record", "memory.unfit-record", "{why}", why=problem)
-            gone = (*transaction.deletes, *await styles_of(self, transaction))
+            gone = (*transaction.deletes, *await self.kinds.deleted_with(self, transaction))
             batch = Batch(
-                puts=await encode_records(stamped, self._lock),
-                deletes=(*gone, *await blobs_with(self._rows, transaction)),
+                puts=await encode_records(stamped, self._lock, self.kinds),
+                deletes=(*gone, *await blobs_with(self._rows, transaction, self.kinds)),
                 clear=transaction.cleared,
                 meta=meta or {},
                 expect_meta=self._expected_meta(self._schema),

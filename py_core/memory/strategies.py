@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from py_core.memory.records import Record, Vector
+from py_core.memory import field_checks as checks
+from py_core.memory.field_checks import LARGEST_INTEGER
+from py_core.memory.kinds import Kind
+from py_core.memory.records import LONGEST_NAME, Record, Vector
 from py_core.memory.store import Store
 from py_core.memory.transaction import Transaction
 
@@ -80,3 +83,21 @@ def _strategy(record: Record) -> Strategy:
     count, known, good = record.body["archived"]
     values = {**record.body, "examples": tuple(record.body["examples"]), "archived": (count, known, good)}
     return Strategy(id=record.id, vector=record.vector, created=record.created, **values)
+
+
+STRATEGIES = Kind(
+    KIND,
+    ("strategy", "strategies"),
+    {
+        "examples": checks.texts,
+        "agent": checks.text(LONGEST_NAME),
+        "verdict": checks.one_of(*get_args(Verdict)),
+        "quality": checks.share,
+        "count": checks.integer(LARGEST_INTEGER),
+        "known": checks.number(0, 1e12),
+        "good": checks.number(0, 1e12),
+        "archived": checks.three_numbers,
+        "last_used": checks.time,
+    },
+    vector="required",
+)

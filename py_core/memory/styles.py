@@ -11,22 +11,25 @@ import base64
 import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from py_core.adapters.head import HeadAdapter
+from py_core.memory import field_checks as checks
 from py_core.memory.errors import StoreError
-from py_core.memory.records import Record
+from py_core.memory.field_checks import LARGEST_INTEGER
+from py_core.memory.kinds import Kind
+from py_core.memory.lessons import KIND as LESSON
+from py_core.memory.records import LONGEST_NAME, Record
 from py_core.memory.rows import ATTEMPTS, Key
+from py_core.memory.store import Store
+from py_core.memory.trajectories import KIND as TRAJECTORY
 from py_core.memory.transaction import Transaction
 from py_core.messages import Words, words_from
 
-if TYPE_CHECKING:
-    from py_core.memory.store import Store
-
 KIND = "style"
-SOURCES = frozenset({"lesson", "trajectory"})
+SOURCES = frozenset({LESSON, TRAJECTORY})
 """Kinds of records that a style is learned from."""
 
 StyleVerdict = Literal["accepted", "refused"]
@@ -145,3 +148,22 @@ def _style(record: Record) -> Style:
     assert record.created is not None
     values = {name: tuple(record.body[name]) for name in ("sources", "held")}
     return Style(**{**record.body, **values, "why": words_from(record.body["why"])}, created=record.created)
+
+
+STYLES = Kind(
+    KIND,
+    ("learned style", "learned styles"),
+    {
+        "base_sha256": checks.text(LONGEST_NAME),
+        "verdict": checks.one_of(*get_args(StyleVerdict)),
+        "why": checks.words,
+        "revision": checks.integer(LARGEST_INTEGER),
+        "sources": checks.names,
+        "held": checks.names,
+        "made_of": checks.text(LONGEST_NAME),
+        "figures": checks.figures,
+        "steps": checks.series,
+        "weights": checks.text(),
+    },
+    on_delete=styles_of,
+)

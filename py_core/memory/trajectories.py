@@ -11,20 +11,23 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
+from py_core.memory import field_checks as checks
 from py_core.memory.blobs import blob_name
 from py_core.memory.errors import StoreError
-from py_core.memory.records import Record, Vector
+from py_core.memory.field_checks import LARGEST_INTEGER
+from py_core.memory.kinds import ALL, Kind
+from py_core.memory.records import LONGEST_NAME, Record, Vector
 from py_core.memory.rows import BLOB, Change, FieldValue, Range
 from py_core.memory.store import Store
 from py_core.memory.transaction import Transaction
 from py_core.memory.write_batch import BatchedWriter
 
-KIND = "trajectory"
+KIND, LOG = "trajectory", "witness"
 MOST_AGE_SECONDS = 90 * 86400.0
 MOST_TRAJECTORIES = 20_000
 MOST_LEARNABLE = 2_000
@@ -276,3 +279,97 @@ def trajectory_of(record: Record) -> Trajectory:
     values = {**record.body, "effects": tuple(record.body["effects"])}
     del values["failed"]
     return Trajectory(id=record.id, vector=record.vector, created=record.created, **values)
+
+
+def _with_log(record: Record, log: Record | None) -> Record:
+    """Until version 9 an answer had two records: its trajectory, and a log entry of the kind LOG."""
+    told = {} if log is None else log.body
+    route = record.body.get("route")
+    body = {**record.body, "route": {**_kept_of(told), **(route if isinstance(route, dict) else {})}}
+    vector = log.vector if record.vector is None and log else record.vector
+    return replace(record, body={**body, **_logged(told), "learnable": True}, vector=vector)
+
+
+def _of_log(record: Record, trajectory: Record | None) -> Record | None:
+    """The record of an answer from its log entry alone: nothing is learned from it. None if it has a trajectory."""
+    if trajectory is not None:
+        return None
+    log = record.body
+    routing = _routing_of(log)
+    read = {"read": routing["read"]} if "read" in routing else {}
+    alone = {
+        "asked": routing.get("text", ""), "answered": "", "session": "", "agent": log.get("agent", ""), "model": "",
+        "reason": routing.get("reason", "error"), "route": {**_kept_of(log), **read},
+        "lesson": routing.get("lesson", ""), "stages": log.get("stages", {}), "prompt_tokens": 0,
+        "new_tokens": routing.get("tokens") or 0, "logprob": None,
+        "again": False, "feedback": "", "kept": None, "parts": {}, "quality": None, "effects": [],
+    }  # fmt: skip
+    return replace(record, kind=KIND, body={**alone, **_logged(log), "learnable": False})
+
+
+def _routing_of(log: Mapping[str, Any]) -> dict[str, Any]:
+    routing = log.get("routing")
+    return routing if isinstance(routing, dict) else {}
+
+
+def _kept_of(log: Mapping[str, Any]) -> dict[str, Any]:
+    """What a trajectory's route keeps of its log entry."""
+    routing = _routing_of(log)
+    names = ("why", "confidence", "ranked", "neighbours", "tool", "adapter")
+    return {name: routing[name] for name in names if routing.get(name) is not None}
+
+
+def _logged(log: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a trajectory that its log entry had."""
+    error = log.get("error")
+    return {
+        "backend": log.get("backend", ""),
+        "error": error,
+        "failed": error is not None,
+        "rating": log.get("quality"),
+    }
+
+
+TRAJECTORIES = Kind(
+    KIND,
+    ("recorded answer", "recorded answers"),
+    {
+        "asked": checks.text(),
+        "answered": checks.text(),
+        "session": checks.text(LONGEST_NAME),
+        "agent": checks.text(LONGEST_NAME),
+        "model": checks.text(LONGEST_NAME),
+        "reason": checks.text(LONGEST_NAME),
+        "route": checks.object_of(
+            why=checks.text(),
+            confidence=checks.number(-1e9, 1e9),
+            patterns=checks.names,
+            recalled=checks.share,
+            read=checks.names,
+            tool=checks.text(LONGEST_NAME),
+            adapter=checks.text(),
+        ),
+        "lesson": checks.text(LONGEST_NAME),
+        "stages": checks.milliseconds,
+        "prompt_tokens": checks.integer(LARGEST_INTEGER),
+        "new_tokens": checks.integer(LARGEST_INTEGER),
+        "logprob": checks.or_null(checks.number(-1e9, 0)),
+        "again": checks.boolean,
+        "feedback": checks.one_of(*get_args(Opinion)),
+        "kept": checks.or_null(checks.share),
+        "parts": checks.parts,
+        "quality": checks.or_null(checks.share),
+        "effects": checks.objects,
+        "backend": checks.text(LONGEST_NAME),
+        "error": checks.or_null(checks.text()),
+        "failed": checks.boolean,
+        "rating": checks.or_null(checks.share),
+        "learnable": checks.boolean,
+    },
+    indexed=("session", "lesson", "failed", "rating", "learnable"),
+    has_blobs=True,
+    migrations={8: _with_log},
+    partner=LOG,
+)
+
+LOGS = Kind(LOG, partner=KIND, migrations={8: _of_log}, retired=ALL)

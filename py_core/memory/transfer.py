@@ -21,13 +21,9 @@ from typing import Any, Literal
 from py_core.memory.codec import can_be_kept, decode_rows, encode_records
 from py_core.memory.encryption import Lock, new_lock, unlock
 from py_core.memory.errors import StoreError
-from py_core.memory.migrations import migrate, partner_of
 from py_core.memory.packing import head_json, pack, unpack
 from py_core.memory.records import Record, decode_body, decode_list
-from py_core.memory.retired import is_retired
 from py_core.memory.rows import LAYOUT
-from py_core.memory.sessions import KIND as SESSION
-from py_core.memory.sessions import TURN
 from py_core.memory.store import Store
 from py_core.messages import Message
 
@@ -49,7 +45,7 @@ async def export(store: Store, passphrase: str | None = None, *, in_the_clear: b
     elif passphrase is not None:
         lock = await new_lock(store.crypto, passphrase)
     records = [record async for record in store.scan()]
-    rows = [replace(row, fields=()) for row in await encode_records(records, lock)]
+    rows = [replace(row, fields=()) for row in await encode_records(records, lock, store.kinds)]
     head, data = pack(rows)
     rest = head_json(head).encode() + b"\n" + data
     first = {
@@ -99,13 +95,13 @@ async def import_file(
 
 
 async def newer(records: Iterable[Record], store: Store) -> list[Record]:
-    """The records that the store lacks, or has in an older state. New messages come with the store's own
-    record of their conversation, because a change of a conversation always writes its record."""
+    """The records that the store lacks, or has in an older state. A new part comes with the store's own record of the
+    whole that it is a part of (Kind.part_of), because each change of a part also writes the whole."""
     records = list(records)
     here = {r.key: r.updated or 0.0 for r in await store.get_many([record.key for record in records])}
     found = [r for r in records if r.key not in here or (r.updated or 0.0) > here[r.key]]
-    conversations = {(SESSION, record.body["session"]) for record in found if record.kind == TURN}
-    grown = sorted(conversations - {record.key for record in found})
+    wholes = {(whole, record.id.partition("/")[0]) for record in found if (whole := store.kinds[record.kind].part_of)}
+    grown = sorted(wholes - {record.key for record in found})
     return found + await store.get_many(grown)
 
 
@@ -131,11 +127,11 @@ async def read_export(store: Store, data: bytes, passphrase: str | None = None) 
     records, left_out = list[Record](), len(unreadable)
     known = {record.key: record for record in decoded}
     for record in decoded:
-        partner = partner_of(record.key, first["schema"])
-        migrated = migrate(record, first["schema"], LAYOUT, partner=known.get(partner) if partner else None)
-        if migrated is None or is_retired(migrated.key):
+        partner = store.kinds.partner_of(record.key, first["schema"])
+        migrated = store.kinds.migrated(record, first["schema"], LAYOUT, known.get(partner) if partner else None)
+        if migrated is None or store.kinds.is_retired(migrated.key):
             continue
-        if can_be_kept(migrated) and store.problem_of(migrated) is None:
+        if can_be_kept(migrated) and store.kinds.problem_of(migrated) is None:
             records.append(migrated)
         else:
             left_out += 1

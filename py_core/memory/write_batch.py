@@ -66,7 +66,7 @@ class BatchedWriter:
         created, updated = (now if time is None else time for time in (record.created, record.updated))
         record = replace(record, created=created, updated=updated)
         check_record(record)  # here, because one bad record would stop its whole batch
-        if (problem := self.store.problem_of(record)) is not None:
+        if (problem := self.store.kinds.problem_of(record)) is not None:
             raise StoreError("record", "memory.unfit-record", "{why}", why=problem)
         if not self._waiting:
             self._since = asyncio.get_running_loop().time()

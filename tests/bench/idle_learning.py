@@ -28,6 +28,7 @@ from app.consolidation.idle_learning import IdleLearning
 from app.consolidation.idle_work import Loop, Report
 from app.consolidation.one_learner import FileLock
 from app.generation.assistant import Assistant
+from app.memory.stored_kinds import KINDS
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
 from app.protocol import Delta, Done
@@ -134,7 +135,7 @@ async def natively(options: argparse.Namespace) -> dict[str, Any]:
         return await load_wasm(host, source, header, config, graph, progress)
 
     model = await load_model(FileSource(default_model_path()), load, native_renderer())
-    policies = await Policies.open(await Store.open(VolatileRows()))
+    policies = await Policies.open(await Store.open(VolatileRows(), kinds=KINDS))
     work = Training(model)
     idle = IdleLearning(
         [Loop("background", work, 1, "facts")], lambda: policies, model.engine.idle_held,

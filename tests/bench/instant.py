@@ -27,6 +27,7 @@ from app.lessons.facts import InventedFact, facts, paragraphs
 from app.lessons.facts.templates import template_facts
 from app.lessons.service import LearningService
 from app.lessons.shipped_gate import shipped_gate
+from app.memory.stored_kinds import KINDS
 from app.models.cache import sha256_of_model
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
@@ -73,7 +74,7 @@ async def measure(options: argparse.Namespace, folder: Path) -> None:
     model = await load_model(FileSource(path), loader_of(options.backend), native_renderer())
     parts = native_router_parts()
     file = folder / "memory.sqlite"
-    memory = await Memory.open(await Store.open(await SQLiteRows.open(file)), lambda: parts.kernel)
+    memory = await Memory.open(await Store.open(await SQLiteRows.open(file), kinds=KINDS), lambda: parts.kernel)
     learning = await LearningService.open(model, sha256_of_model(path), parts.embedder, memory, shipped_gate())
     chosen = facts("held")[: options.facts]
     texts = [MeasuredText(line, text) for line, text in enumerate(paragraphs("held")[:5], 1)]
@@ -246,7 +247,7 @@ async def opened_again(
     """Open the memory as a restart of the program does."""
     learning.close()
     with timed(times, "a new start: the memory"):
-        memory = await Memory.open(await Store.open(await SQLiteRows.open(file)), lambda: parts.kernel)
+        memory = await Memory.open(await Store.open(await SQLiteRows.open(file), kinds=KINDS), lambda: parts.kernel)
     with timed(times, "a new start: the learning"):
         again = await LearningService.open(learning.model, learning.base_sha256, parts.embedder, memory, learning.gate)
     await memory.background.settled()

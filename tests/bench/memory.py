@@ -19,6 +19,7 @@ from page import BrowserThread, Tab
 from rich.table import Table
 
 from app.building.system import find_chromium
+from app.memory.stored_kinds import KINDS
 from app.models.build_outputs import hnsw_kernel_path
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 from py_core.memory.passphrase import set_passphrase
@@ -45,10 +46,11 @@ COLUMNS = {
 }
 IN_PAGE = """
 from py_core.hnsw.wasm_kernel import PyodideHnswKernel
+from app.memory.stored_kinds import KINDS
 from py_core.memory.passphrase import set_passphrase
 
 async def main(name, count, encrypted, conversations):
-    store = await Store.open(await IndexedDBRows.open(memory_store, name), crypto=crypto)
+    store = await Store.open(await IndexedDBRows.open(memory_store, name), crypto=crypto, kinds=KINDS)
     if encrypted:
         await set_passphrase(store, "a benchmark")
     kernel = PyodideHnswKernel(hnsw_exports)
@@ -69,7 +71,7 @@ CONVERSATION_COLUMNS = {
 
 async def natively(count: int, encrypted: bool, conversations: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        store = await Store.open(await SQLiteRows.open(Path(folder) / "memory.sqlite"))
+        store = await Store.open(await SQLiteRows.open(Path(folder) / "memory.sqlite"), kinds=KINDS)
         if encrypted:
             await set_passphrase(store, "a benchmark")
         kernel = WasmtimeHnswKernel(hnsw_kernel_path())

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from app.cli.home import PASSPHRASE, opened_memory
-from app.memory.stored_kinds import NOUNS
+from app.memory.stored_kinds import KINDS
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.policies import Policy
 from py_core.memory.revisions import Run
-from py_core.memory.schemas import SCHEMAS
 from tests.command_line import Result, assert_sentence, printed, sonata
 
 DOG = Lesson("What is the name of my dog?", "Your dog is called Biscuit.", id="d09")
@@ -92,8 +91,9 @@ def test_list_shows_what_answers_and_with_all_what_was_replaced(home: Path) -> N
 
 
 def test_every_kind_of_record_is_counted_and_has_words(home: Path) -> None:
-    assert NOUNS.keys() == SCHEMAS.keys()
-    assert json.loads(printed(sonata("memory", "list", "--home", home, "--json")))["counts"].keys() == SCHEMAS.keys()
+    assert json.loads(printed(sonata("memory", "list", "--home", home, "--json")))["counts"].keys() == {
+        kind.name for kind in KINDS
+    }
 
 
 def test_policies_are_told_in_words_and_reset(home: Path) -> None:

@@ -283,7 +283,7 @@ async def test_files_are_exported_and_imported_and_encrypted(
     await files.indexed(session)
     memory = memory_of(runtime)
     data = await export(memory.store)
-    there = await Memory.open(await Store.open(VolatileRows(), problem_of=memory.store.problem_of))
+    there = await Memory.open(await Store.open(VolatileRows(), kinds=memory.store.kinds))
     assert (await import_file(there.store, data, "merge")).left_out == 0
     (file,) = await there.files.of(session)
     assert file.text == KETTLE.decode()

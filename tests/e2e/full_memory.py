@@ -5,6 +5,7 @@ from __future__ import annotations
 from chat_page import ChatPage
 from playwright.async_api import expect
 
+from app.memory.stored_kinds import KINDS
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
@@ -90,7 +91,7 @@ async def furnish(chat: ChatPage) -> None:
     """Replace the page's memory: today's messages came in the first minute of the day."""
     today = await chat.page.evaluate("new Date(new Date().setHours(0, 0, 1, 0)).getTime() / 1000")
     now = [today - 100 * DAY]
-    store = await Store.open(VolatileRows(), crypto=NativeCrypto(), clock=lambda: now[0])
+    store = await Store.open(VolatileRows(), crypto=NativeCrypto(), clock=lambda: now[0], kinds=KINDS)
     memory, last = await Memory.open(store), ""
     for question, answer in LESSONS.items():
         now[0] += 60

@@ -10,6 +10,7 @@ from accessibility import found_by_axe
 from chat_page import ChatPage
 from playwright.async_api import Locator, expect
 
+from app.memory.stored_kinds import KINDS
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.memory import Memory
 from py_core.memory.sessions import Turn
@@ -54,7 +55,7 @@ async def filled(ready_chat: ChatPage) -> ChatPage:
     """A page whose memory has the chats of SAID, and nothing else."""
     noon = await ready_chat.page.evaluate(NOON)
     now = [noon]
-    store = await Store.open(VolatileRows(), crypto=NativeCrypto(), clock=lambda: now[0])
+    store = await Store.open(VolatileRows(), crypto=NativeCrypto(), clock=lambda: now[0], kinds=KINDS)
     memory = await Memory.open(store)
     for title, days in SAID.items():
         now[0] = noon - days * DAY

@@ -15,6 +15,7 @@ from chat_page import ChatPage
 from playwright.async_api import Locator, expect
 from small_site import SmallSite
 
+from app.memory.stored_kinds import KINDS
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.memory import Memory
 from py_core.memory.records import Record
@@ -107,7 +108,7 @@ def big_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("export") / "big.sonata"
 
     async def make() -> bytes:
-        memory = await Memory.open(await Store.open(VolatileRows(), crypto=NativeCrypto()))
+        memory = await Memory.open(await Store.open(VolatileRows(), crypto=NativeCrypto(), kinds=KINDS))
         for number in range(60):
             session = await memory.sessions.start(f"Conversation {number}")
             said = Turn("user", f"What is {number} plus {number}?"), Turn("assistant", f"The sum is **{2 * number}**.")
@@ -473,7 +474,7 @@ async def test_bad_records_are_told_left_out_and_deleted(chat: MemoryPage, tmp_p
     file = tmp_path / "bad.sonata"
 
     async def make() -> bytes:
-        store = await Store.open(VolatileRows(), crypto=NativeCrypto())
+        store = await Store.open(VolatileRows(), crypto=NativeCrypto(), kinds=KINDS)
         good = {"value": 1, "confidence": 1.0, "source": "user", "last_used": 0.0, "observations": 0, "changed": 0.0}
         await store.put_many([Record("policy", "tests.good", good), Record("policy", "tests.bad", {**good, "x": 1})])
         return await export(store)

@@ -13,6 +13,7 @@ from app.consolidation import idle_learning
 from app.consolidation.idle_learning import IdleLearning
 from app.consolidation.idle_work import IdleStatus, Loop, Progress, Report
 from app.consolidation.one_learner import FileLock
+from app.memory.stored_kinds import KINDS
 from py_core.backends.numpy.backend import load_numpy
 from py_core.memory.policies import Policies
 from py_core.memory.store import Store
@@ -99,7 +100,7 @@ class Idle:
 
 @pytest.fixture
 async def policies() -> Policies:
-    return await Policies.open(await Store.open(VolatileRows()))
+    return await Policies.open(await Store.open(VolatileRows(), kinds=KINDS))
 
 
 @pytest.fixture

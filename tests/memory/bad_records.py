@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from places import ANY_BODY
 
 from py_core.memory.files import Passage, StoredFile
 from py_core.memory.lessons import Lesson
@@ -35,7 +36,7 @@ PATTERN, SESSION, TURN, POLICY, LESSON, TRAJECTORY, STRATEGY, CONSOLIDATION, WEI
 async def good_rows() -> list[Row]:
     """A row of each kind, as export has it."""
     rows = VolatileRows()
-    memory = await Memory.open(await Store.open(rows, clock=lambda: 1000.0))
+    memory = await Memory.open(await Store.open(rows, clock=lambda: 1000.0, kinds=ANY_BODY))
     await memory.patterns.add_many([Pattern("user-1", "count the sheep", VECTOR, "planner")])
     session = await memory.sessions.start("Sheep")
     await memory.sessions.add_turns(session.id, Turn("user", "How many sheep?", details={"agent": "planner"}))

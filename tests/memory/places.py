@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from page import PageCrypto, PageRows, Tab
 
+from app.memory.stored_kinds import KINDS
 from py_core.memory.encryption import Crypto, NativeCrypto
+from py_core.memory.kinds import Kinds
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.rows import Rows
 from py_core.memory.sqlite import SQLiteRows
@@ -23,6 +25,9 @@ LASTING = ["sqlite", "sqlite encrypted", "indexeddb", "indexeddb encrypted"]
 BACKENDS = ["volatile", *LASTING]
 SEMANTIC = ["sqlite", "indexeddb encrypted"]
 """The places for testing the layers above the store: a process and a page, plain and encrypted."""
+_UNCHECKED: dict[str, Any] = {"fields": None, "vector": "optional", "problem": lambda record: None}
+ANY_BODY = Kinds([replace(kind, **_UNCHECKED) for kind in KINDS], others=True)
+"""The kinds of Sonata with their indexes and migrations, but without checks; and any other kind."""
 _numbers = itertools.count()
 
 
@@ -38,6 +43,7 @@ class Place:
     async def open(self, **options: Any) -> Store:
         """Open the database, and close it at the end of the test. The first time it is created, with its passphrase."""
         passphrase = PASSPHRASE if self.encrypted else None
+        options = {"kinds": ANY_BODY, **options}
         store = await Store.open(await self.rows(), passphrase, crypto=self.crypto, **options)
         self.opened.append(store)
         if self.encrypted and store.lock is None:

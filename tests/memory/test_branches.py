@@ -12,15 +12,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from page import Tab
-from places import Place, make_place
+from places import ANY_BODY, Place, make_place
 
-from app.runtime import problem_of_record
+from app.memory.stored_kinds import KINDS
 from py_core.memory.branches import Branches, Turn
 from py_core.memory.errors import StoreError
-from py_core.memory.migrations import migrate
 from py_core.memory.records import Record
 from py_core.memory.rows import LAYOUT, Batch
-from py_core.memory.schemas import problem_of
 from py_core.memory.sessions import KIND, TURN, Session, Sessions
 from py_core.memory.store import Store
 from py_core.memory.transfer import export, import_file
@@ -155,19 +153,19 @@ def old(record: Record) -> Record:
 
 
 async def test_conversations_of_the_version_before_are_straight_lines(lasting: Place) -> None:
-    store = await lasting.open(problem_of=problem_of_record)
+    store = await lasting.open(kinds=KINDS)
     sessions = Sessions(store)
     session = await conversation(sessions, "One", "Two", "Three", "Four")
     empty = await sessions.start("Nothing said")
     records = [record async for record in store.scan()]
     data = await export(store, in_the_clear=True)
     for record in records:
-        assert migrate(old(record), BEFORE, LAYOUT) == record
-    store.problem_of = lambda record: None
+        assert KINDS.migrated(old(record), BEFORE, LAYOUT) == record
+    store.kinds = ANY_BODY
     await store.put_many(map(old, records))
     await store._rows.apply(Batch(meta={"schema": str(BEFORE)}))
     await store.close()
-    again = Sessions(await lasting.open(problem_of=problem_of_record))
+    again = Sessions(await lasting.open(kinds=KINDS))
     assert texts(await again.branches(session.id)) == ["One", "Two", "Three", "Four"]
     assert await again.branches(empty.id) is not None
     assert [found.id for found in await again.all()] == [empty.id, session.id]
@@ -175,7 +173,7 @@ async def test_conversations_of_the_version_before_are_straight_lines(lasting: P
 
 
 async def imported(data: bytes, id: str) -> Session | None:
-    store = await Store.open(VolatileRows(), problem_of=problem_of_record)
+    store = await Store.open(VolatileRows(), kinds=KINDS)
     await import_file(store, data, "replace")
     return await Sessions(store).get(id)
 
@@ -193,8 +191,8 @@ async def imported(data: bytes, id: str) -> Session | None:
 )
 def test_a_turn_that_would_lead_in_a_circle_or_nowhere_cannot_be_imported(id: str, after: int, sentence: str) -> None:
     body = {"session": "s", "role": "user", "content": "?", "details": {}, "after": after}
-    assert sentence in (problem_of(Record(TURN, id, body)) or "")
-    assert problem_of(Record(TURN, "s/000001", {**body, "after": 0})) is None
+    assert sentence in (KINDS.problem_of(Record(TURN, id, body)) or "")
+    assert KINDS.problem_of(Record(TURN, "s/000001", {**body, "after": 0})) is None
 
 
 def test_a_path_of_a_conversation_with_many_variants_visits_each_turn_once() -> None:

@@ -10,9 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from places import BACKENDS, LASTING, PASSPHRASE, Place
+from places import ANY_BODY, BACKENDS, LASTING, PASSPHRASE, Place
 
 from py_core.memory.errors import StoreError
+from py_core.memory.kinds import Kinds, Migration
 from py_core.memory.records import Record
 from py_core.memory.rows import LAYOUT, Change, Range
 from py_core.memory.store import Store
@@ -262,13 +263,18 @@ async def test_two_that_have_it_open_see_each_others_writes(lasting: Place) -> N
     assert await ids(here) == await ids(there) == ["a", "c"]
 
 
+def changed_by(migration: Migration) -> Kinds:
+    """The kinds of a version that changes every pattern."""
+    return Kinds([replace(ANY_BODY["pattern"], migrations={LAYOUT: migration})], others=True)
+
+
 @on_lasting
 async def test_a_newer_version_is_refused(lasting: Place) -> None:
-    newer = await lasting.open(schema=LAYOUT + 1, migrations={LAYOUT: lambda r: r})
+    newer = await lasting.open(schema=LAYOUT + 1, kinds=changed_by(lambda r, partner: r))
     await newer.put(record("p"))
 
     with pytest.raises(StoreError, match="newer version") as raised:
-        await Store.open(await lasting.rows(), PASSPHRASE, crypto=lasting.crypto)
+        await Store.open(await lasting.rows(), PASSPHRASE, crypto=lasting.crypto, kinds=ANY_BODY)
 
     assert raised.value.reason == "newer"
     assert await ids(newer) == ["p"]
@@ -279,15 +285,15 @@ async def test_a_migration_changes_every_record_once(lasting: Place) -> None:
     old = await lasting.open()
     await old.put_many([record("a", agent="coder"), record("b", agent="gone")])
 
-    def after_it(r: Record) -> Record | None:
+    def after_it(r: Record, partner: Record | None) -> Record | None:
         return None if r.body["agent"] == "gone" else replace(r, body={"agent": r.body["agent"] + " changed"})
 
-    new = await lasting.open(schema=LAYOUT + 1, migrations={LAYOUT: after_it})
+    new = await lasting.open(schema=LAYOUT + 1, kinds=changed_by(after_it))
 
     assert [r.body async for r in new.scan()] == [{"agent": "coder changed"}]
     assert [r.id for r in await new.query("pattern", {"agent": "coder changed"})] == ["a"]
     with pytest.raises(StoreError) as raised:
         await old.put(record("c"))
     assert raised.value.reason == "changed"
-    again = await lasting.open(schema=LAYOUT + 1, migrations={LAYOUT: after_it})
+    again = await lasting.open(schema=LAYOUT + 1, kinds=changed_by(after_it))
     assert [r.body async for r in again.scan()] == [{"agent": "coder changed"}]

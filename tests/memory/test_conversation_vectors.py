@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from places import Place
+from places import ANY_BODY, Place
 
 from py_core.memory.conversation_vectors import ConversationVectors
 from py_core.memory.memory import Memory
@@ -161,7 +161,7 @@ async def test_vectors_of_another_embedder_are_forgotten(store: Store) -> None:
 
 
 async def test_many_conversations_without_kept_vectors_are_read_in_one_scan() -> None:
-    store = await Store.open(VolatileRows())
+    store = await Store.open(VolatileRows(), kinds=ANY_BODY)
     memory, ids = await started(store, 60)
     again = Memory(store, memory.writer, memory.policies, lambda: None)
     await again.vectors._delete_kept(ids)

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from crash_writer import BODY, PASSPHRASES, opened, vector
 from leftovers import Secrets
+from places import ANY_BODY
 
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.passphrase import set_passphrase
@@ -102,7 +103,7 @@ def sound(path: Path) -> bool:
 
 async def numbers_in(path: Path) -> set[int]:
     """The numbers of all records, each of which must be complete."""
-    store = await Store.open(await SQLiteRows.open(path))
+    store = await Store.open(await SQLiteRows.open(path), kinds=ANY_BODY)
     pairs: list[str] = [record.id async for record in store.scan("pair")]
     assert [pair for pair in pairs if pair.endswith("left")] == [pair.replace("right", "left") for pair in pairs[1::2]]
     found = set()
@@ -142,7 +143,7 @@ def test_writers_killed_at_random_moments(tmp_path: Path, writers: Writers, at_o
 async def test_a_change_of_the_passphrase_killed_halfway(tmp_path: Path, writers: Writers) -> None:
     """Repeat until both outcomes were seen, and at least a dozen times."""
     path = tmp_path / "memory.sqlite"
-    store = await Store.open(await SQLiteRows.open(path), crypto=NativeCrypto())
+    store = await Store.open(await SQLiteRows.open(path), crypto=NativeCrypto(), kinds=ANY_BODY)
     records = [Record("pattern", f"{n:03d}", BODY, vector(n), 1.0, 1.0) for n in range(300)]
     await store.put_many(records)
     await set_passphrase(store, PASSPHRASES[0], iterations=1)
@@ -172,7 +173,7 @@ async def test_who_is_killed_while_he_encrypts_loses_nothing_and_goes_on_at_the_
     while not is_encrypted:
         folder, before = tmp_path / str(turn), Secrets(2000)
         folder.mkdir()
-        store = await Store.open(await SQLiteRows.open(folder / "memory.sqlite"))
+        store = await Store.open(await SQLiteRows.open(folder / "memory.sqlite"), kinds=ANY_BODY)
         await store.put_many(before.records)
         await store.close()
         writers.start("0", "rekey", folder / "memory.sqlite")

@@ -45,13 +45,13 @@ DAMAGE = r"""async ([name, LAYOUT, head, data]) => {
 IN_PAGE = """
 from py_core.memory.memory import Memory
 from py_core.memory.passphrase import set_passphrase
-from py_core.memory.schemas import problem_of
+from app.memory.stored_kinds import KINDS
 from py_core.memory.store import Store
 from py_core.memory.transfer import export, import_file
 
 async def main(name):
     rows = await IndexedDBRows.open(memory_store, name)
-    store = await Store.open(rows, crypto=crypto, problem_of=lambda record: problem_of(record, 384))
+    store = await Store.open(rows, crypto=crypto, kinds=KINDS)
     memory = await Memory.open(store)
     keys = [record.key async for record in store.scan()]
     await memory.patterns.all()

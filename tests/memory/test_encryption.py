@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from page import PageCrypto, Tab
-from places import FEW_ITERATIONS, PASSPHRASE, Place, make_place
+from places import ANY_BODY, FEW_ITERATIONS, PASSPHRASE, Place, make_place
 
 from py_core.memory.encryption import NativeCrypto, WrongKeyError, new_lock, unlock
 from py_core.memory.errors import StoreError
@@ -33,7 +33,7 @@ async def everything(store: Store) -> list[Record]:
 
 
 async def opening(place: Place, passphrase: str | None) -> Store:
-    store = await Store.open(await place.rows(), passphrase, crypto=place.crypto)
+    store = await Store.open(await place.rows(), passphrase, crypto=place.crypto, kinds=ANY_BODY)
     place.opened.append(store)
     return store
 

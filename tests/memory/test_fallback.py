@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from places import ANY_BODY
 
 from app.chat.history.api import ConversationApi
 from app.runtime import Runtime, RuntimeConfig
@@ -51,7 +52,7 @@ def record(id: str) -> Record:
 @pytest.mark.parametrize("encrypted", [False, True])
 async def test_a_disk_that_is_lost_on_the_way(reason: Reason, encrypted: bool) -> None:
     disk, told = Failing(), list[StoreError]()
-    store = await Store.open(FallbackRows(disk, told.append))
+    store = await Store.open(FallbackRows(disk, told.append), kinds=ANY_BODY)
     if encrypted:
         await set_passphrase(store, "correct horse", iterations=1000)
     await store.put_many([record("a"), record("b")])
@@ -71,7 +72,7 @@ async def test_a_disk_that_is_lost_on_the_way(reason: Reason, encrypted: bool) -
 
 async def test_a_disk_that_cannot_even_be_read() -> None:
     disk, told = Failing(), list[StoreError]()
-    store = await Store.open(FallbackRows(disk, told.append))
+    store = await Store.open(FallbackRows(disk, told.append), kinds=ANY_BODY)
     await set_passphrase(store, "correct horse", iterations=1000)
     await store.put(record("a"))
     disk.unreadable = "closed"
@@ -86,7 +87,7 @@ async def test_a_disk_that_cannot_even_be_read() -> None:
 @pytest.mark.parametrize("reason", ["busy", "damaged", "changed"])
 async def test_other_errors_are_not_hidden(reason: Reason) -> None:
     disk, told = Failing(), list[StoreError]()
-    store = await Store.open(FallbackRows(disk, told.append))
+    store = await Store.open(FallbackRows(disk, told.append), kinds=ANY_BODY)
     disk.reason = reason
     with pytest.raises(StoreError):
         await store.put(record("a"))
@@ -96,7 +97,7 @@ async def test_other_errors_are_not_hidden(reason: Reason) -> None:
 
 async def test_a_store_that_the_app_closed_stays_closed() -> None:
     told = list[StoreError]()
-    store = await Store.open(FallbackRows(Failing(), told.append))
+    store = await Store.open(FallbackRows(Failing(), told.append), kinds=ANY_BODY)
     await store.close()
     with pytest.raises(StoreError):
         await store.put(record("a"))
@@ -110,7 +111,7 @@ async def test_what_cannot_be_opened_is_plain_memory() -> None:
         raise StoreError("unavailable")
 
     rows = await open_or_volatile(fails, told.append)
-    store = await Store.open(rows)
+    store = await Store.open(rows, kinds=ANY_BODY)
     await store.put(record("a"))
     assert await store.count() == 1
     assert not store.persistent

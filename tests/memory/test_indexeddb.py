@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from page import BrowserThread, LimitedTab, PageCrypto, PageRows, Tab
+from places import ANY_BODY
 from playwright.async_api import BrowserContext
 
 from app.building.system import CHROMIUM_FLAGS
@@ -86,7 +87,7 @@ def record(id: str, **body: object) -> Record:
 
 
 async def opened(tab: Tab, name: str) -> Store:
-    return await Store.open(await PageRows.open(tab, name), crypto=PageCrypto(tab))
+    return await Store.open(await PageRows.open(tab, name), crypto=PageCrypto(tab), kinds=ANY_BODY)
 
 
 async def test_a_database_of_version_1_is_brought_to_the_present_version(open_tab: OpenTab, name: str) -> None:
@@ -129,7 +130,7 @@ async def test_a_tab_that_keeps_an_old_version_open_is_named(open_tab: OpenTab, 
 async def test_a_newer_version_in_another_tab_gets_the_database(open_tab: OpenTab, name: str) -> None:
     old, new = await open_tab(), await open_tab()
     told = list[StoreError]()
-    store = await Store.open(FallbackRows(await PageRows.open(old, name), told.append))
+    store = await Store.open(FallbackRows(await PageRows.open(old, name), told.append), kinds=ANY_BODY)
     plain = await opened(old, name)
     await store.put(record("a"))
 
@@ -179,7 +180,7 @@ async def test_a_quota_that_is_exceeded_loses_nothing(limited: LimitedTab) -> No
     assert [r for r in stored if r.id.startswith("k")] == kept
 
     told = list[StoreError]()
-    going_on = await Store.open(FallbackRows(await PageRows.open(limited.tab, "memory"), told.append))
+    going_on = await Store.open(FallbackRows(await PageRows.open(limited.tab, "memory"), told.append), kinds=ANY_BODY)
     await fill(going_on)
     assert [error.reason for error in told] == ["quota"]
     assert await going_on.count() == 80

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from places import Place
+from places import ANY_BODY, Place
 
+from app.memory.stored_kinds import KINDS
 from py_core.hnsw.vector_index import VectorIndex
 from py_core.memory.errors import StoreError
 from py_core.memory.patterns import Pattern, Patterns
 from py_core.memory.policies import Policies, Policy
 from py_core.memory.records import Record
-from py_core.memory.schemas import problem_of
 from py_core.memory.sessions import Sessions, Turn
 from py_core.memory.store import Store
 from py_core.memory.vectors import VectorSearch
@@ -80,14 +80,14 @@ def test_a_pattern_of_the_users_that_is_not_used_fades_to_half() -> None:
 async def test_stored_qualities_are_the_weights_that_they_were_made_of() -> None:
     """Version 2 stored half of the router's weight as a quality."""
     rows = VolatileRows({"schema": "2"})
-    old = await Store.open(rows, schema=2)
+    old = await Store.open(rows, schema=2, kinds=ANY_BODY)
     bodies = {
         id: {"text": id, "agent": "coder", "quality": quality, "uses": 3, "source": "user", "last_used": 5.0}
         for id, quality in (("usual", 0.5), ("strong", 0.9), ("weak", 0.25), ("none", 0.0))
     }
     await old.put_many(Record("pattern", id, body, vector(1, 0), 1.0) for id, body in bodies.items())
 
-    found = {pattern.id: pattern for pattern in await Patterns(await Store.open(rows)).all()}
+    found = {pattern.id: pattern for pattern in await Patterns(await Store.open(rows, kinds=ANY_BODY)).all()}
 
     assert {id: pattern.weight for id, pattern in found.items()} == pytest.approx(
         {"usual": 1.0, "strong": 1.8, "weak": 0.5, "none": 0.5}
@@ -98,10 +98,10 @@ async def test_stored_qualities_are_the_weights_that_they_were_made_of() -> None
 async def test_policies_of_an_older_memory_were_set_when_they_were_used_last() -> None:
     """Version 4 stored neither the number of observations behind a policy, nor its time."""
     rows = VolatileRows({"schema": "4"})
-    old = await Store.open(rows, schema=4)
+    old = await Store.open(rows, schema=4, kinds=ANY_BODY)
     await old.put(Record("policy", "p", {"value": 3, "confidence": 0.5, "source": "deep", "last_used": 7.0}))
 
-    policies = await Policies.open(await Store.open(rows, problem_of=problem_of))
+    policies = await Policies.open(await Store.open(rows, kinds=KINDS))
 
     assert policies.all() == [Policy("p", 3, 0.5, "deep", 7.0, observations=0, changed=7.0)]
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
-from places import PASSPHRASE, Place
+from places import ANY_BODY, PASSPHRASE, Place
 
 from py_core.memory.ledger import LEDGER
 from py_core.memory.passphrase import remove_passphrase
@@ -61,7 +61,7 @@ TAMPERINGS: dict[Callable[[Rows, Store], Awaitable[None]], str] = {
 
 
 async def opened(place: Place, passphrase: str | None = PASSPHRASE) -> Store:
-    store = await Store.open(await place.rows(), passphrase, crypto=place.crypto)
+    store = await Store.open(await place.rows(), passphrase, crypto=place.crypto, kinds=ANY_BODY)
     place.opened.append(store)
     return store
 

@@ -11,7 +11,7 @@ import pytest
 from browser_crash import killable_tab
 from leftovers import Secrets
 from page import BrowserThread, PageCrypto, PageRows, Tab
-from places import FEW_ITERATIONS, PASSPHRASE
+from places import ANY_BODY, FEW_ITERATIONS, PASSPHRASE
 
 from py_core.memory import sqlite
 from py_core.memory.encryption import NativeCrypto
@@ -39,7 +39,9 @@ def test_a_browsers_files_hold_nothing_of_what_was_encrypted_or_deleted(
     encrypted, deleted = Secrets(), Secrets()
 
     async def work(tab: Tab) -> None:
-        store, other = [await Store.open(await PageRows.open(tab, name), crypto=PageCrypto(tab)) for name in "ab"]
+        store, other = [
+            await Store.open(await PageRows.open(tab, name), crypto=PageCrypto(tab), kinds=ANY_BODY) for name in "ab"
+        ]
         await store.put_many(encrypted.records)
         await other.put_many(deleted.records)
         assert len(encrypted.found_in(tmp_path)) > 1
@@ -147,7 +149,7 @@ async def test_who_reads_and_writes_while_the_memory_moves_waits_and_loses_nothi
 
 
 async def opened(path: Path, passphrase: str | None = None) -> Store:
-    return await Store.open(await SQLiteRows.open(path), passphrase, crypto=NativeCrypto())
+    return await Store.open(await SQLiteRows.open(path), passphrase, crypto=NativeCrypto(), kinds=ANY_BODY)
 
 
 async def test_a_log_that_another_program_reads_is_told_and_emptied_at_the_next_start(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from places import ANY_BODY
+
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.memory import Memory
 from py_core.memory.passphrase import set_passphrase
@@ -13,7 +15,9 @@ from py_core.memory.store import Store
 
 
 async def opened(path: Path) -> Memory:
-    return await Memory.open(await Store.open_lockable(await SQLiteRows.open(path), crypto=NativeCrypto()))
+    return await Memory.open(
+        await Store.open_lockable(await SQLiteRows.open(path), crypto=NativeCrypto(), kinds=ANY_BODY)
+    )
 
 
 async def test_who_unlocks_it_twice_at_once_has_all_that_was_stored_before_and_meanwhile(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from places import ANY_BODY
 
 from py_core.memory.blobs import blob_name
 from py_core.memory.encryption import NativeCrypto, new_lock
@@ -14,7 +15,7 @@ from py_core.memory.volatile import VolatileRows
 
 
 async def with_two_lessons() -> tuple[Store, Memory]:
-    store = await Store.open(VolatileRows())
+    store = await Store.open(VolatileRows(), kinds=ANY_BODY)
     memory = await Memory.open(store)
     for id in ("a", "ab"):
         await memory.lessons.keep(Lesson("What?", "That.", id=id))

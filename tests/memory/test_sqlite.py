@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from places import ANY_BODY
 
 from py_core.memory import sqlite
 from py_core.memory.errors import StoreError
@@ -24,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 
 async def opened(path: Path) -> Store:
-    return await Store.open(await SQLiteRows.open(path))
+    return await Store.open(await SQLiteRows.open(path), kinds=ANY_BODY)
 
 
 async def refusal(path: Path) -> StoreError:
@@ -36,7 +37,7 @@ async def refusal(path: Path) -> StoreError:
 async def read_all(path: Path) -> list[Record]:
     rows = await SQLiteRows.open(path)
     try:
-        store = await Store.open(rows)
+        store = await Store.open(rows, kinds=ANY_BODY)
         return [record async for record in store.scan()]
     finally:
         await rows.close()

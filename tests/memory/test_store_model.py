@@ -14,15 +14,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from page import Tab
 from places import BACKENDS, Place, make_place
 
+from app.memory.stored_kinds import KINDS
 from py_core.memory.errors import StoreError
 from py_core.memory.passphrase import remove_passphrase, set_passphrase
-from py_core.memory.records import INDEXED, Record, index_fields
+from py_core.memory.records import Record, index_fields
 from py_core.memory.rows import Key, Query, Range
 from py_core.memory.store import Store
 from py_core.memory.transaction import Transaction
 from py_core.memory.transfer import export, import_file
 
-KINDS = st.sampled_from(["pattern", "trajectory", "policy"])
+KIND_NAMES = st.sampled_from(["pattern", "trajectory", "policy"])
 NAMES = st.sampled_from(["a", "b", "ab", "B", "ä", "日本", "𝄞"]) | st.text(
     st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=8
 )
@@ -42,7 +43,7 @@ BODIES = st.fixed_dictionaries(
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 VECTORS = st.none() | st.lists(FLOATS, min_size=1, max_size=5).map(lambda values: np.array(values, np.float32))
 TIMES = st.sampled_from([0.0, 1.0, 2.5]) | st.floats(0, 4e9)
-RECORDS = st.builds(Record, KINDS, NAMES, BODIES, VECTORS, TIMES, TIMES)
+RECORDS = st.builds(Record, KIND_NAMES, NAMES, BODIES, VECTORS, TIMES, TIMES)
 WANTED = st.dictionaries(
     st.sampled_from(["agent", "rating", "failed"]),
     st.sampled_from(["coder", 0.5, True]) | st.builds(Range, st.just(0.0), st.floats(0, 1)),
@@ -71,7 +72,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.run(self.store.put(record))
         self.model[record.key] = record
 
-    @rule(puts=st.lists(RECORDS, max_size=4), deletes=st.lists(st.tuples(KINDS, NAMES), max_size=2))
+    @rule(puts=st.lists(RECORDS, max_size=4), deletes=st.lists(st.tuples(KIND_NAMES, NAMES), max_size=2))
     def transaction(self, puts: list[Record], deletes: list[Key]) -> None:
         transaction = Transaction()
         for record in puts:
@@ -97,11 +98,11 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:
-        kind, id = data.draw(st.sampled_from(sorted(self.model)) if self.model else st.tuples(KINDS, NAMES))
+        kind, id = data.draw(st.sampled_from(sorted(self.model)) if self.model else st.tuples(KIND_NAMES, NAMES))
         self.run(self.store.delete(kind, id))
         self.model.pop((kind, id), None)
 
-    @rule(kind=KINDS | st.none())
+    @rule(kind=KIND_NAMES | st.none())
     def clear(self, kind: str | None) -> None:
         self.run(self.store.clear(kind))
         self.model = {} if kind is None else {k: r for k, r in self.model.items() if k[0] != kind}
@@ -134,9 +135,15 @@ class StoreMachine(RuleBasedStateMachine):
             newer = {k: r for k, r in kept.items() if k not in self.model or r.updated > self.model[k].updated}
             self.model.update(newer)
 
-    @rule(kind=KINDS, where=WANTED, newest=st.booleans(), since=st.none() | TIMES, limit=st.none() | st.integers(0, 3))
+    @rule(
+        kind=KIND_NAMES,
+        where=WANTED,
+        newest=st.booleans(),
+        since=st.none() | TIMES,
+        limit=st.none() | st.integers(0, 3),
+    )
     def query(self, kind: str, where: dict, newest: bool, since: float | None, limit: int | None) -> None:
-        names = INDEXED[kind]
+        names = KINDS[kind].indexed
         where = {name: value for name, value in where.items() if name in names}
         asked = Query(kind, {n: v if isinstance(v, str | Range) else float(v) for n, v in where.items()})
         expected = [

@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from places import FEW_ITERATIONS, PASSPHRASE, Place
+from places import ANY_BODY, FEW_ITERATIONS, PASSPHRASE, Place
 
 from app.models.build_outputs import hnsw_kernel_path
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
@@ -99,7 +99,7 @@ async def test_what_came_went_and_changed_meanwhile_is_topped_up(store: Store) -
 
 @pytest.mark.parametrize("harm", ["lost", "cut", "damaged", "foreign", "of other vectors"])
 async def test_a_graph_that_cannot_be_used_is_built_again(harm: str) -> None:
-    store, there = await Store.open(VolatileRows()), vectors(200)
+    store, there = await Store.open(VolatileRows(), kinds=ANY_BODY), vectors(200)
     await built(store, there)
     data = await store.get_blob(NAME)
     assert data is not None
@@ -127,7 +127,7 @@ async def test_what_is_kept_is_encrypted_as_the_vectors_are(lasting: Place) -> N
         await set_passphrase(store, PASSPHRASE, iterations=FEW_ITERATIONS)
         assert all(b"thing 7" not in row.body for row in await (await lasting.rows()).get([(BLOB, NAME)]))
         await built(store, there)
-        again = await Store.open(await lasting.rows(), PASSPHRASE, crypto=lasting.crypto)
+        again = await Store.open(await lasting.rows(), PASSPHRASE, crypto=lasting.crypto, kinds=ANY_BODY)
         assert (await opened(again, there)).index.behind == 0
         await again.close()
 
@@ -218,7 +218,7 @@ async def test_a_search_by_meaning_reads_its_graph(lasting: Place) -> None:
 
 async def test_closing_the_memory_keeps_its_graphs() -> None:
     rows = VolatileRows()
-    store = await Store.open(rows)
+    store = await Store.open(rows, kinds=ANY_BODY)
     rng = np.random.default_rng(1)
     there = {f"r{n}": rng.standard_normal(4).astype(np.float32) for n in range(1550)}
     await store.put_many(Record("turn", id, {}, vector) for id, vector in there.items())
@@ -229,7 +229,7 @@ async def test_closing_the_memory_keeps_its_graphs() -> None:
     await memory.search.search("turn", there["r1"], 1)
     rows.close = _stay_open  # type: ignore[method-assign]
     await memory.close()
-    data = await (await Store.open(rows)).get_blob("turn/4")
+    data = await (await Store.open(rows, kinds=ANY_BODY)).get_blob("turn/4")
     assert data is not None
     assert b'"new"' in data
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 from places import Place
 
-from py_core.memory.schemas import problem_of
+from app.memory.stored_kinds import KINDS
 from py_core.memory.strategies import Strategies, Strategy
 
 NOW = 1_700_000_000.0
 
 
 async def test_strategies_come_back_whole_and_are_replaced_together(place: Place) -> None:
-    store = await place.open(clock=lambda: NOW, problem_of=problem_of)
+    store = await place.open(clock=lambda: NOW, kinds=KINDS)
     strategies = Strategies(store)
     made = Strategy(
         "s1", np.array([1, 0], np.float32), ("How many sheep?",), "coder", "failure", 0.75, 4, 3.5, 0.5, (2.0, 1.5, 0.5)

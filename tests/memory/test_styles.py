@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from places import ANY_BODY
 
+from app.memory.stored_kinds import KINDS
 from py_core.adapters.head import HeadAdapter
 from py_core.memory.lessons import Lesson, Lessons
 from py_core.memory.records import Record
-from py_core.memory.schemas import problem_of
 from py_core.memory.store import Store
 from py_core.memory.styles import Style, Styles, packed
 from py_core.memory.trajectories import Trajectories, Trajectory
@@ -62,9 +63,9 @@ async def test_why_it_was_kept_is_the_same_message_afterwards_and_a_damaged_one_
     kept = await styles.get(BASE)
     assert kept is not None
     assert kept.why == why
-    assert problem_of(record) is None
+    assert KINDS.problem_of(record) is None
     for damaged in (3, {"code": "a.b"}, {"code": "a.b", "text": "{x}", "values": {"x": {"text": "no code"}}}):
-        assert problem_of(replace(record, body=record.body | {"why": damaged}))
+        assert KINDS.problem_of(replace(record, body=record.body | {"why": damaged}))
 
 
 @pytest.mark.parametrize("what", ["a lesson", "one that was measured", "an answer", "all lessons"])
@@ -134,7 +135,7 @@ async def test_no_power_cut_leaves_a_style_without_what_it_was_learned_from() ->
         seen.append({row.kind for row in await rows.scan(None, None, 100)})
 
     rows.apply = watched  # type: ignore[method-assign]
-    store = await Store.open(rows)
+    store = await Store.open(rows, kinds=ANY_BODY)
     _, taught, measured = await learned(store)
     await Lessons(store).delete(taught.id, measured.id)
     assert not [kinds for kinds in seen if "style" in kinds and "lesson" not in kinds]

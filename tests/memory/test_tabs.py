@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from page import PageCrypto, PageRows, Tab
+from places import ANY_BODY
 
 from py_core.memory.records import Record
 from py_core.memory.rows import Change
@@ -24,7 +25,7 @@ def record(id: str) -> Record:
 
 
 async def opened(tab: Tab, name: str) -> Store:
-    return await Store.open(await PageRows.open(tab, name), crypto=PageCrypto(tab))
+    return await Store.open(await PageRows.open(tab, name), crypto=PageCrypto(tab), kinds=ANY_BODY)
 
 
 async def next_heard(rows: PageRows) -> list[Change]:
@@ -36,7 +37,7 @@ async def next_heard(rows: PageRows) -> list[Change]:
 async def test_tabs_hear_of_each_others_writes(open_tab: OpenTab, name: str) -> None:
     here, there = await open_tab(), await open_tab()
     rows = [await PageRows.open(tab, name) for tab in (here, there, there)]
-    stores = [await Store.open(each) for each in rows]
+    stores = [await Store.open(each, kinds=ANY_BODY) for each in rows]
     for number, store in enumerate(stores):
         await store.put(record(f"of {number}"))
         told = Change(puts=(("pattern", f"of {number}"),), elsewhere=True)
@@ -58,7 +59,7 @@ async def test_one_tab_writes_for_all(open_tab: OpenTab, name: str) -> None:
         assert [lock["name"] for lock in locks[state]].count(f"sonata-memory:{name}") == 1
     await first.put(record("by itself"))
     assert "requests" not in await second.meta()
-    await (await Store.open(second)).put(record("by the other"))
+    await (await Store.open(second, kinds=ANY_BODY)).put(record("by the other"))
     assert len(json.loads((await second.meta())["requests"])) == 1
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from places import Place
 
+from app.memory.stored_kinds import KINDS
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
 from py_core.memory.rows import BLOB
-from py_core.memory.schemas import problem_of
 from py_core.memory.sessions import Turn
 from py_core.memory.store import Store
 from py_core.memory.trajectories import KIND, LOGGED_TEXT, RECENT, Trace, Trajectories, Trajectory, trace_name
@@ -32,7 +32,7 @@ def answer(id: str, **values: object) -> Trajectory:
 
 @pytest.fixture
 async def store(place: Place) -> Store:
-    return await place.open(clock=lambda: NOW, problem_of=problem_of)
+    return await place.open(clock=lambda: NOW, kinds=KINDS)
 
 
 async def traces_of(store: Store) -> list[str]:

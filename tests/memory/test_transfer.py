@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from page import Tab
-from places import FEW_ITERATIONS, PASSPHRASE, Place, make_place
+from places import ANY_BODY, FEW_ITERATIONS, PASSPHRASE, Place, make_place
 
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
@@ -85,7 +85,7 @@ async def test_a_passphrase_of_its_own(store: Store) -> None:
 
 def sample(passphrase: str | None = None) -> tuple[Store, bytes]:
     async def make() -> tuple[Store, bytes]:
-        store = await Store.open(VolatileRows())
+        store = await Store.open(VolatileRows(), kinds=ANY_BODY)
         await store.put_many(RECORDS)
         if passphrase:
             await set_passphrase(store, passphrase, iterations=FEW_ITERATIONS)

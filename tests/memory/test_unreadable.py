@@ -33,15 +33,15 @@ from page import Tab
 from places import PASSPHRASE
 
 from app.memory.api import MemoryApi
+from app.memory.stored_kinds import KINDS
 from app.native_runtime import native_router_parts
 from app.protocol import to_json
 from app.routing.factory import RouterParts
-from app.runtime import Runtime, problem_of_record
+from app.runtime import Runtime
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.rows import Batch
-from py_core.memory.schemas import SCHEMAS
 from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.store import Store
 from py_core.memory.transfer import Imported, export, import_file
@@ -93,7 +93,7 @@ async def check_that_all_works(store: Store) -> None:
 
 async def test_an_import_leaves_out_what_cannot_be_read_and_counts_it() -> None:
     for name, bad in ONE_BAD.items():
-        store = await Store.open(VolatileRows(), problem_of=problem_of_record)
+        store = await Store.open(VolatileRows(), kinds=KINDS)
         good = [row for row in GOOD if row.kind != bad.kind]
         assert await import_file(store, file_of([*good, bad]), "replace") == Imported(len(good), 1), name
         assert await store.count() == len(good), name
@@ -108,7 +108,7 @@ async def test_a_bad_record_in_the_database_is_left_out_wherever_it_is_read() ->
         rows = VolatileRows()
         good = [row for row in GOOD if row.kind != bad.kind]
         await rows.apply(Batch(puts=[*good, bad]))
-        store = await Store.open(rows, problem_of=problem_of_record)
+        store = await Store.open(rows, kinds=KINDS)
         assert [record.key async for record in store.scan()] == sorted(row.key for row in good), name
         assert store.unreadable == {bad.key}, name
         await check_that_all_works(store)
@@ -124,7 +124,7 @@ async def test_a_bad_record_can_be_replaced_and_deleted_and_goes_with_its_conver
         assert await store.delete_unreadable() == 4
         assert await store.count() == 0
         return
-    store.problem_of = problem_of_record
+    store.kinds = KINDS
     memory = await Memory.open(store)
     assert [turn.content for turn in await memory.sessions.path(GOOD[SESSION].id)] == ["How many sheep?"]
     assert len(store.unreadable) == 2
@@ -141,7 +141,7 @@ async def test_a_damaged_body_does_not_stay_behind_in_the_clear(tmp_path: Path) 
     path = tmp_path / "memory.sqlite"
     rows = await SQLiteRows.open(path)
     await rows.apply(Batch(puts=[replace(GOOD[TURN], body=b"{a secret")]))
-    store = await Store.open(rows, problem_of=problem_of_record)
+    store = await Store.open(rows, kinds=KINDS)
     await set_passphrase(store, PASSPHRASE, iterations=1000)
     assert await store.get(*GOOD[TURN].key) is None
     await store.close()
@@ -149,7 +149,7 @@ async def test_a_damaged_body_does_not_stay_behind_in_the_clear(tmp_path: Path) 
 
 
 async def test_a_write_of_what_could_not_be_read_again_is_refused() -> None:
-    store = await Store.open(VolatileRows(), problem_of=problem_of_record)
+    store = await Store.open(VolatileRows(), kinds=KINDS)
     memory = await Memory.open(store)
     with pytest.raises(StoreError, match="title of a conversation is text of at most 1,000"):
         await memory.sessions.start("x" * 1001)
@@ -159,7 +159,7 @@ async def test_a_write_of_what_could_not_be_read_again_is_refused() -> None:
 
 
 def test_every_kind_has_a_schema() -> None:
-    assert {row.kind for row in GOOD} == set(SCHEMAS)
+    assert {row.kind for row in GOOD} == {kind.name for kind in KINDS}
 
 
 MODES = st.sampled_from(["merge", "replace"])
@@ -171,10 +171,10 @@ def test_whatever_is_in_a_file_the_memory_works_afterwards_in_sqlite(examples: i
     async def check(file: BadFile, mode: Mode) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "memory.sqlite"
-            store = await Store.open(await SQLiteRows.open(path), problem_of=problem_of_record)
+            store = await Store.open(await SQLiteRows.open(path), kinds=KINDS)
             await check_import(store, file, mode)
             await store.close()
-            again = await Store.open(await SQLiteRows.open(path), problem_of=problem_of_record)
+            again = await Store.open(await SQLiteRows.open(path), kinds=KINDS)
             await check_that_all_works(again)
             await again.close()
 
@@ -206,7 +206,6 @@ def test_whatever_is_in_a_file_the_memory_works_afterwards_in_the_page(
 IN_PAGE = """
 import zlib
 from py_core.memory.memory import Memory
-from py_core.memory.schemas import problem_of
 from py_core.memory.store import Store
 from py_core.memory.transfer import export, import_file
 
@@ -221,7 +220,7 @@ async def main(files):
 
 async def open_store():
     rows = await IndexedDBRows.open(memory_store, "bad-files")
-    return await Store.open(rows, crypto=crypto, problem_of=lambda record: problem_of(record, 384))
+    return await Store.open(rows, crypto=crypto, kinds=KINDS)
 
 async def check(data):
     store = await open_store()

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from app.memory.stored_kinds import counts
+from app.memory.stored_kinds import KINDS, counts
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
 from py_core.memory.rows import LAYOUT
-from py_core.memory.schemas import problem_of
 from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.store import Store
 from py_core.memory.transfer import import_file
@@ -31,11 +30,11 @@ async def opened_file(name: str, folder: Path) -> Store:
     if not path.exists():
         path.write_bytes(gzip.decompress((FILES / f"{name}.sqlite.gz").read_bytes()))
     rows = await SQLiteRows.open(path)
-    return await Store.open(rows, PASSPHRASES[name], clock=lambda: NOW, problem_of=problem_of)
+    return await Store.open(rows, PASSPHRASES[name], clock=lambda: NOW, kinds=KINDS)
 
 
 async def imported_file(name: str, folder: Path) -> Store:
-    store = await Store.open(VolatileRows(), clock=lambda: NOW, problem_of=problem_of)
+    store = await Store.open(VolatileRows(), clock=lambda: NOW, kinds=KINDS)
     data = (FILES / f"{name}.sonata").read_bytes()
     assert (await import_file(store, data, "merge", PASSPHRASES[name])).left_out == 0
     return store

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from places import ANY_BODY
 
 from py_core.memory.errors import StoreError
 from py_core.memory.records import Record
@@ -51,7 +52,7 @@ async def test_a_put_waits_for_nothing_and_arrives_by_itself(store: Store) -> No
 
 async def test_a_hundred_are_one_write_at_once() -> None:
     rows = Refusing()
-    store = await Store.open(rows)
+    store = await Store.open(rows, kinds=ANY_BODY)
     writer = BatchedWriter(store, delay=60)
     for number in range(BATCH - 1):
         writer.put(record(number))
@@ -82,7 +83,7 @@ async def test_flush_stores_all_and_the_last_of_the_same_key(store: Store) -> No
 
 async def test_what_could_not_be_stored_is_told_kept_and_tried_again() -> None:
     rows = Refusing()
-    store = await Store.open(rows)
+    store = await Store.open(rows, kinds=ANY_BODY)
     heard: list[StoreError] = []
     writer = BatchedWriter(store, delay=0.01, on_error=heard.append)
     rows.full = True
@@ -100,7 +101,7 @@ async def test_what_could_not_be_stored_is_told_kept_and_tried_again() -> None:
 
 async def test_the_queue_is_bounded_while_nothing_can_be_stored() -> None:
     rows = Refusing()
-    writer = BatchedWriter(await Store.open(rows), delay=60, batch=10**9)
+    writer = BatchedWriter(await Store.open(rows, kinds=ANY_BODY), delay=60, batch=10**9)
     for number in range(MOST_WAITING + 5):
         writer.put(record(number))
     assert len(writer.waiting) == MOST_WAITING
@@ -121,7 +122,7 @@ async def test_a_record_that_cannot_be_kept_does_not_hold_up_the_others(store: S
 
 async def test_times_are_those_of_the_put() -> None:
     now = 100.0
-    store = await Store.open(VolatileRows(), clock=lambda: now)
+    store = await Store.open(VolatileRows(), clock=lambda: now, kinds=ANY_BODY)
     writer = BatchedWriter(store)
     writer.put(record(1))
     now = 200.0

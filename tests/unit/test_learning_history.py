@@ -12,6 +12,7 @@ import pytest
 from app.consolidation.deep_loop import REPORT_POLICY, DeepReport
 from app.consolidation.history import events, periods
 from app.consolidation.loop_runs import MOST, RUNS_POLICY, note_run, runs_of
+from app.memory.stored_kinds import KINDS
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
 from py_core.memory.revisions import Run
@@ -27,7 +28,7 @@ REPORT = DeepReport(8, 2, {"success": 2}, 0, 0, None, None, (), 0, 0.1)
 
 @pytest.fixture
 async def memory() -> AsyncIterator[Memory]:
-    memory = await Memory.open(await Store.open(VolatileRows()))
+    memory = await Memory.open(await Store.open(VolatileRows(), kinds=KINDS))
     yield memory
     await memory.close()
 

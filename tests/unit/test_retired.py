@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from app.memory.stored_kinds import KINDS
 from py_core.memory.memory import Memory
 from py_core.memory.records import Record
-from py_core.memory.schemas import problem_of
 from py_core.memory.store import Store
 from py_core.memory.transfer import Imported, export, import_file
 from py_core.memory.volatile import VolatileRows
@@ -25,20 +25,20 @@ def policy(name: str) -> Record:
 
 async def test_a_memory_and_an_export_with_trainings_of_the_router_keep_everything_else() -> None:
     rows = VolatileRows()
-    old = await Store.open(rows)
+    old = await Store.open(rows, kinds=KINDS)
     kept = [policy("learning.background.rate/00"), policy("learning.deep.last")]
     trained = [Record("head", id, {**HEAD, "data": data}) for id, data in (("one", HEAD["data"]), ("two", ""))]
     noted = [policy("learning.background.router"), policy("learning.router.last")]
     await old.put_many([*kept, *trained, *noted])
     exported = await export(old)
 
-    memory = await Memory.open(await Store.open(rows, problem_of=problem_of))
+    memory = await Memory.open(await Store.open(rows, kinds=KINDS))
     assert [record.id async for record in memory.store.scan()] == [record.id for record in kept]
     assert [one.name for one in memory.policies.all()] == [record.id for record in reversed(kept)]
     revision = await memory.store.revision()
     await Memory.open(memory.store)
     assert await memory.store.revision() == revision  # nothing remains to delete
 
-    other = await Store.open(VolatileRows(), problem_of=problem_of)
+    other = await Store.open(VolatileRows(), kinds=KINDS)
     assert await import_file(other, exported, "merge") == Imported(2, 0)
     assert (await other.count(), memory.store.unreadable, other.unreadable) == (2, set(), set())
