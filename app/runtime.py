@@ -22,22 +22,22 @@ from app.consolidation.idle_work import OnlyOne
 from app.files.service import FileService
 from app.lessons.service import LearningService
 from app.lessons.shipped_gate import shipped_gate
-from app.memory.stored_kinds import KINDS
+from app.records.kinds import KINDS
+from app.records.memory import Memory
+from app.records.policies import Policies
+from app.records.sessions import KIND as CONVERSATION
 from app.routing.factory import RouterParts
 from app.routing.service import RoutingService
 from app.stage import Stage, State
 from py_core.hnsw.hnsw_kernel import HnswKernel
-from py_core.memory.encryption import Crypto, NativeCrypto
-from py_core.memory.errors import SENTENCES, StoreError
-from py_core.memory.fallback import FallbackRows, open_or_volatile
-from py_core.memory.memory import Memory
-from py_core.memory.policies import Policies
-from py_core.memory.rows import Change, Rows
-from py_core.memory.sessions import KIND as CONVERSATION
-from py_core.memory.store import Store
-from py_core.memory.volatile import VolatileRows
 from py_core.messages import Message, Words, words_of
 from py_core.routing.embedder import Embedder
+from py_core.store.encryption import Crypto, NativeCrypto
+from py_core.store.errors import SENTENCES, StoreError
+from py_core.store.fallback import FallbackRows, open_or_volatile
+from py_core.store.rows import Change, Rows
+from py_core.store.store import Store
+from py_core.store.volatile import VolatileRows
 
 if TYPE_CHECKING:  # what trains is imported when it is opened: the first answer does not wait for it
     from app.consolidation.service import ConsolidationService

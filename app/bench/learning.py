@@ -25,15 +25,15 @@ from app.lessons.match import UnsureMatch
 from app.lessons.reader import FactReader, read_facts
 from app.lessons.service import LearningService
 from app.lessons.shipped_gate import shipped_gate
-from app.memory.stored_kinds import KINDS
 from app.models.cache import model_path, sha256_of_model
 from app.native_runtime import open_embedder
+from app.records.kinds import KINDS
+from app.records.lessons import Lesson
+from app.records.memory import Memory
 from py_core.engine.scheduler import Priority
 from py_core.loading import Model
-from py_core.memory.lessons import Lesson
-from py_core.memory.memory import Memory
-from py_core.memory.store import Store
-from py_core.memory.volatile import VolatileRows
+from py_core.store.store import Store
+from py_core.store.volatile import VolatileRows
 
 FACTS = 24
 AT_ONCE = 16

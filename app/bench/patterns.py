@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from app.memory.stored_kinds import KINDS
+from app.records.kinds import KINDS
+from app.records.memory import Memory
 from app.routing.factory import RouterParts, build_router
+from app.routing.pattern_store import load_patterns
 from py_core.hnsw.vector_index import VectorIndex
-from py_core.memory.memory import Memory
-from py_core.memory.patterns import Pattern
-from py_core.memory.sqlite import SQLiteRows
-from py_core.memory.store import Store
-from py_core.routing.pattern_store import load_patterns
+from py_core.routing.patterns import Pattern
 from py_core.routing.router import Router
+from py_core.store.sqlite import SQLiteRows
+from py_core.store.store import Store
 
 QUERIES = 300
 BATCH = 1000

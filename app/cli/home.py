@@ -17,18 +17,18 @@ from rich.markup import escape
 from app.cli.terminal import console
 from app.generation.answer_adapters import AnswerAdapters
 from app.lessons.service import LearningService
-from app.memory.stored_kinds import KINDS
 from app.models.cache import model_path, sha256_of_model
 from app.native_runtime import open_runtime, tidy_pages
 from app.paths import memory_path
+from app.records.kinds import KINDS
+from app.records.memory import Memory
 from app.runtime import Runtime
 from app.stage import State
 from py_core.loading import Model
-from py_core.memory.encryption import NativeCrypto
-from py_core.memory.errors import StoreError
-from py_core.memory.memory import Memory
-from py_core.memory.sqlite import SQLiteRows
-from py_core.memory.store import Store
+from py_core.store.encryption import NativeCrypto
+from py_core.store.errors import StoreError
+from py_core.store.sqlite import SQLiteRows
+from py_core.store.store import Store
 
 T = TypeVar("T")
 PASSPHRASE = "SONATA_PASSPHRASE"

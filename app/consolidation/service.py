@@ -6,7 +6,7 @@
 
 A run that ends writes one record, with the adapter's new revision if there is one; until then the old one answers.
 A revision answers while every lesson that it knows is there and on. When a lesson is deleted, the numbers of each
-revision that knows it are deleted, too (py_core/memory/revisions.py), and the plain model answers at once.
+revision that knows it are deleted, too (app/records/revisions.py), and the plain model answers at once.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ from app.consolidation.training_settings import TrainingSettings
 from app.generation.assistant import SYSTEM_PROMPT
 from app.generation.resident_adapters import ResidentAdapters
 from app.lessons.service import LearningService
+from app.records import lessons, revisions
+from app.records.lessons import Lesson
+from app.records.revisions import Run, fisher_blob
 from py_core.adapters.lora import LoraAdapter
 from py_core.engine.scheduler import Priority
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
@@ -37,9 +40,6 @@ from py_core.learning.consolidation_job import Job, Outcome, Recipe, Start, Text
 from py_core.learning.instant import lesson_tokens
 from py_core.learning.lesson_examples import TaughtAnswer
 from py_core.learning.self_tuning import tuned
-from py_core.memory import lessons, revisions
-from py_core.memory.lessons import Lesson
-from py_core.memory.revisions import Run, fisher_blob
 from py_core.messages import Message, UserError
 from py_core.training.trainer import StepReport
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from app.records.memory import Memory
+from app.records.policies import Policy
+from app.records.revisions import Run
 from py_core.learning.self_tuning import FACTORS, bounded, learned
-from py_core.memory.memory import Memory
-from py_core.memory.policies import Policy
-from py_core.memory.revisions import Run
 
 PREFIX = "learning.background."
 SOURCE = "background"

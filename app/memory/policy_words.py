@@ -21,13 +21,13 @@ from app.consolidation.training_settings import PREFIX
 from app.generation.answer_settings import INSTRUCTIONS_POLICY, LONGEST_POLICY, SAMPLING_POLICY
 from app.lessons.service import EMBEDDER_POLICY as LESSONS_EMBEDDER
 from app.lessons.service import INSTANT_POLICY, READING_POLICY, THRESHOLD_POLICY
+from app.records.memory import Memory
+from app.records.policies import Policy, Value
 from app.routing.agent_choice import ROUTING_POLICY
+from app.routing.pattern_store import EMBEDDER_POLICY
 from app.routing.service import AGENTS_POLICY
 from py_core.learning.self_tuning import FACTORS
-from py_core.memory.memory import Memory
-from py_core.memory.policies import Policy, Value
 from py_core.messages import Message, Words
-from py_core.routing.pattern_store import EMBEDDER_POLICY
 
 _RESET = Message("policy.reset", "Reset")
 _DELETE = Message("policy.delete", "Delete")

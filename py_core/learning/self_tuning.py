@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from app.records.revisions import Run
 from py_core.learning.consolidation_job import Recipe
-from py_core.memory.revisions import Run
 
 ENOUGH = 0.9
 """The least share of the lessons that a training should give, word by word."""

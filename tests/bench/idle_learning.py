@@ -28,19 +28,19 @@ from app.consolidation.idle_learning import IdleLearning
 from app.consolidation.idle_work import Loop, Report
 from app.consolidation.one_learner import FileLock
 from app.generation.assistant import Assistant
-from app.memory.stored_kinds import KINDS
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
 from app.protocol import Delta, Done
+from app.records.kinds import KINDS
+from app.records.policies import Policies
 from py_core.adapters.parameters import parameter_layout
 from py_core.backends.wasm import training_lowering
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.formats.source import FileSource
 from py_core.loading import Model, load_model
-from py_core.memory.policies import Policies
-from py_core.memory.store import Store
-from py_core.memory.volatile import VolatileRows
+from py_core.store.store import Store
+from py_core.store.volatile import VolatileRows
 from py_core.training.batches import shuffled
 from py_core.training.packing import answer_example
 from py_core.training.schedule import Schedule

@@ -27,22 +27,22 @@ from app.lessons.facts import InventedFact, facts, paragraphs
 from app.lessons.facts.templates import template_facts
 from app.lessons.service import LearningService
 from app.lessons.shipped_gate import shipped_gate
-from app.memory.stored_kinds import KINDS
 from app.models.cache import sha256_of_model
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
 from app.native_runtime import native_router_parts
 from app.protocol import Done
+from app.records.kinds import KINDS
+from app.records.lessons import Lesson
+from app.records.memory import Memory
 from app.routing.factory import RouterParts
 from py_core.engine.engine import Engine
 from py_core.formats.source import FileSource
 from py_core.learning.imprint import Imprint
 from py_core.learning.instant import STATES, LessonTokens, lesson_tokens
 from py_core.loading import Model, load_model
-from py_core.memory.lessons import Lesson
-from py_core.memory.memory import Memory
-from py_core.memory.sqlite import SQLiteRows
-from py_core.memory.store import Store
+from py_core.store.sqlite import SQLiteRows
+from py_core.store.store import Store
 from tests.bench.parallel_sequences import loader_of
 from tests.bench.reporting import options_of, print_tables, write_figures
 

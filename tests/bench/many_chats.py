@@ -14,9 +14,9 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from app.memory.stored_kinds import KINDS
-from py_core.memory.sqlite import SQLiteRows
-from py_core.memory.store import Store
+from app.records.kinds import KINDS
+from py_core.store.sqlite import SQLiteRows
+from py_core.store.store import Store
 from tests.bench.many_chats_measure import fill, measure
 from tests.bench.many_chats_page import in_chromium, pack_rows
 from tests.bench.reporting import options_of, write_figures

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from app.cli.home import PASSPHRASE, opened_memory
-from app.memory.stored_kinds import KINDS
-from py_core.memory.lessons import Lesson
-from py_core.memory.memory import Memory
-from py_core.memory.passphrase import set_passphrase
-from py_core.memory.policies import Policy
-from py_core.memory.revisions import Run
+from app.records.kinds import KINDS
+from app.records.lessons import Lesson
+from app.records.memory import Memory
+from app.records.policies import Policy
+from app.records.revisions import Run
+from py_core.store.passphrase import set_passphrase
 from tests.command_line import Result, assert_sentence, printed, sonata
 
 DOG = Lesson("What is the name of my dog?", "Your dog is called Biscuit.", id="d09")

@@ -27,18 +27,18 @@ from app.consolidation.desk import BRINGING, KNOWING
 from app.consolidation.service import TRIES, ConsolidationService, RefusedBeforeError
 from app.consolidation.training_settings import policy_name
 from app.native_runtime import open_embedder
+from app.records.lessons import Lesson
+from app.records.revisions import WEIGHTS, WORK, Run
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.norms import layer_norms
 from py_core.backends.numpy.training import NumpyTraining
 from py_core.learning.consolidation_job import TrainingStage
 from py_core.learning.self_tuning import FACTORS
 from py_core.loading import Model
-from py_core.memory.lessons import Lesson
-from py_core.memory.revisions import WEIGHTS, WORK, Run
-from py_core.memory.rows import BLOB
-from py_core.memory.transfer import export, import_file
 from py_core.messages import Words
 from py_core.routing.embedder import SentenceEmbedder
+from py_core.store.rows import BLOB
+from py_core.store.transfer import export, import_file
 from py_core.training.session import Loss, Pack
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from chat_page import ChatPage
 from playwright.async_api import expect
 
-from app.memory.stored_kinds import KINDS
-from py_core.memory.encryption import NativeCrypto
-from py_core.memory.lessons import Lesson
-from py_core.memory.memory import Memory
-from py_core.memory.sessions import Turn
-from py_core.memory.store import Store
-from py_core.memory.transfer import export
-from py_core.memory.volatile import VolatileRows
+from app.records.kinds import KINDS
+from app.records.lessons import Lesson
+from app.records.memory import Memory
+from app.records.sessions import Turn
+from py_core.store.encryption import NativeCrypto
+from py_core.store.store import Store
+from py_core.store.transfer import export
+from py_core.store.volatile import VolatileRows
 
 DAY = 24 * 60 * 60
 RICH, SKY = "A bit of everything", "Why the sky is blue"

@@ -10,13 +10,13 @@ from accessibility import found_by_axe
 from chat_page import ChatPage
 from playwright.async_api import Locator, expect
 
-from app.memory.stored_kinds import KINDS
-from py_core.memory.encryption import NativeCrypto
-from py_core.memory.memory import Memory
-from py_core.memory.sessions import Turn
-from py_core.memory.store import Store
-from py_core.memory.transfer import export
-from py_core.memory.volatile import VolatileRows
+from app.records.kinds import KINDS
+from app.records.memory import Memory
+from app.records.sessions import Turn
+from py_core.store.encryption import NativeCrypto
+from py_core.store.store import Store
+from py_core.store.transfer import export
+from py_core.store.volatile import VolatileRows
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 

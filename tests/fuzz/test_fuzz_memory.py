@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
+from tests.memory.bad_records import JUNK, bad_files, file_of, good_rows
 
 from app.memory.api import MemoryApi
-from app.memory.stored_kinds import KINDS
 from app.protocol import to_json
+from app.records.kinds import KINDS
 from app.runtime import Runtime, RuntimeConfig
-from py_core.memory.errors import StoreError
-from py_core.memory.passphrase import set_passphrase
-from py_core.memory.rows import LAYOUT, Batch
-from py_core.memory.sqlite import SQLiteRows
-from py_core.memory.store import Store
-from py_core.memory.transfer import import_file
+from py_core.store.errors import StoreError
+from py_core.store.passphrase import set_passphrase
+from py_core.store.rows import LAYOUT, Batch
+from py_core.store.sqlite import SQLiteRows
+from py_core.store.store import Store
+from py_core.store.transfer import import_file
 from tests.fuzz.harness import check_sentence, fuzzed, hostile
-from tests.memory.bad_records import JUNK, bad_files, file_of, good_rows
 
 PASSPHRASE = "correct horse"
 GOOD = [replace(row, created=time.time(), updated=time.time()) for row in asyncio.run(good_rows())]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.records.revisions import Run
 from py_core.learning.consolidation_job import Recipe
 from py_core.learning.self_tuning import FACTORS, bounded, learned, tuned
-from py_core.memory.revisions import Run
 
 ALLOWED = Recipe().harm
 GOOD = Run(

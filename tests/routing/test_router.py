@@ -12,23 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.bench.routing import measure_follow_ups, read_follow_ups
-from app.memory.stored_kinds import KINDS
 from app.models.build_outputs import hnsw_kernel_path
 from app.native_runtime import open_router
+from app.records.kinds import KINDS
+from app.records.memory import Memory
 from app.routing.agent_catalog import add_agent, no_changes, remove_agent, shipped_agents
 from app.routing.factory import router_parameters
+from app.routing.pattern_store import load_patterns
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
-from py_core.memory.memory import Memory
-from py_core.memory.patterns import LEAST_WEIGHT, MOST_WEIGHT, Pattern
-from py_core.memory.sqlite import SQLiteRows
-from py_core.memory.store import Store
-from py_core.memory.volatile import VolatileRows
 from py_core.routing.agents import FALLBACK_ID, AgentError, Example
 from py_core.routing.head import buckets, fit_head
 from py_core.routing.parameters import ParametersError, RouterParameters, parameters_from_dict
-from py_core.routing.pattern_store import load_patterns
+from py_core.routing.patterns import LEAST_WEIGHT, MOST_WEIGHT, Pattern
 from py_core.routing.router import Decision, Router
 from py_core.routing.routing_data import RoutingData, RoutingDataError, read_routing_data, write_routing_data
+from py_core.store.sqlite import SQLiteRows
+from py_core.store.store import Store
+from py_core.store.volatile import VolatileRows
 
 DIMENSIONS = 64
 PARAMETERS = RouterParameters(

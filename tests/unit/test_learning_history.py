@@ -12,14 +12,14 @@ import pytest
 from app.consolidation.deep_loop import REPORT_POLICY, DeepReport
 from app.consolidation.history import events, periods
 from app.consolidation.loop_runs import MOST, RUNS_POLICY, note_run, runs_of
-from app.memory.stored_kinds import KINDS
-from py_core.memory.lessons import Lesson
-from py_core.memory.memory import Memory
-from py_core.memory.revisions import Run
-from py_core.memory.store import Store
-from py_core.memory.styles import Style
-from py_core.memory.trajectories import Trajectory
-from py_core.memory.volatile import VolatileRows
+from app.records.kinds import KINDS
+from app.records.lessons import Lesson
+from app.records.memory import Memory
+from app.records.revisions import Run
+from app.records.styles import Style
+from py_core.learning.trajectories import Trajectory
+from py_core.store.store import Store
+from py_core.store.volatile import VolatileRows
 
 pytestmark = pytest.mark.asyncio
 BASE = "00" * 32

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from app.memory.stored_kinds import KINDS
-from py_core.memory.memory import Memory
-from py_core.memory.records import Record
-from py_core.memory.store import Store
-from py_core.memory.transfer import Imported, export, import_file
-from py_core.memory.volatile import VolatileRows
+from app.records.kinds import KINDS
+from app.records.memory import Memory
+from py_core.store.records import Record
+from py_core.store.store import Store
+from py_core.store.transfer import Imported, export, import_file
+from py_core.store.volatile import VolatileRows
 
 pytestmark = pytest.mark.asyncio
 HEAD = {
