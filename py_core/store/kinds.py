@@ -92,8 +92,12 @@ class Kinds:
         self._dimensions, self._others = dimensions, others
 
     def __iter__(self) -> Iterator[Kind]:
-        """The kinds that are in use: without those that are retired as a whole."""
-        return (kind for kind in self._kinds.values() if kind.retired != ALL)
+        return iter(self._kinds.values())
+
+    @property
+    def in_use(self) -> list[Kind]:
+        """The kinds of which new records may be written: without those that are retired as a whole."""
+        return [kind for kind in self if kind.retired != ALL]
 
     def __getitem__(self, name: str) -> Kind:
         """The kind of this name; one without any rules if there is none."""
@@ -130,7 +134,7 @@ class Kinds:
     @property
     def retired(self) -> list[Key]:
         """Kinds and beginnings of the ids of retired records."""
-        return [(kind.name, beginning) for kind in self._kinds.values() for beginning in kind.retired]
+        return [(kind.name, beginning) for kind in self for beginning in kind.retired]
 
     def is_retired(self, key: Key) -> bool:
         kind, id = key
@@ -138,7 +142,7 @@ class Kinds:
 
     async def deleted_with(self, store: Store, transaction: Transaction) -> list[Key]:
         """The keys of records that are deleted together with what a transaction deletes (Kind.on_delete)."""
-        hooks = [kind.on_delete for kind in self._kinds.values() if kind.on_delete]
+        hooks = [kind.on_delete for kind in self if kind.on_delete]
         return [key for hook in hooks for key in await hook(store, transaction)]
 
 

@@ -25,7 +25,7 @@ def policy(name: str) -> Record:
 
 async def test_a_memory_and_an_export_with_trainings_of_the_router_keep_everything_else() -> None:
     rows = VolatileRows()
-    old = await Store.open(rows, kinds=KINDS)
+    old = await Store.open(rows)
     kept = [policy("learning.background.rate/00"), policy("learning.deep.last")]
     trained = [Record("head", id, {**HEAD, "data": data}) for id, data in (("one", HEAD["data"]), ("two", ""))]
     noted = [policy("learning.background.router"), policy("learning.router.last")]

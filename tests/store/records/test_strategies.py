@@ -9,12 +9,13 @@ from places import Place
 
 from app.records.kinds import KINDS
 from py_core.learning.strategies import Strategies, Strategy
+from py_core.store.kinds import Kinds
 
 NOW = 1_700_000_000.0
 
 
 async def test_strategies_come_back_whole_and_are_replaced_together(place: Place) -> None:
-    store = await place.open(clock=lambda: NOW, kinds=KINDS)
+    store = await place.open(clock=lambda: NOW, kinds=Kinds(KINDS))
     strategies = Strategies(store)
     made = Strategy(
         "s1", np.array([1, 0], np.float32), ("How many sheep?",), "coder", "failure", 0.75, 4, 3.5, 0.5, (2.0, 1.5, 0.5)

@@ -13,6 +13,7 @@ from app.records.memory import Memory
 from app.records.sessions import Turn
 from py_core.learning.trajectories import KIND, LOGGED_TEXT, RECENT, Trace, Trajectories, Trajectory, trace_name
 from py_core.store.errors import StoreError
+from py_core.store.kinds import Kinds
 from py_core.store.rows import BLOB
 from py_core.store.store import Store
 
@@ -32,7 +33,7 @@ def answer(id: str, **values: object) -> Trajectory:
 
 @pytest.fixture
 async def store(place: Place) -> Store:
-    return await place.open(clock=lambda: NOW, kinds=KINDS)
+    return await place.open(clock=lambda: NOW, kinds=Kinds(KINDS))
 
 
 async def traces_of(store: Store) -> list[str]:
@@ -79,7 +80,7 @@ async def test_an_answer_is_kept_without_being_waited_for_and_comes_back_whole(s
 async def test_what_cannot_be_kept_is_refused_at_once(store: Store) -> None:
     trajectories = Trajectories(store)
     for bad in ({"quality": 1.5}, {"route": {"patterns": "p1"}}, {"parts": {"fits": "much"}}, {"logprob": 0.5}):
-        with pytest.raises(StoreError, match="trajectory is"):
+        with pytest.raises(StoreError, match="recorded answer is"):
             trajectories.record(answer("a1", **bad))
     assert not trajectories.recent
 

@@ -13,6 +13,7 @@ import pytest
 
 from app.records.kinds import KINDS, counts
 from app.records.memory import Memory
+from py_core.store.kinds import Kinds
 from py_core.store.errors import StoreError
 from py_core.store.rows import LAYOUT
 from py_core.store.sqlite import SQLiteRows
@@ -30,11 +31,11 @@ async def opened_file(name: str, folder: Path) -> Store:
     if not path.exists():
         path.write_bytes(gzip.decompress((FILES / f"{name}.sqlite.gz").read_bytes()))
     rows = await SQLiteRows.open(path)
-    return await Store.open(rows, PASSPHRASES[name], clock=lambda: NOW, kinds=KINDS)
+    return await Store.open(rows, PASSPHRASES[name], clock=lambda: NOW, kinds=Kinds(KINDS))
 
 
 async def imported_file(name: str, folder: Path) -> Store:
-    store = await Store.open(VolatileRows(), clock=lambda: NOW, kinds=KINDS)
+    store = await Store.open(VolatileRows(), clock=lambda: NOW, kinds=Kinds(KINDS))
     data = (FILES / f"{name}.sonata").read_bytes()
     assert (await import_file(store, data, "merge", PASSPHRASES[name])).left_out == 0
     return store
