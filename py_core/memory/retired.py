@@ -12,16 +12,20 @@ from py_core.memory.store import Store
 HEAD = "head"
 """A training of the router's head."""
 HEAD_POLICIES = ("learning.background.router", "learning.router.last")
+TUNING_POLICIES = tuple(
+    f"learning.background.{name}" for name in ("rate", "divergence", "rounds", "rehearsal", "elastic")
+)
+"""Numbers by which trainings changed the next ones. A policy's name goes on with a slash and the model's sha256."""
 
 
 def is_retired(key: Key) -> bool:
     kind, id = key
-    return kind == HEAD or (kind == POLICY and id in HEAD_POLICIES)
+    return kind == HEAD or (kind == POLICY and id.partition("/")[0] in (*HEAD_POLICIES, *TUNING_POLICIES))
 
 
 async def delete_retired(store: Store) -> None:
     """Delete the retired data. Raises StoreError."""
-    policies = await store.get_many([(POLICY, name) for name in HEAD_POLICIES])
+    policies = await store.keys_starting_with(POLICY, "learning.")
     async with store.transaction() as transaction:
-        for key in (*await store.keys_starting_with(HEAD, ""), *(policy.key for policy in policies)):
+        for key in (*await store.keys_starting_with(HEAD, ""), *filter(is_retired, policies)):
             transaction.delete(*key)
