@@ -49,7 +49,7 @@ def _policy(directives: dict[str, str]) -> str:
 
 POLICIES = (
     ("downloads/model_worker.js", _policy(_DOWNLOADS)),
-    ("downloads/elsewhere_worker.js", _policy(_DOWNLOADS)),
+    ("downloads/other_sites_worker.js", _policy(_DOWNLOADS)),
     ("tokenizers/template_worker.js", _policy(_TEMPLATES)),
     ("engine/broker_worker.js", _policy(_BROKER)),
     ("worker.js", _policy(_WORKER)),

@@ -3,7 +3,7 @@
  * into Pyodide's file system unchanged, without a copy and without Python.
  */
 import { message } from '../common/message.js';
-import { fetchFile } from '../common/fetch_file.js';
+import { fetchFile } from '../common/file_fetch.js';
 
 const ENTRY_BYTES = 46;
 const END_BYTES = 22;

@@ -5,9 +5,9 @@
  */
 import { message } from '../common/message.js';
 import * as ort from '../vendor/ort.wasm.min.mjs';
-import { fetchFile } from '../common/fetch_file.js';
+import { fetchFile } from '../common/file_fetch.js';
 import { userError } from '../common/user_error.js';
-import { watchFiles } from '../common/watch_files.js';
+import { watchFiles } from '../common/file_progress.js';
 
 const DIMENSIONS = 384;
 
