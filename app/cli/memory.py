@@ -306,7 +306,7 @@ def show_policies(
                 if memory.policies.look(name) is None:
                     raise ValueError(f"There is no policy {shown(name)}: `sonata memory policies` names them.")
                 await memory.policies.delete(name)
-            return await told_policies(memory)
+            return told_policies(memory)
 
     told = asyncio.run(run())
     if as_json:

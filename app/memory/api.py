@@ -172,7 +172,7 @@ class MemoryApi(ConversationApi):
                     "time": words.time, "canEdit": words.can_edit, "deletion": words.deletion,
                 },
             }
-            for policy, words in await told_policies(self._memory)
+            for policy, words in told_policies(self._memory)
         ]  # fmt: skip
 
     async def edit_policy(self, name: str, value: Any) -> None:

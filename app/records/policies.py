@@ -18,6 +18,11 @@ from py_core.store.store import Store
 from py_core.store.write_batch import BatchedWriter
 
 KIND = "policy"
+RETIRED = (
+    *("learning.background.router", "learning.router.last"),  # when the router's head was trained
+    *(f"learning.background.{factor}/" for factor in ("rate", "divergence", "rounds", "rehearsal", "elastic")),
+)
+"""Numbers by which trainings changed the next ones have a name that ends with a slash and the model's sha256."""
 CAPACITY = 1000
 
 OFF_AT_FIRST = frozenset({"learning.style"})
@@ -177,5 +182,5 @@ POLICIES = Kind(
     },
     indexed=("source",),
     migrations={4: _with_observations},
-    retired=("learning.background.router", "learning.router.last"),
+    retired=RETIRED,
 )

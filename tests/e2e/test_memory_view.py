@@ -518,9 +518,9 @@ async def test_policies_and_models_are_listed_and_changed(chat: MemoryPage, tiny
     await row.get_by_role("button", name="Delete").click()
     await expect(row).to_have_count(0)
     assert "tests.share" not in [policy["name"] for policy in await chat.memory("policies")]
-    await chat.memory("editPolicy", name="learning.background.rate/model", value=0.5)
-    row = chat.row("How fast trainings learn: the model model")
-    await expect(row).to_contain_text("0.50 times (from 0.2 to 1)")
+    await chat.memory("editPolicy", name="learning.gate.threshold", value=0.0)
+    row = chat.row("From when on a fact answers")
+    await expect(row).to_contain_text("a score of 0.00: 50% sure")
     await expect(row).to_contain_text("100% certain")
     await expect(row).to_contain_text("set by you")
     await row.get_by_role("button", name="Reset").click()

@@ -13,8 +13,8 @@ import pytest
 
 from app.records.kinds import KINDS, counts
 from app.records.memory import Memory
-from py_core.store.kinds import Kinds
 from py_core.store.errors import StoreError
+from py_core.store.kinds import Kinds
 from py_core.store.rows import LAYOUT
 from py_core.store.sqlite import SQLiteRows
 from py_core.store.store import Store
