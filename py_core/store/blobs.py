@@ -30,7 +30,7 @@ async def blobs_with(rows: Rows, transaction: Transaction, kinds: Kinds) -> list
 
 
 async def rows_starting_with(rows: Rows, kind: str, prefix: str) -> list[Row]:
-    """The rows of a kind whose ids begin with `prefix`, in the order of their ids."""
+    """The rows of a kind whose ids begin with `prefix` and are longer, in the order of their ids."""
     found = list[Row]()
     after: Key = (kind, prefix)
     while chunk := await rows.scan(kind, after, PREFIX_CHUNK):

@@ -395,10 +395,12 @@ class Store:
         )
 
     async def _delete_retired(self) -> None:
+        rows = await self._rows.get(self.kinds.retired)
+        for kind, beginning in self.kinds.retired:
+            rows += await rows_starting_with(self._rows, kind, beginning)
         async with self.transaction() as transaction:
-            for kind, beginning in self.kinds.retired:
-                for key in await self.keys_starting_with(kind, beginning):
-                    transaction.delete(*key)
+            for row in rows:
+                transaction.delete(*row.key)
 
     async def _rewrite(self, change: Anew, lock: Lock | None, target: Mapping[str, str | None], schema: int) -> None:
         """Rewrite the rows (rewriting.py), then use `lock`."""
