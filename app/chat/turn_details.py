@@ -3,8 +3,8 @@ new."""
 
 from __future__ import annotations
 
+from app.records.branches import Turn
 from py_core.display import is_blank, whole_end
-from py_core.memory.branches import Turn
 
 TITLE_LENGTH = 80
 

@@ -14,8 +14,8 @@ from app.files.text import MOST_BYTES, FileError, shown_name, too_large
 from app.native_runtime import open_embedder
 from app.protocol import Citation
 from app.runtime import Runtime, RuntimeConfig
-from py_core.memory.volatile import VolatileRows
 from py_core.routing.embedder import EmbedderError, SentenceEmbedder
+from py_core.store.volatile import VolatileRows
 
 FileOption = Annotated[
     list[Path] | None,

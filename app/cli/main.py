@@ -71,9 +71,9 @@ from app.server.site import serve as serve_site
 from py_core.backend_errors import BackendError
 from py_core.formats.gguf import GGUFError
 from py_core.formats.quantization import UnsupportedFormatError
-from py_core.memory.errors import StoreError
 from py_core.routing.embedder import EmbedderError
 from py_core.sampling import SamplingParams
+from py_core.store.errors import StoreError
 from py_core.tokenizers.base import TokenizerError
 from py_core.tokenizers.chat_template import ChatTemplateError
 

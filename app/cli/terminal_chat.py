@@ -46,11 +46,11 @@ from app.stage import State
 from py_core.adapters.lora import LoraAdapter
 from py_core.backend_errors import BackendError
 from py_core.loading import Model
-from py_core.memory.errors import StoreError
 from py_core.messages import Words
 from py_core.routing.agents import AgentError
 from py_core.routing.embedder import EmbedderError
 from py_core.sampling import SamplingParams
+from py_core.store.errors import StoreError
 
 with contextlib.suppress(ImportError):  # not on Windows
     import readline  # noqa: F401  - gives input() editing and history

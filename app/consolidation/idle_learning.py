@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 
 from app.consolidation.idle_work import IdleStatus, Loop, OnlyOne, Progress, State
-from py_core.memory.policies import Policies, Value
+from app.records.policies import Policies, Value
 from py_core.messages import Message, Words, words_of
 
 IDLE_SECONDS = 10.0

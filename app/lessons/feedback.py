@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from app.lessons.imprints import LessonError
 from app.lessons.service import Learned, LearningService
+from app.records.memory import Memory
 from app.routing.service import Reweighed
 from py_core.learning.quality import kept_share, rated
 from py_core.learning.teaching.lessons import Told, lesson_of
-from py_core.memory.memory import Memory
-from py_core.memory.trajectories import Opinion, Trajectory
+from py_core.learning.trajectories import Opinion, Trajectory
 from py_core.messages import Message, UserError
 
 if TYPE_CHECKING:

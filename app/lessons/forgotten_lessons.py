@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from py_core.memory.lessons import Lesson
-from py_core.memory.rows import Change
+from app.records.lessons import Lesson
+from py_core.store.rows import Change
 
 if TYPE_CHECKING:
     from app.runtime import Runtime

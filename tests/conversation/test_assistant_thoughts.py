@@ -20,8 +20,8 @@ from py_core.adapters.lora import LoraAdapter
 from py_core.backends.numpy.backend import NumpyBackend
 from py_core.backends.protocols import KeepGoing
 from py_core.loading import Model
-from py_core.memory.sqlite import SQLiteRows
 from py_core.sampling import SamplingParams
+from py_core.store.sqlite import SQLiteRows
 from py_core.token_sequence import TokenSequence
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from tests.tiny_llama import TinyLlama

@@ -36,7 +36,7 @@ NATIVE_ONLY = (
     *("app/native_runtime.py", "app/paths.py", "app/routing/agents/more_requests.toml", "app/server/"),
     *("app/training/", "py_core/adapters/merging.py", "py_core/backends/wasm/host_wasmtime.py"),
     *("py_core/backends/webgpu/host_wgpu.py", "py_core/draft_loading.py", "py_core/formats/format_choice.py"),
-    *("py_core/hnsw/wasmtime_kernel.py", "py_core/memory/sqlite.py", "py_core/routing/embedder_onnx.py"),
+    *("py_core/hnsw/wasmtime_kernel.py", "py_core/store/sqlite.py", "py_core/routing/embedder_onnx.py"),
     "py_core/tokenizers/template_renderer_wasmtime.py",
     *("app/chat/history/views.py", "app/consolidation/views.py", "app/files/views.py", "app/lessons/views.py"),
     *("app/memory/views.py", "app/models/views.py"),

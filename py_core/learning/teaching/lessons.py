@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from py_core.learning.teaching import german
 from py_core.learning.teaching.english import has_no_case, has_verb, is_statement, question_of
 from py_core.learning.teaching.words import BASES, BE, MODALS, PAST, words_of
-from py_core.memory.text_search import fold
 from py_core.passages.words import telling_words
+from py_core.text_search import fold
 
 _BEGINNING = re.compile(
     r"^\s*(?:(?:please|hey|ok|okay|sonata|and|also)[\s,]+)*(?:(?:can|could|will|would)\s+you\s+(?:please\s+)?)?"
