@@ -31,7 +31,6 @@ def main() -> int:
     known = benchmarks()
     if sys.argv[1:2] and sys.argv[1] in known:
         sys.argv = sys.argv[1:]
-        sys.path.append(str(FOLDER.parent / "memory"))  # as pytest has it
         ended = importlib.import_module(known[sys.argv[0]][0]).main()
         return (asyncio.run(ended) if inspect.iscoroutine(ended) else ended) or 0
     print(__doc__)

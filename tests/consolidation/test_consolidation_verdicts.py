@@ -9,19 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_consolidation import BASE, RECIPE, TEXTS, Opened, memories, memory_of, taught
 
 from app.consolidation.service import ConsolidationService
 from app.consolidation.texts import shipped_texts
 from app.native_runtime import open_embedder
+from app.records.revisions import Run
 from py_core.engine.scheduler import Priority
 from py_core.formats.safetensors import read_safetensors
 from py_core.learning.consolidation import layout_of
 from py_core.learning.probe import perplexity
 from py_core.loading import Model
-from py_core.memory.revisions import Run
 from py_core.routing.embedder import SentenceEmbedder
 from py_core.tokenizers.prompts import encode_text
+from tests.consolidation.small_consolidation import BASE, RECIPE, TEXTS, Opened, memories, memory_of, taught
 
 PROBE = shipped_texts().probe[:6]
 HARMFUL = replace(RECIPE, portions=replace(RECIPE.portions, texts=0, answers=0))

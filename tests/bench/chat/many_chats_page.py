@@ -23,8 +23,8 @@ from playwright.sync_api import BrowserContext, Page, Playwright, sync_playwrigh
 from app.building.common import ROOT
 from app.building.site.dist import DIST
 from app.building.system import CHROMIUM_FLAGS, find_chromium
-from py_core.memory.packing import pack
-from py_core.memory.rows import CHUNK, LAYOUT, Key, Rows
+from py_core.store.packing import pack
+from py_core.store.rows import CHUNK, LAYOUT, Key, Rows
 from tests.page.plain_server import PlainServer
 from tests.page.small_site import SmallSite
 

@@ -12,13 +12,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from browser_crash import kill_rounds
-from page import BrowserThread
 from rich.table import Table
 
 from app.building.system import find_chromium
 from tests.bench.in_browser import local_server
 from tests.bench.reporting import options_of, print_tables, write_figures
+from tests.store.browser_crash import kill_rounds
+from tests.store.page import BrowserThread
 
 
 def main() -> int:
