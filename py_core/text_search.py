@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-from py_core.showing import is_unseen, whole_end
+from py_core.display import is_unseen, whole_end
 
 FOLDING = 3
 """The version of `fold`: texts that were folded by another version are folded again."""

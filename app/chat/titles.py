@@ -18,7 +18,7 @@ from app.chat.turn_details import is_unread
 from app.records.branches import Turn
 from app.records.memory import Memory
 from app.records.sessions import Session
-from py_core.backends.base import BackendError, ContextFullError
+from py_core.backend_errors import BackendError, ContextFullError
 from py_core.engine.engine import Timings
 from py_core.engine.scheduler import Priority
 from py_core.loading import Model

@@ -18,7 +18,7 @@ import numpy as np
 from app.generation.assistant import Assistant
 from app.protocol import Done
 from app.records.memory import Memory
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.engine.scheduler import Priority
 from py_core.learning.quality import parts_of, rated
 from py_core.learning.trajectories import KEPT_TEXT, Trajectory

@@ -4,7 +4,7 @@ new."""
 from __future__ import annotations
 
 from app.records.branches import Turn
-from py_core.showing import is_blank, whole_end
+from py_core.display import is_blank, whole_end
 
 TITLE_LENGTH = 80
 

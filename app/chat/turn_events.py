@@ -31,7 +31,7 @@ from app.routing.agent_catalog import agent_words
 from app.routing.service import Routed
 
 if TYPE_CHECKING:
-    from py_core.tools.exact import Exact
+    from py_core.tools.question import Exact
 
 Details = Mapping[str, Any]
 _ROUTE = ("title", "reason", "confidence", "threshold", "ranked")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from app.consolidation.idle_learning import IdleLearning
 from app.lessons.feedback import Feedback
-from app.lessons.forgotten import ForgottenLessons
+from app.lessons.forgotten_lessons import ForgottenLessons
 from app.lessons.service import Learned, LearningService
 from app.lessons.talk import OFFERS
 from app.records.lessons import KIND as LESSON

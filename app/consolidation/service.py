@@ -36,7 +36,7 @@ from py_core.engine.scheduler import Priority
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
 from py_core.learning.consolidation import Consolidation, layout_of
 from py_core.learning.consolidation_job import Job, Outcome, Recipe, Start, Texts
-from py_core.learning.instant import lesson_tokens
+from py_core.learning.imprint_maker import lesson_tokens
 from py_core.learning.lesson_examples import TaughtAnswer
 from py_core.messages import Message, UserError
 from py_core.training.trainer import StepReport

@@ -35,7 +35,7 @@ from py_core.adapters.parameters import parameter_layout
 from py_core.engine.scheduler import Priority
 from py_core.learning import trajectories
 from py_core.learning.consolidation_job import Texts
-from py_core.learning.instant import lesson_tokens
+from py_core.learning.imprint_maker import lesson_tokens
 from py_core.learning.style import LearnedStyle, StyleRecipe, StyleRows, learn_style, row_nll, rows_of, scaled
 from py_core.learning.trajectories import KEPT_TEXT
 from py_core.loading import Model

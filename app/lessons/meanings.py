@@ -16,7 +16,7 @@ import numpy as np
 from app.records.lessons import KIND, Lesson
 from app.records.memory import Memory
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
-from py_core.learning.gate_features import Taught
+from py_core.learning.gate.features import Taught
 from py_core.learning.imprint import quantized
 from py_core.routing.embedder import Embedder, Meaning
 from py_core.store.blobs import blob_name

@@ -29,13 +29,13 @@ from app.lessons.reader import FactReader
 from app.protocol import Done
 from app.records.lessons import KIND, Lesson, Source, lesson_of, plain
 from app.records.memory import Memory
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
+from py_core.display import is_blank
 from py_core.engine.scheduler import Priority
-from py_core.learning.gate import CANDIDATES, Gate
-from py_core.learning.own_question import own_question
+from py_core.learning.gate.gate import CANDIDATES, Gate
+from py_core.learning.teaching.own_question import own_question
 from py_core.loading import Model
 from py_core.routing.embedder import Embedder, EmbedderError
-from py_core.showing import is_blank
 from py_core.store.errors import StoreError
 from py_core.store.rows import EVERYTHING, Change
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from app.chat.conversation import Conversation
 from app.generation.assistant import Assistant
 from app.generation.stop_token import StopToken
-from app.lessons.forgotten import ForgottenLessons
+from app.lessons.forgotten_lessons import ForgottenLessons
 from app.records.lessons import Lesson
 from app.runtime import Runtime
 from py_core.adapters.lora import LoraAdapter

@@ -26,7 +26,7 @@ from app.page.calls import answer_of
 from app.page.session import PageSession
 from app.routing.factory import RouterParts
 from app.runtime import Learner, Runtime, RuntimeConfig
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.browser_source import BrowserSource
 from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.wasm.backend import load_wasm

@@ -20,6 +20,7 @@ from typing import Literal
 
 import numpy as np
 
+from py_core.display import shown
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.routing.agents import FALLBACK_ID, AgentError, Example
 from py_core.routing.embedder import Embedder
@@ -29,7 +30,6 @@ from py_core.routing.language import has_code, is_english
 from py_core.routing.parameters import RouterParameters
 from py_core.routing.pattern_index import PatternIndex, pattern_id, same_text
 from py_core.routing.patterns import Pattern, Source
-from py_core.showing import shown
 
 EXAMPLES_SCANNED = 10_000
 """The shipped examples are compared one by one: exact, a fraction of a millisecond, and no graph to build or load."""

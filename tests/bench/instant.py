@@ -39,7 +39,7 @@ from app.routing.factory import RouterParts
 from py_core.engine.engine import Engine
 from py_core.formats.source import FileSource
 from py_core.learning.imprint import Imprint
-from py_core.learning.instant import STATES, LessonTokens, lesson_tokens
+from py_core.learning.imprint_maker import STATES, LessonTokens, lesson_tokens
 from py_core.loading import Model, load_model
 from py_core.store.sqlite import SQLiteRows
 from py_core.store.store import Store

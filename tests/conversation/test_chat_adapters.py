@@ -16,7 +16,7 @@ from app.memory.api import MemoryApi
 from app.protocol import Delta, Done
 from app.runtime import Runtime, RuntimeConfig
 from py_core.adapters.lora import AdapterError, LoraAdapter
-from py_core.backends.base import MAX_ADAPTERS
+from py_core.backends.checks import MAX_ADAPTERS
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
 from py_core.store.sqlite import SQLiteRows

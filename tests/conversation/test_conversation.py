@@ -19,7 +19,7 @@ from app.routing.factory import RouterParts
 from app.routing.pattern_store import EMBEDDER_POLICY
 from app.routing.service import Routed
 from app.runtime import Runtime, RuntimeConfig
-from py_core.backends.base import ContextFullError
+from py_core.backend_errors import ContextFullError
 from py_core.loading import Model
 from py_core.routing.agents import AgentError
 from py_core.store.errors import StoreError

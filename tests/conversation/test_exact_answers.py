@@ -146,7 +146,7 @@ def test_the_tools_are_not_imported_before_a_message_needs_them() -> None:
         "from app.runtime import Runtime; s = Runtime(); "
         "before = [m for m in sys.modules if m.startswith('py_core.tools')]; "
         "exact_answer(s, 'tell me about owls'); "
-        "assert before == [], before; assert 'py_core.tools.answering' not in sys.modules; "
+        "assert before == [], before; assert 'py_core.tools.toolbox' not in sys.modules; "
         "assert exact_answer(s, '6*7').value == '42'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

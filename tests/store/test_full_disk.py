@@ -19,7 +19,6 @@ from test_sqlite import largest_file
 from app.chat.context_store import ChatShelf
 from app.native_runtime import open_pages
 from app.runtime import Runtime, RuntimeConfig
-from py_core.backends.base import NO_SLOT, TokenSequence
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.engine.engine import Engine, Timings
@@ -29,6 +28,7 @@ from py_core.paging.page_table import PAGE
 from py_core.store.encryption import Crypto, NativeCrypto
 from py_core.store.rows import BLOB, Batch, Rows
 from py_core.store.sqlite import SQLiteRows
+from py_core.token_sequence import NO_SLOT, TokenSequence
 from tests.backend_pairs import GREEDY, Pair, assert_said_alone, open_pair, prompt
 from tests.backends.test_sequence_slots import with_little_memory
 from tests.page_owners import assert_nothing_is_left

@@ -15,9 +15,9 @@ from app.records import sessions
 from app.records.memory import Memory
 from app.routing.agent_catalog import agent_words
 from app.routing.agent_choice import AUTOMATIC, CHOICE, agent_choice
+from py_core.display import is_blank, whole_end
 from py_core.messages import Message
 from py_core.routing.agents import Agent
-from py_core.showing import is_blank, whole_end
 from py_core.store.errors import StoreError
 from py_core.store.records import Record
 from py_core.text_search import snippet, terms_of

@@ -22,8 +22,8 @@ from app.chat.history.export import FORMAT, SPEAKER_LINE, SPEAKERS, UNTITLED, VE
 from app.chat.turn_details import title_of
 from app.records.branches import Turn
 from app.records.sessions import Session, Sessions
+from py_core.display import is_blank, whole_end
 from py_core.limits import MAX_CHATS_BYTES
-from py_core.showing import is_blank, whole_end
 from py_core.store.errors import StoreError
 from py_core.store.field_checks import LATEST, LONGEST_TEXT
 from py_core.store.records import decode_body, decode_list

@@ -1,4 +1,4 @@
-"""The English words by which teaching.py recognizes the parts of a statement."""
+"""The English words by which lessons.py and english.py recognize the parts of a statement."""
 
 from __future__ import annotations
 

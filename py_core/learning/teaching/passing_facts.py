@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from py_core.learning.teaching import Told, lessons_of
+from py_core.learning.teaching.lessons import Told, lessons_of
 
 LONGEST = 300
 """The most characters of a message that may tell something in passing."""

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from py_core.display import shown
 from py_core.formats.gguf import GGUFError
 from py_core.limits import MAX_LAYERS
-from py_core.showing import shown
 
 _OFF = (0,)
 _NEUTRAL = (0, 1)

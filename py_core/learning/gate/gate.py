@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from py_core.formats.safetensors import SafetensorsError, read_safetensors
-from py_core.learning.gate_features import FEATURES, Taught, has_words, pair_features
-from py_core.learning.gate_words import asks_of_you, is_latin, same_words
+from py_core.learning.gate.features import FEATURES, Taught, has_words, pair_features
+from py_core.learning.gate.words import asks_of_you, is_latin, same_words
 
 CANDIDATES = 8
 """The most lessons that are compared with a message: those with the nearest vectors."""
@@ -49,7 +49,7 @@ class Gate:
 
     @classmethod
     def from_bytes(cls, data: bytes | memoryview) -> Gate:
-        """Load a safetensors file that app/training/fit_gate.py wrote. Raises GateError."""
+        """Load a safetensors file that app/training/gate.py wrote. Raises GateError."""
         try:
             arrays, _ = read_safetensors(data)
         except SafetensorsError as error:
@@ -61,7 +61,7 @@ class Gate:
             "w2": (networks, hidden), "b2": (networks,), "threshold": (1,),
         }  # fmt: skip
         if features != FEATURES or shapes != wanted:
-            raise GateError("The gate's file is of another version of Sonata: run `python -m app.training.fit_gate`.")
+            raise GateError("The gate's file is of another version of Sonata: run `python -m app.training.gate`.")
         mean, scale, w1, b1, w2, b2, threshold = (arrays[name].astype(np.float32) for name in _NAMES)
         return cls(mean, scale, w1, b1, w2, b2, float(threshold[0]))
 

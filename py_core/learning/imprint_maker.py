@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from py_core.backends.base import TokenSequence
 from py_core.engine.engine import Engine
 from py_core.engine.scheduler import Priority
 from py_core.learning.imprint import Imprint, directions_of
+from py_core.token_sequence import TokenSequence
 from py_core.tokenizers.chat_template import Message, encode_chat
 from py_core.tokenizers.thinking import opens_thought
 

@@ -1,12 +1,12 @@
 """Turns a German statement into a question and its answer: "mein Zahnarzt heißt Dr. Quill" answers "Wie heißt mein
-Zahnarzt?". It does for German what teaching.py does for English, with fewer words."""
+Zahnarzt?". It does for German what english.py and lessons.py do for English, with fewer words."""
 
 from __future__ import annotations
 
 import re
 
-from py_core.learning.question_rules import has_no_case
-from py_core.learning.statement_words import words_of
+from py_core.learning.teaching.english import has_no_case
+from py_core.learning.teaching.words import words_of
 
 _BEGINNING = re.compile(
     r"^\s*(?:(?:bitte|hey|hallo|ok|okay|sonata|und|auch)[\s,]+)*"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from py_core.tools import arithmetic, counting, date_questions, durations, equations, proportions, units
-from py_core.tools.exact import Exact, Question, question_of
+from py_core.tools.question import Exact, Question, question_of
 
 TOOLS: tuple[Callable[[Question], Exact | None], ...] = (
     units.answer,

@@ -15,7 +15,7 @@ def compute(
     message: Annotated[str, typer.Argument(help="A message as in a chat: 17*23, or: days until Christmas.")],
 ) -> None:
     """Compute the answer to a message without a model: arithmetic, dates, units, counting, in English or German."""
-    from py_core.tools.answering import answer_exactly
+    from py_core.tools.toolbox import answer_exactly
 
     exact = answer_exactly(message, datetime.now())
     if exact is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from py_core.learning.statement_words import (
+from py_core.learning.teaching.words import (
     BASES,
     BE,
     EVENTS,

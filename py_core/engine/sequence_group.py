@@ -11,10 +11,11 @@ import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 
-from py_core.backends.base import BackendError, DeviceLostError, TokenSequence
+from py_core.backend_errors import BackendError, DeviceLostError
 from py_core.backends.protocols import Backend
 from py_core.engine.turns import DeviceTurn, Priority, Turns
 from py_core.sampling import SamplingParams
+from py_core.token_sequence import TokenSequence
 
 LOOK_AHEAD = 128
 """Tokens that may wait for a reader: more than a fast device samples before a reader that does not pause returns."""

@@ -1,6 +1,6 @@
 """Trains the gate of lessons on app/lessons/facts and writes app/lessons/gate.safetensors: 3 networks, in numpy.
 
-    python -m app.training.fit_gate [--dry-run]
+    python -m app.training.gate [--dry-run]
 
 The same data and seed give the same file. It prints how the gate does on dev; tests/bench/gate.py prints all figures.
 """
@@ -21,8 +21,8 @@ from app.lessons.shipped_gate import GATE
 from app.native_runtime import open_embedder
 from app.training.gate_worlds import NOTHING, Compared, Decisions, MeaningEmbedder, Prompt, open_world, split_of
 from py_core.formats.safetensors import write_safetensors
-from py_core.learning.gate import SHUT, Gate
-from py_core.learning.gate_words import SMALL
+from py_core.learning.gate.gate import SHUT, Gate
+from py_core.learning.gate.words import SMALL
 
 THRESHOLD = -0.75
 """Chosen on dev: 3.3% of its generic prompts open the gate, and each of these shares a word with the fact."""

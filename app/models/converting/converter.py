@@ -19,12 +19,12 @@ import numpy as np
 from app.models.converting.folder import ConvertError, read_config, read_weights, understood
 from app.models.converting.settings import architecture_of, rope_tensors, settings
 from app.models.converting.vocabulary import swallows_space, vocabulary
-from app.models.quantizing import Progress, refuse_existing, write_model
+from app.models.quantization import Progress, refuse_existing, write_model
+from py_core.display import shown
 from py_core.formats.gguf_writer import StoredTensor
 from py_core.formats.quantization import FORMATS
 from py_core.formats.safetensors import StoredArray
 from py_core.models.transformers_names import PERMUTED, file_module, neighbours_rotate
-from py_core.showing import shown
 
 _FILE_TYPES = {"F32": 0, "F16": 1, "BF16": 32}
 _IGNORED = (".rotary_emb.inv_freq", "vision_tower.", "multi_modal_projector.")

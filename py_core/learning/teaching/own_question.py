@@ -11,10 +11,10 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 
-from py_core.learning import german_statements as german
-from py_core.learning.question_rules import is_statement
-from py_core.learning.statement_words import words_of
-from py_core.learning.teaching import denies
+from py_core.learning.teaching import german
+from py_core.learning.teaching.english import is_statement
+from py_core.learning.teaching.lessons import denies
+from py_core.learning.teaching.words import words_of
 from py_core.routing.language import has_code
 
 READ = 6000

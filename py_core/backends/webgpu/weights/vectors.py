@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable
 
 from py_core.backends.fusion import Fused, linears_of
 from py_core.backends.webgpu.host import Binding
-from py_core.backends.webgpu.weights import WeightArena
+from py_core.backends.webgpu.weights.arena import WeightArena
 from py_core.models.graph import Graph, Linear, RMSNorm
 
 

@@ -13,17 +13,17 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
-from py_core.backends.base import BackendError, DeviceLostError
+from py_core.backend_errors import BackendError, DeviceLostError
 from py_core.backends.sampling_state import state_bytes
 from py_core.backends.webgpu.attention import SHORT
 from py_core.backends.webgpu.host import AdapterInfo, Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
-from py_core.backends.webgpu.layout import blocks_of
+from py_core.backends.webgpu.kernel_shapes import FEW_ROWS, KernelShapes, MatmulShape, MatvecShape, RowColumns
 from py_core.backends.webgpu.lowering.linear import limbs_name
 from py_core.backends.webgpu.plan import Kernel, Launch
 from py_core.backends.webgpu.profiling import measure_lists
 from py_core.backends.webgpu.settings import Measure
-from py_core.backends.webgpu.tuning import FEW_ROWS, KernelShapes, MatmulShape, MatvecShape, RowColumns
+from py_core.backends.webgpu.weights.layout import blocks_of
 
 _VERSION = "8"
 """Changes with the kernels: measurements of other versions are of no use."""

@@ -1,6 +1,6 @@
 """Fits the router's parameters on the examples and writes app/routing/agents/router.toml.
 
-    python -m app.training.fit_router [--vectors FILE.npy] [--dry-run]
+    python -m app.training.router [--vectors FILE.npy] [--dry-run]
 
 The examples are split in five parts by meaning (their groups): each part is routed by a router that has not seen it.
 Its answers decide everything here except the threshold, which half of the everyday requests (app/bench/routing_data)
@@ -314,7 +314,7 @@ def report(
 
 
 def toml(parameters: RouterParameters) -> str:
-    lines = ["# Of py_core/routing/parameters.py. Written by app/training/fit_router.py: do not edit by hand.", ""]
+    lines = ["# Of py_core/routing/parameters.py. Written by app/training/router.py: do not edit by hand.", ""]
     for name, value in asdict(parameters).items():
         lines.append(f"{name} = {json.dumps(list(value) if isinstance(value, tuple) else round(value, 4))}")
     return "\n".join(lines) + "\n"

@@ -27,11 +27,11 @@ from app.models.cache import (
 )
 from app.models.catalog import Catalog, Entry, GoneError
 from app.models.http_range import ConnectionBroken, NoRanges, NotThere, SourceError, Unreachable, open_range
+from py_core.display import shown
 from py_core.formats.gguf import GGUFError, GGUFHeader, read_header
 from py_core.formats.source import FileSource, SplitSource, parts_of
 from py_core.models.config import name_of
 from py_core.models.names import licence_of, title_of
-from py_core.showing import shown
 
 OnProgress = Callable[[int, int | None], None]
 """Called with the bytes so far, and those of the whole file if known."""

@@ -1,7 +1,7 @@
 """The gate's features: numbers about a message and each candidate lesson, computed for all candidates at once.
 
 Words are WordPiece tokens with a state of 384 numbers each. A "best match" is the largest cosine to a token of the
-other text. gate_words.py adds features from spelling.
+other text. words.py adds features from spelling.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from py_core.learning.gate_words import WORD_FEATURES, word_features
+from py_core.learning.gate.words import WORD_FEATURES, word_features
 from py_core.routing.embedder import Meaning
 
 Taught = tuple[str, Meaning]

@@ -4,7 +4,7 @@
 
 The answer is the statement from the assistant's view (my becomes your, you becomes I). The question asks for what the
 statement tells about its subject; if no rule knows that, it asks what is known about the subject. The person sees both
-before they are kept, and can change them. The rules here are English; german_statements.py has the German ones.
+before they are kept, and can change them. The rules here are English; german.py has the German ones.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from py_core.learning import german_statements as german
-from py_core.learning.question_rules import has_no_case, has_verb, is_statement, question_of
-from py_core.learning.statement_words import BASES, BE, MODALS, PAST, words_of
+from py_core.learning.teaching import german
+from py_core.learning.teaching.english import has_no_case, has_verb, is_statement, question_of
+from py_core.learning.teaching.words import BASES, BE, MODALS, PAST, words_of
 from py_core.passages.words import telling_words
 from py_core.text_search import fold
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from py_core.backends.base import MAX_LOGIT_ROWS, BackendError, TokenSequence, WorkersRestartedError
+from py_core.backend_errors import BackendError, WorkersRestartedError
+from py_core.backends.checks import MAX_LOGIT_ROWS
 from py_core.backends.protocols import Backend, HasPages
 from py_core.paging.page_table import PAGE
 from py_core.sampling import SamplingParams
 from py_core.speculation.lookahead import Drafted
+from py_core.token_sequence import TokenSequence
 
 READ_AT_ONCE = 128
 """Tokens that a draft reads before the answer continues by one, so that a long text does not hold the answer up."""

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from py_core.backends.webgpu.host import Binding, Dispatch, Host, Segment
-from py_core.backends.webgpu.layout import LAYOUTS
 from py_core.backends.webgpu.shaders import binding_access, compose
+from py_core.backends.webgpu.weights.layout import LAYOUTS
 from py_core.formats.quantization import BlockFormat
 
 _WORKGROUP = 64

@@ -1,8 +1,8 @@
 """Trains the adapter that reads facts in the prompt (py_core/learning/reading.py), on invented facts (lessons/facts).
 
-    python -m app.training.fit_reader prepare EXAMPLES.json [--hard]        token ids of `train`, in some 20 (5) minutes
-    python -m app.training.fit_reader train EXAMPLES.json OUT.safetensors [--start ADAPTER.safetensors] [--steps N ...]
-    python -m app.training.fit_reader measure [OUT.safetensors] [--split dev|held] [--json] [--plain]
+    python -m app.training.reader prepare EXAMPLES.json [--hard]        token ids of `train`, in some 20 (5) minutes
+    python -m app.training.reader train EXAMPLES.json OUT.safetensors [--start ADAPTER.safetensors] [--steps N ...]
+    python -m app.training.reader measure [OUT.safetensors] [--split dev|held] [--json] [--plain]
 
 `prepare` needs the chat template and the model, for its answers without facts; `train` needs only the model, so that it
 runs on a machine with a GPU and little else. Without --hard other facts are drawn at random: two of three examples have

@@ -1,86 +1,27 @@
-"""Code shared by all backends: errors, sequences of tokens, limits, and checks of arguments."""
+"""The limits of all backends, and the checks of the arguments that they get."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from py_core.backend_errors import BackendError, ContextFullError, too_long
 from py_core.formats.gguf import TensorInfo
-from py_core.messages import Message, UserError
 from py_core.sampling import SamplingParams
-from py_core.speculation.guesses import PromptLookup
-from py_core.speculation.lookahead import Drafter
+from py_core.token_sequence import TokenSequence
 
-Progress = Callable[[int, int], None]
-"""Called as progress(bytes_done, bytes_total) while weights load."""
+MAX_LOGIT_ROWS = 8
+"""Rows of a pass that may need logits: the last ones, of several sequences or of a draft."""
 
-KeepGoing = Callable[[], bool]
-"""Asked before more decode steps are queued. If it returns False, only the steps in flight are still yielded."""
+MAX_TAPS = 8
+"""Values that one call of `Runs.hidden` reads: kernels keep a buffer for each."""
 
-AfterPass = Callable[[int], Awaitable[None]]
-"""Called after each forward pass of a long call with the number of the sequence's tokens that are stored by then."""
+MAX_ADAPTERS = 4
+"""The most sets of LoRA matrices at a time. One of rank 16 on every linear is a tenth of a small model."""
 
-
-class BackendError(UserError, RuntimeError):
-    """A backend cannot continue; the message is a sentence for the user that says what to do."""
-
-
-class DeviceLostError(BackendError):
-    """The GPU went away (driver reset, sleep, another program). Everything on it is gone."""
-
-
-class WorkersRestartedError(Exception):
-    """A worker died or never answered, and the pool was restarted over the same memory. Work in flight is lost."""
-
-
-class ContextFullError(BackendError):
-    """The tokens do not fit into the model's context."""
-
-
-@dataclass(frozen=True)
-class Capabilities:
-    """Describe what runs the model, in the words shown to the user."""
-
-    backend: str
-    adapter: str
-    software: bool = False
-    features: tuple[str, ...] = ()
-
-
-NO_SLOT = -1
-"""The slot of a sequence that has no row in the page table."""
-
-
-@dataclass
-class TokenSequence:
-    """One sequence of tokens and the KV pages that hold it.
-
-    `tokens` are the ids so far, in order; the keys and values of the first `stored` of them are in pages. A token
-    that was just sampled is still pending; the backend runs it when its logits are needed.
-    """
-
-    number: int
-    """The number of this sequence alone: no other sequence of the backend has or had it."""
-    slot: int = NO_SLOT
-    """Its row in the page table while it has one (sequence_slots.py)."""
-    tokens: list[int] = field(default_factory=list)
-    stored: int = 0
-    adapter: int = 0
-    """The number of the set of LoRA matrices that it runs with (`HasAdapters.use_adapter`), 0 for none."""
-    head_adapter: int = 0
-    """The number of the adapter at the head's input (`HasAdapters.use_head_adapter`), 0 for none."""
-    shares: bool = True
-    """True if it begins with pages that other sequences have read, and they with its pages (`HasPages.begin_with`)."""
-    guesses: PromptLookup | None = None
-    """Guesses of the next tokens, if decoding is to run guesses with its steps. Decoded tokens are added to it."""
-    draft: Drafter | None = None
-    """A draft model that may guess them, too."""
-
-    @property
-    def length(self) -> int:
-        return len(self.tokens)
+HEAD_SLOTS = 64
+"""The most adapters at the head's input at a time. A slot takes 256 bytes for each value of the hidden size."""
 
 
 def check_formats(
@@ -116,20 +57,6 @@ def check_not_empty(sequence: TokenSequence) -> None:
     """Raises ValueError if the sequence is empty: before a prefill there is nothing to predict from."""
     if not sequence.tokens:
         raise ValueError("the sequence holds no tokens: prefill comes first")
-
-
-MAX_LOGIT_ROWS = 8
-"""Rows of a pass that may need logits: the last ones, of several sequences or of a draft."""
-
-MAX_TAPS = 8
-"""Values that one call of `Runs.hidden` reads: kernels keep a buffer for each."""
-
-
-MAX_ADAPTERS = 4
-"""The most sets of LoRA matrices at a time. One of rank 16 on every linear is a tenth of a small model."""
-
-HEAD_SLOTS = 64
-"""The most adapters at the head's input at a time. A slot takes 256 bytes for each value of the hidden size."""
 
 
 def check_last_rows(sequence: TokenSequence, rows: int) -> None:
@@ -194,12 +121,3 @@ def pass_end(stored: int, length: int, most: int, last_rows: int) -> int:
     """Return the end of a pass of at most `most` rows from `stored` on. The last pass has `last_rows` rows or more."""
     stop = min(stored + most, length)
     return stop if stop == length else min(stop, length - last_rows)
-
-
-def too_long(tokens: int, context_length: int) -> Message:
-    return Message(
-        "engine.too-long",
-        "The text is {length} tokens long, but the model reads at most {most}. Shorten it.",
-        length=tokens,
-        most=context_length,
-    )

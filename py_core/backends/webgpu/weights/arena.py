@@ -1,7 +1,7 @@
 """The place of each weight on the GPU: a few large buffers, filled from the file without passing through Python.
 
 Weights that one kernel reads together (q, k, v; gate, up) are placed one after the other, so that they are one matrix.
-A matrix larger than one binding is cut into parts by rows. layout.py describes a part, repack.py how it is made.
+A matrix larger than one binding is cut into parts by rows. layout.py describes a part, repacking.py how it is made.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from py_core.backends.base import BackendError, Progress
+from py_core.backend_errors import BackendError
+from py_core.backends.protocols import Progress
 from py_core.backends.webgpu.host import UPLOAD_PIECE, WEIGHTS, Binding, Host, Segment
-from py_core.backends.webgpu.layout import BLOCK, LAYOUTS, blocks_of
-from py_core.backends.webgpu.repack import Repacking, RepackPiece
+from py_core.backends.webgpu.weights.layout import BLOCK, LAYOUTS, blocks_of
+from py_core.backends.webgpu.weights.repacking import Repacking, RepackPiece
 from py_core.formats.gguf import TensorInfo
 from py_core.formats.quantization import BlockFormat
 from py_core.formats.source import WeightSource
