@@ -78,12 +78,10 @@ class MemoryApi(ConversationApi):
         return {} if memory is None else await counts(memory.store)
 
     async def kept_pages(self) -> KeptPages:
-        pages = self._runtime.pages
-        return {"bytes": await pages.nbytes() if pages else None, "most": BUDGET}
+        return {"bytes": await self._runtime.pages.nbytes(), "most": BUDGET}
 
     async def remove_kept_pages(self) -> None:
-        if self._runtime.pages is not None:
-            await self._runtime.pages.clear()
+        await self._runtime.pages.clear()
 
     # ---- patterns ----
 
