@@ -125,13 +125,13 @@ class Runtime:
         self.style: StyleService | None = None
         self.idle: IdleLearning | None = None
         self.files = FileService(
-            lambda: self.memory, self._config.embedder or self._embedder, self.routing_stage, self.trouble,
+            lambda: self.memory, self._config.embedder or self.embedder, self.routing_stage, self.trouble,
             lambda: self.changed(),
         )  # fmt: skip
         self.problem: Words | None = None
         self._listeners: list[Callable[[Change], None]] = []
         self.pages = ContextStore(lambda: self.memory_if_open, self._config.pages, self.listen)
-        self.indexer = TurnIndexer(lambda: self.memory, self._embedder, self.listen, self.trouble)
+        self.indexer = TurnIndexer(lambda: self.memory, self.embedder, self.listen, self.trouble)
         self._rows: FallbackRows | VolatileRows | None = None  # of the memory, unlocked or not
         self._kernel: HnswKernel | None = None
         self._told: set[Words] = set()
@@ -264,7 +264,8 @@ class Runtime:
             why = Message("routing.failed", "Routing is not available: {why} Reload the page.", why=self.problem)
             self.routing_stage.end(State.FAILED, why)
 
-    def _embedder(self) -> Embedder | None:
+    def embedder(self) -> Embedder | None:
+        """Return the embedder of the routing, once it is open."""
         return self.routing.embedder if self.routing is not None else None
 
     # ---- the learning ----
@@ -285,7 +286,7 @@ class Runtime:
             self._learn_in_pauses(learner, learner.only_one)
 
     async def _open_learning(self, learner: Learner) -> tuple[State, Words | None]:
-        embedder = self._embedder()
+        embedder = self.embedder()
         if embedder is None and learner.embedder is None:
             return State.OFF, NO_EMBEDDER
         if not learner.base_sha256:
@@ -323,9 +324,9 @@ class Runtime:
     def _learn_in_pauses(self, learner: Learner, only_one: OnlyOne) -> None:
         from app.consolidation.idle_loops import idle_loops
 
-        loops = idle_loops(self)
+        loops = idle_loops(lambda: self.memory, self.embedder, self.learning, self.consolidation, self.style)
         if self.learning is not None:
-            self.learning.prepares_in_pauses = any(loop.name == "preparation" for loop in loops)
+            self.learning.prepares_in_pauses = True
         hold = learner.model.engine.idle_held
         self.idle = IdleLearning(
             loops, self._lasting_policies, hold, only_one, lambda: self.changed(), learner.idle_seconds

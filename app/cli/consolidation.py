@@ -67,7 +67,8 @@ def consolidate(
                         )  # fmt: skip
                     except RefusedBeforeError as error:
                         made = str(error)
-                    return made, await DeepLoop(runtime, seed).consolidate(report) if deep else None
+                    looks = DeepLoop(lambda: runtime.memory, runtime.embedder, runtime.learning, seed)
+                    return made, await looks.consolidate(report) if deep else None
         finally:
             loaded.close()
 
