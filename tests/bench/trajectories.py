@@ -101,11 +101,10 @@ async def in_the_background(assistant: Assistant, ids: list[int], prompts: list[
     found: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         runtime, recorder = await recording(assistant, Path(folder))
-        layers = recorder.layers(runtime.memory, None)
         for turn in range(3):
             for prompt in prompts:
                 begin = time.process_time()
-                await recorder._read_trace(runtime.memory, tuple(ids), prompt, layers)
+                await recorder._logprob(runtime.memory, tuple(ids), prompt)
                 if turn:
                     name = f"background, CPU: an answer of {len(ids) - prompt} tokens"
                     found.setdefault(name, []).append(1000 * (time.process_time() - begin))
@@ -121,13 +120,12 @@ async def next_message(assistant: Assistant, ids: list[int], prompt: int, rounds
     draw = np.random.default_rng(1)
     with tempfile.TemporaryDirectory() as folder:
         runtime, recorder = await recording(assistant, Path(folder))
-        layers = recorder.layers(runtime.memory, None)
         for turn in range(2 * rounds + 2):
             name = (NEXT, DURING)[(turn + turn // 2) % 2]
             await engine.prefill(sequence, ids, Timings())
-            trace = None
+            reading = None
             if name == DURING:
-                trace = asyncio.ensure_future(recorder._trace(runtime.memory, tuple(ids), prompt, layers))
+                reading = asyncio.ensure_future(recorder._logprob(runtime.memory, tuple(ids), prompt))
             await asyncio.sleep(draw.uniform(0.05, 0.2))
             message = [int(token) for token in draw.integers(100, 20_000, 24)]
             begin = time.perf_counter()
@@ -137,8 +135,8 @@ async def next_message(assistant: Assistant, ids: list[int], prompt: int, rounds
                     taken = 1000 * (time.perf_counter() - begin)
             if turn > 1:
                 found[name].append(taken)
-            if trace is not None:
-                assert (await trace).logprobs is None  # it was in the midst of it
+            if reading is not None:
+                assert await reading is None  # it was in the midst of it
         await runtime.close()
     return found
 

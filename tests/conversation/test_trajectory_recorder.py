@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,15 @@ import pytest
 
 from app.chat import trajectory_recorder
 from app.chat.conversation import Conversation
-from app.chat.trajectory_recorder import DEPTHS_POLICY
 from app.generation.assistant import Assistant
 from app.lessons.service import INSTANT_POLICY
 from app.protocol import Delta, Stored
-from app.routing.agent_catalog import shipped_agents
 from app.runtime import Runtime
 from py_core.backends.numpy.backend import NumpyBackend
 from py_core.engine.engine import Timings
 from py_core.engine.scheduler import Priority
 from py_core.learning.trajectories import Trajectory
 from py_core.loading import Model
-from py_core.routing.agents import AgentError, agent_from_dict, agent_to_dict
 from py_core.sampling import SamplingParams
 from tests.runtime import begin_conversation, memory_of
 
@@ -65,34 +61,21 @@ async def recorded(runtime: Runtime, id: str) -> Trajectory:
     return found
 
 
-async def test_an_answers_trace_is_what_the_model_says_of_the_same_tokens(
-    deep_path: Path, open_model: OpenModel, runtime: Runtime
+async def test_the_log_probability_of_an_answer_is_what_the_model_says_of_its_tokens(
+    deep_path: Path, open_model: OpenModel, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(trajectory_recorder, "READ_AT_ONCE", 4)
     model = await open_model(deep_path, end_tokens=())
     conversation = begin(model, runtime)
     await ask(conversation, "Zero")
     id = await ask(conversation)
-    at_once = memory_of(runtime).trajectories.recent[-1]
-    assert (at_once.id, at_once.asked, at_once.reason, at_once.new_tokens) == (id, "One", "length", 6)
-    assert (at_once.quality, at_once.parts) == (None, {})
     await memory_of(runtime).background.settled()
 
-    found, trace = await recorded(runtime, id), await memory_of(runtime).trajectories.trace(id)
-    assert trace is not None
+    found = await recorded(runtime, id)
     tokens = list(conversation.assistant.sequence.tokens)
     start = found.prompt_tokens
-    assert (list(trace.tokens), len(tokens) - start) == (tokens[start:], 6)
-    assert trace.layers == ("residual.2", "residual.4", "residual.6")
-    fresh = model.engine.new_sequence()
-    logprobs = await model.engine.token_logprobs(fresh, tokens, start)
-    states = await model.engine.hidden(fresh, list(trace.layers))
-    assert trace.logprobs is not None
-    assert trace.last is not None
-    assert trace.mean is not None
-    np.testing.assert_allclose(trace.logprobs, logprobs, rtol=2e-3)
-    for row, name in enumerate(trace.layers):
-        np.testing.assert_allclose(trace.last[row], states[name][start - 1], rtol=2e-3, atol=2e-3)
-        np.testing.assert_allclose(trace.mean[row], states[name][start:].mean(axis=0), rtol=2e-3, atol=2e-3)
+    assert (found.asked, found.reason, found.new_tokens, len(tokens) - start) == ("One", "length", 6, 6)
+    logprobs = await model.engine.token_logprobs(model.engine.new_sequence(), tokens, start)
     assert found.logprob == pytest.approx(float(logprobs.mean()), abs=2e-3)
     assert found.parts["coherent"] == pytest.approx(np.exp(logprobs.mean()), abs=2e-3)
     assert (found.parts["finished"], found.parts["fits"]) == (0.5, None)
@@ -119,34 +102,20 @@ async def test_a_person_who_goes_on_ends_the_reading_and_loses_nothing(
     cut_off, whole = await recorded(runtime, first), await recorded(runtime, second)
     assert (cut_off.logprob, cut_off.parts["coherent"], cut_off.parts["finished"]) == (None, None, 0.5)
     assert whole.logprob is not None
-    trace = await memory_of(runtime).trajectories.trace(first)
-    assert trace is not None
-    assert (len(trace.tokens), trace.logprobs, trace.last) == (6, None, None)
 
 
 async def test_of_a_long_answer_the_beginning_is_read(
     tiny_path: Path, open_model: OpenModel, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(trajectory_recorder, "MOST_READ", 4)
     model = await open_model(tiny_path, end_tokens=())
     conversation = begin(model, runtime)
-    whole = await ask(conversation)
+    found = await recorded(runtime, await ask(conversation))
     await memory_of(runtime).background.settled()
-    monkeypatch.setattr(trajectory_recorder, "MOST_READ", 4)
-    monkeypatch.setattr(trajectory_recorder, "READ_AT_ONCE", 3)
-    conversation.reset()
-    cut = await ask(conversation)
-    await memory_of(runtime).background.settled()
-    of_whole, of_cut = [await memory_of(runtime).trajectories.trace(id) for id in (whole, cut)]
-    assert of_whole is not None
-    assert of_cut is not None
-    assert of_cut.tokens.tolist() == of_whole.tokens.tolist()
-    np.testing.assert_allclose(of_cut.logprobs, of_whole.logprobs[:4], rtol=2e-3)
-    np.testing.assert_allclose(of_cut.last, of_whole.last, rtol=2e-3, atol=2e-3)
-    # The mean is over the tokens that were read.
-    sequence, at = conversation.assistant.sequence, len(conversation.assistant.sequence.tokens) - 6
-    states = await model.engine.hidden(sequence, list(of_cut.layers), at, end=at + 4)
-    for mean, name in zip(of_cut.mean, of_cut.layers, strict=True):
-        np.testing.assert_allclose(mean, states[name].mean(axis=0), rtol=2e-3, atol=2e-3)
+    tokens, start = list(conversation.assistant.sequence.tokens), found.prompt_tokens
+    logprobs = await model.engine.token_logprobs(model.engine.new_sequence(), tokens, start)
+    found = await recorded(runtime, found.id)
+    assert found.logprob == pytest.approx(float(logprobs[:4].mean()), abs=2e-3)
 
 
 async def test_nothing_is_read_while_somebody_types(tiny_path: Path, open_model: OpenModel, runtime: Runtime) -> None:
@@ -187,37 +156,14 @@ async def test_another_try_and_a_stop_are_signs_that_lower_the_quality(
     assert (stopped.reason, stopped.parts["finished"]) == ("stopped", 0.25)
 
 
-async def test_what_is_recorded_can_be_chosen_and_switched_off(
-    deep_path: Path, open_model: OpenModel, runtime: Runtime
+async def test_with_learning_off_only_a_line_of_the_log_remains(
+    tiny_path: Path, open_model: OpenModel, runtime: Runtime
 ) -> None:
     memory = memory_of(runtime)
-    conversation = begin(await open_model(deep_path, end_tokens=()), runtime)
-    coder = agent_from_dict(next(entry for entry in shipped_agents() if entry["id"] == "coder"))
-    assert conversation.recorder.layers(memory, coder) == ["residual.2", "residual.4", "residual.6", "residual.7"]
-    await memory.policies.set(DEPTHS_POLICY, [1.0, 0.5, 7.0], confidence=1.0, source="user")
-    assert conversation.recorder.layers(memory, None) == ["residual.4", "residual.8"]
-    await memory.policies.set(DEPTHS_POLICY, [], confidence=1.0, source="user")
-    await ask(conversation)
-    await memory.background.settled()
-    (only,) = await memory.trajectories.all()
-    trace = await memory.trajectories.trace(only.id)
-    assert trace is not None
-    assert trace.last is None
-    assert trace.logprobs is not None
+    conversation = begin(await open_model(tiny_path, end_tokens=()), runtime)
     await memory.policies.set(INSTANT_POLICY, False, confidence=1.0, source="user")
     await ask(conversation)
-    assert len(await memory.trajectories.all()) == 1
-    logged, _ = await memory.log.entries()  # learning is off: only a line of the log remains
+    assert await memory.trajectories.all() == []
+    (logged,) = await memory.log.entries()
     assert (logged.asked, logged.answered, logged.learnable) == ("One", "", False)
     assert await memory.trajectories.get(logged.id) is None
-
-
-def test_an_agents_depths_are_shares_of_the_depth() -> None:
-    data = {"id": "cook", "title": "Cook", "definition": "Cooks.", "system_prompt": "You cook.", "depths": [0.875, 1]}
-    agent = agent_from_dict(data)
-    assert agent.depths == (0.875, 1.0)
-    assert agent_from_dict(agent_to_dict(agent)) == agent
-    assert "depths" not in agent_to_dict(replace(agent, depths=()))
-    for bad in (0, [0], [1.5], [True], ["deep"], [0.1] * 5):
-        with pytest.raises(AgentError, match="depths of agent 'cook' must be"):
-            agent_from_dict({**data, "depths": bad})
