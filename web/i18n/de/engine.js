@@ -89,7 +89,6 @@ export const messages = /** @type {Record<string, string>} */ ({
   'chat.complete': 'Diese Antwort ist vollständig. Bitte in einer neuen Nachricht um mehr.',
   'chat.message-gone-unchanged': 'Diese Nachricht ist nicht mehr in diesem Gespräch. Nichts wurde geändert.',
   'chat.nothing-to-retry': 'Es gibt noch keine Antwort, die wiederholt werden könnte.',
-  'chat.goes-on': 'Das Gespräch geht weiter.',
   'chat.deleted-start-new': 'Dieses Gespräch wurde gelöscht. Beginne ein neues.',
   'chat.no-room-for-title': 'Der Kontext ist zu kurz für einen Titel.',
   'chat.no-undo': 'Das lässt sich nicht mehr rückgängig machen: Das Gespräch wurde endgültig gelöscht.',
@@ -276,7 +275,6 @@ export const messages = /** @type {Record<string, string>} */ ({
   'policies.other-kind': 'Die Einstellung {name} enthält {held}, nicht {given}. Lösche sie zuerst.',
   'policies.bad-confidence': 'Wie sicher eine Einstellung ist, muss eine Zahl von 0 bis 1 sein.',
   'trajectory.bad-rating': 'Die Bewertung muss eine Zahl von 0 bis 1 sein.',
-  'trajectory.other-tensors': 'Das sind nicht Token und Zustände einer Antwort.',
 
   // policies in words
   'policy.reset': 'Zurücksetzen',
