@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         Entries,
         ImportedChatFile,
         ImportedItems,
-        KeptPages,
+        KeptBytes,
         MemoryInfo,
         PatternMap,
         Statistics,
@@ -77,7 +77,7 @@ class MemoryApi(ConversationApi):
         memory = self._runtime.memory_if_open
         return {} if memory is None else await counts(memory.store)
 
-    async def kept_pages(self) -> KeptPages:
+    async def kept_pages(self) -> KeptBytes:
         return {"bytes": await self._runtime.pages.nbytes(), "most": BUDGET}
 
     async def remove_kept_pages(self) -> None:
