@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from places import Place
 
 from app.records.kinds import KINDS
 from app.records.memory import Memory
@@ -15,6 +14,7 @@ from py_core.learning.trajectories import KIND, LOGGED_TEXT, Trajectories, Traje
 from py_core.store.errors import StoreError
 from py_core.store.kinds import Kinds
 from py_core.store.store import Store
+from tests.store.places import Place
 
 NOW, DAY = 1_700_000_000.0, 86400.0
 
