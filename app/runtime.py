@@ -354,7 +354,12 @@ class Runtime:
     def listen(self, listener: Callable[[Change], None]) -> Callable[[], None]:
         """Call `listener` with each change of the memory, also of one that opens later. Returns a function to stop."""
         self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+
+        def end() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return end
 
     def trouble(self, error: Exception) -> None:
         """Report a failure that the chat can continue without."""
