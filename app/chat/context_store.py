@@ -46,7 +46,7 @@ class ContextStore:
         """Return the shelf of a stored conversation."""
         return ChatShelf(self, chat)
 
-    def run(self, chat: str, work: Coroutine[object, object, object]) -> None:
+    def run(self, chat: str, work: Coroutine[object, object, object] | asyncio.Task[None]) -> None:
         """Run what keeps or brings the pages of a conversation in the background. It replaces what runs already."""
         if (known := self._running.get(chat)) is not None:
             known.cancel()
@@ -129,7 +129,7 @@ class ContextStore:
         if (pages := await self.pages()) is not None:
             await pages.forget(*chats)
 
-    def _begin(self, work: Coroutine[object, object, object]) -> asyncio.Task[object]:
+    def _begin(self, work: Coroutine[object, object, object] | asyncio.Task[None]) -> asyncio.Task[object]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
