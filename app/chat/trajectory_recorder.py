@@ -138,7 +138,7 @@ class TrajectoryRecorder:
         for first in range(start - 1, end, READ_AT_ONCE):
             async with memory.background.step():
                 if tuple(sequence.tokens) != tokens:
-                    raise BackendError("chat.goes-on", "The conversation goes on.")
+                    raise BackendError("chat.goes-on", "The conversation has moved on.")
                 stop = min(first + READ_AT_ONCE, end)
                 found = await model.engine.hidden(sequence, names, first, Priority.IDLE, stop)
                 for name in names:

@@ -204,8 +204,8 @@ def _model_of(kept: KeptAdapter) -> Path:
         return found.path
     raise AdapterError(
         "adapter.base-not-kept",
-        "{name} was made for {base}, which is not kept here: say --model FILE, or write one "
-        "file that ends in .safetensors.",
+        "{name} was made for {base}, which is not kept here: give --model FILE, or write one file that ends in "
+        ".safetensors.",
         name=kept.name,
         base=kept.base or "a model",
     )

@@ -103,8 +103,8 @@ async def load(
         if load_backend.func is load_numpy:
             raise BackendError(
                 "cli.draft-on-numpy",
-                "The numpy backend runs one token at a time, so a draft is of no use to it: "
-                "leave --draft out, or take --backend wasm or webgpu.",
+                "The numpy backend runs one token at a time, so a draft does not help it: leave --draft out, or use "
+                "--backend wasm or webgpu.",
             )
         drafted = await read_draft(open_source(model_path(draft)), context)
     told: list[tuple[Need, Room]] = []

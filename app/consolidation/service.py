@@ -275,7 +275,7 @@ class ConsolidationService:
                 run,
                 verdict="refused",
                 why=Message(
-                    "training.lesson-taken-away", "A lesson was taken away meanwhile. What was there before stays."
+                    "training.lesson-taken-away", "A lesson was forgotten in the meantime. Everything stays as it was."
                 ),
             )
             return await memory.revisions.keep(run, None)

@@ -245,7 +245,7 @@ class LearningService:
             known = next((one for one in same if one.answer == answer), None)
             if edited is not None:
                 if known is not None and known.id != edited.id:
-                    raise LessonError("lessons.known", "You have taught exactly this already. Forget one of the two.")
+                    raise LessonError("lessons.known", "You have already taught exactly this. Forget one of the two.")
                 known = None
                 same = [edited, *(one for one in same if one.id != edited.id)]
             others = [one for one in same if one is not known]

@@ -37,7 +37,7 @@ class Adapters:
                 return number
         raise BackendError(
             "adapter.too-many",
-            "{most} adapters are loaded already, the most that fit. Remove one first.",
+            "{most} adapters are loaded already, and no more fit. Remove one first.",
             most=MAX_ADAPTERS,
         )
 

@@ -33,7 +33,7 @@ class HeadSlots:
                 return number
         raise BackendError(
             "adapter.too-many-heads",
-            "{most} adapters at the head's input are there already, the most that fit. Remove one first.",
+            "{most} adapters at the head's input are loaded already, and no more fit. Remove one first.",
             most=HEAD_SLOTS,
         )
 

@@ -161,10 +161,10 @@ def test_a_message_is_said_with_its_values_and_an_unknown_one_in_english(german:
 
     with pytest.raises(FileError) as refused:
         text_of("a.png", b"\x89PNG")
-    assert str(refused.value) == "a.png is not text. Sonata reads no pictures."
+    assert str(refused.value) == "a.png is not text. Sonata cannot read pictures."
     unknown = Message("nobody.knows", "Something {what}.", what=[Message("idle.facts", "facts"), "{more}"])
     assert german.said(to_json(refused.value.message), to_json(unknown), "As it was stored.") == [
-        "a.png ist kein Text. Sonata liest keine Bilder.",
+        "a.png ist kein Text. Sonata kann keine Bilder lesen.",
         "Something Tatsachen, {more}.",
         "As it was stored.",
     ]

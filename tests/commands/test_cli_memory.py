@@ -236,7 +236,7 @@ def test_chats_of_another_program_are_imported_and_what_came_in_is_told(home: Pa
 
 def test_a_file_that_is_no_export_changes_nothing(home: Path, tmp_path: Path) -> None:
     (tmp_path / "foreign").write_text("hello")
-    assert_sentence(sonata("memory", "import", tmp_path / "foreign", "--home", home), "no export of Sonata")
+    assert_sentence(sonata("memory", "import", tmp_path / "foreign", "--home", home), "not an export of Sonata")
     assert_sentence(sonata("memory", "import", tmp_path / "missing", "--home", home), "missing")
     assert len(listed(home, "--all")) == 3
 

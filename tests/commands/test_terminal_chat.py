@@ -242,7 +242,7 @@ def test_an_adapter_changes_the_next_answers_and_the_conversation_goes_on(
     assert "The next answers come with" in tiny_chat.say(f"/adapter {path}")
     assert "tok/s" in tiny_chat.say("Hello again")  # in the same conversation
     assert answer() != plain
-    assert "No adapter of this name is kept" in tiny_chat.say("/adapter none")
+    assert "No file or kept adapter is called none." in tiny_chat.say("/adapter none")
     assert "The next answers come without an adapter." in tiny_chat.say("/adapter")
     assert answer() == plain
 

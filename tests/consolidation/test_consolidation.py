@@ -244,7 +244,7 @@ async def test_a_training_whose_numbers_are_not_finite_leaves_the_old_revision(
     assert run is not None
     assert first is not None
     assert run.verdict == "refused"
-    assert "no finite numbers" in str(run.why)
+    assert "were not finite" in str(run.why)
     assert len(told) == 3
     assert service.current is not None
     assert service.current.id == first.id

@@ -293,7 +293,7 @@ async def test_loops_are_switched_off_paused_and_run_and_their_plots_have_tables
     await expect(pauses.get_by_role("button", name="Go on")).to_be_focused()
     deep = chat.panel.get_by_role("region", name="From experience")
     await deep.get_by_role("button", name="Learn now").click()
-    await expect(deep).to_contain_text("The last time it saw")
+    await expect(deep).to_contain_text("Last time it looked at")
     await expect(history.get_by_role("listitem").filter(has_text="Looked at")).to_have_count(1)
     style = chat.panel.get_by_role("region", name="Your style")
     await expect(style).to_contain_text("Switched off. It needs 12 answers")

@@ -443,7 +443,7 @@ async def test_a_foreign_file_is_refused_with_a_sentence_and_chats_of_elsewhere_
     await chat.show("Storage")
     await chat.panel.get_by_label("Exported file").set_input_files(foreign)
     await chat.button("Import").click()
-    await expect(chat.panel.get_by_role("alert").filter(has_text="This is no export of Sonata")).to_be_visible()
+    await expect(chat.panel.get_by_role("alert").filter(has_text="This is not an export of Sonata")).to_be_visible()
     archive = tmp_path / "export.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
         made.write(Path(__file__).parents[1] / "conversation/exports/chatgpt.json", "conversations.json")

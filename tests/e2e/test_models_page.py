@@ -317,7 +317,9 @@ async def test_files_that_are_no_models_are_refused_and_the_model_stays(
     await pick(chat, [write_large(tmp_path / "large.gguf")])
     said = await problem(chat)
     assert re.match(r"Large needs \d\.\d\d GB for 8192 tokens of context", said)
-    assert "The kernels on the CPU reach 4.29 GB of memory, whatever the machine has. A Q4_K_M file of this" in said
+    assert (
+        "The CPU kernels can use at most 4.29 GB of memory, however much the machine has. A Q4_K_M file of this" in said
+    )
     await chat.close_panel()
     damaged = bytearray(other)
     at = damaged.index(b"llama.block_count") + len(b"llama.block_count") + 4

@@ -391,7 +391,7 @@ async def test_an_answer_whose_device_is_gone_is_kept_and_the_cpu_is_offered(pag
     """test_webgpu_page.py covers it with a GPU, in `--all`."""
     await page_alone.send("no device")
     assert await page_alone.problem() == (
-        "The connection to the graphics card was lost. Load the model again to go on."
+        "The connection to the graphics card was lost. Load the model again to continue."
     )
     await expect(page_alone.page.locator(".answer-footer")).to_contain_text("Interrupted")
     await expect(page_alone.page.locator("#message")).to_have_value("no device")

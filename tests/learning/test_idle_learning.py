@@ -133,7 +133,7 @@ async def test_it_learns_once_there_is_enough_and_says_how_far_it_is(idle: Idle)
     assert idle.work.steps == list(range(40))
     # The next run has to wait, unless the user asks for it.
     idle.teach(3)
-    assert str((await idle.until("waiting")).sentence) == "Sonata has just learned; it goes on later."
+    assert str((await idle.until("waiting")).sentence) == "Sonata has just learned; it will continue later."
     idle.learning.learn_now("background")
     await idle.until("learned")
     assert idle.work.runs == 2

@@ -53,7 +53,7 @@ def test_too_few_answers_make_the_next_training_longer_and_lost_ones_make_it_reh
 
 def test_what_was_not_trained_or_ended_otherwise_tells_nothing() -> None:
     assert learned([replace(HARMFUL, steps={})], {}, ALLOWED) == {}
-    taken_away = replace(GOOD, verdict="refused", why="A lesson was taken away meanwhile.")
+    taken_away = replace(GOOD, verdict="refused", why="A lesson was forgotten in the meantime.")
     assert values(taken_away) == {}
 
 
