@@ -20,9 +20,10 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from app.building import locks, node, python_env, site, system
+from app.building import locks, node, python_env, system
 from app.building.common import DISK_FULL, ROOT, VENV_PYTHON, BuildError, disk_full, heading, one_build_at_a_time
 from app.building.download import Downloader
+from app.building.site.dist import DIST, build_site, ensure_protocol, made_files, total_bytes
 from app.paths import cache_dir
 
 TEST_WORKERS = min((os.cpu_count() or 1) + 1, 4)
@@ -43,11 +44,11 @@ def prepare(groups: tuple[str, ...] = ("runtime",), meanwhile: Callable[[], obje
         if "dev" in groups:  # before the site, whose snapshot of Python is made in it
             heading(f"Browser: {system.ensure_chromium()}")
         heading("Model and Pyodide packages")
-        files = site.made_files(cache, downloader)
+        files = made_files(cache, downloader)
         heading("Site")
-        site.ensure_protocol()
-        changed = site.build_site(files)
-        size = site.total_bytes(site.DIST)
+        ensure_protocol()
+        changed = build_site(files)
+        size = total_bytes(DIST)
         heading(f"dist/ is up to date ({changed} files changed, {size / 1e6:.1f} MB without the model)")
 
 

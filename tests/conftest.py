@@ -24,9 +24,12 @@ import numpy as np
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
-from app.building import embedder, kernels, node, python_env, site
-from app.building.common import BuildError, one_build_at_a_time
+from app.building import kernels, node, python_env
+from app.building.common import ROOT, BuildError, one_build_at_a_time
 from app.building.download import Downloader
+from app.building.embedder.files import WEIGHTS
+from app.building.site.dist import DIST, build_site
+from app.building.site.dist import made_files as make_files
 from app.building.system import find_chromium
 from app.models import build_outputs
 from app.models.downloads import default_model_path
@@ -109,10 +112,10 @@ def model_path() -> Path:
 def minilm() -> tuple[Path, Path]:
     """The sentence embedder as published: all-MiniLM-L6-v2's safetensors and tokenizer.json."""
     folder = cache_dir() / "embedder"
-    for path in (folder / embedder.WEIGHTS, folder / build_outputs.EMBEDDER_TOKENIZER):
+    for path in (folder / WEIGHTS, folder / build_outputs.EMBEDDER_TOKENIZER):
         if not path.is_file():
             pytest.fail(f"{path} is not there: run `python build.py site` once to download it.")
-    return folder / embedder.WEIGHTS, folder / build_outputs.EMBEDDER_TOKENIZER
+    return folder / WEIGHTS, folder / build_outputs.EMBEDDER_TOKENIZER
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,7 @@ def made_files() -> dict[str, Path]:
         with one_build_at_a_time(cache):
             downloader = Downloader(cache, python_env.pypi_address)
             node.ensure_node_modules(cache, downloader, dev=True)  # a merge may have brought a package
-            return site.made_files(cache, downloader)
+            return make_files(cache, downloader)
     except BuildError as error:
         pytest.fail(str(error))
 
@@ -174,10 +177,10 @@ def dist(made_files: dict[str, Path]) -> Path:
     """dist/, up to date with the sources."""
     try:
         with one_build_at_a_time(cache_dir()):
-            site.build_site(made_files)
+            build_site(made_files)
     except BuildError as error:
         pytest.fail(str(error))
-    return site.DIST
+    return DIST
 
 
 @pytest.fixture(scope="session")
@@ -228,7 +231,7 @@ def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[..., Path
 
 def _start_server(dist: Path) -> tuple[subprocess.Popen[str], str]:
     command = [sys.executable, "-m", "app.server.site", "--no-open", "--port", "0", "--dist", str(dist)]
-    server = subprocess.Popen(command, cwd=site.ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert server.stdout is not None
     words = server.stdout.readline().split()
     address = next((word for word in words if word.startswith("http://")), "")

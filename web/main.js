@@ -4,7 +4,7 @@
  * The page is always in one of four states: loading, ready, answering, failed. In each of them the user can type into the
  * message box, and every problem is a banner with a way out. A message that is sent while the model loads waits in a queue.
  */
-import { actionsOf, Asking } from './chat/asking.js';
+import { actionsOf, Sender } from './chat/sender.js';
 import { Announcer } from './shell/announcer.js';
 import { Banner } from './shell/banner.js';
 import { AgentChoice } from './chat/agent_choice.js';
@@ -26,7 +26,7 @@ import { describeLost, lostStorage } from './shell/lost_storage.js';
 import { LoadingView } from './shell/loading_view.js';
 import { Notices } from './shell/notices.js';
 import { reloadToIsolate, tellOfVersions } from './shell/offline.js';
-import { loadStyles } from './common/load_file.js';
+import { loadStyles } from './common/page_files.js';
 import { phase } from './common/phase.js';
 import { byId } from './common/dom.js';
 import { ChatTitle } from './chat/chat_title.js';
@@ -43,8 +43,8 @@ import { isNoted } from './memory/lock_note.js';
 import { session } from './common/web_storage.js';
 import { cut } from './common/cut.js';
 import { InstallButton } from './shell/install.js';
-import { takeShared } from './shell/shared.js';
-import { WorksOffline } from './shell/works_offline.js';
+import { takeShared } from './shell/share_target.js';
+import { OfflineNotice } from './shell/offline_notice.js';
 import { PanelOpener } from './panels/panel_opener.js';
 import { said } from './i18n/engine_texts.js';
 import { loadLanguage, t, translatePage } from './i18n/i18n.js';
@@ -58,9 +58,9 @@ const options = readOptions();
 const announcer = new Announcer(byId('announcer', HTMLElement));
 const chat = new ChatView({
   scroller: byId('scroller', HTMLElement), welcome: byId('welcome', HTMLElement), log: byId('log', HTMLElement),
-}, announcer, actionsOf(() => asking));
+}, announcer, actionsOf(() => sender));
 const composer = new Composer(byId('composer', HTMLFormElement), {
-  accepts: (text) => asking.accepts(text), onSend: (text) => asking.send(text), onStop: () => asking.stop(),
+  accepts: (text) => sender.accepts(text), onSend: (text) => sender.send(text), onStop: () => sender.stop(),
   onEditLast: () => chat.editLast(),
 });
 phase('can be typed in');
@@ -74,11 +74,11 @@ const contextBar = new ContextBar(byId('context-bar', HTMLButtonElement), () => 
 const stored = new StoredChat(chat, notices, { onGone, onTitle: showTitle });
 const agentChoice = new AgentChoice(byId('agent-choice', HTMLElement), { stored, notices }, () => engine);
 const queue = new MessageQueue(chat, {
-  onCancel: (question) => { asking.giveBack(question); asking.answerNext(); },
-  onUrgent: () => { composer.focus(); asking.answerNext(); },
+  onCancel: (question) => { sender.giveBack(question); sender.answerNext(); },
+  onUrgent: () => { composer.focus(); sender.answerNext(); },
 });
 const navigation = new Navigation({ stored, queue, composer }, {
-  stop: () => asking.stop(), forget, engine: () => engine, isReady: () => state === 'ready', hasBegun: () => chat.hasBegun,
+  stop: () => sender.stop(), forget, engine: () => engine, isReady: () => state === 'ready', hasBegun: () => chat.hasBegun,
 });
 const presence = new Presence();
 const run = new RunSettings(options, () => load());
@@ -92,7 +92,7 @@ const drawer = new Drawer({
 const chats = new Chats(byId('chats', HTMLElement), {
   current: () => stored.id, open: (id) => navigation.resume(id), chosen: () => { drawer.chosen(); panels.uncover(); },
 });
-const lock = new MemoryLock(byId('memory-lock', HTMLElement), { notices, banner, drawer, composer }, () => asking.answerNext());
+const lock = new MemoryLock(byId('memory-lock', HTMLElement), { notices, banner, drawer, composer }, () => sender.answerNext());
 const status = new StatusView(byId('status', HTMLElement), byId('model-chip', HTMLElement));
 const loading = new LoadingView(byId('loading', HTMLElement));
 const models = new Models(notices, {
@@ -105,7 +105,7 @@ let attached = /** @type {import('./files/attachments.js').Attachments|null} */ 
 const attachments = openAttachments();
 const tabs = new ModelTabs(engineKey(options), { patience: options.patience, onMoved: (take) => load({ moved: true, take }) });
 const watchdog = new Watchdog(options.patience, onSilence);
-const worksOffline = new WorksOffline(notices, byId('works-offline', HTMLElement));
+const offlineNotice = new OfflineNotice(notices, byId('works-offline', HTMLElement));
 new InstallButton(byId('install', HTMLButtonElement));
 
 let state = /** @type {'loading'|'ready'|'answering'|'failed'} */ ('loading');
@@ -114,7 +114,7 @@ let lost = /** @type {import('./shell/lost_storage.js').Lost[]} */ ([]);
 const keeps = /** @type {Record<string, boolean>} */ ({ chats: true, model: true }); // until they are known not to be kept
 let isUncaughtSaid = false;
 let runner = /** @type {any} */ (null); // facts about the engine for the status line, as StatusView.showInfo takes them
-const asking = new Asking(
+const sender = new Sender(
   { chat, composer, banner, notices, announcer, stored, queue, navigation, status, watchdog, models, welcome, contextBar, agentChoice, lock },
   {
     engine: () => engine, state: () => state, setState, runner: () => runner, fail, follow, tell,
@@ -147,16 +147,16 @@ new Shortcuts([
   { keys: ['Ctrl', 'B'], text: 'shortcuts.sidebar', run: () => drawer.toggle() },
   { keys: ['Ctrl', ','], text: 'shortcuts.settings', run: () => panels.open('settings') },
 ]);
-listenForEscape(byId('log', HTMLElement), () => asking.stop());
+listenForEscape(byId('log', HTMLElement), () => sender.stop());
 keepFocus(() => composer.focus());
-addEventListener('pagehide', () => asking.keepQuestions());
+addEventListener('pagehide', () => sender.keepQuestions());
 if (matchMedia('(pointer: fine)').matches) composer.focus();
 notices.say('options', options.refused.map(({ said, isWhole, ...of }) => (
   t(isWhole ? 'problems.noWholeNumber' : 'problems.noSeconds', { said: cut(said), ...of })
 )).join(' ') || null);
 isNoted(MEMORY_NAME).then((isEncrypted) => isEncrypted && session.keep(false)); // until the memory is open, and says so
 if (!await reloadToIsolate()) {
-  tellOfVersions(notices, () => worksOffline.siteKept());
+  tellOfVersions(notices, () => offlineNotice.siteKept());
   load();
   addEventListener('error', ({ error }) => tellUncaught(error));
   addEventListener('unhandledrejection', ({ reason }) => tellUncaught(reason));
@@ -185,18 +185,18 @@ async function load({ moved = false, take = engine !== null } = {}) {
     run.reread();
     models.reread();
     notices.say('tabs', t('tabs.moved'));
-    asking.askAgain();
+    sender.askAgain();
   } else {
-    asking.interrupt();
+    sender.interrupt();
   }
   if (again && !panels.hasFocus) composer.focus();
   navigation.opening = Promise.resolve();
   banner.hide();
-  byId('model-chip', HTMLElement).hidden = false; // page/early.js may have reported a harmless fault as fatal
+  byId('model-chip', HTMLElement).hidden = false; // shell/first_paint.js may have reported a harmless fault as fatal
   models.adapters.end();
   setState('loading');
   run.tell(null);
-  worksOffline.modelRuns(null);
+  offlineNotice.modelRuns(null);
   status.show('loading', t('status.loading'));
   loading.begin(options.routing);
   chat.follow();
@@ -221,7 +221,7 @@ async function load({ moved = false, take = engine !== null } = {}) {
       (progress) => {
         if (current !== engine) return;
         if (state === 'loading') onProgress(progress);
-        else asking.onRecovery();
+        else sender.onRecovery();
       },
     );
     if (current !== engine || state !== 'loading') return;
@@ -236,7 +236,7 @@ async function load({ moved = false, take = engine !== null } = {}) {
     await readStored(current, again);
     if (current !== engine || state !== 'loading') return;
     onReady(info);
-    worksOffline.modelRuns(info.notice ? null : model.sha256 ?? null);
+    offlineNotice.modelRuns(info.notice ? null : model.sha256 ?? null);
   } catch (error) {
     if (current === engine && state === 'loading') fail(fromError(error));
   }
@@ -273,7 +273,7 @@ async function openAttachments() {
   const [{ Attachments }] = await Promise.all([import('./files/attachments.js'), loadStyles('files/files.css')]);
   const elements = { root: byId('files', HTMLElement), form: byId('composer', HTMLFormElement) };
   const parts = { stored, navigation, composer, queue, notices, announcer };
-  const page = { engine: () => engine, isReady: () => state === 'ready', onChange: () => asking.answerNext() };
+  const page = { engine: () => engine, isReady: () => state === 'ready', onChange: () => sender.answerNext() };
   return attached = new Attachments(elements, parts, page);
 }
 
@@ -318,7 +318,7 @@ function onReady(info) {
   phase('ready');
   announcer.say(t('loading.ready'));
   setState('ready');
-  asking.answerNext();
+  sender.answerNext();
 }
 
 /** The engine can do nothing more until it is loaded again. */
@@ -327,7 +327,7 @@ function fail(error) {
   watchdog.stop();
   loading.end();
   run.tell(null);
-  asking.interrupt();
+  sender.interrupt();
   status.show('failed', t('status.failed'));
   setState('failed');
   banner.show(problem, waysOut(problem));
@@ -389,7 +389,7 @@ function lockNow() {
 function useExample(text) {
   composer.focus(); // the example is about to vanish, and the focus with it
   if (state === 'failed') composer.text = text;
-  else asking.send(text);
+  else sender.send(text);
 }
 
 /** Reports what the browser forbids to keep; the engine knows that for chats and the model. */

@@ -30,7 +30,7 @@ const SCOPE = worker.registration.scope;
 const SHARE = `${SCOPE}share`; // the address to which other apps share, by the manifest (share_target)
 const MOST_SHARED = 64e6; // bytes
 const SHARED_MS = 60_000; // for the page to start and ask for it
-// Headers of the site's files, from app/server/headers.py (python -m app.building.write_headers).
+// Headers of the site's files, from app/server/headers.py (python -m app.building.headers).
 // headers: begin
 const HEADERS = {
   'Cross-Origin-Opener-Policy': 'same-origin',
@@ -42,7 +42,7 @@ const HEADERS = {
 };
 const POLICIES = [ // by how a path ends: the first that fits
   ['downloads/model_worker.js', "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self' https: http://localhost:* http://127.0.0.1:*; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'none'"],
-  ['downloads/elsewhere_worker.js', "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self' https: http://localhost:* http://127.0.0.1:*; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'none'"],
+  ['downloads/other_sites_worker.js', "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self' https: http://localhost:* http://127.0.0.1:*; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'none'"],
   ['tokenizers/template_worker.js', "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'none'"],
   ['engine/broker_worker.js', "default-src 'none'; script-src 'self'; connect-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'none'"],
   ['worker.js', "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'self' blob:"],
@@ -239,7 +239,7 @@ async function inspection() {
 
 /**
  * Hold the form that another app sends, replacing the previous one, and open the page, which asks the user about it
- * (web/shell/shared.js). This works offline, too. Any site can send such a form, so nothing of it is stored.
+ * (web/shell/share_target.js). This works offline, too. Any site can send such a form, so nothing of it is stored.
  */
 async function takeShared(request) {
   shared = null;

@@ -22,7 +22,7 @@ class BuildWithMadeFiles(build_py):
         from app.building.common import one_build_at_a_time
         from app.building.download import Downloader
         from app.building.python_env import ensure_venv, pypi_address
-        from app.building.site import made_files
+        from app.building.site.dist import made_files
         from app.models.build_outputs import EMBEDDER_MODEL, EMBEDDER_TOKENIZER, MADE, MODEL_BUILDS, ROUTING_DATA
         from app.paths import cache_dir
 

@@ -17,7 +17,6 @@ from app.checksums import sha256_of, short_digest
 from app.models.downloads import downloads
 from app.paths import ROOT, cache_dir
 
-BUILDING = ROOT / "app" / "building"
 MADE = Path("app", "made")
 """The folder of these files in a wheel (app/building/wheel.py). The repository has no such folder."""
 
@@ -136,14 +135,15 @@ def _compiled(module: KernelModule, name: str) -> Path:
 
 # ---- the sentence embedder ----
 
-EMBEDDER_ADAPTER = BUILDING / "embedder_adapter.safetensors"
+_EMBEDDER = ROOT / "app" / "building" / "embedder"
+EMBEDDER_ADAPTER = _EMBEDDER / "adapter.safetensors"
 EMBEDDER_MODEL = "all-MiniLM-L6-v2.int8.onnx"
 EMBEDDER_TOKENIZER = "all-MiniLM-L6-v2.tokenizer.json"
 EMBEDDER_REVISION = 1
 """Raise it when a change of the sources below changes vectors: stored vectors are then made again."""
 MEANING_REVISION = 2
 """The same for the states of the model without the adapter."""
-_EMBEDDER_SOURCES = ("calibration.txt", "embedder_export.py", "minilm.py", "onnx_writer.py")
+_EMBEDDER_SOURCES = ("calibration.txt", "export.py", "minilm.py", "onnx_writer.py")
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def embedder_files(cache: Path, adapter: Path = EMBEDDER_ADAPTER) -> EmbedderFil
     parts = [f"revision {EMBEDDER_REVISION}", *published]
     if adapter.is_file():
         parts.append(f"adapter {sha256_of(adapter)}")
-    sources = [f"{name} {sha256_of(BUILDING / name)}" for name in _EMBEDDER_SOURCES]
+    sources = [f"{name} {sha256_of(_EMBEDDER / name)}" for name in _EMBEDDER_SOURCES]
     folder = cache / "embedder"
     made = _in_wheel(EMBEDDER_MODEL) or folder / short_digest([*parts, meaning, *sources]) / EMBEDDER_MODEL
     tokenizer = _in_wheel(EMBEDDER_TOKENIZER) or folder / EMBEDDER_TOKENIZER

@@ -1,9 +1,9 @@
 """The snapshot of the page's Python: the imports before it is made, and the repairs when it is restored.
 
-The build makes it (app/building/snapshot.py), the page restores it (web/engine/python_runtime.js). It is the memory of
-Python with all that app.page.worker imports, but without NumPy, because a snapshot cannot hold libraries of machine
-code. An empty module stands for NumPy, so that `import numpy as np` works. A module that reads anything of it at import
-time fails here.
+The build makes it (app/building/python/snapshot.py), the page restores it (web/engine/python_runtime.js). It is the
+memory of Python with all that app.page.worker imports, but without NumPy, because a snapshot cannot hold libraries of
+machine code. An empty module stands for NumPy, so that `import numpy as np` works. A module that reads anything of it
+at import time fails here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The headers of the site's files, defined in this one place. Standard library only.
 
-`app/server/site.py` sends them. `python -m app.building.write_headers` writes them into web/sw.js, which adds them if
+`app/server/site.py` sends them. `python -m app.building.headers` writes them into web/sw.js, which adds them if
 the server does not, web/index.html (the page's policy, for the first visit) and docs/guide/deploy.md; a test compares.
 """
 
@@ -49,7 +49,7 @@ def _policy(directives: dict[str, str]) -> str:
 
 POLICIES = (
     ("downloads/model_worker.js", _policy(_DOWNLOADS)),
-    ("downloads/elsewhere_worker.js", _policy(_DOWNLOADS)),
+    ("downloads/other_sites_worker.js", _policy(_DOWNLOADS)),
     ("tokenizers/template_worker.js", _policy(_TEMPLATES)),
     ("engine/broker_worker.js", _policy(_BROKER)),
     ("worker.js", _policy(_WORKER)),

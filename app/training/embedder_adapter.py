@@ -3,7 +3,7 @@
     python -m app.training.embedder_adapter [--examples app/routing/agents/examples] [--validate] [--help]
 
 Needs the extra `train` and the model's files, which `python build.py site` downloads. Writes
-app/building/embedder_adapter.safetensors, and beside it a JSON file about the run. With --validate nothing is written:
+app/building/embedder/adapter.safetensors, and beside it a JSON file about the run. With --validate nothing is written:
 the examples are split in five parts by meaning, and each part is routed by an embedder that has not seen it.
 --fold-vectors FILE.npy writes the input of `app.training.fit_router --vectors`; the results of an interrupted run stay.
 
@@ -34,8 +34,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from app.building.embedder import WEIGHTS
-from app.building.minilm import merge_adapter, sentence_vector, whitened, whitening
+from app.building.embedder.files import WEIGHTS
+from app.building.embedder.minilm import merge_adapter, sentence_vector, whitened, whitening
 from app.models.build_outputs import EMBEDDER_ADAPTER, EMBEDDER_TOKENIZER
 from app.paths import ROOT, cache_dir
 from app.routing.factory import more_requests
@@ -157,7 +157,7 @@ class EmbedderTrainer:
         return {**self.model.adapter(), **self.whitening}
 
     def whiten(self, requests: Sequence[Request]) -> None:
-        """From now on `embed` whitens the vectors (app/building/minilm.py)."""
+        """From now on `embed` whitens the vectors (app/building/embedder/minilm.py)."""
         self.whitening = whitening(self.embed([request.text for request in requests]), self._recipe.ridge)
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:

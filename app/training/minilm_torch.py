@@ -1,6 +1,6 @@
 """all-MiniLM-L6-v2 in torch, with a low-rank adapter on each linear: for training only (the extra `train`).
 
-app/building/minilm.py is the same model without gradients; app/training/embedder_adapter.py compares the two.
+app/building/embedder/minilm.py is the same model without gradients; app/training/embedder_adapter.py compares the two.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from app.building.minilm import HEADS, LAYER_NORM_EPSILON, LAYERS, Weights
+from app.building.embedder.minilm import HEADS, LAYER_NORM_EPSILON, LAYERS, Weights
 
 _TOGETHER = 24
 LINEARS = (

@@ -90,7 +90,7 @@ class IndexedDBRows:
         await _answer(self._database.noteLocked(locked))
 
     async def compact(self) -> None:
-        """See web/memory/moving.js."""
+        """See web/memory/relocation.js."""
         try:
             await _answer(self._database.compact())
         except StoreError as error:

@@ -69,6 +69,6 @@ class OnnxEncoder:
 
 
 def graph_of(file: bytes, name: str) -> bytes:
-    """One of the ONNX files in the embedder's (app/building/embedder_export.py): "vector" or "states"."""
+    """One of the ONNX files in the embedder's (app/building/embedder/export.py): "vector" or "states"."""
     constants, vector = struct.unpack("<II", file[-8:])
     return file[:vector] if name == "vector" else file[:constants] + file[vector:-8]

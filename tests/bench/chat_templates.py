@@ -21,7 +21,7 @@ from typing import Any
 
 from playwright.async_api import async_playwright
 
-from app.building.site import DIST
+from app.building.site.dist import DIST
 from app.building.system import CHROMIUM_FLAGS, find_chromium
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer

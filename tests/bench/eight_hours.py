@@ -26,7 +26,7 @@ from rich.table import Table
 from small_site import SmallSite
 
 from app.bench.plots import Line, Plot, svg_of
-from app.building.site import DIST
+from app.building.site.dist import DIST
 from app.building.system import CHROMIUM_FLAGS, find_chromium
 from tests.bench.page_memory import PageMemory, put_hook
 from tests.bench.reporting import options_of, print_tables, write_figures

@@ -28,7 +28,7 @@ from typing import Any
 from rich.table import Table
 
 from app.building.common import ROOT
-from app.building.site import DIST
+from app.building.site.dist import DIST
 from app.models.downloads import model_files
 from tests.bench.adapters import MEASURE_IN_PAGE, show, summary_of
 from tests.bench.in_browser import chromium, evaluate, install_peers, local_server

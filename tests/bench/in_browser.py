@@ -24,7 +24,7 @@ from app.building.common import ROOT, one_build_at_a_time
 from app.building.download import Downloader
 from app.building.node import npm_ci
 from app.building.python_env import pypi_address
-from app.building.site import DIST
+from app.building.site.dist import DIST
 from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG, find_chromium
 from app.checksums import sha256_of
 from app.paths import cache_dir

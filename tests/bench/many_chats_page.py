@@ -23,7 +23,7 @@ from playwright.sync_api import BrowserContext, Page, Playwright, sync_playwrigh
 from small_site import SmallSite
 
 from app.building.common import ROOT
-from app.building.site import DIST
+from app.building.site.dist import DIST
 from app.building.system import CHROMIUM_FLAGS, find_chromium
 from py_core.memory.packing import pack
 from py_core.memory.rows import CHUNK, LAYOUT, Key, Rows

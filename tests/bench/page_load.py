@@ -21,7 +21,7 @@ from playwright.sync_api import Page, sync_playwright
 from rich.table import Table
 
 from app.building.common import ROOT
-from app.building.site import DIST
+from app.building.site.dist import DIST
 from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG, find_chromium
 from tests.bench.in_browser import LIMIT_MS, browsers_cpu_seconds
 from tests.bench.reporting import options_of, print_tables, write_figures

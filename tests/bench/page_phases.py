@@ -19,7 +19,7 @@ from typing import Any
 from playwright.sync_api import Page, sync_playwright
 from rich.table import Table
 
-from app.building.site import DIST
+from app.building.site.dist import DIST
 from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG, find_chromium
 from tests.bench.in_browser import LIMIT_MS
 from tests.bench.page_load import READY, VISITS, start_server, use

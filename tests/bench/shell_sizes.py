@@ -3,9 +3,9 @@
     python -m tests.bench shell_sizes [--dist DIST] [--json FILE]
 
 Bytes of each file with gzip (level 6, what most static servers do; brotli makes less), or as it is if that is smaller.
-Files that no first visit waits for are left out: the modules that were joined (app/building/bundle.py) and their source
-maps, files that are kept only once they are asked for, and the snapshot of Python, which pages that are not on this
-machine use from the second visit on (docs/develop/start.md).
+Files that no first visit waits for are left out: the modules that were joined (app/building/site/bundle.py) and their
+source maps, files that are kept only once they are asked for, and the snapshot of Python, which pages that are not on
+this machine use from the second visit on (docs/develop/start.md).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from app.building.site import DIST, EMBEDDER, LATER, NEVER_KEPT, NOT_PRECACHED, unused
-from app.building.snapshot import SNAPSHOT
+from app.building.python.snapshot import SNAPSHOT
+from app.building.site.dist import DIST, EMBEDDER, LATER, NEVER_KEPT, NOT_PRECACHED, unused
 from tests.bench.reporting import options_of, print_tables, write_figures
 
 LISTED = 25

@@ -32,7 +32,7 @@ from rich.table import Table
 
 from app.building.common import ROOT
 from app.building.kernels import kernel_path
-from app.building.site import DIST
+from app.building.site.dist import DIST
 from app.models.downloads import default_model_path, model_files
 from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.wasm.backend import load_wasm

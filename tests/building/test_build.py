@@ -20,11 +20,12 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from app.building import locks, site
-from app.building.bundle import MODULES
+from app.building import locks
 from app.building.common import ROOT, BuildError, make_in_venv, one_build_at_a_time
-from app.building.python_archives import COMPILED, UNCOMPILED
-from app.building.zips import members_of, zip_bytes
+from app.building.python.archives import COMPILED, UNCOMPILED
+from app.building.python.zips import members_of, zip_bytes
+from app.building.site.bundle import MODULES
+from app.building.site.dist import precache_json, sync
 from app.checksums import sha256_of
 from app.files.encoding import CODECS
 from app.models.downloads import default_model_path, model_files
@@ -50,12 +51,12 @@ def test_sync_copies_only_what_changed_and_removes_what_is_stale(tmp_path):
     source.write_text("one")
     dist = tmp_path / "dist"
     content = {"a.js": source, "folder/b.json": b"{}"}
-    assert site.sync(content, dist) == 2
-    assert site.sync(content, dist) == 0
+    assert sync(content, dist) == 2
+    assert sync(content, dist) == 0
     (dist / "old").mkdir()
     (dist / "old" / "stale.js").write_text("stale")
     source.write_text("two!")
-    assert site.sync({"a.js": source}, dist) == 3
+    assert sync({"a.js": source}, dist) == 3
     assert files_in(dist) == ["a.js"]
     assert not (dist / "old").exists()
     assert (dist / "a.js").read_text() == "two!"
@@ -64,13 +65,13 @@ def test_sync_copies_only_what_changed_and_removes_what_is_stale(tmp_path):
 def test_a_model_is_linked_not_copied(tmp_path):
     model = tmp_path / "model.gguf"
     model.write_bytes(b"model")
-    site.sync({"models/model.gguf": model}, tmp_path / "dist")
+    sync({"models/model.gguf": model}, tmp_path / "dist")
     assert (tmp_path / "dist/models/model.gguf").stat().st_ino == model.stat().st_ino
 
 
 def test_a_source_that_is_missing_is_a_sentence(tmp_path):
     with pytest.raises(BuildError, match=r"nowhere\.js is missing: run `python build\.py clean`"):
-        site.sync({"a.js": tmp_path / "nowhere.js"}, tmp_path / "dist")
+        sync({"a.js": tmp_path / "nowhere.js"}, tmp_path / "dist")
 
 
 def unpacked(archive: Path) -> dict[str, bytes]:
@@ -133,9 +134,9 @@ def test_the_list_for_the_service_worker_depends_on_the_contents_alone(tmp_path)
     source.write_text("one")
     joined = {MODULES: b'["c.js"]'}
     more = {"b.js": b"two", "a.js": source, "sw.js": b"three", "models/m.gguf": b"four", "c.js": b"five"}
-    listed = site.precache_json(more | joined)
-    assert listed == site.precache_json({"a.js": b"one", "b.js": b"two"} | joined)
-    assert listed != site.precache_json({"a.js": b"one", "b.js": b"2"} | joined)
+    listed = precache_json(more | joined)
+    assert listed == precache_json({"a.js": b"one", "b.js": b"two"} | joined)
+    assert listed != precache_json({"a.js": b"one", "b.js": b"2"} | joined)
 
 
 def test_the_manifest_names_files_that_there_are(dist):

@@ -17,7 +17,7 @@ import pytest
 
 from app.building.common import ROOT
 from app.building.node import node_path
-from app.building.python_archives import NATIVE_ONLY
+from app.building.python.archives import NATIVE_ONLY
 from app.routing.agent_catalog import shipped_agents
 from py_core.memory.errors import StoreError
 from py_core.messages import Message, UserError

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.building.onnx_writer import ELEMENT_TYPES, OnnxGraph, varint
+from app.building.embedder.onnx_writer import ELEMENT_TYPES, OnnxGraph, varint
 
 OPERATORS = {"": 20, "com.microsoft": 1}
 

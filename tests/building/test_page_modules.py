@@ -152,7 +152,7 @@ def test_web_storage_that_the_browser_forbids_lasts_as_long_as_the_page_and_secr
 
 
 def test_every_part_of_the_page_reaches_web_storage_in_one_way() -> None:
-    allowed = {"common/web_storage.js", "shell/early.js"}
+    allowed = {"common/web_storage.js", "shell/first_paint.js"}
     reached = {
         path.relative_to(ROOT / "web").as_posix()
         for path in (ROOT / "web").rglob("*.js")

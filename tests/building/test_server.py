@@ -20,7 +20,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app.building import write_headers
+from app.building import headers
 from app.building.common import ROOT
 from app.server.guard import ClientLimits
 from app.server.headers import POLICIES
@@ -106,9 +106,9 @@ def test_every_answer_says_what_its_scripts_may_do(port, path, end):
     assert "camera=()" in headers["permissions-policy"]
 
 
-@pytest.mark.parametrize("path", [write_headers.SERVICE_WORKER, write_headers.PAGE, write_headers.DEPLOY])
+@pytest.mark.parametrize("path", [headers.SERVICE_WORKER, headers.PAGE, headers.DEPLOY])
 def test_the_headers_stand_everywhere_as_they_are_defined(path):
-    assert path.read_text("utf-8") == write_headers.written(path), "run: python -m app.building.write_headers"
+    assert path.read_text("utf-8") == headers.written(path), "run: python -m app.building.headers"
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1234", "127.0.0.1", "192.168.1.5:8000", "[::1]:8000"])

@@ -20,7 +20,7 @@ TOLD = "import * as all from './{name}.js'; console.log(JSON.stringify(Object.va
 
 # Texts that are allowed in the code, and why, besides the English of a message (test_engine_texts.py).
 ALLOWED = {
-    "memory/moving.js": "said to Python",
+    "memory/relocation.js": "said to Python",
     "common/own_script.js": "a mistake in a program",
     "sw.js": "an error that nobody is told",
     "turn/turn_view.js": "an opinion, for code",

@@ -10,8 +10,8 @@ import re
 import shutil
 from pathlib import Path
 
-from app.building import site
-from app.building.bundle import MODULES
+from app.building.site.bundle import MODULES
+from app.building.site.dist import LATER, precache_json
 from tests.tiny_llama import TinyLlama
 from tests.tiny_models import Variant
 
@@ -58,12 +58,10 @@ class SmallSite:
         lists = json.loads((self._dist / "precache.json").read_text("utf-8"))
         known = lists["files"] | lists["later"]
         links = {name: known[name] for name in content.keys() & known if content[name].samefile(self._dist / name)}
-        changed = site.precache_json(
-            {name: path for name, path in content.items() if name not in links or name == MODULES}
-        )
+        changed = precache_json({name: path for name, path in content.items() if name not in links or name == MODULES})
         made = json.loads(changed)
         files = links | made["files"] | made["later"]
-        later = {name: files.pop(name) for name in sorted(files) if name.startswith(site.LATER)}
+        later = {name: files.pop(name) for name in sorted(files) if name.startswith(LATER)}
         self.write("precache.json", json.dumps({"files": dict(sorted(files.items())), "later": later}, indent=1))
 
     def use_stand_in(self) -> None:

@@ -1,5 +1,5 @@
 """Parts of the page's Python that the page itself does not show: its backends on a tiny model, against native numpy,
-and precompiled modules (app/building/bytecode.py)."""
+and precompiled modules (app/building/python/bytecode.py)."""
 
 from __future__ import annotations
 

@@ -379,14 +379,14 @@ async def test_a_script_that_was_damaged_in_the_browser_is_never_run_but_fetched
     context: BrowserContext, far_server: PlainServer, small: SmallSite
 ) -> None:
     chat = await open_page(context, far_server.url)
-    for path in ("bundle/main.js", "shell/early.js"):
+    for path in ("bundle/main.js", "shell/first_paint.js"):
         await chat.page.evaluate(DAMAGE, [path, "harmed = 1"])
     far_server.paths()
     await reload(chat)
     assert await chat.page.evaluate("globalThis.harmed") is None
     assert await chat.page.evaluate(FETCHED, "bundle/main.js") == small.read("bundle/main.js")
     asked = [path for path in far_server.paths() if path not in ("precache.json", "sw.js")]
-    assert sorted(asked) == ["bundle/main.js", "shell/early.js"]
+    assert sorted(asked) == ["bundle/main.js", "shell/first_paint.js"]
 
 
 @pytest.mark.usefixtures("no_engine")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from app.bench.keyword_router import KEYWORDS, KeywordRouter, word_pattern
 from app.building.common import ROOT
-from app.building.python_archives import python_sources
+from app.building.python.archives import python_sources
 from app.routing.agent_catalog import (
     add_agent,
     current_agents,

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.building.embedder_export import calibration_ids, export
-from app.building.minilm import merge_adapter, sentence_vector, token_states
+from app.building.embedder.export import calibration_ids, export
+from app.building.embedder.minilm import merge_adapter, sentence_vector, token_states
 from app.models.build_outputs import EMBEDDER_ADAPTER, embedder_files
 from app.native_runtime import open_embedder
 from app.paths import cache_dir

@@ -2,7 +2,7 @@
 // ahead while Python is still starting. Errors are sentences for the user.
 import { userError } from '../common/user_error.js';
 import { message } from '../common/message.js';
-import { releaseMemory } from '../common/release_memory.js';
+import { releaseMemory } from '../common/buffer_release.js';
 import { truncated } from '../downloads/model_download.js';
 
 const AHEAD = 32 << 20;  // bytes fetched before they are asked for

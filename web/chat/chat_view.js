@@ -1,7 +1,7 @@
 /** The conversation on the page: the welcome with its examples, the turns, and scrolling. */
 import { TurnView } from '../turn/turn_view.js';
-import { Following } from './following.js';
-import { copyAsRead } from '../markdown/as_read.js';
+import { AutoScroll } from './auto_scroll.js';
+import { copyAsRead } from '../markdown/reader_copy.js';
 import { askBeforeLinks } from '../markdown/link_question.js';
 import { draw } from '../turn/turn_events.js';
 import { element } from '../common/dom.js';
@@ -22,7 +22,7 @@ export class ChatView {
   #announcer;
   #actions;
   #turns = /** @type {TurnView[]} */ ([]);
-  #following;
+  #autoScroll;
 
   /**
    * @param {{scroller: HTMLElement, welcome: HTMLElement, log: HTMLElement}} elements
@@ -35,7 +35,7 @@ export class ChatView {
     this.#log = log;
     this.#announcer = announcer;
     this.#actions = actions;
-    this.#following = new Following(scroller);
+    this.#autoScroll = new AutoScroll(scroller);
     askBeforeLinks(log);
     copyAsRead(log);
     new ResizeObserver(() => this.follow()).observe(scroller); // a banner appeared, or the message box grew
@@ -56,7 +56,7 @@ export class ChatView {
     this.#log.replaceChildren();
     this.#turns = [];
     this.#welcome.hidden = !welcome;
-    this.#following.begin();
+    this.#autoScroll.begin();
   }
 
   /** The number of stored turns among those on the page. */
@@ -100,7 +100,7 @@ export class ChatView {
     const { scrollTop } = this.#scroller;
     const adding = this.#addPairs(pairs.slice(kept), engine);
     if (chosen === null) return adding;
-    this.#following.end();
+    this.#autoScroll.end();
     this.#scroller.scrollTop = scrollTop;
     this.#turns.find(({ places }) => [places.question.number, places.answer.number].includes(chosen))?.focusVariants(chosen);
     return adding;
@@ -197,7 +197,7 @@ export class ChatView {
 
   #beforeTurn() {
     this.#welcome.hidden = true;
-    this.#following.begin();
+    this.#autoScroll.begin();
   }
 
   /** @param {TurnView} turn shown last from now on */
@@ -210,7 +210,7 @@ export class ChatView {
 
   /** Keep the newest line in view, unless the reader has scrolled up; the welcome is shown from its top. */
   follow() {
-    if (this.#welcome.hidden) this.#following.goOn();
+    if (this.#welcome.hidden) this.#autoScroll.goOn();
   }
 }
 

@@ -1,10 +1,10 @@
-/** The page's icons, from one file of the site that the build makes (app/building/icons.txt names them). */
+/** The page's icons, from one file of the site that the build makes (app/building/site/icons.txt names them). */
 const SVG = 'http://www.w3.org/2000/svg';
 const SPRITE = new URL('../icons.svg', import.meta.url).pathname;
 
 /**
- * @param {string} name of app/building/icons.txt @returns {SVGSVGElement} hidden from screen readers: label the button that it
- *   is in
+ * @param {string} name of app/building/site/icons.txt @returns {SVGSVGElement} hidden from screen readers: label the
+ *   button that it is in
  */
 export function icon(name) {
   const made = document.createElementNS(SVG, 'svg');

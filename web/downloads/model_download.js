@@ -1,7 +1,7 @@
 /** A model file from the network, from any byte on, and checked piece by piece. Errors are sentences for the user. */
 import { userError } from '../common/user_error.js';
 import { english, message } from '../common/message.js';
-import { fetchAnywhere } from './elsewhere.js';
+import { fetchAnywhere } from './other_sites.js';
 import { checkHost, checkRedirect, DISCREET } from './model_hosts.js';
 import { placed } from './model_parts.js';
 
@@ -66,7 +66,7 @@ export async function openDownloads(urls, { signal, hosts }) {
   };
 }
 
-/** @returns {Promise<import('./elsewhere.js').Answer>} Throws a userError if there is no answer, or an error status. */
+/** @returns {Promise<import('./other_sites.js').Answer>} Throws a userError if there is no answer, or an error status. */
 async function ask(url, hosts, options) {
   if (hosts) checkHost(url, hosts);
   let response;

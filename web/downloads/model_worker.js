@@ -10,7 +10,7 @@ import { fetchFrom } from './model_hosts.js';
 import { placed, sumOfParts } from './model_parts.js';
 import { canKeep, findModel, IMPORT, lockModel, PartialModel, readFacts, removeFiles, writeFacts } from '../storage/model_store.js';
 import { PIECE, reporter, Sums } from './model_sums.js';
-import { releaseMemory } from '../common/release_memory.js';
+import { releaseMemory } from '../common/buffer_release.js';
 import '../common/error_transfer.js';
 import { userError } from '../common/user_error.js';
 

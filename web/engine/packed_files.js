@@ -1,9 +1,9 @@
 /**
- * Packed files: gzip around a zip whose members are not compressed (app/building/python_archives.py). The members go
+ * Packed files: gzip around a zip whose members are not compressed (app/building/python/archives.py). The members go
  * into Pyodide's file system unchanged, without a copy and without Python.
  */
 import { message } from '../common/message.js';
-import { fetchFile } from '../common/fetch_file.js';
+import { fetchFile } from '../common/file_fetch.js';
 
 const ENTRY_BYTES = 46;
 const END_BYTES = 22;

@@ -7,7 +7,7 @@
 import { message } from '../common/message.js';
 import { loadPyodide } from '../pyodide/pyodide.mjs';
 import { userError } from '../common/user_error.js';
-import { watchFiles } from '../common/watch_files.js';
+import { watchFiles } from '../common/file_progress.js';
 import { phase } from '../common/phase.js';
 import { fetchPacked, putFiles, unpacked } from './packed_files.js';
 

@@ -12,7 +12,7 @@ import { keepAdapter, readAdapter } from '../storage/adapter_store.js';
 import { chooseBackend } from '../backends/backend_choice.js';
 import { Embedder } from '../routing/embedder.js';
 import { EventQueue } from './event_queue.js';
-import { fetchFile } from '../common/fetch_file.js';
+import { fetchFile } from '../common/file_fetch.js';
 import { phase } from '../common/phase.js';
 import { loadHnswKernel } from '../routing/hnsw_kernel.js';
 import { deriveCipher } from '../memory/encryption.js';

@@ -9,7 +9,7 @@ import { describe, fromError } from '../shell/problems.js';
 import { t } from '../i18n/i18n.js';
 import { said } from '../i18n/engine_texts.js';
 import { formatBytes, formatShare } from '../common/format.js';
-import { readFile } from './read_file.js';
+import { readFile } from './file_reader.js';
 
 const LONG_PASTE = 2000; // characters that are offered as a file
 

@@ -7,7 +7,7 @@ import { icon } from '../common/icon.js';
 import { element } from '../common/dom.js';
 import { t } from '../i18n/i18n.js';
 import { languageOf } from './code_languages.js';
-import { copyText } from './copy_text.js';
+import { copyText } from './clipboard.js';
 import { highlight } from './highlighter.js';
 import { unselected } from './live_nodes.js';
 

@@ -2,7 +2,7 @@
  * Formulas, set by KaTeX. It is loaded with the first formula; until then, and if a formula cannot be parsed or would take too
  * long, its source is shown. Formulas are set in several tasks, so that many of them do not block the page.
  */
-import { loadScript, loadStyles } from '../common/load_file.js';
+import { loadScript, loadStyles } from '../common/page_files.js';
 import { texOf } from './formula_syntax.js';
 
 const BATCH_MS = 8;

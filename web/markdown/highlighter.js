@@ -1,5 +1,5 @@
 /** Colours for code, from a worker that starts with the first code block. One block at a time. */
-import { loadStyles } from '../common/load_file.js';
+import { loadStyles } from '../common/page_files.js';
 import { ownScript } from '../common/own_script.js';
 
 const PATIENCE_MS = 1500; // if a grammar takes longer for a block, the block stays plain

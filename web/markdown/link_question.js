@@ -2,7 +2,7 @@
 import { openCard } from '../common/card.js';
 import { button, element } from '../common/dom.js';
 import { t } from '../i18n/i18n.js';
-import { copyText } from './copy_text.js';
+import { copyText } from './clipboard.js';
 
 /** @param {HTMLElement} log the element that holds the answers */
 export function askBeforeLinks(log) {

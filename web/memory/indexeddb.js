@@ -3,10 +3,10 @@
  * JSON and bytes; py_core/memory/rows.py says what each call does. Errors are named by py_core/memory/errors.py's reasons.
  */
 import { keyOf, mended, readMeta, requestsIn } from './any_rows.js';
-import { explain, Lost, openDatabase, settle } from './opening.js';
+import { explain, Lost, openDatabase, settle } from './database.js';
 import { isNoted, note } from './lock_note.js';
 import { pack, unpack } from './packing.js';
-import { moveToNewFiles, inTurn } from './moving.js';
+import { moveToNewFiles, inTurn } from './relocation.js';
 import { TabWriter } from './tab_writer.js';
 import { userError } from '../common/user_error.js';
 

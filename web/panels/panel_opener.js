@@ -4,7 +4,7 @@
  */
 import { backClosesPanel, panelInAddress, showPanelInAddress } from '../chat/address.js';
 import { t } from '../i18n/i18n.js';
-import { loadStyles } from '../common/load_file.js';
+import { loadStyles } from '../common/page_files.js';
 import { ownKeys } from '../shell/keyboard.js';
 
 const COVERS = matchMedia('(max-width: 68rem)'); // as in page/shell.css

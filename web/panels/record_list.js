@@ -4,7 +4,7 @@
  */
 import { t } from '../i18n/i18n.js';
 import { button, element, ProblemLine } from '../common/dom.js';
-import { askingButton } from '../common/ask.js';
+import { askingButton } from '../common/confirmation.js';
 import { ownKeys } from '../shell/keyboard.js';
 import { Row } from './record_row.js';
 

@@ -1,7 +1,7 @@
 /** An entry in a list: a box to select it, its content, and its buttons; or the form in which it is edited. */
 import { t } from '../i18n/i18n.js';
 import { button, element } from '../common/dom.js';
-import { askingButton } from '../common/ask.js';
+import { askingButton } from '../common/confirmation.js';
 import { editForm } from '../common/edit_form.js';
 
 export class Row {

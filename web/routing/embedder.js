@@ -5,7 +5,7 @@
  * Python (py_core/routing/embedder_browser.py) makes the tokens.
  */
 import { message } from '../common/message.js';
-import { fetchFile } from '../common/fetch_file.js';
+import { fetchFile } from '../common/file_fetch.js';
 import { ownScript } from '../common/own_script.js';
 import { userError } from '../common/user_error.js';
 

@@ -5,9 +5,9 @@
  */
 import { message } from '../common/message.js';
 import * as ort from '../vendor/ort.wasm.min.mjs';
-import { fetchFile } from '../common/fetch_file.js';
+import { fetchFile } from '../common/file_fetch.js';
 import { userError } from '../common/user_error.js';
-import { watchFiles } from '../common/watch_files.js';
+import { watchFiles } from '../common/file_progress.js';
 
 const DIMENSIONS = 384;
 
@@ -15,7 +15,7 @@ ort.env.wasm.numThreads = 1;
 ort.env.wasm.wasmPaths = new URL('../vendor/', import.meta.url).href;
 ort.env.logLevel = 'error';
 
-let file = new Uint8Array(); // the weights and both graphs: app/building/embedder_export.py
+let file = new Uint8Array(); // the weights and both graphs: app/building/embedder/export.py
 const sessions = /** @type {Map<string, any>} */ (new Map()); // of onnxruntime, by the graph's name
 let turn = Promise.resolve(); // a session runs one text at a time
 

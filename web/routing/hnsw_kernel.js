@@ -3,7 +3,7 @@
  * py_core/hnsw/wasm_kernel.py (PyodideHnswKernel) takes the result, and says where its stack is.
  */
 import { message } from '../common/message.js';
-import { fetchFile } from '../common/fetch_file.js';
+import { fetchFile } from '../common/file_fetch.js';
 
 /** @returns {Promise<WebAssembly.Exports>} */
 export async function loadHnswKernel(pyodide) {

@@ -1,4 +1,4 @@
-/** The size of all text. web/shell/early.js applies it before anything is painted. */
+/** The size of all text. web/shell/first_paint.js applies it before anything is painted. */
 import { local } from '../common/web_storage.js';
 
 const KEY = 'sonata.text';

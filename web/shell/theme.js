@@ -1,4 +1,4 @@
-/** Light or dark: the user's choice, or else the system's. web/shell/early.js applies it before anything is painted. */
+/** Light or dark: the user's choice, or else the system's. web/shell/first_paint.js applies it before anything is painted. */
 import { local } from '../common/web_storage.js';
 
 const KEY = 'sonata.theme';

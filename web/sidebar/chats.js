@@ -2,7 +2,7 @@
 import { html, nothing, render } from '../vendor/lit-html/lit-html.js';
 import { t } from '../i18n/i18n.js';
 import { describe, fromError } from '../shell/problems.js';
-import { saveFile } from '../common/save_file.js';
+import { saveFile } from '../common/file_download.js';
 import { groupOf, iconOf, listOf, nameOf } from './chat_rows.js';
 import { ChatMenu } from './chat_menu.js';
 import { ChatSearch } from './chat_search.js';

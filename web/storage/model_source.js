@@ -8,7 +8,7 @@ import { blobPieces, DamagedError, matches, openDownload, openDownloads, pieceBy
 import { partsOf, placed } from '../downloads/model_parts.js';
 import { canKeep, lockModel, openModel, PartialModel, partSize, removeModel } from './model_store.js';
 import { QuickSums } from '../downloads/quick_sums.js';
-import { releaseMemory } from '../common/release_memory.js';
+import { releaseMemory } from '../common/buffer_release.js';
 
 const NO_ROOM = message('store.no-room', 'There is no room in this browser to store the model, so each visit downloads it again. Free some disk space to change that.');
 const NO_STORE = message('store.none', 'This browser stores no files for the page (as in a private window), so each visit downloads the model again.');

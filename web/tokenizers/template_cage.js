@@ -5,7 +5,7 @@
  * maximum. The worker is started in advance, and restarted after it was terminated.
  */
 import { message } from '../common/message.js';
-import { fetchFile } from '../common/fetch_file.js';
+import { fetchFile } from '../common/file_fetch.js';
 import { ownScript } from '../common/own_script.js';
 
 const COSTLY = 3; // of web/kernels/jinja

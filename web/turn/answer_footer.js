@@ -6,7 +6,7 @@ import { button, element } from '../common/dom.js';
 import { t } from '../i18n/i18n.js';
 import { answerMenu } from './answer_menu.js';
 import { Feedback } from './feedback.js';
-import { copyWithIcon } from '../markdown/copy_text.js';
+import { copyWithIcon } from '../markdown/clipboard.js';
 import { iconButton, showVariants } from './variant_switch.js';
 
 /** For each ending of an answer: its text, and the action that is offered. */

@@ -4,8 +4,8 @@ import { element } from '../common/dom.js';
 import { formatDuration, formatRate } from '../common/format.js';
 import { icon } from '../common/icon.js';
 import { t } from '../i18n/i18n.js';
-import { copyText } from '../markdown/copy_text.js';
-import { canReadAloud, isReadingAloud, readAloud, stopReading } from './read_aloud.js';
+import { copyText } from '../markdown/clipboard.js';
+import { canReadAloud, isReadingAloud, readAloud, stopReading } from './speech.js';
 import { iconButton } from './variant_switch.js';
 
 /**

@@ -1,7 +1,7 @@
 /** A message of the user: its text, and below it the actions: copy, edit, and other versions. */
 import { element } from '../common/dom.js';
 import { t } from '../i18n/i18n.js';
-import { copyWithIcon } from '../markdown/copy_text.js';
+import { copyWithIcon } from '../markdown/clipboard.js';
 import { iconButton, showVariants } from './variant_switch.js';
 import { ownKeys } from '../shell/keyboard.js';
 

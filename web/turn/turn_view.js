@@ -1,7 +1,7 @@
 /** A question and its answer on the page: the answer's origin, its text, and the elements below it. */
 import { AnswerFooter } from './answer_footer.js';
 import { AnswerView } from './answer_view.js';
-import { asRead } from '../markdown/as_read.js';
+import { asRead } from '../markdown/reader_copy.js';
 import { ComputedChip } from './computed_chip.js';
 import { LearnedNote } from './learned_note.js';
 import { LessonChip } from './lesson_chip.js';
@@ -9,7 +9,7 @@ import { QuestionView } from './question_view.js';
 import { ReadingLine } from './reading_line.js';
 import { ThoughtView } from './thought_view.js';
 import { button, element } from '../common/dom.js';
-import { loadStyles } from '../common/load_file.js';
+import { loadStyles } from '../common/page_files.js';
 import { t } from '../i18n/i18n.js';
 import { userError } from '../common/user_error.js';
 import { RouteChip } from './route_chip.js';

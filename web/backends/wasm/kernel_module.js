@@ -5,7 +5,7 @@
  * flags, 0x03 = shared with a maximum, 0x01 = with a maximum. Atomics work on either (threads proposal).
  */
 import { message } from '../../common/message.js';
-import { fetchFile } from '../../common/fetch_file.js';
+import { fetchFile } from '../../common/file_fetch.js';
 import { userError } from '../../common/user_error.js';
 
 // (func (result v128) (i8x16.swizzle ...)) and the same with i8x16.relaxed_swizzle: valid if the browser has the feature.

@@ -2,7 +2,7 @@
 import { t } from '../../i18n/i18n.js';
 import { element } from '../../common/dom.js';
 import { PLAIN } from '../../memory/client.js';
-import { ask } from '../../common/ask.js';
+import { ask } from '../../common/confirmation.js';
 import { MAX_TOKENS, NEW_AGENT, SAMPLING, changedFields, freeId, readExamples, readNumber } from './agent_fields.js';
 import { editForm, labelled } from '../../common/edit_form.js';
 

@@ -1,11 +1,11 @@
 /** The agents: the shipped ones and the user's own, to edit, add, remove and restore. */
 import { t } from '../../i18n/i18n.js';
 import { button, element, ProblemLine } from '../../common/dom.js';
-import { loadStyles } from '../../common/load_file.js';
+import { loadStyles } from '../../common/page_files.js';
 import { visible } from '../../common/cut.js';
 import { PLAIN } from '../../memory/client.js';
 import { AgentForm } from './agent_form.js';
-import { askingButton } from '../../common/ask.js';
+import { askingButton } from '../../common/confirmation.js';
 import { actions, facts } from '../record_row.js';
 
 export class AgentsPanel {

@@ -1,7 +1,7 @@
 /** How Sonata learns: what each loop does, and plots of its results. The switches are in Settings, Learning. */
 import { t } from '../../i18n/i18n.js';
 import { element, ProblemLine } from '../../common/dom.js';
-import { loadScript, loadStyles } from '../../common/load_file.js';
+import { loadScript, loadStyles } from '../../common/page_files.js';
 import { onThemeChange } from '../../shell/theme.js';
 import { PoliciesSection } from '../storage/policies_section.js';
 import { AdaptersSection } from './adapters_section.js';

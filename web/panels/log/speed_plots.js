@@ -2,7 +2,7 @@
 import { t } from '../../i18n/i18n.js';
 import { element } from '../../common/dom.js';
 import { formatDate, formatDuration, formatRate } from '../../common/format.js';
-import { loadScript, loadStyles } from '../../common/load_file.js';
+import { loadScript, loadStyles } from '../../common/page_files.js';
 import { onThemeChange } from '../../shell/theme.js';
 import { PlotFigure } from '../learning/plot_figure.js';
 

@@ -2,7 +2,7 @@
 import { t } from '../../i18n/i18n.js';
 import { button, element, ProblemLine } from '../../common/dom.js';
 import { formatNumber } from '../../common/format.js';
-import { loadScript, loadStyles } from '../../common/load_file.js';
+import { loadScript, loadStyles } from '../../common/page_files.js';
 import { onThemeChange } from '../../shell/theme.js';
 import { MapChart } from './map_chart.js';
 

@@ -3,7 +3,7 @@ import { formatBytes, formatShare } from '../../common/format.js';
 import { t } from '../../i18n/i18n.js';
 import { part } from '../../common/dom.js';
 import { readAdapter } from '../../storage/adapter_store.js';
-import { saveFile } from '../../common/save_file.js';
+import { saveFile } from '../../common/file_download.js';
 import { listRow } from './list_row.js';
 
 export class AdaptersSection {

@@ -5,7 +5,7 @@
  */
 import { t } from '../../i18n/i18n.js';
 import { changeAddress } from '../../chat/address.js';
-import { ask } from '../../common/ask.js';
+import { ask } from '../../common/confirmation.js';
 import { readOptions } from '../../shell/options.js';
 import { allowedHosts, ownHost } from '../../downloads/added_hosts.js';
 import { isAllowed } from '../../downloads/model_hosts.js';

@@ -1,6 +1,6 @@
 /** A row of the lists of models and adapters. */
 import { t } from '../../i18n/i18n.js';
-import { askingButton } from '../../common/ask.js';
+import { askingButton } from '../../common/confirmation.js';
 import { button, element } from '../../common/dom.js';
 
 /**

@@ -2,7 +2,7 @@
 import { t } from '../../i18n/i18n.js';
 import { ModelsView } from '../models/models_view.js';
 import { element } from '../../common/dom.js';
-import { loadStyles } from '../../common/load_file.js';
+import { loadStyles } from '../../common/page_files.js';
 import { GpuSpeed } from './gpu_speed.js';
 import { RunSection } from './run_section.js';
 

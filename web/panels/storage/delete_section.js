@@ -3,7 +3,7 @@ import { currentLanguage, t } from '../../i18n/i18n.js';
 import { formatNumber } from '../../common/format.js';
 import { button, element, ProblemLine } from '../../common/dom.js';
 import { session } from '../../common/web_storage.js';
-import { ask } from '../../common/ask.js';
+import { ask } from '../../common/confirmation.js';
 import { removeAdapters, storedAdapters } from '../../storage/adapter_store.js';
 
 export class DeleteSection {

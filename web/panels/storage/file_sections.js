@@ -3,8 +3,8 @@ import { t } from '../../i18n/i18n.js';
 import { element } from '../../common/dom.js';
 import { formatBytes, formatNumber } from '../../common/format.js';
 import { userError } from '../../common/user_error.js';
-import { ask } from '../../common/ask.js';
-import { saveFile } from '../../common/save_file.js';
+import { ask } from '../../common/confirmation.js';
+import { saveFile } from '../../common/file_download.js';
 import { passphraseInput } from '../../common/edit_form.js';
 import { SectionForm } from '../../common/section_form.js';
 

@@ -5,7 +5,7 @@ import { formatBytes, formatNumber } from '../../common/format.js';
 import { ExportSection, ImportSection } from './file_sections.js';
 import { storedAdapters } from '../../storage/adapter_store.js';
 import { storedModels } from '../../storage/model_store.js';
-import { askingButton } from '../../common/ask.js';
+import { askingButton } from '../../common/confirmation.js';
 import { DeleteSection } from './delete_section.js';
 import { ModelsSection } from './models_section.js';
 import { PassphraseSection } from './passphrase_section.js';

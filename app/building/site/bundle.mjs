@@ -1,7 +1,7 @@
 /**
  * Joins the modules of a site with esbuild. Standard input: JSON {files: {path in the site: file on disk}, pages: [path],
  * workers: [path], apart: [beginning of a path]}. Standard output: JSON {files: {path: text}, modules: [path],
- * preload: [path]}, as app/building/bundle.py says.
+ * preload: [path]}, as app/building/site/bundle.py says.
  */
 import { readFile } from 'node:fs/promises';
 import { posix } from 'node:path';

@@ -19,7 +19,7 @@ const AFTERWARDS = new Set(['stored', 'offer']);
 /** Errors of a single message that cannot be answered; the engine answers the next one. */
 const REFUSALS = new Set(['ContextFullError', 'CannotAnswerError', 'StoreError', 'AgentError']);
 
-export class Asking {
+export class Sender {
   #parts;
   #page;
   #turn = /** @type {Turn|null} */ (null); // the running one
@@ -290,14 +290,14 @@ export class Asking {
 /** The place of a turn that was just stored: the rest is known when the page reads the memory. */
 const numbered = (number) => (number === undefined ? null : { number, after: null, siblings: [] });
 
-/** @param {() => Asking} asking @returns {import('../turn/turn_view.js').Actions} */
-export function actionsOf(asking) {
+/** @param {() => Sender} sender @returns {import('../turn/turn_view.js').Actions} */
+export function actionsOf(sender) {
   return {
-    ask: (question) => asking().send(question),
-    again: (turn, agent) => asking().again(turn, agent),
-    edit: (turn, text) => asking().edit(turn, text),
-    choose: (number) => asking().choose(number),
-    goOn: (turn) => asking().goOn(turn),
-    contextLength: () => asking().contextLength,
+    ask: (question) => sender().send(question),
+    again: (turn, agent) => sender().again(turn, agent),
+    edit: (turn, text) => sender().edit(turn, text),
+    choose: (number) => sender().choose(number),
+    goOn: (turn) => sender().goOn(turn),
+    contextLength: () => sender().contextLength,
   };
 }

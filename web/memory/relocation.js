@@ -11,7 +11,7 @@ import { deleteDB } from '../vendor/idb.js';
 import { webLocks } from '../common/browser_parts.js';
 import { userError } from '../common/user_error.js';
 import { readMeta } from './any_rows.js';
-import { BLOCKED_MS, Lost, openDatabase, settle } from './opening.js';
+import { BLOCKED_MS, Lost, openDatabase, settle } from './database.js';
 
 const YES = 'yes';
 const MARKS = ['copied', 'moved', 'arriving', 'uncompacted']; // the last is store.py's: the move is still to do

@@ -1,5 +1,5 @@
 """Writes the headers of app/server/headers.py into the files that need them as text: python -m
-app.building.write_headers
+app.building.headers
 
 Each place has two lines that contain "headers: begin" and "headers: end", in deploy.md with a name after "begin".
 """

@@ -54,7 +54,7 @@ export class Lost {
   reason = null;
   data = ''; // what the browser reports after it found the database corrupt and made an empty one
   onLost = () => {};
-  /** Called instead if the database is deleted: it may come back (moving.js). @type {(() => void)|null} */
+  /** Called instead if the database is deleted: it may come back (relocation.js). @type {(() => void)|null} */
   onDeleted = null;
 
   because(reason) {

@@ -11,7 +11,7 @@ import { storedModels } from '../storage/model_store.js';
 const SAID = 'sonata.said-offline';
 const LOOK_MS = 1000; // between two checks that the model is complete
 
-export class WorksOffline {
+export class OfflineNotice {
   #notices;
   #mark;
   #siteIsKept = false;

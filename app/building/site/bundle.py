@@ -23,7 +23,7 @@ MODULES = f"{FOLDER}modules.json"
 """The joined modules: no page asks for them."""
 PAGES = ("main.js",)
 WORKERS = (
-    "engine/worker.js", "downloads/model_worker.js", "downloads/elsewhere_worker.js", "routing/embedder_worker.js",
+    "engine/worker.js", "downloads/model_worker.js", "downloads/other_sites_worker.js", "routing/embedder_worker.js",
     "markdown/highlight_worker.js",
 )  # fmt: skip
 """Scripts that import anything."""

@@ -1,6 +1,6 @@
 /**
  * Files of other sites, for the engine's worker: its own policy lets it connect to nothing but the server of the page, so that
- * messages to the model cannot leave through it. Another worker (elsewhere_worker.js), which sees no message, fetches them.
+ * messages to the model cannot leave through it. Another worker (other_sites_worker.js), which sees no message, fetches them.
  */
 import * as Comlink from '../vendor/comlink.mjs';
 import { ownScript } from '../common/own_script.js';
@@ -24,7 +24,7 @@ export async function fetchAnywhere(url, options) {
 }
 
 async function fetchElsewhere(url, /** @type {RequestInit} */ { signal, ...options }) {
-  const worker = new URL('./elsewhere_worker.js', import.meta.url);
+  const worker = new URL('./other_sites_worker.js', import.meta.url);
   remote ??= Comlink.wrap(new Worker(ownScript(worker), { type: 'module', name: 'sonata-elsewhere' }));
   const { id, headers, ...told } = await remote.open(url, options);
   const cancel = () => remote.cancel(id);

@@ -16,14 +16,14 @@ from pathlib import Path
 
 from app.building.common import heading, write_atomically
 from app.building.node import NODE_MODULES
-from app.building.python_archives import packed
+from app.building.python.archives import packed
 from app.building.system import CHROMIUM_FLAGS, find_chromium
 
 SNAPSHOT = "pyodide/snapshot.packed"
-MAKER = Path(__file__).with_name("make_snapshot.js")
+MAKER = Path(__file__).with_name("snapshot_maker.js")
 LIMIT_SECONDS = 180
 _KEPT = NODE_MODULES / ".sonata.snapshot"
-_PAGE = b'<!doctype html><script>new Worker("engine/make_snapshot.js", {type: "module"})</script>'
+_PAGE = b'<!doctype html><script>new Worker("engine/snapshot_maker.js", {type: "module"})</script>'
 _INPUTS = ("pyodide/", "engine/", "common/", "sonata.packed")
 _TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".wasm": "application/wasm"}
 
@@ -70,7 +70,7 @@ def _made_by(chromium: Path, files: Mapping[str, bytes]) -> bytes | str:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             path = self.path.removeprefix("/")
-            content = {"": _PAGE, "engine/make_snapshot.js": files[MAKER.name]}.get(path) or files.get(path)
+            content = {"": _PAGE, "engine/snapshot_maker.js": files[MAKER.name]}.get(path) or files.get(path)
             self.send_response(404 if content is None else 200)
             kind = _TYPES.get(Path(path).suffix, "application/octet-stream") if path else "text/html"
             self.send_header("Content-Type", kind)

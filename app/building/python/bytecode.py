@@ -13,12 +13,12 @@ from pathlib import Path
 
 from app.building.common import heading, run_logged
 from app.building.node import NODE_MODULES, node_path
-from app.building.zips import Members, members_of, zip_bytes
+from app.building.python.zips import Members, members_of, zip_bytes
 
 STDLIB = "python_stdlib.zip"
 PYODIDE = NODE_MODULES / "pyodide"
 HERE = Path(__file__).parent
-SCRIPTS = (HERE / "run_python.mjs", HERE / "compile_modules.py")
+SCRIPTS = (HERE / "runner.mjs", HERE / "compiler.py")
 _TAG = "cpython-314"
 
 

@@ -25,7 +25,7 @@ def ensure_embedder(cache: Path, files: Mapping[str, Path], adapter: Path = EMBE
     arguments: list[str | Path] = [files[WEIGHTS], files[EMBEDDER_TOKENIZER]]
     arguments += ["--adapter", adapter] if adapter.is_file() else []
     failure = "The sentence embedder could not be made"
-    make_in_venv(made, "Sentence embedder (ONNX)", "app.building.embedder_export", arguments, failure)
+    make_in_venv(made, "Sentence embedder (ONNX)", "app.building.embedder.export", arguments, failure)
     return {EMBEDDER_MODEL: made}
 
 

@@ -1,4 +1,4 @@
-/** Fetches files from other sites and returns them chunk by chunk: elsewhere.js says why. */
+/** Fetches files from other sites and returns them chunk by chunk: other_sites.js says why. */
 import * as Comlink from '../vendor/comlink.mjs';
 
 /** @type {Map<number, ReadableStreamDefaultReader<Uint8Array>>} */

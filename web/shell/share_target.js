@@ -5,7 +5,7 @@
  */
 import { changeAddress } from '../chat/address.js';
 import { currentLanguage, t } from '../i18n/i18n.js';
-import { ask } from '../common/ask.js';
+import { ask } from '../common/confirmation.js';
 import { formatBytes } from '../common/format.js';
 import { askWorker } from './offline.js';
 import { cut } from '../common/cut.js';

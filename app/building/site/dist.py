@@ -11,16 +11,18 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from app.building import embedder, kernels, notices, routing
-from app.building.bundle import MODULES, bundle
+from app.building import kernels, routing
 from app.building.common import ROOT, VENV_PYTHON, BuildError, run_logged, write_atomically
 from app.building.download import Download, Downloader, Source
-from app.building.icons import icon_sprite
+from app.building.embedder.files import ensure_embedder, site_files
+from app.building.headers import headers_file
 from app.building.made_files import is_whole, note
 from app.building.node import NODE_MODULES
-from app.building.python_archives import SONATA, python_archives
-from app.building.snapshot import SNAPSHOT, python_snapshot
-from app.building.write_headers import headers_file
+from app.building.python.archives import SONATA, python_archives
+from app.building.python.snapshot import SNAPSHOT, python_snapshot
+from app.building.site import notices
+from app.building.site.bundle import MODULES, bundle
+from app.building.site.icons import icon_sprite
 from app.checksums import sha256_of
 from app.models.build_outputs import ROUTING_DATA, embedder_files
 from app.models.catalog import MODELS
@@ -82,7 +84,7 @@ def fetch_files(cache: Path, downloader: Downloader) -> dict[str, Path]:
 def made_files(cache: Path, downloader: Downloader) -> dict[str, Path]:
     """The downloads, and the files that are compiled and made from them: file name -> path in the cache."""
     files = fetch_files(cache, downloader) | kernels.ensure_kernels(cache, downloader)
-    files |= embedder.ensure_embedder(cache, files)
+    files |= ensure_embedder(cache, files)
     return files | routing.ensure_routing(cache)
 
 
@@ -121,7 +123,7 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
         site[f"models/{model.file}"] = files[model.file]
     site["models.json"] = _models_json()
     site["model_catalog.json"] = (json.dumps(tomllib.loads(MODELS.read_text(encoding="utf-8")), indent=1)).encode()
-    site.update(embedder.site_files(files, embedder_files(cache_dir())))
+    site.update(site_files(files, embedder_files(cache_dir())))
     site[ROUTING_DATA] = files[ROUTING_DATA]
     site.update(
         {f"readers/{path.name}": path for path in sorted((root / "app" / "lessons" / "readers").glob("*.safetensors"))}

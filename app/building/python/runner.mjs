@@ -1,5 +1,5 @@
 /**
- * Runs a Python file in Pyodide: `node run_python.mjs PYODIDE FILE FOLDER`. PYODIDE is the folder of the npm package;
+ * Runs a Python file in Pyodide: `node runner.mjs PYODIDE FILE FOLDER`. PYODIDE is the folder of the npm package;
  * the file has FOLDER of this machine as /work.
  */
 import { readFileSync } from 'node:fs';

@@ -1,6 +1,6 @@
-"""all-MiniLM-L6-v2 as two ONNX graphs over the same 8-bit weights, 25 MB. Run by app/building/embedder.py in .venv.
+"""all-MiniLM-L6-v2 as two ONNX graphs over the same 8-bit weights, 25 MB. files.py runs it in .venv.
 
-    python -m app.building.embedder_export MODEL.safetensors TOKENIZER.json OUTPUT.onnx [--adapter FILE]
+    python -m app.building.embedder.export MODEL.safetensors TOKENIZER.json OUTPUT.onnx [--adapter FILE]
 
 Notable here:
 - one text a run, without padding: a text's vector does not depend on the other texts
@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from app.building.minilm import (
+from app.building.embedder.minilm import (
     HEADS,
     HIDDEN,
     LAYER_NORM_EPSILON,
@@ -38,7 +38,7 @@ from app.building.minilm import (
     positions,
     token_states,
 )
-from app.building.onnx_writer import OnnxGraph
+from app.building.embedder.onnx_writer import OnnxGraph
 from py_core.formats.safetensors import read_safetensors
 from py_core.tokenizers.wordpiece import MAX_TOKENS, WordPiece
 

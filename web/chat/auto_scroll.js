@@ -9,7 +9,7 @@ import { t } from '../i18n/i18n.js';
 const FAR_PX = 240;
 const AT_END_PX = 1; // heights are rounded
 
-export class Following {
+export class AutoScroll {
   #scroller;
   #jump = element('button', 'jump');
   #isOn = true;

@@ -10,10 +10,10 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from app.building.bytecode import PYODIDE, SCRIPTS, STDLIB, compiled_modules
 from app.building.common import write_atomically
 from app.building.node import NODE_MODULES
-from app.building.zips import Members, members_of, zip_bytes
+from app.building.python.bytecode import PYODIDE, SCRIPTS, STDLIB, compiled_modules
+from app.building.python.zips import Members, members_of, zip_bytes
 from app.checksums import sha256_of
 from app.models.downloads import downloads
 
