@@ -156,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="--all: every test, with coverage; anything else goes to pytest (then one worker, no coverage)",
     )
     commands.add_parser("clean", help="remove what this folder can make again")
-    commands.add_parser("lock", help="for maintainers: make the lock files anew from pyproject.toml and package.json")
+    commands.add_parser("lock", help="for maintainers: make the lock files again from pyproject.toml and package.json")
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     for_pytest: list[str] = []
     if arguments[:1] == ["test"] and arguments[1:2] not in (["-h"], ["--help"]):
@@ -177,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BuildError as error:
         print(f"\n{error}", file=sys.stderr)
     except KeyboardInterrupt:
-        print("\nStopped; run the command again to go on.", file=sys.stderr)
+        print("\nStopped; run the command again to continue.", file=sys.stderr)
     except OSError as error:
         place = Path(error.filename or ROOT)
         if error.errno in DISK_FULL:

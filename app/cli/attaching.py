@@ -19,7 +19,9 @@ from py_core.routing.embedder import EmbedderError, SentenceEmbedder
 
 FileOption = Annotated[
     list[Path] | None,
-    typer.Option("--file", metavar="PATH", help="A text, Markdown, code or CSV file to ask about; may be given again."),
+    typer.Option(
+        "--file", metavar="PATH", help="A text, Markdown, code or CSV file to ask about; may be given several times."
+    ),
 ]
 
 

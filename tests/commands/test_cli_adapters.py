@@ -96,7 +96,7 @@ def test_an_adapter_from_peft_is_kept_answers_is_exported_and_deleted(
     assert tokens(tiny, "--adapter", one) == tokens(tiny, "--adapter", folder) == changed
     assert tokens(tiny, "--adapter", folder / "adapter_model.safetensors") == changed
 
-    assert_sentence(sonata("adapters", "rm", "pirate-talk"), "say --yes")
+    assert_sentence(sonata("adapters", "rm", "pirate-talk"), "confirm with --yes")
     assert len(listed()) == 1
     assert "Deleted pirate-talk: " in printed(sonata("adapters", "rm", "pirate-talk", "--yes"))
     assert list(kept.iterdir()) == []
@@ -156,17 +156,15 @@ def test_what_is_no_adapter_is_a_sentence(tiny: list[str], peft: Path, tmp_path:
     assert_sentence(sonata("adapters", "import", alone, *tiny), "has no adapter_config.json")
     assert_sentence(sonata("adapters", "import", bare, *tiny), "give the folder that also has")
     assert_sentence(sonata("adapters", "import", tiny_path, *tiny), "is not an adapter")
-    assert_sentence(sonata("adapters", "import", tmp_path / "none", *tiny), "There is no file")
+    assert_sentence(sonata("adapters", "import", tmp_path / "none", *tiny), "does not exist.")
     assert_sentence(sonata("adapters", "import", peft, *tiny, "--name", "../up"), "cannot be the name of an adapter")
-    assert_sentence(
-        sonata("adapters", "rm", "none", "--yes"), "No file or kept adapter is called none. Kept adapters: none."
-    )
+    assert_sentence(sonata("adapters", "rm", "none", "--yes"), "is called none. Kept adapters: none.")
     assert listed() == []
 
 
 def test_at_a_terminal_deleting_asks_first(tiny: list[str], peft: Path) -> None:
     printed(sonata("adapters", "import", peft, *tiny, "--name", "a"))
-    assert "Delete a for ever?" in printed(sonata("adapters", "rm", "a", stdin="n\n", terminal=True))
+    assert "Delete a for good?" in printed(sonata("adapters", "rm", "a", stdin="n\n", terminal=True))
     assert len(listed()) == 1
     assert "Deleted a: " in printed(sonata("adapters", "rm", "a", stdin="y\n", terminal=True))
     assert listed() == []
@@ -231,7 +229,9 @@ def test_logits_of_ids_come_with_an_adapter_or_with_several_that_are_merged(
     assert_sentence(sonata(*words, "--adapter", two), "--merge METHOD", "slerp")
     assert_sentence(sonata(*words, "--merge", "ties"), "give --adapter more than once")
     assert_sentence(sonata(*words, "--adapter", two, "--merge", "sum"), "There is no merge method 'sum'")
-    assert_sentence(sonata(*words, "--adapter", two, "--merge", "ties", "--weights", "a"), "'a' are no weights")
+    assert_sentence(
+        sonata(*words, "--adapter", two, "--merge", "ties", "--weights", "a"), "'a' is not a list of weights"
+    )
 
 
 def test_a_rank_that_is_too_large_is_made_smaller_where_that_is_asked_for(
@@ -244,7 +244,7 @@ def test_a_rank_that_is_too_large_is_made_smaller_where_that_is_asked_for(
     file = write_gguf_adapter(replace(drawn_large, pairs=pairs), tmp_path / "large.gguf")
     assert_sentence(sonata("adapters", "import", file, *tiny), "rank 24", "sonata adapters import --rank 16")
     said = printed(sonata("adapters", "import", file, *tiny, "--rank", "16"))
-    assert "Its smaller rank changes " in said
+    assert "The smaller rank costs " in said
     assert "large (rank 16" in said
     printed(sonata("adapters", "import", file, *tiny, "--rank", "4", "--name", "small"))
     lost = {facts["name"]: facts["lost"] for facts in listed()}

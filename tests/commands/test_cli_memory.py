@@ -62,7 +62,7 @@ def listed(home: Path, *options: str) -> list[dict]:
 
 def test_a_folder_that_is_missing_is_made_for_its_owner_only(tmp_path: Path) -> None:
     home = tmp_path / "new" / "home"
-    assert "Nothing was taught yet" in printed(sonata("memory", "list", "--home", home))
+    assert "Nothing has been taught yet" in printed(sonata("memory", "list", "--home", home))
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
     assert stat.S_IMODE((home / "memory.sqlite").stat().st_mode) == 0o600
 
@@ -149,7 +149,7 @@ def test_forget_finds_lessons_by_words_and_asks_which_before_it_deletes(home: Pa
     assert "(and 1 older answer)" in several
     assert forget("is", typed="3\n").returncode == 1
     for unasked in (forget("is", "--yes"), forget("is", terminal=False)):
-        assert "Several fit" in unasked.stderr
+        assert "Several match" in unasked.stderr
     assert len(listed(home, "--all")) == 3
     assert "Forgot d09" in printed(forget("is", typed="1\n"))
     printed(forget("spare", "key", "--yes", terminal=False))
@@ -163,7 +163,7 @@ def test_a_word_that_is_also_the_beginning_of_an_id_is_asked_about(home: Path) -
 
     with_memory(home, teach)
     asked = sonata("memory", "forget", "d09", "--home", home, "--yes")
-    assert "Several fit" in asked.stderr
+    assert "Several match" in asked.stderr
     assert len(listed(home, "--all")) == 4
 
 
@@ -227,7 +227,7 @@ def test_chats_of_another_program_are_imported_and_what_came_in_is_told(home: Pa
     file = Path(__file__).parents[1] / "conversation/exports/chatgpt.json"
     command = ("memory", "import", file, "--home", home)
     told = printed(sonata(*command))
-    assert f"2 conversations with 7 messages came from {file}." in told
+    assert f"Imported 2 conversations with 7 messages from {file}." in told
     assert "Left out, in whole or in part: 6 messages (pictures" in told
     assert "has nothing new" in printed(sonata(*command))
     assert_sentence(sonata(*command, "--replace", "--yes"), "only chats", "--replace")

@@ -520,7 +520,7 @@ async def test_a_fault_while_the_page_is_put_together_is_said(chat: ChatPage) ->
     broken = "throw new TypeError('no such part')"
     await chat.page.route("**/bundle/main.js", lambda to: to.fulfill(body=broken, content_type="text/javascript"))
     await chat.open()
-    await expect(chat.page.locator("#banner")).to_contain_text("The page could not be put together.")
+    await expect(chat.page.locator("#banner")).to_contain_text("The page could not be assembled.")
     await expect(chat.page.locator("#banner pre")).to_contain_text("no such part")
     assert "Loading" not in await chat.page.inner_text("body")
 

@@ -383,7 +383,7 @@ def test_what_cannot_be_compared_is_refused(kernel) -> None:
                     use(vector)
                     taken.append((metric, bad, place, use))
                 except VectorError as error:
-                    assert "components that are no numbers" in str(error)  # noqa: PT017
+                    assert "components that are not numbers" in str(error)  # noqa: PT017
         assert index.vector(2).tolist() == [0, 0, 1, 0, 0]  # stored vectors stay
         assert index.graph.rows == 5
     assert taken == []

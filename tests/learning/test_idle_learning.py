@@ -284,3 +284,5 @@ def test_time_left_counts_only_the_time_that_it_works() -> None:
     progress.report(300, 1100)
     assert progress.seconds_left == pytest.approx(20 * 800 / 200)
     assert str(progress.told_after("It learns.")) == "It learns. 27% is done, about 80 seconds left."
+    progress.report(1090, 1100)
+    assert str(progress.told_after("It learns.")) == "It learns. 99% is done, about a second left."
