@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from app.chat.context_store import BUDGET
+from app.chat.kept_pages import KeptPages
 from app.consolidation.idle_work import OnlyOne
 from app.generation.answer_adapters import AnswerAdapters
 from app.lessons.reader import FactReader
 from app.models.build_outputs import embedder_files, hnsw_kernel_path, routing_file
 from app.paths import cache_dir
+from app.records.memory import Memory
 from app.routing.factory import RouterParts, build_router
 from app.runtime import Learner, Runtime, RuntimeConfig
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 from py_core.loading import Model
-from py_core.memory.errors import StoreError
-from py_core.memory.kept_pages import KeptPages
-from py_core.memory.memory import Memory
-from py_core.memory.sqlite import SQLiteRows
 from py_core.routing.embedder import EmbedderError, SentenceEmbedder
 from py_core.routing.embedder_onnx import OnnxEncoder
 from py_core.routing.router import Router
 from py_core.routing.routing_data import RoutingDataError
+from py_core.store.errors import StoreError
+from py_core.store.sqlite import SQLiteRows
 from py_core.tokenizers.wordpiece import WordPiece
 
 

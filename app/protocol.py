@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal
 
-from py_core.memory.branches import Turn
-from py_core.memory.lessons import Lesson
+from app.records.branches import Turn
+from app.records.lessons import Lesson
 from py_core.messages import Words
 
 INTERNAL = {"internal": True}

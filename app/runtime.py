@@ -22,23 +22,22 @@ from app.consolidation.idle_work import OnlyOne
 from app.files.service import FileService
 from app.lessons.service import LearningService
 from app.lessons.shipped_gate import shipped_gate
+from app.records.kinds import KINDS
+from app.records.memory import Memory
+from app.records.policies import Policies
+from app.records.sessions import KIND as CONVERSATION
 from app.routing.factory import RouterParts
 from app.routing.service import RoutingService
 from app.stage import Stage, State
 from py_core.hnsw.hnsw_kernel import HnswKernel
-from py_core.memory.encryption import Crypto, NativeCrypto
-from py_core.memory.errors import SENTENCES, StoreError
-from py_core.memory.fallback import FallbackRows, open_or_volatile
-from py_core.memory.memory import Memory
-from py_core.memory.policies import Policies
-from py_core.memory.records import Record
-from py_core.memory.rows import Change, Rows
-from py_core.memory.schemas import problem_of
-from py_core.memory.sessions import KIND as CONVERSATION
-from py_core.memory.store import Store
-from py_core.memory.volatile import VolatileRows
 from py_core.messages import Message, Words, words_of
-from py_core.routing.embedder import DIMENSIONS, Embedder
+from py_core.routing.embedder import Embedder
+from py_core.store.encryption import Crypto, NativeCrypto
+from py_core.store.errors import SENTENCES, StoreError
+from py_core.store.fallback import FallbackRows, open_or_volatile
+from py_core.store.rows import Change, Rows
+from py_core.store.store import Store
+from py_core.store.volatile import VolatileRows
 
 if TYPE_CHECKING:  # what trains is imported when it is opened: the first answer does not wait for it
     from app.consolidation.service import ConsolidationService
@@ -62,11 +61,6 @@ NAMELESS_MODEL = Message(
 )
 _IDLE_KINDS = {"lesson", "trajectory", "policy", "pattern"}
 """The kinds of records on which it depends whether there is something to learn, and whether a loop is on."""
-
-
-def problem_of_record(record: Record) -> str | None:
-    """As in py_core.memory.schemas; vectors must have the embedder's dimensions."""
-    return problem_of(record, DIMENSIONS)
 
 
 def _nothing_changed() -> None:
@@ -206,7 +200,7 @@ class Runtime:
         self.changed()
 
     async def _memory_over(self, rows: Rows) -> Memory:
-        store = await Store.open_lockable(rows, crypto=self._config.crypto, problem_of=problem_of_record)
+        store = await Store.open_lockable(rows, kinds=KINDS, crypto=self._config.crypto)
         return await Memory.open(store, lambda: self._kernel, self.trouble)
 
     def is_on(self, policy: str) -> bool:

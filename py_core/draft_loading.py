@@ -1,19 +1,19 @@
-"""Opens a draft model (speculation/draft.py) beside a model: another model file with the same vocabulary."""
+"""Opens a draft model (engine/draft.py) beside a model: another model file with the same vocabulary."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from py_core.backends.base import Progress
+from py_core.backends.protocols import Progress
+from py_core.display import shown
+from py_core.engine.draft import Draft
 from py_core.engine.engine import Engine
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import WeightSource
 from py_core.loading import BackendLoader, read_description
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
-from py_core.showing import shown
-from py_core.speculation.draft import Draft
 from py_core.tokenizers.registry import tokenizer_from_gguf
 
 

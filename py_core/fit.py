@@ -12,14 +12,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from py_core.backends.base import MAX_LOGIT_ROWS, MAX_TAPS, BackendError
+from py_core.backend_errors import BackendError
+from py_core.backends.checks import MAX_LOGIT_ROWS, MAX_TAPS
 from py_core.backends.numpy.backend import CHUNK
 from py_core.backends.wasm.device import MAX_ROWS
 from py_core.backends.wasm.host import HEAP_BASE, MAX_WORKERS
 from py_core.backends.wasm.layout import EXTENT, PART, Mode, activation_bytes, head_page_bytes, matrix_bytes
 from py_core.backends.webgpu.host import AdapterInfo
-from py_core.backends.webgpu.layout import BLOCK, LAYOUTS, LIMBS_BYTES
-from py_core.backends.webgpu.tuning import GPU_ROWS, choose_shapes
+from py_core.backends.webgpu.kernel_shapes import GPU_ROWS, choose_shapes
+from py_core.backends.webgpu.weights.layout import BLOCK, LAYOUTS, LIMBS_BYTES
 from py_core.formats.gguf import TensorInfo
 from py_core.formats.quantization import FORMATS, BlockFormat
 from py_core.messages import Message
@@ -294,7 +295,7 @@ def _gb(nbytes: float) -> str:
 
 
 @dataclass(frozen=True)
-class Measured:
+class SpeedSample:
     """A measured speed: tokens per second, the bytes read per token, and the number of operations in the graph."""
 
     tok_s: float
@@ -302,7 +303,7 @@ class Measured:
     operations: int
 
 
-def tokens_per_second(read: int, operations: int, measured: Measured, bandwidth: float | None = None) -> float:
+def tokens_per_second(read: int, operations: int, measured: SpeedSample, bandwidth: float | None = None) -> float:
     """Estimate the speed of a model that reads `read` bytes per token, from another model's measured speed.
 
     With the memory's `bandwidth` (bytes per second) the measured time is split into reading, which grows with the

@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from py_core.backends.base import Progress
-from py_core.backends.protocols import Backend
+from py_core.backends.protocols import Backend, Progress
 from py_core.engine.engine import Engine
 from py_core.formats.gguf import GGUFHeader, read_header
 from py_core.formats.source import WeightSource

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from py_core.backends.base import TokenSequence
 from py_core.backends.numpy.backend import NumpyBackend, load_weights
 from py_core.backends.protocols import Backend
 from py_core.backends.wasm.backend import load_wasm
@@ -22,6 +21,7 @@ from py_core.models.config import read_rope_factors
 from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
 from py_core.sampling import SamplingParams, sample
+from py_core.token_sequence import TokenSequence
 from tests.tiny_llama import TinyLlama
 
 GREEDY = SamplingParams()

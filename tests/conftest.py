@@ -36,9 +36,8 @@ from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
 from app.native_runtime import native_router_parts
 from app.paths import cache_dir
-from py_core.backends.base import Progress
 from py_core.backends.numpy.backend import NumpyBackend, load_numpy, load_weights
-from py_core.backends.protocols import Backend
+from py_core.backends.protocols import Backend, Progress
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu

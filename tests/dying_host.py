@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Sequence
 
-from py_core.backends.base import Progress, WorkersRestartedError
+from py_core.backend_errors import WorkersRestartedError
+from py_core.backends.protocols import Progress
 from py_core.backends.wasm.host import RepackJob
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from py_core.backends.webgpu.host import UPLOAD_PIECE, Host
-from py_core.backends.webgpu.weights import MatrixPart, WeightArena
+from py_core.backends.webgpu.weights.arena import MatrixPart, WeightArena
 from py_core.formats.gguf import TensorInfo
 from py_core.formats.quantization import FORMATS, nbytes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from py_core.backends.webgpu.tuning import KernelShapes
+from py_core.backends.webgpu.kernel_shapes import KernelShapes
 
 # As on a GPU, with and without subgroups (those of lavapipe are 4 wide), in passes small enough to need several.
 HARDWARE = KernelShapes(32, 64, "reduce_workgroup", 4, 1, True, True, 64, True, False)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from app.chat.conversation import Conversation
 from app.generation.assistant import Assistant
+from app.records.memory import Memory
 from app.routing.factory import RouterParts
 from app.runtime import Learner, Runtime, RuntimeConfig
 from py_core.loading import Model
-from py_core.memory.memory import Memory
-from py_core.memory.sqlite import SQLiteRows
 from py_core.routing.embedder import SentenceEmbedder
+from py_core.store.sqlite import SQLiteRows
 
 BASE = "ab" * 32
 """Stands for the checksum of a tiny model's file."""

@@ -271,7 +271,7 @@
  */
 
 /**
- * As py_core.memory.witness_questions.Trend.
+ * As py_core.store.witness_questions.Trend.
  * @typedef {object} StageTrend
  * @property {[number, number][]} medians
  * @property {number} change
@@ -332,7 +332,7 @@
  */
 
 /**
- * A run of the loop "background": py_core.memory.revisions.Run.
+ * A run of the loop "background": app.records.revisions.Run.
  * @typedef {object} TrainingView
  * @property {number} created
  * @property {'accepted'|'scaled'|'refused'} verdict

@@ -1,4 +1,4 @@
-// Converts blocks from a file's layout to the layout of the kernels (py_core/backends/webgpu/layout.py).
+// Converts blocks from a file's layout to the layout of the kernels (py_core/backends/webgpu/weights/layout.py).
 // Bindings: 0 run: the range of blocks; 1 raw: their bytes, from 0 on; 2 quants and 3 scales: of a whole part.
 // Constants: BLOCK_BYTES in the file, WORKGROUP; UNIT: the blocks of 32 that an invocation converts (no other
 // invocation writes to their words);

@@ -27,13 +27,13 @@ from app.lessons.service import LearningService
 from app.lessons.shipped_gate import shipped_gate
 from app.models.cache import model_path, sha256_of_model
 from app.native_runtime import open_embedder
-from app.runtime import problem_of_record
+from app.records.kinds import KINDS
+from app.records.lessons import Lesson
+from app.records.memory import Memory
 from py_core.engine.scheduler import Priority
 from py_core.loading import Model
-from py_core.memory.lessons import Lesson
-from py_core.memory.memory import Memory
-from py_core.memory.store import Store
-from py_core.memory.volatile import VolatileRows
+from py_core.store.store import Store
+from py_core.store.volatile import VolatileRows
 
 FACTS = 24
 AT_ONCE = 16
@@ -48,7 +48,7 @@ Progress = Callable[[str, int, int], None]
 async def volatile_learning(model: Model, given: Path | None) -> AsyncIterator[LearningService]:
     """A runtime over an empty memory that is not stored. given: the value of `--model`. Raises EmbedderError,
     GateError."""
-    memory = await Memory.open(await Store.open(VolatileRows(), problem_of=problem_of_record))
+    memory = await Memory.open(await Store.open(VolatileRows(), kinds=KINDS))
     try:
         sha256 = sha256_of_model(model_path(given))
         reader = FactReader(model, sha256)

@@ -39,7 +39,7 @@ def learning_plots(report: Mapping[str, Any]) -> list[Plot]:
 
 
 def loss_plot(steps: Mapping[str, Sequence[float]]) -> Plot:
-    """steps: those of a run (py_core/memory/revisions.py)."""
+    """steps: those of a run (app/records/revisions.py)."""
     lines = [
         Line(words, list(enumerate(steps[name], 1)))
         for name, words in (("cross_entropy", "answers"), ("divergence", "distance to the base"))

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from py_core.backends.base import MAX_LOGIT_ROWS, ContextFullError, too_long
+from py_core.backend_errors import ContextFullError, too_long
+from py_core.backends.checks import MAX_LOGIT_ROWS
 from py_core.engine.engine import Engine, Timings
 
 

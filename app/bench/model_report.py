@@ -11,11 +11,11 @@ from app.models.build_outputs import kernel_path
 from app.models.downloads import default_model_path
 from app.models.fit_check import available_memory, need_of, room_of
 from app.models.template_renderer import native_renderer
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.webgpu.backend import load_webgpu
-from py_core.fit import Measured, problem, tokens_per_second
+from py_core.fit import SpeedSample, problem, tokens_per_second
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader, load_model
@@ -51,7 +51,7 @@ async def model_report(path: Path, context: int | None, measure: bool) -> dict[s
     return {"title": config.name, "context": config.context_length, "memory": memory, "backends": backends}
 
 
-async def _measured(loader: BackendLoader) -> tuple[Measured, float | None]:
+async def _measured(loader: BackendLoader) -> tuple[SpeedSample, float | None]:
     """The speed of the shipped model on this machine, and the bandwidth of the GPU's memory if known."""
     source = FileSource(default_model_path())
     header = await read_header(source)
@@ -66,7 +66,7 @@ async def _measured(loader: BackendLoader) -> tuple[Measured, float | None]:
             bandwidth = None
     finally:
         model.close()
-    return Measured(speed.decode_tok_s, need.read_at(_PROMPT + _TOKENS), len(graph.ops)), bandwidth
+    return SpeedSample(speed.decode_tok_s, need.read_at(_PROMPT + _TOKENS), len(graph.ops)), bandwidth
 
 
 def _loaders() -> dict[str, BackendLoader]:

@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from app.records.kinds import KINDS
+from app.records.memory import Memory
 from app.routing.factory import RouterParts, build_router
+from app.routing.pattern_store import load_patterns
 from py_core.hnsw.vector_index import VectorIndex
-from py_core.memory.memory import Memory
-from py_core.memory.patterns import Pattern
-from py_core.memory.sqlite import SQLiteRows
-from py_core.memory.store import Store
-from py_core.routing.pattern_store import load_patterns
+from py_core.routing.patterns import Pattern
 from py_core.routing.router import Router
+from py_core.store.sqlite import SQLiteRows
+from py_core.store.store import Store
 
 QUERIES = 300
 BATCH = 1000
@@ -88,7 +89,7 @@ async def measure_patterns(parts: RouterParts, count: int) -> dict[str, Any]:
 
 
 async def _open(path: Path, parts: RouterParts) -> Memory:
-    return await Memory.open(await Store.open(await SQLiteRows.open(path)), lambda: parts.kernel)
+    return await Memory.open(await Store.open(await SQLiteRows.open(path), kinds=KINDS), lambda: parts.kernel)
 
 
 async def _opened(path: Path, parts: RouterParts) -> tuple[Memory, Router, Any]:

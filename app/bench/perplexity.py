@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from app.lessons.rows import HALF, is_whole
-from py_core.backends.base import BackendError, TokenSequence
+from py_core.backend_errors import BackendError
+from py_core.display import shown, why_not_json
 from py_core.engine.engine import ReadProgress
 from py_core.loading import Model
-from py_core.showing import shown, why_not_json
+from py_core.token_sequence import TokenSequence
 from py_core.tokenizers.prompts import encode_text
 
 

@@ -13,8 +13,8 @@ from app.bench.routing import TEST_SET, read_test_set
 from app.native_runtime import native_router
 from app.routing.service import RoutingService
 from app.runtime import Runtime, RuntimeConfig
-from py_core.memory.volatile import VolatileRows
 from py_core.routing.agents import FALLBACK_ID
+from py_core.store.volatile import VolatileRows
 
 HABITS = TEST_SET.with_name("route_habits.toml")
 Asked = Sequence[tuple[str, str]]

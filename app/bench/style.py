@@ -19,10 +19,10 @@ from app.consolidation.style import MEASURES, StyledAnswer, measured, styled_ans
 from app.consolidation.style_service import STYLE_POLICY, Liked, Reader, StyleService
 from app.lessons.facts import generic_prompts, paragraphs
 from app.lessons.service import LearningService
+from app.records.lessons import Lesson
 from py_core.engine.scheduler import Priority
 from py_core.learning.style import StyleRows, row_nll
 from py_core.loading import Model
-from py_core.memory.lessons import Lesson
 
 TOKENS = 48
 """Most tokens of a greedy answer."""

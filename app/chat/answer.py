@@ -24,9 +24,9 @@ from app.protocol import (
     to_json,
 )
 from app.routing.service import Routed
-from py_core.memory.records import LONGEST_NAME
-from py_core.memory.trajectories import Trajectory
+from py_core.learning.trajectories import Trajectory
 from py_core.routing.agents import FALLBACK_ID
+from py_core.store.records import LONGEST_NAME
 
 NEIGHBOURS_LOGGED = 3
 RANKED_KEPT = 5

@@ -14,10 +14,10 @@ from app.chat.turn_messages import agent_of
 from app.generation.assistant import Assistant
 from app.lessons.service import INSTANT_POLICY
 from app.protocol import Stored
+from app.records.branches import Turn
+from app.records.memory import Memory
+from app.records.sessions import Session
 from app.routing.service import Routed
-from py_core.memory.branches import Turn
-from py_core.memory.memory import Memory
-from py_core.memory.sessions import Session
 
 if TYPE_CHECKING:
     from app.runtime import Runtime

@@ -24,7 +24,7 @@ from app.lessons.chat_lessons import recall
 from app.lessons.match import recall_event
 from app.lessons.talk import talk
 from app.protocol import AnswerEvent, Delta, Done, Event
-from py_core.memory.lessons import Lesson
+from app.records.lessons import Lesson
 from py_core.routing.agents import Agent
 from py_core.sampling import SamplingParams
 

@@ -16,8 +16,8 @@ from app.lessons.match import Candidate, LessonMatch, UnsureMatch
 from app.lessons.reader import read_facts
 from app.lessons.service import LearningService
 from app.protocol import Citation, Done
+from app.records.lessons import Lesson
 from py_core.loading import Model
-from py_core.memory.lessons import Lesson
 from py_core.sampling import SamplingParams
 
 GREEDY = SamplingParams(temperature=0.0)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from app.chat.turn_details import is_unread
 from app.chat.turn_messages import agent_of, messages_of
 from app.generation.stop_token import StopToken
-from py_core.memory.branches import Branches, Turn
-from py_core.memory.errors import StoreError
-from py_core.memory.sessions import Place
+from app.records.branches import Branches, Turn
+from app.records.sessions import Place
 from py_core.messages import UserError
 from py_core.routing.agents import Agent, AgentError
+from py_core.store.errors import StoreError
 from py_core.tokenizers.chat_template import Message
 
 

@@ -1,4 +1,4 @@
-"""Keeps what the model has read of the conversations for the next start (py_core/memory/kept_pages.py).
+"""Keeps what the model has read of the conversations for the next start (app/chat/kept_pages.py).
 
 The pages of a conversation are stored after an answer, while the device is idle. After a reload the next answer begins
 with the stored pages. What is deleted in the memory is deleted here.
@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 
-from py_core.memory.errors import StoreError
-from py_core.memory.files import KIND as FILE
-from py_core.memory.kept_pages import KeptPages
-from py_core.memory.memory import Memory
-from py_core.memory.rows import EVERYTHING, Change, Rows
-from py_core.memory.sessions import KIND as SESSION
-from py_core.memory.sessions import TURN
+from app.chat.kept_pages import KeptPages
+from app.records.files import KIND as FILE
+from app.records.memory import Memory
+from app.records.sessions import KIND as SESSION
+from app.records.sessions import TURN
+from py_core.store.errors import StoreError
+from py_core.store.rows import EVERYTHING, Change, Rows
 
 BUDGET = 200_000_000
 """Bytes of pages at most. For SmolLM2-135M on the CPU that is 7,400 tokens."""

@@ -31,14 +31,14 @@ from app.lessons.chat_lessons import paused
 from app.lessons.match import LessonMatch
 from app.lessons.talk import OFFERS, offered
 from app.protocol import Changed, Done, Event, Fact, Offer, Stored
-from py_core.memory.branches import Branches, Turn
-from py_core.memory.errors import StoreError
-from py_core.memory.lessons import KIND as LESSON
-from py_core.memory.lessons import Lesson
-from py_core.memory.memory import Memory
-from py_core.memory.rows import EVERYTHING, Change
-from py_core.memory.sessions import KIND as SESSION
-from py_core.memory.sessions import Place, Session
+from app.records.branches import Branches, Turn
+from app.records.lessons import KIND as LESSON
+from app.records.lessons import Lesson
+from app.records.memory import Memory
+from app.records.sessions import KIND as SESSION
+from app.records.sessions import Place, Session
+from py_core.store.errors import StoreError
+from py_core.store.rows import EVERYTHING, Change
 
 if TYPE_CHECKING:
     from app.runtime import Runtime

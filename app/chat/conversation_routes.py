@@ -14,9 +14,9 @@ from app.chat.turn_messages import agent_of
 from app.protocol import Route
 from app.routing.agent_choice import UNROUTED, agent_choice
 from app.routing.service import Routed
-from py_core.memory.errors import StoreError
 from py_core.routing.agents import Agent
 from py_core.routing.embedder import EmbedderError
+from py_core.store.errors import StoreError
 
 if TYPE_CHECKING:
     from app.runtime import Runtime

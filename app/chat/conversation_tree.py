@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from app.chat.turn_details import title_of
+from app.records.branches import Branches, Turn
+from app.records.lessons import Lesson
+from app.records.memory import Memory
+from app.records.sessions import Session
 from app.routing.agent_choice import CHOICE
-from py_core.memory.branches import Branches, Turn
-from py_core.memory.errors import StoreError
-from py_core.memory.lessons import Lesson
-from py_core.memory.memory import Memory
-from py_core.memory.sessions import Session
 from py_core.passages.words import telling_words
+from py_core.store.errors import StoreError
 
 UNREAD = "unread"
 """A key of a session's state: the numbers of turns that the model does not read, because what they say was

@@ -10,11 +10,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from app.chat.help_answers import help_answer
-from py_core.memory.errors import StoreError
+from py_core.store.errors import StoreError
 
 if TYPE_CHECKING:
     from app.runtime import Runtime
-    from py_core.tools.exact import Exact
+    from py_core.tools.question import Exact
 
 EXACT_POLICY = "tools.exact"
 """The policy that switches exact answers on and off."""
@@ -29,7 +29,7 @@ def exact_answer(runtime: Runtime, text: str) -> Exact | None:
 
     if not may_be_for_a_tool(text) or not runtime.is_on(EXACT_POLICY):
         return None
-    from py_core.tools.answering import answer_exactly
+    from py_core.tools.toolbox import answer_exactly
 
     return answer_exactly(text, datetime.now())
 
@@ -46,7 +46,7 @@ async def exact_answer_of_tables(runtime: Runtime, session: str | None, text: st
         return None
     if not tables:
         return None
-    from py_core.tools.exact import question_of
+    from py_core.tools.question import question_of
     from py_core.tools.table_answers import answer
 
     return answer(question_of(text, datetime.now()), tables)

@@ -10,9 +10,9 @@ from app.chat.conversation_tree import ConversationTree
 from app.files.material import Material
 from app.generation.assistant import Assistant, user_message
 from py_core.loading import Model
-from py_core.memory.errors import StoreError
 from py_core.routing.agents import Agent
 from py_core.routing.embedder import EmbedderError
+from py_core.store.errors import StoreError
 
 if TYPE_CHECKING:
     from app.runtime import Runtime

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from py_core.tools.exact import Exact
+    from py_core.tools.question import Exact
 
 _ASKED = {
     "can": r"what (?:all )?(?:can|could) (?:you|sonata)(?: all)? (?:do|help (?:me )?with)(?: for me)?"
@@ -121,7 +121,7 @@ def help_answer(text: str) -> Exact | None:
         return None
     for topic, pattern in _ASKED.items():
         if re.fullmatch(pattern, asked, re.IGNORECASE):
-            from py_core.tools.exact import Exact  # late: most messages do not need the tools
+            from py_core.tools.question import Exact  # late: most messages do not need the tools
 
             language = "de" if _GERMAN.match(asked) else "en"
             return Exact("help", "", _SAID[language][topic], _WORKING[language])

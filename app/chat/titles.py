@@ -15,16 +15,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from app.chat.turn_details import is_unread
-from py_core.backends.base import BackendError, ContextFullError
+from app.records.branches import Turn
+from app.records.memory import Memory
+from app.records.sessions import Session
+from py_core.backend_errors import BackendError, ContextFullError
 from py_core.engine.engine import Timings
 from py_core.engine.scheduler import Priority
 from py_core.loading import Model
-from py_core.memory.branches import Turn
-from py_core.memory.errors import StoreError
-from py_core.memory.memory import Memory
-from py_core.memory.sessions import Session
-from py_core.memory.text_search import fold
 from py_core.sampling import SamplingParams
+from py_core.store.errors import StoreError
+from py_core.text_search import fold
 from py_core.tokenizers.chat_template import ChatTemplateError, Message
 
 if TYPE_CHECKING:

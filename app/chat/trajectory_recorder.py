@@ -17,14 +17,15 @@ import numpy as np
 
 from app.generation.assistant import Assistant
 from app.protocol import Done
-from py_core.backends.base import MAX_TAPS, BackendError
+from app.records.memory import Memory
+from py_core.backend_errors import BackendError
+from py_core.backends.checks import MAX_TAPS
 from py_core.engine.scheduler import Priority
 from py_core.learning.quality import parts_of, rated
-from py_core.memory.errors import StoreError
-from py_core.memory.memory import Memory
-from py_core.memory.trajectories import KEPT_TEXT, Trace, Trajectory
+from py_core.learning.trajectories import KEPT_TEXT, Trace, Trajectory
 from py_core.routing.agents import Agent
 from py_core.routing.embedder import EmbedderError
+from py_core.store.errors import StoreError
 
 if TYPE_CHECKING:
     from app.runtime import Runtime

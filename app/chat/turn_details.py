@@ -3,8 +3,8 @@ new."""
 
 from __future__ import annotations
 
-from py_core.memory.branches import Turn
-from py_core.showing import is_blank, whole_end
+from app.records.branches import Turn
+from py_core.display import is_blank, whole_end
 
 TITLE_LENGTH = 80
 

@@ -26,12 +26,12 @@ from app.protocol import (
     Taught,
     Thought,
 )  # fmt: skip
+from app.records.branches import Branches, Turn
 from app.routing.agent_catalog import agent_words
 from app.routing.service import Routed
-from py_core.memory.branches import Branches, Turn
 
 if TYPE_CHECKING:
-    from py_core.tools.exact import Exact
+    from py_core.tools.question import Exact
 
 Details = Mapping[str, Any]
 _ROUTE = ("title", "reason", "confidence", "threshold", "ranked")

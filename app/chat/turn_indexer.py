@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from py_core.memory.errors import StoreError
-from py_core.memory.memory import Memory
-from py_core.memory.records import Record
-from py_core.memory.rows import Change
-from py_core.memory.sessions import TURN
-from py_core.memory.transaction import Transaction
+from app.records.memory import Memory
+from app.records.sessions import TURN
 from py_core.routing.embedder import Embedder, EmbedderError
+from py_core.store.errors import StoreError
+from py_core.store.records import Record
+from py_core.store.rows import Change
+from py_core.store.transaction import Transaction
 
 TOGETHER = 16  # messages whose vectors are stored in one transaction
 LONGEST = 4_000  # characters; more of them are over 256 tokens in every script

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from app.chat.turn_details import is_unread
 from app.generation.assistant import assistant_message, user_message
-from py_core.memory.branches import Turn
+from app.records.branches import Turn
 from py_core.routing.agents import Agent
 from py_core.tokenizers.chat_template import Message
 

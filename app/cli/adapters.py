@@ -24,9 +24,9 @@ from app.models.cache import ModelCache, model_path, sha256_of_model
 from py_core.adapters.files import export_peft
 from py_core.adapters.lora import MAX_RANK, AdapterError, LoraAdapter
 from py_core.adapters.merging import METHODS, merge
+from py_core.display import one_line, shown
 from py_core.formats.source import open_source
 from py_core.loading import Model, read_description
-from py_core.showing import one_line, shown
 
 adapters_app = typer.Typer(
     rich_markup_mode="markdown", no_args_is_help=True,

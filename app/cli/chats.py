@@ -25,7 +25,7 @@ from app.models.adapter_folder import write_whole
 from app.native_runtime import native_router
 from app.protocol import to_json
 from app.runtime import Runtime, RuntimeConfig
-from py_core.showing import is_blank, one_line, shown
+from py_core.display import is_blank, one_line, shown
 
 chats_app = typer.Typer(
     rich_markup_mode="markdown", no_args_is_help=True,

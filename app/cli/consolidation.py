@@ -28,8 +28,8 @@ from app.consolidation.deep_loop import DeepLoop, DeepReport
 from app.consolidation.history import run_entry
 from app.consolidation.service import RefusedBeforeError
 from app.generation.answer_adapters import AnswerAdapters
+from app.records.revisions import Run
 from py_core.engine.scheduler import Priority
-from py_core.memory.revisions import Run
 from py_core.messages import Words
 
 notes = console(stderr=True)

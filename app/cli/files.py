@@ -11,8 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.cli.terminal import console, progress_bar, say
-from app.models.converting.convert import convert_folder
-from app.models.quantizing import quantize_file
+from app.models.converting.converter import convert_folder
+from app.models.quantization import quantize_file
 
 notes = console(stderr=True)
 

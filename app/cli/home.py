@@ -20,14 +20,15 @@ from app.lessons.service import LearningService
 from app.models.cache import model_path, sha256_of_model
 from app.native_runtime import open_runtime, tidy_pages
 from app.paths import memory_path
-from app.runtime import Runtime, problem_of_record
+from app.records.kinds import KINDS
+from app.records.memory import Memory
+from app.runtime import Runtime
 from app.stage import State
 from py_core.loading import Model
-from py_core.memory.encryption import NativeCrypto
-from py_core.memory.errors import StoreError
-from py_core.memory.memory import Memory
-from py_core.memory.sqlite import SQLiteRows
-from py_core.memory.store import Store
+from py_core.store.encryption import NativeCrypto
+from py_core.store.errors import StoreError
+from py_core.store.sqlite import SQLiteRows
+from py_core.store.store import Store
 
 T = TypeVar("T")
 PASSPHRASE = "SONATA_PASSPHRASE"
@@ -129,7 +130,7 @@ async def opened_memory(home: Path | None) -> AsyncIterator[Memory]:
 
 async def _unlocked(rows: SQLiteRows) -> Store:
     async def opens(passphrase: str | None) -> Store:
-        return await Store.open(rows, passphrase, crypto=NativeCrypto(), problem_of=problem_of_record)
+        return await Store.open(rows, passphrase, kinds=KINDS, crypto=NativeCrypto())
 
     try:
         return await opens(None)

@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 
 from app.chat.asker import Asker, SingleAnswer
-from app.cli.attaching import FileOption, bytes_of, cited_words, unstored_runtime
+from app.cli.attachments import FileOption, bytes_of, cited_words, unstored_runtime
 from app.cli.home import HomeOption, NoMemoryOption, opened_learning, opened_runtime
 from app.cli.loading import (
     AutotuneOption,
@@ -37,9 +37,9 @@ from app.cli.terminal import PRINTS_JSON, console, progress_bar, say, wants_json
 from app.generation.answer_adapters import AnswerAdapters
 from app.lessons.rows import LessonRow, lesson_rows, open_rows, problem_of_text
 from app.lessons.service import Learned, LearningService
-from py_core.backends.base import ContextFullError
-from py_core.learning.teaching import lesson_of
-from py_core.showing import one_line, shown, why_not_json
+from py_core.backend_errors import ContextFullError
+from py_core.display import one_line, shown, why_not_json
+from py_core.learning.teaching.lessons import lesson_of
 
 notes = console(stderr=True)
 ASKED_TOKENS = 256

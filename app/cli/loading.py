@@ -20,7 +20,7 @@ from app.models.build_outputs import kernel_path
 from app.models.cache import model_path, title_at
 from app.models.fit_check import available_memory, fit_check, keep_within
 from app.models.template_renderer import native_renderer
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.webgpu.backend import load_webgpu

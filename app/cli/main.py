@@ -25,14 +25,14 @@ from app.cli.adapters import (
     add_merged,
     base_of,
 )
-from app.cli.attaching import FileOption, bytes_of, unstored_runtime
+from app.cli.attachments import FileOption, bytes_of, unstored_runtime
 from app.cli.bench import profile_tables, speed_table
 from app.cli.bench_learning import bench_learning
 from app.cli.bench_memory import bench_memory
 from app.cli.bench_style import bench_style
 from app.cli.chats import chats_app
-from app.cli.compute import compute
 from app.cli.consolidation import consolidate
+from app.cli.exact_tools import compute
 from app.cli.files import convert, quantize
 from app.cli.home import HomeOption, home_memory
 from app.cli.learning import ask, relearn, teach
@@ -64,16 +64,16 @@ from app.generation.speed import Speed, measure_speed, profile_report
 from app.models.adapter_folder import open_adapter
 from app.models.cache import CacheError, model_path, sha256_of_model
 from app.models.catalog import HubError
-from app.models.pull import PullError
+from app.models.model_pull import PullError
 from app.native_runtime import open_runtime
 from app.server.site import ALLOW_NAME, DIST, ServerError
 from app.server.site import serve as serve_site
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.formats.gguf import GGUFError
 from py_core.formats.quantization import UnsupportedFormatError
-from py_core.memory.errors import StoreError
 from py_core.routing.embedder import EmbedderError
 from py_core.sampling import SamplingParams
+from py_core.store.errors import StoreError
 from py_core.tokenizers.base import TokenizerError
 from py_core.tokenizers.chat_template import ChatTemplateError
 

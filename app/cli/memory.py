@@ -21,18 +21,18 @@ from app.cli.home import HomeOption, opened_memory, with_passphrase
 from app.cli.models import JsonOption, size_words
 from app.cli.terminal import console, say
 from app.memory.policy_words import PolicyWords, told_policies
-from app.memory.stored_kinds import counted, counts
 from app.models.adapter_folder import write_whole
-from py_core.learning.gate_words import SMALL
-from py_core.memory.errors import StoreError
-from py_core.memory.lessons import Lesson
-from py_core.memory.memory import Memory
-from py_core.memory.policies import Policy
-from py_core.memory.sessions import KIND as SESSION
-from py_core.memory.sessions import TURN
-from py_core.memory.text_search import has_all, terms_of
-from py_core.memory.transfer import Imported, export, import_file
-from py_core.showing import one_line, shown
+from app.records.kinds import counted, counts
+from app.records.lessons import Lesson
+from app.records.memory import Memory
+from app.records.policies import Policy
+from app.records.sessions import KIND as SESSION
+from app.records.sessions import TURN
+from py_core.display import one_line, shown
+from py_core.learning.gate.words import SMALL
+from py_core.store.errors import StoreError
+from py_core.store.transfer import Imported, export, import_file
+from py_core.text_search import has_all, terms_of
 
 memory_app = typer.Typer(
     rich_markup_mode="markdown", no_args_is_help=True,
@@ -309,7 +309,7 @@ def show_policies(
                 if memory.policies.look(name) is None:
                     raise ValueError(f"There is no policy {shown(name)}: `sonata memory policies` lists them.")
                 await memory.policies.delete(name)
-            return await told_policies(memory)
+            return told_policies(memory)
 
     told = asyncio.run(run())
     if as_json:

@@ -18,12 +18,12 @@ from rich.table import Table
 from app.cli.terminal import PRINTS_JSON, console, say, wants_json
 from app.models.cache import model_path
 from py_core.backends.fusion import fused_layers
+from py_core.display import one_line, shown
 from py_core.formats.gguf import GGUFHeader, read_header
 from py_core.formats.source import WeightSource, open_source
 from py_core.models.config import name_of, read_rope_factors
 from py_core.models.registry import describe_model
 from py_core.models.rotation import Rotation
-from py_core.showing import one_line, shown
 from py_core.tokenizers.base import Tokenizer
 from py_core.tokenizers.prompts import encode_text
 from py_core.tokenizers.registry import tokenizer_from_gguf

@@ -17,8 +17,8 @@ from app.bench.model_report import model_report
 from app.cli.terminal import console, say
 from app.models.cache import ModelCache, StoredModel, model_path
 from app.models.catalog import Entry, GoneError, HubError, HubFile, read_catalog
-from app.models.pull import pull as pull_model
-from app.models.pull import wanted_model
+from app.models.model_pull import pull as pull_model
+from app.models.model_pull import wanted_model
 from py_core.formats.source import open_source
 
 models_app = typer.Typer(

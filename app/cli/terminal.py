@@ -14,7 +14,7 @@ from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 from rich.segment import Segment
 
-from py_core.showing import plain
+from py_core.display import plain
 
 PRINTS_JSON = "Print JSON, as is done anyway if the output goes to a file or another program."
 

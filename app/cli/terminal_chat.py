@@ -16,7 +16,7 @@ from rich.text import Text
 
 from app.chat.conversation import Conversation
 from app.cli import terminal
-from app.cli.attaching import attach_file, cited_words
+from app.cli.attachments import attach_file, cited_words
 from app.cli.home import with_passphrase
 from app.cli.memory import SHORT_ID
 from app.cli.waiting_line import line_meanwhile
@@ -44,13 +44,13 @@ from app.routing.agent_choice import UNROUTED
 from app.runtime import Runtime
 from app.stage import State
 from py_core.adapters.lora import LoraAdapter
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.loading import Model
-from py_core.memory.errors import StoreError
 from py_core.messages import Words
 from py_core.routing.agents import AgentError
 from py_core.routing.embedder import EmbedderError
 from py_core.sampling import SamplingParams
+from py_core.store.errors import StoreError
 
 with contextlib.suppress(ImportError):  # not on Windows
     import readline  # noqa: F401  - gives input() editing and history

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Literal
 
 from app.consolidation.idle_learning import IdleLearning
 from app.lessons.feedback import Feedback
-from app.lessons.forgotten import ForgottenLessons
+from app.lessons.forgotten_lessons import ForgottenLessons
 from app.lessons.service import Learned, LearningService
 from app.lessons.talk import OFFERS
+from app.records.lessons import KIND as LESSON
+from app.records.lessons import Lesson
+from app.records.memory import Memory
+from app.records.revisions import Run
 from py_core.adapters.lora import LoraAdapter
-from py_core.memory.errors import StoreError
-from py_core.memory.lessons import KIND as LESSON
-from py_core.memory.lessons import Lesson
-from py_core.memory.memory import Memory
-from py_core.memory.revisions import Run
-from py_core.memory.text_search import has_all, terms_of
-from py_core.memory.trajectories import KIND as TRAJECTORY
+from py_core.learning.trajectories import KIND as TRAJECTORY
 from py_core.messages import Message, Words
 from py_core.routing.embedder import EmbedderError
+from py_core.store.errors import StoreError
+from py_core.text_search import has_all, terms_of
 
 if TYPE_CHECKING:
     from app.consolidation.views import (

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 
 from app.consolidation.loop_runs import note_run
 from app.lessons.service import THRESHOLD_POLICY
-from py_core.learning.gate_threshold import Evidence, fitted_threshold
+from app.records.memory import Memory
+from py_core.learning.gate.threshold import Evidence, fitted_threshold
 from py_core.learning.reasoning_bank import DAY_SECONDS, GOOD, Bank, Experience, archive, distil
-from py_core.memory.memory import Memory
-from py_core.memory.strategies import Strategy
-from py_core.memory.trajectories import Trajectory
+from py_core.learning.strategies import Strategy
+from py_core.learning.trajectories import Trajectory
 
 if TYPE_CHECKING:
     from app.runtime import Runtime

@@ -10,11 +10,11 @@ from app.consolidation.idle_work import Report
 from app.generation.assistant import SYSTEM_PROMPT
 from app.generation.resident_adapters import ResidentAdapters
 from app.lessons.service import LearningService
+from app.records.revisions import WORK
 from py_core.adapters.lora import LoraAdapter
 from py_core.learning.consolidation_job import TrainingStage
 from py_core.learning.known_base import KNOWN
 from py_core.learning.lesson_examples import TaughtAnswer
-from py_core.memory.revisions import WORK
 from py_core.messages import Message
 from py_core.training.trainer import StepReport
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from py_core.memory.memory import Memory
-from py_core.memory.rows import EVERYTHING, Change
+from app.records.memory import Memory
+from py_core.store.rows import EVERYTHING, Change
 
 
 class MemoryFollower:

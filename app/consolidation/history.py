@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from app.consolidation.deep_loop import REPORT_POLICY, last_report
 from app.consolidation.loop_runs import runs_of
-from py_core.memory.memory import Memory
-from py_core.memory.revisions import Run
-from py_core.memory.trajectories import Trajectory
+from app.records.memory import Memory
+from app.records.revisions import Run
+from py_core.learning.trajectories import Trajectory
 
 if TYPE_CHECKING:
     from app.consolidation.views import LearningEvent, LoopName, Period

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 
 from app.consolidation.idle_work import IdleStatus, Loop, OnlyOne, Progress, State
-from py_core.memory.policies import Policies, Value
+from app.records.policies import Policies, Value
 from py_core.messages import Message, Words, words_of
 
 IDLE_SECONDS = 10.0
@@ -37,7 +37,7 @@ _WAITS = Message("idle.in-use", "Learning waits while you use Sonata.")
 
 
 @dataclass(frozen=True)
-class _Run:
+class _RunningLoop:
     loop: Loop
     task: asyncio.Task[None]
     progress: Progress
@@ -60,7 +60,7 @@ class IdleLearning:
         self._changed, self._idle_seconds, self._clock = changed, idle_seconds, clock
         self._news = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
-        self._run: _Run | None = None
+        self._run: _RunningLoop | None = None
         self._chosen: Loop | None = None
         self._looked = False
         """True if the choice is made: a loop, or none."""
@@ -207,7 +207,7 @@ class IdleLearning:
         self._begin(self._chosen)
         return LOOK_SECONDS
 
-    async def _look_after(self, run: _Run, quiet: float) -> float:
+    async def _look_after(self, run: _RunningLoop, quiet: float) -> float:
         if self._held_since is None:
             self._tell("running", _LEARNS, run.loop.name)
             return LOOK_SECONDS
@@ -288,10 +288,10 @@ class IdleLearning:
 
         task = asyncio.ensure_future(loop.work.run(report))
         task.add_done_callback(lambda _: self._news.set())
-        self._run = _Run(loop, task, progress)
+        self._run = _RunningLoop(loop, task, progress)
         self._tell("running", _LEARNS, loop.name)
 
-    async def _note_end(self, run: _Run) -> None:
+    async def _note_end(self, run: _RunningLoop) -> None:
         self._run, self._looked = None, False
         self._only_one.release()
         self._troubles.pop(run.loop.name, None)

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from py_core.memory.policies import Policies
+from app.records.policies import Policies
 
 RUNS_POLICY = "learning.{}.runs"
 """A JSON list of runs, the oldest first: {created, kind, count}. Times are seconds since 1970."""

@@ -6,7 +6,7 @@
 
 A run that ends writes one record, with the adapter's new revision if there is one; until then the old one answers.
 A revision answers while every lesson that it knows is there and on. When a lesson is deleted, the numbers of each
-revision that knows it are deleted, too (py_core/memory/revisions.py), and the plain model answers at once.
+revision that knows it are deleted, too (app/records/revisions.py), and the plain model answers at once.
 """
 
 from __future__ import annotations
@@ -25,30 +25,24 @@ from app.consolidation.desk import WorkDesk, work_blob
 from app.consolidation.follower import MemoryFollower
 from app.consolidation.idle_work import BACKGROUND_POLICY, Report, unheard
 from app.consolidation.texts import shipped_texts
-from app.consolidation.training_settings import TrainingSettings
 from app.generation.assistant import SYSTEM_PROMPT
 from app.generation.resident_adapters import ResidentAdapters
 from app.lessons.service import LearningService
+from app.records import lessons, revisions
+from app.records.lessons import Lesson
+from app.records.revisions import Run, fisher_blob
 from py_core.adapters.lora import LoraAdapter
 from py_core.engine.scheduler import Priority
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
 from py_core.learning.consolidation import Consolidation, layout_of
 from py_core.learning.consolidation_job import Job, Outcome, Recipe, Start, Texts
-from py_core.learning.instant import lesson_tokens
+from py_core.learning.imprint_maker import lesson_tokens
 from py_core.learning.lesson_examples import TaughtAnswer
-from py_core.learning.self_tuning import tuned
-from py_core.memory import lessons, revisions
-from py_core.memory.lessons import Lesson
-from py_core.memory.revisions import Run, fisher_blob
 from py_core.messages import Message, UserError
 from py_core.training.trainer import StepReport
 
 RECIPE = Recipe()
 _KINDS = frozenset({lessons.KIND, revisions.KIND, revisions.WEIGHTS, "policy"})
-
-TRIES = 3
-"""How often the same lessons are trained in idle times although the result was refused: each try uses what was learned
-from the last. The user may ask for more tries."""
 
 AnswerWith = Callable[[LoraAdapter | None], Awaitable[None]]
 
@@ -154,18 +148,9 @@ class ConsolidationService:
     # ---- the loop: see app/consolidation/idle_work.py ----
 
     async def waiting(self) -> int:
-        """Return how many lessons are new to the revision to continue from; 0 if exactly these were refused TRIES
-        times, or were refused with the settings of the next try."""
+        """Return how many lessons are new to the revision to continue from; 0 if their training was refused before."""
         start, new, old = await self._to_learn()
-        runs, ids = await self._runs(), {one.id for one in new}
-        refused = 0
-        for run in reversed(runs):
-            if run.verdict != "refused" or not ids.issubset(run.lessons):
-                break
-            refused += 1
-        if refused and (refused >= TRIES or _repeats(runs[-1], start, self._recipe_of([*new, *old], seed=0))):
-            return 0
-        return len(new)
+        return 0 if await self._refused_before(start, self._recipe_of([*new, *old], seed=0)) else len(new)
 
     async def is_begun(self) -> bool:
         """Return True if a run was interrupted."""
@@ -190,25 +175,22 @@ class ConsolidationService:
             start, new, old = await self._to_learn()
             if not new:
                 return None
-            settings = self._settings()
-            runs, recipe_of_it = await self._runs(), self._recipe_of([*new, *old], seed)
-            if runs and _repeats(runs[-1], start, recipe_of_it):
+            recipe_of_it = self._recipe_of([*new, *old], seed)
+            if (refused := await self._refused_before(start, recipe_of_it)) is not None:
                 raise RefusedBeforeError(
                     "training.refused-before",
-                    "This training would be the same as the last one, which was refused: {why} "
+                    "This training would be the same as an earlier one, which was refused: {why} "
                     "Teach something new or forget a lesson, and try again. Until then lessons "
                     "answer as they do now.",
-                    why=runs[-1].why,
+                    why=refused.why,
                 )
             job = await self._job(start, new, old)
             desk = WorkDesk(self.learning, self._adapters, report, stepped, trouble)
             desk.will_imprint(len(await self.learning.memory.lessons.all()))
             model, base = self.learning.model, self.learning.base_sha256
-            recipe = tuned(self.recipe, settings.factors())
-            consolidation = Consolidation(model, base, job, recipe, self.texts, desk, seed, priority)
+            consolidation = Consolidation(model, base, job, self.recipe, self.texts, desk, seed, priority)
             outcome = await consolidation.run()
             run = await self._store(outcome, start if job.start else None, [one.id for one in job.new], recipe_of_it)
-            await settings.note([*runs, run], self.recipe.harm)
         await self.refresh()
         if run.revision:
             with self.learning.imprints.telling(desk.get_to_know):
@@ -238,15 +220,17 @@ class ConsolidationService:
         tokens = await lesson_tokens(self.learning.model, SYSTEM_PROMPT, lesson.question, lesson.answer)
         return TaughtAnswer(lesson.id, lesson.question, tuple(tokens.answer), lesson.quality)
 
-    def _settings(self) -> TrainingSettings:
-        return TrainingSettings(self.learning.memory, self.learning.base_sha256)
+    async def _refused_before(self, start: Run | None, recipe: Mapping[str, object]) -> Run | None:
+        """Return the refused run that a training would repeat: it would be refused again."""
+        parent = start.revision if start else 0
+        refused = [run for run in await self._runs() if run.verdict == "refused" and run.parent == parent]
+        return next((run for run in refused if run.recipe == recipe), None)
 
     def _recipe_of(self, lessons: Sequence[Lesson], seed: int) -> dict[str, object]:
         """Return all that a training of these lessons depends on except its start: as JSON, for its record."""
-        factors = self._settings().factors()
         told = json.dumps(sorted([one.id, one.quality] for one in lessons))
         digest = hashlib.sha256(told.encode()).hexdigest()[:16]
-        return {**_json(asdict(tuned(self.recipe, factors))), "factors": factors, "seed": seed, "lessons": digest}
+        return {**_json(asdict(self.recipe)), "seed": seed, "lessons": digest}
 
     async def _store(
         self, outcome: Outcome, start: Run | None, new: Sequence[str], recipe: Mapping[str, object]
@@ -277,6 +261,7 @@ class ConsolidationService:
                 why=Message(
                     "training.lesson-taken-away", "A lesson was forgotten in the meantime. Everything stays as it was."
                 ),
+                recipe={},  # its result was not judged, so the same training may be done again
             )
             return await memory.revisions.keep(run, None)
         weights = None
@@ -291,12 +276,6 @@ class ConsolidationService:
             }
             await memory.store.put_blob(fisher_blob(run), write_safetensors(arrays))
         return run
-
-
-def _repeats(last: Run, start: Run | None, recipe: Mapping[str, object]) -> bool:
-    """Return True if a training would repeat the last run, which was refused."""
-    is_same = {**last.recipe, "factors": None} == {**recipe, "factors": None}  # a factor of 1 is the same as none
-    return last.verdict == "refused" and last.parent == (start.revision if start else 0) and is_same
 
 
 def _numbers(data: bytes | None, name: str, size: int) -> np.ndarray | None:

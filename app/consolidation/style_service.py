@@ -6,7 +6,7 @@
 It learns from text: corrections ("You should have said ..."), and answers that were found good or kept. A quarter of
 these texts is held out to measure whether the style helps. A style is used if the held-out texts cost less with it and
 other texts stay as likely as before; else it is refused, and the record says why. When one of the texts is forgotten,
-the style is deleted in the same transaction (py_core/memory/styles.py), and learned again without that text in the next
+the style is deleted in the same transaction (app/records/styles.py), and learned again without that text in the next
 pause.
 """
 
@@ -27,19 +27,20 @@ from app.consolidation.loop_runs import note_run
 from app.consolidation.texts import shipped_texts
 from app.generation.assistant import SYSTEM_PROMPT
 from app.lessons.service import LearningService
+from app.records import lessons, policies, styles
+from app.records.styles import Style, packed
 from py_core.adapters.head import HeadAdapter
 from py_core.adapters.lora import AdapterError
 from py_core.adapters.parameters import parameter_layout
 from py_core.engine.scheduler import Priority
+from py_core.learning import trajectories
 from py_core.learning.consolidation_job import Texts
-from py_core.learning.instant import lesson_tokens
+from py_core.learning.imprint_maker import lesson_tokens
 from py_core.learning.style import LearnedStyle, StyleRecipe, StyleRows, learn_style, row_nll, rows_of, scaled
+from py_core.learning.trajectories import KEPT_TEXT
 from py_core.loading import Model
-from py_core.memory import lessons, policies, styles, trajectories
-from py_core.memory.rows import Change
-from py_core.memory.styles import Style, packed
-from py_core.memory.trajectories import KEPT_TEXT
 from py_core.messages import Message, Words
+from py_core.store.rows import Change
 from py_core.tokenizers.chat_template import ChatTemplateError
 from py_core.tokenizers.prompts import encode_text
 from py_core.training.session import Training, TrainingState

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Literal, TypedDict
 
 from app.consolidation.idle_work import IdleStatus
-from py_core.memory.lessons import Source
-from py_core.memory.revisions import RunVerdict
+from app.records.lessons import Source
+from app.records.revisions import RunVerdict
 from py_core.messages import Words
 
 Opinion = Literal["good", "bad", "corrected"]
@@ -76,7 +76,7 @@ class LearnedLesson(TypedDict):
 
 
 class TrainingView(TypedDict):
-    """A run of the loop "background": py_core.memory.revisions.Run."""
+    """A run of the loop "background": app.records.revisions.Run."""
 
     created: float
     verdict: RunVerdict

@@ -20,15 +20,15 @@ import numpy as np
 from app.files.material import NOTHING_BY_WORDS, Material, passages_text, whole_text, without_page_breaks
 from app.files.text import FileError, shown_name, text_of
 from app.protocol import Citation
+from app.records.files import KIND, Passage, StoredFile
+from app.records.memory import Memory
 from app.stage import Stage, State
-from py_core.memory.errors import StoreError
-from py_core.memory.files import KIND, Passage, StoredFile
-from py_core.memory.memory import Memory
-from py_core.memory.rows import Change
-from py_core.memory.text_search import fold
 from py_core.passages.chunks import MOST_CHUNKS, Chunk, each_chunk, kind_of, place_of_all
 from py_core.passages.search import Found, PassageIndex
 from py_core.routing.embedder import Embedder, EmbedderError
+from py_core.store.errors import StoreError
+from py_core.store.rows import Change
+from py_core.text_search import fold
 
 if TYPE_CHECKING:
     from app.files.views import AttachedFile

@@ -7,8 +7,8 @@ import unicodedata
 from collections import Counter
 
 from app.files.encoding import decoded
+from py_core.display import is_blank, whole_end
 from py_core.messages import Message, UserError
-from py_core.showing import is_blank, whole_end
 
 MOST_BYTES = 4_000_000
 MOST_CHARACTERS = 1_000_000

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 
-from py_core.memory.errors import StoreError
-from py_core.memory.policies import Policies
+from app.records.policies import Policies
 from py_core.messages import Message
 from py_core.sampling import SamplingParams
+from py_core.store.errors import StoreError
 
 INSTRUCTIONS_POLICY = "answers.instructions"
 SAMPLING_POLICY = "answers.sampling"

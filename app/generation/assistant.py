@@ -26,7 +26,7 @@ from app.generation.stop_token import StopToken
 from app.generation.text_stream import TextStream
 from app.protocol import AnswerEvent, Context, Delta, Done, Reading, Replacement, Thought
 from py_core.adapters.lora import LoraAdapter
-from py_core.backends.base import BackendError, ContextFullError, TokenSequence
+from py_core.backend_errors import BackendError, ContextFullError
 from py_core.engine.engine import Timings, shared_length
 from py_core.engine.page_keeping import PageShelf
 from py_core.learning.reading import answer_in, fact_of, reading_message
@@ -35,6 +35,7 @@ from py_core.messages import UserError
 from py_core.paging.page_table import PAGE
 from py_core.routing.agents import Agent
 from py_core.sampling import SamplingParams
+from py_core.token_sequence import TokenSequence
 from py_core.tokenizers.chat_template import Message
 from py_core.tokenizers.thinking import ThoughtSplitter, opens_thought, split_thought
 

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from py_core.backends.base import TokenSequence
 from py_core.engine.engine import Engine, Timings
 from py_core.sampling import SamplingParams
+from py_core.token_sequence import TokenSequence
 
 LEARNED_SAMPLING = SamplingParams(temperature=0.0)
 BEYOND = 32

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.generation.prompt_window import PromptWindow
-from py_core.backends.base import ContextFullError, TokenSequence
+from py_core.backend_errors import ContextFullError
 from py_core.engine.engine import shared_length
 from py_core.loading import Model
+from py_core.token_sequence import TokenSequence
 from py_core.tokenizers.base import THINKING_TAGS
 from py_core.tokenizers.chat_template import Message
 from py_core.tokenizers.thinking import opens_thought

@@ -12,7 +12,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 
 from app.protocol import Context
-from py_core.backends.base import ContextFullError
+from py_core.backend_errors import ContextFullError
 from py_core.fit import bytes_per_token
 from py_core.loading import Model
 from py_core.tokenizers.base import THINKING_TAGS

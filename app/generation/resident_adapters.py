@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from py_core.adapters.lora import LoraAdapter
-from py_core.backends.base import MAX_ADAPTERS
+from py_core.backends.checks import MAX_ADAPTERS
 from py_core.engine.engine import Engine
 
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from py_core.backends.base import TokenSequence
 from py_core.backends.profiles import AdapterLimits, Profile
 from py_core.backends.sampling_state import GREEDY
 from py_core.engine.engine import Timings
 from py_core.loading import Model
+from py_core.token_sequence import TokenSequence
 
 _WARM_UP_TOKENS = 8
 _USUAL_ROUNDS = 24  # rounds of one report's measurements

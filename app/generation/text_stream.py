@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 
-from py_core.backends.base import TokenSequence
 from py_core.engine.engine import Timings
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
+from py_core.token_sequence import TokenSequence
 
 
 class TextStream:

@@ -10,9 +10,9 @@ from app.generation.stop_token import StopToken
 from app.lessons.imprints import LessonError
 from app.lessons.match import LessonMatch, UnsureMatch
 from app.lessons.reader import read_facts
-from py_core.backends.base import BackendError
-from py_core.memory.errors import StoreError
+from py_core.backend_errors import BackendError
 from py_core.routing.embedder import EmbedderError
+from py_core.store.errors import StoreError
 
 if TYPE_CHECKING:
     from app.runtime import Runtime

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from app.lessons.imprints import LessonError
 from app.lessons.service import Learned, LearningService
+from app.records.memory import Memory
 from app.routing.service import Reweighed
 from py_core.learning.quality import kept_share, rated
-from py_core.learning.teaching import Told, lesson_of
-from py_core.memory.memory import Memory
-from py_core.memory.trajectories import Opinion, Trajectory
+from py_core.learning.teaching.lessons import Told, lesson_of
+from py_core.learning.trajectories import Opinion, Trajectory
 from py_core.messages import Message, UserError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class FeedbackError(UserError, ValueError):
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedTrajectory:
     """An answer, as it counts now. lesson_off: the id of the lesson that its judgement switched off, "" for none."""
 
     trajectory: Trajectory
@@ -68,11 +68,11 @@ class Feedback:
         self._runtime = runtime
         self._judging = asyncio.Lock()
 
-    async def good(self, id: str) -> Judged:
+    async def good(self, id: str) -> JudgedTrajectory:
         """Note that the answer was good. Raises FeedbackError if nothing is known of it."""
         return await self._judge(id, "good")
 
-    async def bad(self, id: str) -> Judged:
+    async def bad(self, id: str) -> JudgedTrajectory:
         """Note that the answer was bad. Raises FeedbackError if nothing is known of it."""
         return await self._judge(id, "bad")
 
@@ -128,18 +128,18 @@ class Feedback:
 
     # ---- the effects ----
 
-    async def _judge(self, id: str, opinion: Literal["good", "bad"]) -> Judged:
+    async def _judge(self, id: str, opinion: Literal["good", "bad"]) -> JudgedTrajectory:
         async with self._judging:
             trajectory = await self._memory.trajectories.get(id)
             if trajectory is None:
                 raise FeedbackError(UNKNOWN)
             if trajectory.feedback == opinion:
-                return Judged(trajectory)
+                return JudgedTrajectory(trajectory)
             if trajectory.feedback:
                 trajectory = await self._undo(trajectory)
             effects = await self._effects(trajectory, opinion == "good")
             off = [effect["id"] for effect in effects if effect.get("off")]
-            return Judged(await self._note(trajectory, opinion, effects), *off)
+            return JudgedTrajectory(await self._note(trajectory, opinion, effects), *off)
 
     async def _effects(self, trajectory: Trajectory, good: bool) -> list[Effect]:
         """Let the lesson that gave the answer, or the patterns of its route, count more or less. Returns what that

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from app.generation.learned_answer import AnswerHead
-from py_core.backends.base import HEAD_SLOTS
+from py_core.backends.checks import HEAD_SLOTS
 from py_core.engine.engine import Engine
 from py_core.engine.scheduler import Priority
 from py_core.learning.imprint import Imprint

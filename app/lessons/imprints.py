@@ -14,17 +14,18 @@ import numpy as np
 from app.generation.learned_answer import AnswerHead
 from app.generation.prompt_window import refuse_by_length
 from app.lessons.imprint_shelf import KEPT_SLOTS, ImprintShelf
+from app.records.lessons import KIND, Lesson
+from app.records.memory import Memory
 from py_core.adapters.lora import AdapterError
-from py_core.backends.base import ContextFullError, TokenSequence
+from py_core.backend_errors import ContextFullError
 from py_core.engine.scheduler import Priority
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
 from py_core.learning.imprint import PART, Imprint, ImprintError
-from py_core.learning.instant import LessonTokens, learn_directions, lesson_tokens, make_imprint
+from py_core.learning.imprint_maker import LessonTokens, learn_directions, lesson_tokens, make_imprint
 from py_core.loading import Model
-from py_core.memory.blobs import blob_name
-from py_core.memory.lessons import KIND, Lesson
-from py_core.memory.memory import Memory
 from py_core.messages import UserError
+from py_core.store.blobs import blob_name
+from py_core.token_sequence import TokenSequence
 from py_core.tokenizers.chat_template import ChatTemplateError
 
 GENERIC_TEXTS = Path(__file__).with_name("generic_texts.txt")

@@ -9,8 +9,8 @@ from typing import Any
 
 from app.generation.learned_answer import AnswerHead
 from app.protocol import ConsideredLesson, Done, LessonName, Recall
+from app.records.lessons import Lesson
 from py_core.adapters.lora import LoraAdapter
-from py_core.memory.lessons import Lesson
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from app.records.lessons import KIND, Lesson
+from app.records.memory import Memory
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
-from py_core.learning.gate_features import Taught
+from py_core.learning.gate.features import Taught
 from py_core.learning.imprint import quantized
-from py_core.memory.blobs import blob_name
-from py_core.memory.lessons import KIND, Lesson
-from py_core.memory.memory import Memory
 from py_core.routing.embedder import Embedder, Meaning
+from py_core.store.blobs import blob_name
 
 TaughtPair = tuple[Taught, Taught]
 """A lesson's question, and its question and answer joined by a space."""

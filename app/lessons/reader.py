@@ -1,6 +1,6 @@
 """Lets the model read lessons if the gate is not sure that a lesson answers a message, with an adapter made for that.
 
-The adapter (app/training/fit_reader.py) belongs to the model that Sonata ships. Other models have no reader, and read
+The adapter (app/training/reader.py) belongs to the model that Sonata ships. Other models have no reader, and read
 nothing. The page does not load it at the start. It is fetched once there is a lesson, so that it also works offline,
 and opened at its first use. If it cannot be fetched, an answer comes without it.
 """
@@ -15,12 +15,12 @@ from pathlib import Path
 from app.generation.assistant import Assistant
 from app.generation.stop_token import StopToken
 from app.lessons.match import Candidate, LessonMatch, UnsureMatch
+from app.records.memory import Memory
 from py_core.adapters.files import read_adapter
 from py_core.adapters.lora import AdapterError, LoraAdapter, check_base
-from py_core.backends.base import ContextFullError
+from py_core.backend_errors import ContextFullError
 from py_core.learning.reading import MOST_FACTS
 from py_core.loading import Model
-from py_core.memory.memory import Memory
 
 READERS = frozenset({"b179c9523d0e6a0f"})
 """The models with a reader, by the first digits of their files' sha256."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from py_core.showing import is_blank, shown, why_not_json
+from py_core.display import is_blank, shown, why_not_json
 
 LONGEST_LINE = 1_000_000
 """The most bytes of a line: far more than any model learns from."""

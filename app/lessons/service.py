@@ -5,7 +5,7 @@
     recalled = await learning.recall("which name did I give the cat")     # None if no lesson answers it
     assistant.respond(text, heads=recalled.heads)
 
-A lesson is text in the memory (py_core/memory/lessons.py), and belongs to no model. To answer with a lesson, a model
+A lesson is text in the memory (app/records/lessons.py), and belongs to no model. To answer with a lesson, a model
 needs its imprint (py_core/learning/imprint.py). The imprint is made at once and kept beside the lesson. It is made
 again if it is missing or no longer fits: for another model, another revision of the learned adapter, or after the
 memory's passphrase changed.
@@ -27,17 +27,17 @@ from app.lessons.match import Candidate, LessonMatch, UnsureMatch
 from app.lessons.meanings import LessonMeanings
 from app.lessons.reader import FactReader
 from app.protocol import Done
-from py_core.backends.base import BackendError
+from app.records.lessons import KIND, Lesson, Source, lesson_of, plain
+from app.records.memory import Memory
+from py_core.backend_errors import BackendError
+from py_core.display import is_blank
 from py_core.engine.scheduler import Priority
-from py_core.learning.gate import CANDIDATES, Gate
-from py_core.learning.own_question import own_question
+from py_core.learning.gate.gate import CANDIDATES, Gate
+from py_core.learning.teaching.own_question import own_question
 from py_core.loading import Model
-from py_core.memory.errors import StoreError
-from py_core.memory.lessons import KIND, Lesson, Source, lesson_of, plain
-from py_core.memory.memory import Memory
-from py_core.memory.rows import EVERYTHING, Change
 from py_core.routing.embedder import Embedder, EmbedderError
-from py_core.showing import is_blank
+from py_core.store.errors import StoreError
+from py_core.store.rows import EVERYTHING, Change
 
 INSTANT_POLICY = "learning.instant"
 """The user's switch: lessons answer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from py_core.learning.gate import Gate
+from py_core.learning.gate.gate import Gate
 
 GATE = Path(__file__).with_name("gate.safetensors")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from app.lessons.service import LearningService
-from py_core.memory.lessons import Lesson
-from py_core.memory.memory import Memory
-from py_core.memory.trajectories import KEPT_TEXT
+from app.records.lessons import Lesson
+from app.records.memory import Memory
+from py_core.learning.trajectories import KEPT_TEXT
 
 if TYPE_CHECKING:
     from app.lessons.views import Story

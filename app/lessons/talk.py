@@ -17,14 +17,14 @@ from app.lessons.imprints import LessonError
 from app.lessons.match import lesson_names
 from app.lessons.service import Learned, LearningService
 from app.protocol import Card
-from py_core.backends.base import BackendError
-from py_core.learning.memory_talk import Correct, Forget, ListLessons, asked_of_memory
-from py_core.learning.teaching import Told, denies, lesson_of, takes_back, told_by
-from py_core.learning.worth_remembering import sentences_of, told_in_passing
-from py_core.memory.errors import StoreError
-from py_core.memory.lessons import Lesson, plain
+from app.records.lessons import Lesson, plain
+from py_core.backend_errors import BackendError
+from py_core.learning.teaching.lessons import Told, denies, lesson_of, takes_back, told_by
+from py_core.learning.teaching.memory_requests import Correct, Forget, ListLessons, asked_of_memory
+from py_core.learning.teaching.passing_facts import sentences_of, told_in_passing
 from py_core.passages.words import telling_words
 from py_core.routing.embedder import EmbedderError
+from py_core.store.errors import StoreError
 
 if TYPE_CHECKING:
     from app.runtime import Runtime

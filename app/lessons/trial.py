@@ -13,7 +13,7 @@ from app.lessons.chat_lessons import paused, recall
 from app.lessons.match import recall_event
 from app.protocol import AnswerEvent, Delta, Done, Recall, Replacement
 from py_core.loading import Model
-from py_core.memory.errors import StoreError
+from py_core.store.errors import StoreError
 
 if TYPE_CHECKING:
     from app.runtime import Runtime

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from py_core.memory.lessons import Source
+from app.records.lessons import Source
 
 
 class Before(TypedDict):

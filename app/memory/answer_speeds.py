@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from py_core.memory.trajectories import Trajectory
+from py_core.learning.trajectories import Trajectory
 
 if TYPE_CHECKING:
     from app.memory.views import SpeedGroup

@@ -14,20 +14,21 @@ from app.chat.context_store import BUDGET
 from app.chat.history.api import ConversationApi, agent_titles
 from app.generation.answer_settings import check_setting
 from app.memory.answer_speeds import speed_groups
-from app.memory.stored_kinds import counts
+from app.records.kinds import counts
 from app.routing import agent_catalog
 from app.routing.service import RoutingService
-from py_core.memory import patterns, trajectories
-from py_core.memory.errors import StoreError
-from py_core.memory.passphrase import remove_passphrase, set_passphrase
-from py_core.memory.records import Record
-from py_core.memory.text_search import has_all, terms_of
-from py_core.memory.trajectories import LOGGED_TEXT, Trajectory
-from py_core.memory.transfer import export, import_file
+from py_core.learning import trajectories
+from py_core.learning.trajectories import LOGGED_TEXT, Trajectory
 from py_core.messages import Message
+from py_core.routing import patterns
 from py_core.routing.agents import agent_to_dict
 from py_core.routing.embedder import EmbedderError
 from py_core.routing.projection import project
+from py_core.store.errors import StoreError
+from py_core.store.passphrase import remove_passphrase, set_passphrase
+from py_core.store.records import Record
+from py_core.store.transfer import export, import_file
+from py_core.text_search import has_all, terms_of
 
 if TYPE_CHECKING:
     from app.memory.views import (
@@ -171,7 +172,7 @@ class MemoryApi(ConversationApi):
                     "time": words.time, "canEdit": words.can_edit, "deletion": words.deletion,
                 },
             }
-            for policy, words in await told_policies(self._memory)
+            for policy, words in told_policies(self._memory)
         ]  # fmt: skip
 
     async def edit_policy(self, name: str, value: Any) -> None:

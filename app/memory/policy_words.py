@@ -1,6 +1,6 @@
 """Policies in words for a person: the meaning of each, its value, the source of the value, and whether it can be set.
 
-told = policy_words(policy, {"98f4a6...": "SmolLM2 135M Instruct"})
+told = policy_words(policy)
 told.title, told.value, told.about
 """
 
@@ -17,17 +17,15 @@ from app.consolidation.deep_loop import REPORT_POLICY, UNTIL_POLICY
 from app.consolidation.idle_learning import LAST
 from app.consolidation.idle_work import BACKGROUND_POLICY
 from app.consolidation.loop_runs import RUNS_POLICY
-from app.consolidation.training_settings import PREFIX
 from app.generation.answer_settings import INSTRUCTIONS_POLICY, LONGEST_POLICY, SAMPLING_POLICY
 from app.lessons.service import EMBEDDER_POLICY as LESSONS_EMBEDDER
 from app.lessons.service import INSTANT_POLICY, READING_POLICY, THRESHOLD_POLICY
+from app.records.memory import Memory
+from app.records.policies import Policy, Value
 from app.routing.agent_choice import ROUTING_POLICY
+from app.routing.pattern_store import EMBEDDER_POLICY
 from app.routing.service import AGENTS_POLICY
-from py_core.learning.self_tuning import FACTORS
-from py_core.memory.memory import Memory
-from py_core.memory.policies import Policy, Value
 from py_core.messages import Message, Words
-from py_core.routing.pattern_store import EMBEDDER_POLICY
 
 _RESET = Message("policy.reset", "Reset")
 _DELETE = Message("policy.delete", "Delete")
@@ -54,12 +52,6 @@ def _from_observations(by: Words, count: int) -> Message:
     return Message("policy.from-observations", "{by} from {count} observations", by=by, count=f"{count:,}")
 
 
-def _from_trainings(by: Words, count: int) -> Message:
-    if count == 1:
-        return Message("policy.from-training", "{by} from 1 training", by=by)
-    return Message("policy.from-trainings", "{by} from {count} trainings", by=by, count=f"{count:,}")
-
-
 def _from_judged(by: Words, count: int) -> Message:
     if count == 1:
         return Message("policy.from-judged", "{by} from 1 judged answer", by=by)
@@ -84,20 +76,6 @@ def _nothing(value: Value) -> str:
     return ""
 
 
-def _times(least: float, most: float) -> Callable[[Value], Message]:
-    def words(value: Value) -> Message:
-        number = _number(value)
-        return Message(
-            "policy.times",
-            "{times} times (from {least} to {most})",
-            times=f"{number:.2f}",
-            least=f"{least:g}",
-            most=f"{most:g}",
-        )
-
-    return words
-
-
 def _opening(value: Value) -> Message:
     score = _number(value)
     return Message(
@@ -116,45 +94,6 @@ def _number(value: Value) -> float:
     return float(value) if isinstance(value, int | float) else 1.0
 
 
-_FACTORS: Mapping[str, tuple[Callable[[Words], Message], Message]] = {
-    "rate": (
-        lambda model: Message("policy.rate.title", "How fast trainings learn: {model}", model=model),
-        Message(
-            "policy.rate.about",
-            "The learning rate beside the measured one. It falls after a training that harmed other texts.",
-        ),
-    ),
-    "divergence": (
-        lambda model: Message("policy.kl.title", "How firmly other texts are held: {model}", model=model),
-        Message(
-            "policy.kl.about",
-            "How much other texts and the model's own answers count in a training, beside what was measured.",
-        ),
-    ),
-    "rounds": (
-        lambda model: Message("policy.length.title", "How long trainings are: {model}", model=model),
-        Message(
-            "policy.length.about",
-            "How often each fact comes in a training, beside what was measured. More after one that "
-            "gave too few answers.",
-        ),
-    ),
-    "rehearsal": (
-        lambda model: Message("policy.rehearsal.title", "How much is rehearsed: {model}", model=model),
-        Message(
-            "policy.rehearsal.about",
-            "How many facts of earlier trainings each step repeats, beside what was measured. More "
-            "after some were lost.",
-        ),
-    ),
-    "elastic": (
-        lambda model: Message("policy.fisher.title", "How firmly earlier facts are held: {model}", model=model),
-        Message(
-            "policy.fisher.about",
-            "How much it counts what earlier facts need of the adapter (Fisher information), beside what was measured.",
-        ),
-    ),
-}
 _KNOWN: Mapping[str, _Known] = {
     INSTRUCTIONS_POLICY: _Known(
         Message("policy.instructions.title", "Your instructions"),
@@ -286,9 +225,8 @@ _SOURCES = {
 }
 
 
-def policy_words(policy: Policy, models: Mapping[str, str]) -> PolicyWords:
-    """models: names of models by the first 16 digits of their files' sha256."""
-    known = _of(policy.name, models)
+def policy_words(policy: Policy) -> PolicyWords:
+    known = _KNOWN.get(policy.name)
     by = _SOURCES.get(policy.source) or Message("policy.by-other", "set by {source}", source=policy.source)
     if known is None:
         return PolicyWords(policy.name, json.dumps(policy.value), "", by, deletion=_DELETE)
@@ -298,19 +236,6 @@ def policy_words(policy: Policy, models: Mapping[str, str]) -> PolicyWords:
     return PolicyWords(known.title, known.value(policy.value), known.about, by, time, known.can_edit)
 
 
-async def told_policies(memory: Memory) -> list[tuple[Policy, PolicyWords]]:
-    """Return all policies with their words, the last used first. Raises StoreError."""
-    models = {run.base_sha256[:16]: run.model for run in await memory.revisions.runs() if run.model}
-    return [(policy, policy_words(policy, models)) for policy in memory.policies.all()]
-
-
-def _of(name: str, models: Mapping[str, str]) -> _Known | None:
-    if (known := _KNOWN.get(name)) is not None:
-        return known
-    factor, _, base = name.removeprefix(PREFIX).partition("/")
-    if not name.startswith(PREFIX) or not base or factor not in _FACTORS:
-        return None
-    title, about = _FACTORS[factor]
-    limits = FACTORS[factor]
-    model = models.get(base) or Message("policy.model", "the model {id}", id=base)
-    return _Known(title(model), about, _times(limits.least, limits.most), _from_trainings)
+def told_policies(memory: Memory) -> list[tuple[Policy, PolicyWords]]:
+    """Return all policies with their words, the last used first."""
+    return [(policy, policy_words(policy)) for policy in memory.policies.all()]

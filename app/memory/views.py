@@ -64,7 +64,7 @@ class PatternMap(TypedDict):
 
 
 class StageTrend(TypedDict):
-    """As py_core.memory.witness_questions.Trend."""
+    """As py_core.store.witness_questions.Trend."""
 
     medians: Sequence[tuple[float, float]]
     change: float

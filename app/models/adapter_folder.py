@@ -20,8 +20,8 @@ from app.paths import memory_path
 from py_core.adapters.files import read_adapter, read_details, write_adapter
 from py_core.adapters.lora import BASE_TITLE, AdapterError, LoraAdapter, check_base
 from py_core.adapters.peft import CONFIG_FILE, WEIGHTS_FILE
+from py_core.display import one_line
 from py_core.limits import MAX_ADAPTER_BYTES
-from py_core.showing import one_line
 
 _END = ".safetensors"
 _PART = ".part"

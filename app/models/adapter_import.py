@@ -11,9 +11,9 @@ from py_core.adapters.compression import compress
 from py_core.adapters.files import read_adapter
 from py_core.adapters.lora import BASE_TITLE, AdapterError, LoraAdapter, check_adapter, check_base
 from py_core.adapters.peft import CONFIG_FILE, WEIGHTS_FILE
+from py_core.display import shown
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
-from py_core.showing import shown
 
 LOST = "lost"
 """Key in an adapter's metadata: the cost of smaller ranks, as the relative Frobenius error of all its changes

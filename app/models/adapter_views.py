@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from app.records.revisions import Run
+from app.records.styles import Style
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.norms import layer_norms, pair_norm
-from py_core.memory.revisions import Run
-from py_core.memory.styles import Style
 
 if TYPE_CHECKING:
     from app.models.views import AdapterKind, AdapterView, Strength

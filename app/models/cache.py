@@ -20,12 +20,12 @@ from typing import Any
 from app.checksums import sha256_of
 from app.models.downloads import default_model_path, model_files
 from app.paths import cache_dir
+from py_core.display import shown
 from py_core.formats.gguf import GGUFHeader, read_header
 from py_core.formats.source import open_source, parts_of
 from py_core.models.config import name_of
 from py_core.models.names import licence_of, title_of
 from py_core.models.registry import refuse_adapters
-from py_core.showing import shown
 
 SHIPPED = "python build.py"
 """The source of the model that Sonata comes with."""

@@ -19,8 +19,8 @@ from urllib.parse import quote
 
 from app.models.hosts import Hosts
 from app.models.http_range import NotThere, SourceError, open_range
+from py_core.display import shown
 from py_core.limits import MAX_FILE_BYTES
-from py_core.showing import shown
 
 MODELS = Path(__file__).with_name("models.toml")
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-from py_core.showing import shown
+from py_core.display import shown
 
 _HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:\d{1,5})?")
 _LOCAL = re.compile(r"http://(localhost|127\.0\.0\.1):\d{1,5}")

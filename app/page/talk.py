@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from app.chat.conversation import Conversation
 from app.generation.assistant import Assistant
 from app.generation.stop_token import StopToken
-from app.lessons.forgotten import ForgottenLessons
+from app.lessons.forgotten_lessons import ForgottenLessons
+from app.records.lessons import Lesson
 from app.runtime import Runtime
 from py_core.adapters.lora import LoraAdapter
 from py_core.loading import Model
-from py_core.memory.lessons import Lesson
 from py_core.messages import Words
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from app.page.calls import answer_of
 from app.page.session import PageSession
 from app.routing.factory import RouterParts
 from app.runtime import Learner, Runtime, RuntimeConfig
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.browser_source import BrowserSource
 from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.wasm.backend import load_wasm
@@ -36,15 +36,15 @@ from py_core.backends.webgpu.host_browser import BrowserHost
 from py_core.fit import cost
 from py_core.hnsw.wasm_kernel import PyodideHnswKernel
 from py_core.loading import BackendLoader, Model, load_model, read_description
-from py_core.memory.encryption_browser import BrowserCrypto
-from py_core.memory.errors import StoreError
-from py_core.memory.indexeddb import IndexedDBRows
 from py_core.messages import Message
 from py_core.messages_browser import js_words
 from py_core.models.names import licence_of, title_of
 from py_core.paging.tiers import TierPolicy
 from py_core.routing.embedder import EmbedderError
 from py_core.routing.embedder_browser import browser_embedder
+from py_core.store.encryption_browser import BrowserCrypto
+from py_core.store.errors import StoreError
+from py_core.store.indexeddb import IndexedDBRows
 from py_core.tokenizers.template_renderer_browser import BrowserTemplateRenderer
 
 JsObject = Any

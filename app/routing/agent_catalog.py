@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from py_core.display import shown
 from py_core.messages import Message, Words
 from py_core.routing.agents import (
     FALLBACK_ID,
@@ -27,7 +28,6 @@ from py_core.routing.agents import (
     agents_from_dicts,
     examples_from_dicts,
 )
-from py_core.showing import shown
 
 AGENTS = Path(__file__).with_name("agents") / "agents.toml"
 EXAMPLES = AGENTS.with_name("examples")

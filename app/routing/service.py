@@ -19,23 +19,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from app.records.memory import Memory
+from app.records.policies import KIND as POLICY
+from app.records.sessions import TURN
 from app.routing.agent_catalog import Changes, Fields, current_agents, no_changes, shipped_agents
 from app.routing.factory import build_router
+from app.routing.pattern_store import EMBEDDER_POLICY, load_patterns
 from py_core.hnsw.hnsw_kernel import HnswKernel
-from py_core.memory.errors import StoreError
-from py_core.memory.memory import Memory
-from py_core.memory.patterns import KIND as PATTERN
-from py_core.memory.policies import KIND as POLICY
-from py_core.memory.records import decode_body
-from py_core.memory.rows import Change
-from py_core.memory.sessions import TURN
-from py_core.memory.stored_index import StoredIndex
-from py_core.memory.trajectories import KIND as TRAJECTORY
+from py_core.learning.trajectories import KIND as TRAJECTORY
 from py_core.routing.agents import FALLBACK_ID, Agent, AgentError
 from py_core.routing.embedder import Embedder
 from py_core.routing.pattern_index import pattern_id
-from py_core.routing.pattern_store import EMBEDDER_POLICY, load_patterns
+from py_core.routing.patterns import KIND as PATTERN
 from py_core.routing.router import Decision, Reason, Router
+from py_core.store.errors import StoreError
+from py_core.store.records import decode_body
+from py_core.store.rows import Change
+from py_core.store.stored_index import StoredIndex
 
 AGENTS_POLICY = "routing.agents"
 """The user's changes to the agents, as JSON."""

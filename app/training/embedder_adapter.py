@@ -5,7 +5,7 @@
 Needs the extra `train` and the model's files, which `python build.py site` downloads. Writes
 app/building/embedder/adapter.safetensors, and beside it a JSON file about the run. With --validate nothing is written:
 the examples are split in five parts by meaning, and each part is routed by an embedder that has not seen it.
---fold-vectors FILE.npy writes the input of `app.training.fit_router --vectors`; the results of an interrupted run stay.
+--fold-vectors FILE.npy writes the input of `app.training.router --vectors`; the results of an interrupted run stay.
 
 Notable here:
 - contrastive loss with many positives (https://arxiv.org/abs/2004.11362): requests to the same agent attract each
@@ -39,7 +39,7 @@ from app.building.embedder.minilm import merge_adapter, sentence_vector, whitene
 from app.models.build_outputs import EMBEDDER_ADAPTER, EMBEDDER_TOKENIZER
 from app.paths import ROOT, cache_dir
 from app.routing.factory import more_requests
-from app.training.general import GeneralSentences, graded_pairs, spearman
+from app.training.general_sentences import GeneralSentences, graded_pairs, spearman
 from app.training.minilm_torch import AdaptedMiniLM
 from app.training.requests import Request, Templates, changed, folds, read_requests
 from py_core.formats.safetensors import read_safetensors, write_safetensors
@@ -309,7 +309,7 @@ def main() -> None:
     parser.add_argument("--validate", action="store_true", help="measure instead of writing")
     parser.add_argument("--only", type=int, default=0, help="with --validate or --fold-vectors: only so many parts")
     parser.add_argument("--wrong", type=Path, help="with --validate: write the wrongly routed requests here")
-    parser.add_argument("--fold-vectors", type=Path, metavar="FILE.npy", help="for app.training.fit_router")
+    parser.add_argument("--fold-vectors", type=Path, metavar="FILE.npy", help="for app.training.router")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=2)
     for name, value in asdict(EmbedderRecipe()).items():

@@ -11,8 +11,8 @@ import numpy as np
 from app.lessons.facts import VAGUE, FactSplit, GenericPrompt, InventedFact, Split, facts, generic_prompts, paragraphs
 from app.lessons.facts.templates import template_facts
 from app.lessons.service import NEAR
-from py_core.learning.gate import CANDIDATES
-from py_core.learning.gate_features import FEATURES, Taught, has_words, pair_features
+from py_core.learning.gate.features import FEATURES, Taught, has_words, pair_features
+from py_core.learning.gate.gate import CANDIDATES
 from py_core.routing.embedder import Meaning
 
 NOTHING = -1

@@ -18,7 +18,7 @@ from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.formats.safetensors import write_safetensors
 from py_core.formats.source import FileSource
-from py_core.learning.instant import learn_directions
+from py_core.learning.imprint_maker import learn_directions
 from py_core.loading import load_model
 
 

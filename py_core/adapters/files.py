@@ -23,13 +23,13 @@ from py_core.adapters.gguf_lora import read_gguf_lora
 from py_core.adapters.layout import AdapterLayout
 from py_core.adapters.lora import AdapterError, LoraAdapter
 from py_core.adapters.peft import CONFIG_FILE, WEIGHTS_FILE, read_config, read_pairs, write_pairs
+from py_core.display import one_line, shown
 from py_core.formats.gguf_types import MAGIC, GGUFError
 from py_core.formats.quantization import UnsupportedFormatError
 from py_core.formats.safetensors import SafetensorsError, StoredArray, stored_arrays, write_safetensors
 from py_core.limits import MAX_ADAPTER_BYTES
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
-from py_core.showing import one_line, shown
 
 _VERSION = "1"
 _MARK = "sonata_adapter"

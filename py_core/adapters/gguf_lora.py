@@ -14,10 +14,10 @@ import numpy as np
 
 from py_core.adapters.layout import AdapterLayout, check_shapes, finite
 from py_core.adapters.lora import AdapterError, LoraPair
+from py_core.display import shown
 from py_core.formats.gguf import GGUFHeader, TensorInfo, parse_header
 from py_core.formats.quantization import dequantize
 from py_core.limits import MAX_ADAPTER_SCALE
-from py_core.showing import shown
 
 _NAME = re.compile(r"(.{1,200})\.weight\.lora_([ab])")
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from py_core.adapters.lora import AdapterError, LoraPair
+from py_core.display import shown
 from py_core.limits import MAX_ADAPTER_RANK
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.models.transformers_names import PERMUTED
-from py_core.showing import shown
 
 QKV = ("attn_q", "attn_k", "attn_v")
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from py_core.display import one_line, shown
 from py_core.messages import UserError
 from py_core.models.graph import Graph
-from py_core.showing import one_line, shown
 
 MAX_RANK = 16
 """The largest rank that the kernels have room for."""

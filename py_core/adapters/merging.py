@@ -18,7 +18,7 @@ import numpy as np
 
 from py_core.adapters.compression import Compressed, Merged, compress_matrix, compress_product, merged_of
 from py_core.adapters.lora import MAX_RANK, AdapterError, LoraAdapter, LoraPair
-from py_core.showing import one_line, shown
+from py_core.display import one_line, shown
 
 _PARALLEL = 0.9995
 """From this cosine on, the arc between two changes is too short, and slerp interpolates linearly."""

@@ -21,11 +21,11 @@ import numpy as np
 
 from py_core.adapters.layout import AdapterLayout, check_shapes, finite
 from py_core.adapters.lora import AdapterError, LoraPair
+from py_core.display import one_line, shown
 from py_core.formats.safetensors import StoredArray
 from py_core.limits import MAX_ADAPTER_CONFIG_BYTES, MAX_ADAPTER_PATTERNS, MAX_ADAPTER_SCALE
 from py_core.messages import Message
 from py_core.models.transformers_names import file_module, halves_rotate, neighbours_rotate, transformers_module
-from py_core.showing import one_line, shown
 
 CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 
 from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter, check_adapter
-from py_core.backends.base import MAX_ADAPTERS, BackendError, TokenSequence
+from py_core.backend_errors import BackendError
+from py_core.backends.checks import MAX_ADAPTERS
 from py_core.backends.head_slots import HeadSlots
 from py_core.models.graph import Graph
+from py_core.token_sequence import TokenSequence
 
 
 class Adapters:

@@ -10,17 +10,19 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 
-from py_core.backends.base import MAX_LOGIT_ROWS, KeepGoing, TokenSequence, check_together
+from py_core.backends.checks import MAX_LOGIT_ROWS, check_together
 from py_core.backends.device import Device
-from py_core.backends.in_flight import InFlight, Submission
 from py_core.backends.passes import Passes
+from py_core.backends.protocols import KeepGoing
 from py_core.backends.recovery import Recovery
 from py_core.backends.sampling_state import ring_of, state_bytes
 from py_core.backends.step_times import Pace, StepTimes, wants_more
+from py_core.backends.submissions import InFlight, Submission
 from py_core.paging.pages import Pages
 from py_core.sampling import SamplingParams
 from py_core.speculation.guesses import LEAST_MATCH
 from py_core.speculation.lookahead import DRAFT, GuessPlan, Lookahead
+from py_core.token_sequence import TokenSequence
 
 _APART = 0.5
 """The share of a batch's time that passes before the next batch is submitted, if that makes a difference."""

@@ -10,8 +10,8 @@ import numpy as np
 
 from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
-from py_core.backends.base import Capabilities
 from py_core.backends.memory_use import MemoryUse
+from py_core.backends.protocols import Capabilities
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.paging.page_store import PageStore

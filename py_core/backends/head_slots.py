@@ -10,7 +10,8 @@ import struct
 import numpy as np
 
 from py_core.adapters.head import MAX_HEAD_RANK, MAX_NEIGHBOURS, AnyHeadAdapter, HeadAdapter, check_head_adapter
-from py_core.backends.base import HEAD_SLOTS, BackendError
+from py_core.backend_errors import BackendError
+from py_core.backends.checks import HEAD_SLOTS
 from py_core.models.graph import Graph
 
 _LOW_RANK, _NEIGHBOURS = 1, 2

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from py_core.backends.base import AfterPass, TokenSequence, pass_end
+from py_core.backends.checks import pass_end
 from py_core.backends.device import Device
+from py_core.backends.protocols import AfterPass
 from py_core.backends.recovery import Recovery
 from py_core.backends.sampling_state import GREEDY, state_bytes
 from py_core.paging.pages import Pages
+from py_core.token_sequence import TokenSequence
 
 T = TypeVar("T")
 

@@ -12,25 +12,17 @@ from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.adapters import Adapters
-from py_core.backends.base import (
-    AfterPass,
-    Capabilities,
-    KeepGoing,
-    TokenSequence,
-    check_hidden,
-    check_last_rows,
-    check_prefill,
-    check_scored,
-    check_scored_states,
-)
+from py_core.backends.checks import check_hidden, check_last_rows, check_prefill, check_scored, check_scored_states
 from py_core.backends.decoder import Decoder
 from py_core.backends.device import Device
 from py_core.backends.memory_use import MemoryUse
 from py_core.backends.passes import Passes
+from py_core.backends.protocols import AfterPass, Capabilities, KeepGoing
 from py_core.backends.recovery import Recovery
 from py_core.backends.sampling_state import GREEDY, state_bytes
 from py_core.paging.pages import Pages
 from py_core.sampling import SamplingParams
+from py_core.token_sequence import TokenSequence
 from py_core.training.session import Training
 
 

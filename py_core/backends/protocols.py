@@ -7,7 +7,8 @@ so the same engine drives numpy, WebGPU and WASM, natively and in the page. All 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -15,11 +16,31 @@ import numpy as np
 from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
-from py_core.backends.base import AfterPass, BackendError, Capabilities, KeepGoing, TokenSequence
+from py_core.backend_errors import BackendError
 from py_core.backends.memory_use import MemoryUse
 from py_core.backends.profiles import AdapterLimits, OnRound, Profile
 from py_core.sampling import SamplingParams
+from py_core.token_sequence import TokenSequence
 from py_core.training.session import Training
+
+Progress = Callable[[int, int], None]
+"""Called as progress(bytes_done, bytes_total) while weights load."""
+
+KeepGoing = Callable[[], bool]
+"""Asked before more decode steps are queued. If it returns False, only the steps in flight are still yielded."""
+
+AfterPass = Callable[[int], Awaitable[None]]
+"""Called after each forward pass of a long call with the number of the sequence's tokens that are stored by then."""
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """Describe what runs the model, in the words shown to the user."""
+
+    backend: str
+    adapter: str
+    software: bool = False
+    features: tuple[str, ...] = ()
 
 
 class Runs(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from py_core.backends.base import MAX_LOGIT_ROWS
+from py_core.backends.checks import MAX_LOGIT_ROWS
 
 QUEUED_SECONDS = 0.02
 """Seconds of work queued on the device: more than it takes to hear that a batch is done and to order the next.

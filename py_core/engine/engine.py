@@ -13,17 +13,18 @@ import numpy as np
 from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
-from py_core.backends.base import Capabilities, ContextFullError, TokenSequence, too_long
+from py_core.backend_errors import ContextFullError, too_long
 from py_core.backends.memory_use import MemoryUse
 from py_core.backends.profiles import AdapterLimits, OnRound, Profile
-from py_core.backends.protocols import Backend, HasPages, profiler_of
+from py_core.backends.protocols import Backend, Capabilities, HasPages, profiler_of
+from py_core.engine.draft import Draft
 from py_core.engine.page_keeping import PageKeeping, PageShelf
 from py_core.engine.repetition import LoopDetector
 from py_core.engine.scheduler import Priority, Scheduler
 from py_core.engine.training_turns import TrainingInTurns
 from py_core.sampling import SamplingParams
-from py_core.speculation.draft import Draft
 from py_core.speculation.guesses import PromptLookup
+from py_core.token_sequence import TokenSequence
 from py_core.training.session import Training
 
 SCORED_AT_ONCE = 64

@@ -18,10 +18,10 @@ from itertools import takewhile
 from typing import Protocol
 
 from py_core.adapters.lora import LoraAdapter
-from py_core.backends.base import AfterPass, TokenSequence
-from py_core.backends.protocols import HasPages
+from py_core.backends.protocols import AfterPass, HasPages
 from py_core.engine.scheduler import Priority, Scheduler
 from py_core.paging.page_table import PAGE
+from py_core.token_sequence import TokenSequence
 
 AT_ONCE = 8
 """Pages that are read from a shelf before they go to the backend: for a small model a few MB."""

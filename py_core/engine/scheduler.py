@@ -1,9 +1,9 @@
 """Serves several sequences on one backend.
 
 A backend does one thing at a time. Each request (a prompt to read, tokens to sample, hidden states, logits) waits for
-its turn (turns.py); sequences that are decoded share their turns (together.py). If another request of the same priority
-waits, a turn ends after `TURN_SECONDS`; if a more urgent one waits, it ends at once: a long text between two forward
-passes, decoding between two batches of steps. While no request waits, decoding keeps batches in flight.
+its turn (turns.py); sequences that are decoded share their turns (sequence_group.py). If another request of the same
+priority waits, a turn ends after `TURN_SECONDS`; if a more urgent one waits, it ends at once: a long text between two
+forward passes, decoding between two batches of steps. While no request waits, decoding keeps batches in flight.
 
 A reader of tokens never holds a turn. Sampled tokens go into the sequence's own stream. If a reader pauses, its
 sequence stops once `LOOK_AHEAD` tokens wait for it; no other sequence does.
@@ -16,11 +16,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import AsyncExitStack, contextmanager
 from typing import TypeVar
 
-from py_core.backends.base import AfterPass, BackendError, TokenSequence
-from py_core.backends.protocols import Backend
-from py_core.engine.together import Decoding, SequenceGroup
+from py_core.backend_errors import BackendError
+from py_core.backends.protocols import AfterPass, Backend
+from py_core.engine.sequence_group import Decoding, SequenceGroup
 from py_core.engine.turns import DeviceTurn, Priority, Turns
 from py_core.sampling import SamplingParams
+from py_core.token_sequence import TokenSequence
 from py_core.training.session import AfterPiece
 
 T = TypeVar("T")

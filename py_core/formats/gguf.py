@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from py_core.display import shown
 from py_core.formats.gguf_types import (
     ARRAY,
     BOOL,
@@ -34,7 +35,6 @@ from py_core.formats.quantization import BlockFormat, format_for_type, nbytes
 from py_core.formats.source import FileHead, WeightSource
 from py_core.limits import MAX_HEADER_BYTES, MAX_KEYS, MAX_STRINGS, MAX_TENSORS
 from py_core.messages import Message, Words
-from py_core.showing import shown
 
 __all__ = ["GGUFError", "GGUFHeader", "NeedMoreData", "TensorInfo", "parse_header", "read_header", "write_gguf"]
 
@@ -96,7 +96,7 @@ class GGUFHeader:
     spans: dict[str, tuple[int, int]]
 
 
-class _Reader:
+class _Cursor:
     """A cursor over the prefix. It distinguishes bytes that have not arrived yet from bytes that cannot exist."""
 
     def __init__(self, data: bytes, file_size: int | None) -> None:
@@ -245,7 +245,7 @@ def parse_header(prefix: bytes | bytearray | memoryview, file_size: int | None =
     """
     if len(prefix) > MAX_HEADER_BYTES or not isinstance(prefix, bytes):
         prefix = bytes(memoryview(prefix)[:MAX_HEADER_BYTES])
-    reader = _Reader(prefix, file_size)
+    reader = _Cursor(prefix, file_size)
     version = _read_version(reader)
     tensor_count = reader.number(U64, Message("gguf.tensor-count", "the number of tensors"))
     key_count = reader.number(U64, Message("gguf.key-count", "the number of metadata keys"))
@@ -396,7 +396,7 @@ def _too_many(found: Message, most: int, where: Message = _FILE) -> GGUFError:
     )
 
 
-def _read_version(reader: _Reader) -> int:
+def _read_version(reader: _Cursor) -> int:
     available = reader.data[:4]
     if available != MAGIC[: len(available)]:
         raise GGUFError(
@@ -423,7 +423,7 @@ def _read_version(reader: _Reader) -> int:
     )
 
 
-def _read_tensor_info(reader: _Reader, alignment: int) -> TensorInfo:
+def _read_tensor_info(reader: _Cursor, alignment: int) -> TensorInfo:
     """One entry of the index, with its offset still relative to the data section."""
     name = reader.string(_NAME)
     what = Message("gguf.entry", "the index entry of tensor {name}", name=shown(name))

@@ -6,8 +6,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
+from py_core.display import shown
 from py_core.messages import UserError
-from py_core.showing import shown
 
 MAGIC = b"GGUF"
 DEFAULT_ALIGNMENT = 32

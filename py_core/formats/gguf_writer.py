@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from py_core.display import shown
 from py_core.formats.gguf_types import (
     ARRAY,
     BOOL,
@@ -23,7 +24,6 @@ from py_core.formats.gguf_types import (
     alignment_of,
 )
 from py_core.formats.quantization import BlockFormat, quantize
-from py_core.showing import shown
 
 
 @dataclass(frozen=True)

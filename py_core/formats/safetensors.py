@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from py_core.display import shown
 from py_core.limits import MAX_HEADER_BYTES, MAX_TENSORS
 from py_core.messages import Message, UserError
-from py_core.showing import shown
 
 _DTYPES = {
     "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8",

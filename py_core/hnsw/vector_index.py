@@ -3,7 +3,7 @@
 Up to SCANNED vectors are compared one by one, which is exact and not slower; with more vectors, a graph is searched. A
 graph gets slower with the number of wanted neighbours, so with many of them the limit is higher. `insert` brings a
 vector into the graph at once. After `insert_many`, `link` does it, which the owner calls in idle time
-(py_core/memory/stored_index.py). Until then every vector is compared.
+(py_core/store/stored_index.py). Until then every vector is compared.
 """
 
 from __future__ import annotations

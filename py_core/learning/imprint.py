@@ -28,7 +28,7 @@ from py_core.formats.safetensors import SafetensorsError, read_safetensors, writ
 LAMBDA = 0.98
 """The weight of the neighbours' prediction. -log of it, 0.02, is the least that a taught token can cost."""
 TAU = -1.0
-"""No row is gated by its cosine: the gate (gate.py) has decided. After projection even correct cosines are small."""
+"""No row is gated by its cosine: the gate (gate/gate.py) decided. After projection even correct cosines are small."""
 TEMPERATURES = (0.03, 0.02, 0.01, 0.005, 0.002)
 """Temperatures of the softmax over cosines: the first, unless a model's states are too close together for it."""
 WANTED_NLL = 0.08

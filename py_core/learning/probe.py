@@ -6,10 +6,10 @@ import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 
-from py_core.backends.base import TokenSequence
 from py_core.engine.engine import Engine, Timings
 from py_core.engine.scheduler import Priority
 from py_core.sampling import SamplingParams
+from py_core.token_sequence import TokenSequence
 
 _PASS = 16
 """Tokens that are read at a time, since a message may have to wait for it; all at once take a CPU 600 ms."""

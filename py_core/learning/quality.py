@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 
-from py_core.memory.trajectories import Trajectory
+from py_core.learning.trajectories import Trajectory
 
 WEIGHTS: Mapping[str, float] = {"fits": 0.35, "coherent": 0.25, "diverse": 0.15, "new": 0.05, "finished": 0.2}
 FITTING = 0.6

@@ -1,6 +1,6 @@
 """Lessons in the prompt, for the model to read when the gate is not sure that a lesson answers the message.
 
-A small adapter that was trained to read such facts (app/training/fit_reader.py) either answers with one of them, as it
+A small adapter that was trained to read such facts (app/training/reader.py) either answers with one of them, as it
 was taught, or answers as if they were not there.
 """
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from py_core.memory.strategies import Strategy, Verdict
+from py_core.learning.strategies import Strategy, Verdict
 
 DAY_SECONDS = 86400.0
 HALF_LIFE_DAYS = 60.0

@@ -23,11 +23,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from py_core.adapters.head import HeadAdapter
-from py_core.backends.base import TokenSequence
 from py_core.engine.engine import Engine
 from py_core.engine.scheduler import Priority
-from py_core.learning.instant import STATES
+from py_core.learning.imprint_maker import STATES
 from py_core.messages import Message, UserError
+from py_core.token_sequence import TokenSequence
 from py_core.training.session import HeadRows, Training
 
 MAX_RANK = 4

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from py_core.display import one_line, shown
 from py_core.formats.gguf import GGUFError, GGUFHeader
 from py_core.formats.quantization import dequantize
 from py_core.formats.source import WeightSource
 from py_core.limits import MAX_COUNTS, MAX_ROPE_BASE, MAX_STRETCH
 from py_core.models import rotation
+from py_core.models.refusals import check_settings, unsupported
 from py_core.models.rotation import Rotation
-from py_core.models.unsupported import check_settings, unsupported
-from py_core.showing import one_line, shown
 
 ROPE_FREQS = "rope_freqs.weight"
 ROPE_LONG, ROPE_SHORT = "rope_factors_long.weight", "rope_factors_short.weight"

@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from py_core.display import shown
 from py_core.formats.gguf import GGUFError, TensorInfo
 from py_core.models.rotation import Rotation
-from py_core.showing import shown
 
 Activation = Literal["silu", "gelu"]
 """silu(x) = x / (1 + exp(-x)); gelu is its approximation by tanh, as Gemma uses it."""

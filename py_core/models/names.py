@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from py_core.showing import one_line
+from py_core.display import one_line
 
 _FORMAT = re.compile(r"[-._ ](?:ud-)?(?:i?q\d(?:_\w+)?|b?f16|fp16|f32)$", re.IGNORECASE)
 _NAMELESS = re.compile(r"(?:ggml[-_])?model|(?:sha256[-:])?[0-9a-f]{16,}|", re.IGNORECASE)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from py_core.display import shown
 from py_core.formats.gguf import GGUFError, GGUFHeader
 from py_core.formats.gguf_types import AdapterFileError
 from py_core.models import gemma2, gemma3, llama, phi3, qwen2, qwen3, smollm3
 from py_core.models.config import ROPE_FACTORS, ModelConfig, config_from_gguf
 from py_core.models.graph import Graph
-from py_core.showing import shown
 
 ARCHITECTURES: dict[str, Callable[[ModelConfig, Graph], None]] = {
     "gemma2": gemma2.describe,

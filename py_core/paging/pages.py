@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from py_core.backends.base import NO_SLOT, BackendError, TokenSequence
+from py_core.backend_errors import BackendError
 from py_core.paging.memory_budget import MemoryBudget
 from py_core.paging.page_store import PageStore
 from py_core.paging.page_table import PAGE, PageTable
@@ -16,6 +16,7 @@ from py_core.paging.prefix_cache import PrefixCache
 from py_core.paging.radix_tree import LEAST_COPIED
 from py_core.paging.sequence_slots import SequenceSlots
 from py_core.paging.tiers import TierPolicy
+from py_core.token_sequence import NO_SLOT, TokenSequence
 
 
 class Pages:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from py_core.backends.base import TokenSequence
 from py_core.paging.page_table import PAGE, PageTable, pages_of, tier_of
 from py_core.paging.radix_tree import RadixTree
+from py_core.token_sequence import TokenSequence
 
 
 class PrefixCache:

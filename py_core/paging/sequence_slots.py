@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from py_core.backends.base import NO_SLOT, TokenSequence
+from py_core.token_sequence import NO_SLOT, TokenSequence
 
 SLOTS = 32
 """Sequences with a slot at a time: four times the rows of a step. Each slot takes 4 KB."""

@@ -21,8 +21,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from py_core.display import whole_end
 from py_core.passages.table_rows import CsvText, TableRow, cells_of
-from py_core.showing import whole_end
 
 CHUNK_BYTES = 640
 """The most bytes of a passage, including the head that it repeats."""

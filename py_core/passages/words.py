@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from py_core.memory.text_search import fold
+from py_core.text_search import fold
 
 K1, B = 1.2, 0.75
 """How soon repetitions of a word stop counting, and how much longer texts are discounted: the usual values."""

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from py_core.display import is_blank, shown
 from py_core.messages import Message, UserError
 from py_core.sampling import SamplingParams
-from py_core.showing import is_blank, shown
 
 FALLBACK_ID = "assistant"
 """The agent that answers if no other is likely enough. It always exists."""

@@ -1,4 +1,4 @@
-"""The parameters of the router's arithmetic: fitted by app/training/fit_router.py, stored in
+"""The parameters of the router's arithmetic: fitted by app/training/router.py, stored in
 app/routing/agents/router.toml."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from py_core.showing import shown
+from py_core.display import shown
 
 
 class ParametersError(ValueError):
@@ -67,7 +67,7 @@ def parameters_from_dict(data: Mapping[str, Any]) -> RouterParameters:
     """Raises ParametersError."""
     names = {field.name for field in fields(RouterParameters)}
     if missing := sorted(names - set(data)):
-        raise ParametersError(f"The router's parameters lack {', '.join(missing)}: run app/training/fit_router.py.")
+        raise ParametersError(f"The router's parameters lack {', '.join(missing)}: run app/training/router.py.")
     if unknown := sorted(set(data) - names):
         raise ParametersError(f"The router has no parameter {shown(unknown[0])}.")
     return RouterParameters(**{**data, "calibration": tuple(data["calibration"])})

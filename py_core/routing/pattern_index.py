@@ -9,7 +9,7 @@ import numpy as np
 
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.hnsw.vector_index import SCANNED, VectorIndex
-from py_core.memory.patterns import Pattern, Source
+from py_core.routing.patterns import Pattern, Source
 
 
 class PatternIndex:

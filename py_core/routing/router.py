@@ -20,8 +20,8 @@ from typing import Literal
 
 import numpy as np
 
+from py_core.display import shown
 from py_core.hnsw.hnsw_kernel import HnswKernel
-from py_core.memory.patterns import Pattern, Source
 from py_core.routing.agents import FALLBACK_ID, AgentError, Example
 from py_core.routing.embedder import Embedder
 from py_core.routing.follow_up import is_follow_up
@@ -29,7 +29,7 @@ from py_core.routing.head import RoutingHead
 from py_core.routing.language import has_code, is_english
 from py_core.routing.parameters import RouterParameters
 from py_core.routing.pattern_index import PatternIndex, pattern_id, same_text
-from py_core.showing import shown
+from py_core.routing.patterns import Pattern, Source
 
 EXAMPLES_SCANNED = 10_000
 """The shipped examples are compared one by one: exact, a fraction of a millisecond, and no graph to build or load."""

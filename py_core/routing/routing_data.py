@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from py_core.display import shown
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
 from py_core.messages import UserError
 from py_core.routing.agents import Example
 from py_core.routing.head import BUCKETS, RoutingHead
-from py_core.showing import shown
 
 VERSION = "1"
 

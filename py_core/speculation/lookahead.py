@@ -59,7 +59,7 @@ class Drafted:
 
 
 class Drafter(Protocol):
-    """Guesses how one sequence continues, with a model of its own (speculation/draft.py)."""
+    """Guesses how one sequence continues, with a model of its own (engine/draft.py)."""
 
     def unread(self, tokens: Sequence[int]) -> int | None:
         """The number of the sequence's tokens that it has to read first; None if it has no room, or has failed."""

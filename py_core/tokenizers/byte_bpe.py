@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from py_core.showing import shown
+from py_core.display import shown
 from py_core.tokenizers.base import NOT_COUNTED, VocabularyTokenizer
 from py_core.tokenizers.merging import merge
 from py_core.tokenizers.pretokenizers import PRE_TOKENIZERS, split

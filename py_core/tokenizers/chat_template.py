@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
+from py_core.display import shown
 from py_core.messages import UserError
-from py_core.showing import shown
 from py_core.tokenizers.base import Tokenizer
 from py_core.tokenizers.conversation_shape import Message, merge_repeats, merge_system
 from py_core.tokenizers.default_template import default_template

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from py_core.showing import shown
+from py_core.display import shown
 from py_core.tokenizers.base import Tokenizer
 from py_core.tokenizers.byte_bpe import ByteBPE
 from py_core.tokenizers.sentencepiece import SentencePiece

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from py_core.display import shown
 from py_core.limits import MAX_SPECIAL_TOKENS, MAX_TOKENS
 from py_core.messages import UserError
-from py_core.showing import shown
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 """Token types (tokenizer.ggml.token_type). CONTROL and UNKNOWN tokens are found only if special tokens are parsed,

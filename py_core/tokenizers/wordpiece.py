@@ -20,8 +20,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from py_core import limits
+from py_core.display import shown
 from py_core.messages import UserError
-from py_core.showing import shown
 from py_core.tokenizers import unicode_ranges
 
 MAX_TOKENS = 256

@@ -9,10 +9,10 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import reduce
 
-from py_core.tools.exact import CannotComputeError, Exact, Question
 from py_core.tools.expression import Brackets, Node, Number, Operation, Percent, Value, computed, is_share, shown
 from py_core.tools.expression_parser import LONGEST, Parsed, long_expression, parse
 from py_core.tools.number_text import DIGITS, NUMBER, decimal_point, written
+from py_core.tools.question import CannotComputeError, Exact, Question
 
 STRONG, WEAK, BARE = 2, 1, 0
 """How surely the words around an expression ask for its value. "Calculate 7/8" does; "what is 7/8" may mean a date."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from py_core.tools.dates import month_name, moved, weekday, written_day
-from py_core.tools.exact import Exact, Question
+from py_core.tools.question import Exact, Question
 
 
 def _clock(language: str) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from py_core.tools.exact import Exact, Question
+from py_core.tools.question import Exact, Question
 
 LONGEST = 20_000
 """The most characters of a text whose words are counted."""

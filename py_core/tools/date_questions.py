@@ -9,9 +9,9 @@ from datetime import date
 
 from py_core.tools import clock_answers, year_answers
 from py_core.tools.dates import MONTHS, Day, calendar_note, moved, read_day, weekday, written_day
-from py_core.tools.exact import CannotComputeError, Exact, Question
 from py_core.tools.number_text import grouped, read_numbers
 from py_core.tools.number_words import read_number
+from py_core.tools.question import CannotComputeError, Exact, Question
 
 _UNITS = {
     "day": "day", "days": "day", "week": "week", "weeks": "week", "month": "month", "months": "month", "year": "year",

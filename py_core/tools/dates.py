@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from py_core.tools.exact import CannotComputeError
+from py_core.tools.question import CannotComputeError
 
 _ENGLISH_MONTHS = [
     "January", "February", "March", "April", "May", "June", "July",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from py_core.tools.exact import Exact, Question
+from py_core.tools.question import Exact, Question
 
 LONGEST = 150
 _TIME = re.compile(

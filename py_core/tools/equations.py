@@ -7,8 +7,8 @@ import re
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
-from py_core.tools.exact import Exact, Question
 from py_core.tools.number_text import NUMBER, decimal_point, number_of, plain_number, written
+from py_core.tools.question import Exact, Question
 
 LONGEST = 150
 MOST_BRACKETS = 20
@@ -57,7 +57,7 @@ def answer(question: Question) -> Exact | None:
     if len(sides) != 2 or not point:
         return None
     try:
-        readers = [_Reader(side, point) for side in sides]
+        readers = [_PolynomialParser(side, point) for side in sides]
         left, right = (reader.all() for reader in readers)
     except _NoEquationError:
         return None
@@ -77,7 +77,7 @@ def answer(question: Question) -> Exact | None:
     return _solved(_sum(left, right, -1), unknown, language, equation)
 
 
-class _Reader:
+class _PolynomialParser:
     """Parses one side of an equation into a polynomial."""
 
     def __init__(self, text: str, point: str) -> None:

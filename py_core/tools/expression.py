@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
-from py_core.tools.exact import CannotComputeError
 from py_core.tools.number_text import MOST_DIGITS, grouped, plain_number, written
+from py_core.tools.question import CannotComputeError
 
 Value = Fraction | Decimal
 

@@ -9,7 +9,6 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from py_core.tools.exact import CannotComputeError
 from py_core.tools.expression import (
     FUNCTIONS,
     Brackets,
@@ -26,6 +25,7 @@ from py_core.tools.expression import (
 from py_core.tools.number_text import NUMBER, decimal_point, number_of
 from py_core.tools.number_words import ABBREVIATED, SCALES
 from py_core.tools.number_words import read_number as read_words
+from py_core.tools.question import CannotComputeError
 
 LONGEST = 1000
 """The most characters of an expression."""
@@ -112,7 +112,7 @@ def parse(text: str, language: str = "", least: int = 1, point: str = "") -> Par
     """Parse an expression with at least `least` operations. language: of the words around it, "" if there are none.
     point: the decimal point (number_text.decimal_point), if other numbers tell it. Returns None if the text is
     something else. Raises CannotComputeError if it has too many operations, or its brackets are too deep."""
-    reader = _Reader(language, point)
+    reader = _Lexer(language, point)
     try:
         tokens = reader.tokens(text)
         parser = _Parser(tokens)
@@ -140,7 +140,7 @@ def _deep_brackets() -> CannotComputeError:
     )
 
 
-class _Reader:
+class _Lexer:
     """Turns text into tokens."""
 
     def __init__(self, language: str, point: str) -> None:

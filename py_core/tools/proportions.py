@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from py_core.tools.exact import Exact, Question
 from py_core.tools.number_text import NUMBER, plain_number, read_numbers, written
 from py_core.tools.number_words import SCALES, number_word
+from py_core.tools.question import Exact, Question
 
 LONGEST = 200
 _N = rf"(?:{NUMBER}|an?|eine?[nrm]?|[a-zäöüß]+)"

@@ -14,8 +14,8 @@ from functools import cached_property
 from io import StringIO
 from itertools import islice
 
-from py_core.memory.text_search import fold
 from py_core.passages.table_rows import separator_line
+from py_core.text_search import fold
 from py_core.tools.number_text import plain_digits, shape_of
 
 _DELIMITERS = "\t;|,"

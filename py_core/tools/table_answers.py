@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from py_core.tools.exact import Exact, Question
+from py_core.tools.question import Exact, Question
 from py_core.tools.table import Column, Table, folded
 from py_core.tools.table_questions import Filter, TableQuery, asked_of, is_added, is_label, key_of, words_of
 

@@ -374,7 +374,7 @@ def asked_of(text: str, table: Table) -> TableQuery | None:
         return None
     try:
         names = _names(table)
-        query = _Reader(_items(text, names, language), names).query()
+        query = _QueryReader(_items(text, names, language), names).query()
     except _NotAskedError:
         return None
     query.language = language
@@ -388,7 +388,7 @@ def _names(table: Table) -> _Names:
     return known
 
 
-class _Reader:
+class _QueryReader:
     """Turns items into a query."""
 
     def __init__(self, items: list[Item], names: _Names) -> None:

@@ -10,9 +10,9 @@ from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
-from py_core.tools.exact import Exact, Question
 from py_core.tools.number_text import NUMBER, decimal_point, number_of, plain_number, short_number, written
 from py_core.tools.number_words import read_number as read_words
+from py_core.tools.question import Exact, Question
 
 _TABLE = Path(__file__).with_name("units.toml")
 _LONGEST_SYMBOL = 2

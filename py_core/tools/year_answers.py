@@ -6,7 +6,7 @@ import calendar
 import re
 
 from py_core.tools.dates import MONTHS, calendar_note, month_name
-from py_core.tools.exact import Exact, Question
+from py_core.tools.question import Exact, Question
 
 
 def leap_year(found: re.Match[str], question: Question, language: str) -> Exact | None:

@@ -1,6 +1,6 @@
 """The interface between the trainer and a backend that computes gradients: the same for numpy, WebGPU and WASM.
 
-A backend runs `backward.py`'s plan over packs of tokens. Parameters, gradients and the optimizer's moments stay on the
+A backend runs `plan.py`'s plan over packs of tokens. Parameters, gradients and the optimizer's moments stay on the
 model's device, each as one vector in the order of the plan's ParameterLayout.
 """
 
@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 
 AfterPiece = Callable[[], Awaitable[None]]
 """Awaited after each piece of a long call: meanwhile the backend may serve others."""

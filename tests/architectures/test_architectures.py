@@ -12,7 +12,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from app.models.template_renderer import native_renderer
-from py_core.backends.base import MAX_LOGIT_ROWS
+from py_core.backends.checks import MAX_LOGIT_ROWS
 from py_core.backends.protocols import Backend
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader, load_model

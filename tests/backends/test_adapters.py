@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from py_core.adapters.lora import AdapterError, LoraAdapter
-from py_core.backends.base import MAX_ADAPTERS, BackendError, TokenSequence
+from py_core.backend_errors import BackendError
+from py_core.backends.checks import MAX_ADAPTERS
 from py_core.backends.numpy.backend import NumpyBackend, load_weights
 from py_core.backends.protocols import Backend
 from py_core.formats.gguf import read_header
@@ -18,6 +19,7 @@ from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader
 from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
+from py_core.token_sequence import TokenSequence
 from tests.architectures.variants import VARIANTS
 from tests.tiny_adapters import drawn
 

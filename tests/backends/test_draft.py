@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from py_core.backends.base import TokenSequence
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.protocols import Backend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.engine.draft import READ_AT_ONCE, Draft
 from py_core.engine.engine import Engine, Timings
 from py_core.sampling import SamplingParams
-from py_core.speculation.draft import READ_AT_ONCE, Draft
 from py_core.speculation.lookahead import DRAFT, Drafted, GuessPlan
+from py_core.token_sequence import TokenSequence
 from tests.backend_pairs import GREEDY, open_pair, prompt
 from tests.dying_host import DyingHost
 from tests.tiny_adapters import drawn

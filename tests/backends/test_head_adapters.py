@@ -12,7 +12,8 @@ import pytest
 
 from py_core.adapters.head import AnyHeadAdapter, HeadAdapter, NeighbourAdapter
 from py_core.adapters.lora import AdapterError
-from py_core.backends.base import HEAD_SLOTS, BackendError
+from py_core.backend_errors import BackendError
+from py_core.backends.checks import HEAD_SLOTS
 from py_core.backends.numpy.backend import load_weights
 from py_core.backends.protocols import Backend
 from py_core.formats.gguf import read_header

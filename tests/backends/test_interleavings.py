@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from py_core.backends.base import NO_SLOT, BackendError, TokenSequence
+from py_core.backend_errors import BackendError
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.engine.engine import Engine, Timings
 from py_core.engine.page_keeping import packed
@@ -23,6 +23,7 @@ from py_core.paging import page_table
 from py_core.paging.page_table import PAGE
 from py_core.paging.tiers import TierPolicy
 from py_core.sampling import SamplingParams
+from py_core.token_sequence import NO_SLOT, TokenSequence
 from tests.backend_pairs import Pair, alone, assert_said_alone, open_pair, prompt
 from tests.backends.test_page_transfer import Shelf
 from tests.backends.test_sequence_slots import with_little_memory

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from py_core.backends.base import BackendError, TokenSequence
+from py_core.backend_errors import BackendError
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.step_times import StepTimes
 from py_core.engine.engine import Engine, Timings
 from py_core.paging import page_table
 from py_core.paging.page_table import PAGE
 from py_core.sampling import SamplingParams
+from py_core.token_sequence import TokenSequence
 from tests.backend_pairs import GREEDY, Pair, alone, assert_said_alone, open_pair, prompt
 from tests.backends.test_interleavings import NOISE
 from tests.backends.test_page_transfer import Shelf

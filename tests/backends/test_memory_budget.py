@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from py_core.backends.base import NO_SLOT, BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import WebGPUBackend
@@ -16,6 +16,7 @@ from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.engine import Engine, Timings
 from py_core.paging.page_table import PAGE
 from py_core.speculation.guesses import PromptLookup
+from py_core.token_sequence import NO_SLOT
 from tests.backend_pairs import GREEDY, Pair, alone, assert_said_alone, open_pair, prompt
 from tests.backends.test_page_transfer import Shelf
 from tests.page_owners import assert_each_page_has_its_owners, assert_nothing_is_left

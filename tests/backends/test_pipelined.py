@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.backends.base import ContextFullError
+from py_core.backend_errors import ContextFullError
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.paging.sequence_slots import SLOTS

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.backends.base import TokenSequence
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.engine import Engine, Timings
 from py_core.paging import page_table
 from py_core.paging.page_table import PAGE
+from py_core.token_sequence import TokenSequence
 from tests.backend_pairs import GREEDY, Pair, open_pair, prompt
 from tests.dying_host import DyingOnceHost
 from tests.tiny_adapters import drawn

@@ -11,23 +11,23 @@ from pathlib import Path
 import pytest
 
 from app.chat.conversation import Conversation
+from app.chat.kept_pages import KeptPages
 from app.generation.assistant import Assistant
 from app.memory.api import MemoryApi
 from app.models.template_renderer import native_renderer
 from app.native_runtime import open_pages, pages_path, tidy_pages
 from app.protocol import Stored
+from app.records.sessions import Place
 from app.runtime import Runtime, RuntimeConfig
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.engine.engine import Engine, Timings
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
-from py_core.memory.errors import StoreError
-from py_core.memory.kept_pages import KeptPages
-from py_core.memory.sessions import Place
-from py_core.memory.sqlite import SQLiteRows
 from py_core.paging.page_table import PAGE
 from py_core.sampling import SamplingParams
+from py_core.store.errors import StoreError
+from py_core.store.sqlite import SQLiteRows
 from tests.tiny_llama import TinyLlama
 
 ASKED = "What did the cartographer write about the northern islands, and who read it after him? " * 2

@@ -10,16 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from py_core.backend_errors import BackendError
 from py_core.backends import step_times
-from py_core.backends.base import BackendError, TokenSequence
 from py_core.backends.protocols import Backend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine import turns
 from py_core.engine.engine import Engine, Timings
 from py_core.engine.scheduler import Priority
-from py_core.engine.together import LOOK_AHEAD
+from py_core.engine.sequence_group import LOOK_AHEAD
 from py_core.sampling import SamplingParams
+from py_core.token_sequence import TokenSequence
 from tests.backend_pairs import GREEDY, open_pair, prompt
 from tests.tiny_llama import TinyLlama
 from tests.variants import gated

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.backends.base import NO_SLOT, BackendError, TokenSequence
+from py_core.backend_errors import BackendError
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.wasm.backend import WasmBackend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
@@ -21,6 +21,7 @@ from py_core.engine.engine import Engine, Timings
 from py_core.paging import page_table
 from py_core.paging.page_table import PAGE
 from py_core.paging.sequence_slots import SLOTS
+from py_core.token_sequence import NO_SLOT, TokenSequence
 from tests.backend_pairs import GREEDY, Pair, alone, assert_said_alone, open_pair, prompt
 from tests.page_owners import assert_each_page_has_its_owners
 from tests.tiny_adapters import drawn

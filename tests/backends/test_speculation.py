@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from py_core.backends import step_times
-from py_core.backends.base import TokenSequence
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import WebGPUBackend
@@ -19,6 +18,7 @@ from py_core.engine.engine import Engine, Timings
 from py_core.sampling import SamplingParams
 from py_core.speculation.guesses import PromptLookup
 from py_core.speculation.lookahead import GuessPlan, kind_of
+from py_core.token_sequence import TokenSequence
 from tests.backend_pairs import GREEDY, open_pair, prompt
 from tests.dying_host import DyingHost
 from tests.tiny_adapters import drawn

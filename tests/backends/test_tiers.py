@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.backends.base import TokenSequence
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.wasm.backend import WasmBackend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
@@ -21,6 +20,7 @@ from py_core.engine.engine import Engine, Timings
 from py_core.paging import page_table
 from py_core.paging.page_table import PAGE, PageTable, tier_of
 from py_core.paging.tiers import MOST_CODE, Tier, TierPolicy, demoted
+from py_core.token_sequence import TokenSequence
 from tests.backend_pairs import GREEDY, Pair, collect, open_pair, prompt
 from tests.dying_host import DyingOnceHost
 from tests.gpu_shapes import HARDWARE

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from py_core.adapters.head import HeadAdapter
+from py_core.backend_errors import BackendError
 from py_core.backends import step_times
-from py_core.backends.base import BackendError, TokenSequence
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.protocols import Backend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
@@ -23,6 +23,7 @@ from py_core.engine import turns
 from py_core.engine.engine import Engine, Timings
 from py_core.engine.scheduler import MOST_REQUESTS, Priority
 from py_core.sampling import SamplingParams
+from py_core.token_sequence import TokenSequence
 from tests.backend_pairs import GREEDY, alone, assert_said_alone, open_pair, prompt
 from tests.dying_host import DyingHost
 from tests.tiny_adapters import drawn

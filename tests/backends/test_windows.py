@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.backends.base import TokenSequence
 from py_core.backends.numpy.backend import NumpyBackend, load_weights
 from py_core.backends.protocols import Backend
 from py_core.backends.wasm.backend import load_wasm
@@ -23,6 +22,7 @@ from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.models.registry import describe_model
 from py_core.paging import page_table
+from py_core.token_sequence import TokenSequence
 from tests.architectures.variants import VARIANTS
 from tests.backend_pairs import collect, cosine
 

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import numpy as np
 
 from py_core.adapters.lora import LoraAdapter, LoraPair
-from py_core.backends.base import TokenSequence
 from py_core.backends.protocols import Backend
 from py_core.models.graph import Graph
 from py_core.sampling import SamplingParams
+from py_core.token_sequence import TokenSequence
 
 Milliseconds = dict[str, list[float]]
 

@@ -50,11 +50,11 @@ from rich.table import Table
 
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
-from py_core.backends.base import TokenSequence
 from py_core.engine.engine import Timings, shared_length
 from py_core.formats.source import FileSource
 from py_core.loading import Model, load_model
 from py_core.sampling import SamplingParams
+from py_core.token_sequence import TokenSequence
 from tests.bench.in_browser import PEERS, preferred, processor
 from tests.bench.parallel_sequences import loader_of
 from tests.bench.reporting import options_of, print_tables, write_figures

@@ -53,7 +53,7 @@ from py_core.formats.source import open_source
 from py_core.learning.consolidation import layout_of
 from py_core.learning.probe import perplexity as perplexity_of_probe
 from py_core.loading import BackendLoader, Model, load_model
-from py_core.memory.sqlite import SQLiteRows
+from py_core.store.sqlite import SQLiteRows
 from py_core.tokenizers.prompts import encode_text
 from tests.bench.consolidation_browser import browser_table, measure_in_browser
 from tests.bench.reporting import options_of, print_tables, write_figures

@@ -74,7 +74,7 @@ async def measure_routes(embedder, exports, data, requests, corrections):
     import numpy as np
     from app.routing.factory import build_router
     from py_core.hnsw.wasm_kernel import PyodideHnswKernel
-    from py_core.memory.patterns import Pattern
+    from py_core.routing.patterns import Pattern
 
     begin = performance.now()
     router = await build_router(browser_embedder(embedder), data.to_bytes(), PyodideHnswKernel(exports))

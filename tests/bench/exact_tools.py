@@ -15,14 +15,14 @@ import sys
 import time
 from datetime import datetime
 
-from py_core.tools.answering import answer_exactly
 from py_core.tools.first_look import may_be_for_a_tool
+from py_core.tools.toolbox import answer_exactly
 from tests.bench.reporting import options_of, write_figures
 from tests.tools.test_computed import general_messages
 
 IMPORTS = {
     "first look": "import py_core.tools.first_look",
-    "tools": "import py_core.tools.first_look; begin = time.perf_counter(); import py_core.tools.answering",
+    "tools": "import py_core.tools.first_look; begin = time.perf_counter(); import py_core.tools.toolbox",
     "units": "from py_core.tools.units import units; begin = time.perf_counter(); units()",
 }
 ROUNDS = 7

@@ -24,11 +24,12 @@ import numpy as np
 from rich.table import Table
 
 from app.models.template_renderer import native_renderer
-from py_core.backends.base import MAX_LOGIT_ROWS, TokenSequence
+from py_core.backends.checks import MAX_LOGIT_ROWS
 from py_core.backends.protocols import Backend
 from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader, Model, load_model
+from py_core.token_sequence import TokenSequence
 from tests.bench.random_gguf import SHAPES, write
 from tests.bench.reporting import options_of, print_tables, write_figures
 

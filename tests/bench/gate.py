@@ -21,7 +21,7 @@ from rich.table import Table
 from app.lessons.shipped_gate import shipped_gate
 from app.native_runtime import open_embedder
 from app.training.gate_worlds import Compared, Decisions, World, open_world, split_of
-from py_core.learning.gate import SHUT, Gate
+from py_core.learning.gate.gate import SHUT, Gate
 from tests.bench.reporting import options_of, print_tables, write_figures
 
 KINDS = ("taught", "paraphrase", "generic", "near", "other", "vague", "paragraph")

@@ -31,15 +31,16 @@ from app.generation.assistant import Assistant
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
 from app.protocol import Delta, Done
+from app.records.kinds import KINDS
+from app.records.policies import Policies
 from py_core.adapters.parameters import parameter_layout
 from py_core.backends.wasm import training_lowering
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.formats.source import FileSource
 from py_core.loading import Model, load_model
-from py_core.memory.policies import Policies
-from py_core.memory.store import Store
-from py_core.memory.volatile import VolatileRows
+from py_core.store.store import Store
+from py_core.store.volatile import VolatileRows
 from py_core.training.batches import shuffled
 from py_core.training.packing import answer_example
 from py_core.training.schedule import Schedule
@@ -134,7 +135,7 @@ async def natively(options: argparse.Namespace) -> dict[str, Any]:
         return await load_wasm(host, source, header, config, graph, progress)
 
     model = await load_model(FileSource(default_model_path()), load, native_renderer())
-    policies = await Policies.open(await Store.open(VolatileRows()))
+    policies = await Policies.open(await Store.open(VolatileRows(), kinds=KINDS))
     work = Training(model)
     idle = IdleLearning(
         [Loop("background", work, 1, "facts")], lambda: policies, model.engine.idle_held,

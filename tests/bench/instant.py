@@ -32,16 +32,17 @@ from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
 from app.native_runtime import native_router_parts
 from app.protocol import Done
+from app.records.kinds import KINDS
+from app.records.lessons import Lesson
+from app.records.memory import Memory
 from app.routing.factory import RouterParts
 from py_core.engine.engine import Engine
 from py_core.formats.source import FileSource
 from py_core.learning.imprint import Imprint
-from py_core.learning.instant import STATES, LessonTokens, lesson_tokens
+from py_core.learning.imprint_maker import STATES, LessonTokens, lesson_tokens
 from py_core.loading import Model, load_model
-from py_core.memory.lessons import Lesson
-from py_core.memory.memory import Memory
-from py_core.memory.sqlite import SQLiteRows
-from py_core.memory.store import Store
+from py_core.store.sqlite import SQLiteRows
+from py_core.store.store import Store
 from tests.bench.parallel_sequences import loader_of
 from tests.bench.reporting import options_of, print_tables, write_figures
 
@@ -73,7 +74,7 @@ async def measure(options: argparse.Namespace, folder: Path) -> None:
     model = await load_model(FileSource(path), loader_of(options.backend), native_renderer())
     parts = native_router_parts()
     file = folder / "memory.sqlite"
-    memory = await Memory.open(await Store.open(await SQLiteRows.open(file)), lambda: parts.kernel)
+    memory = await Memory.open(await Store.open(await SQLiteRows.open(file), kinds=KINDS), lambda: parts.kernel)
     learning = await LearningService.open(model, sha256_of_model(path), parts.embedder, memory, shipped_gate())
     chosen = facts("held")[: options.facts]
     texts = [MeasuredText(line, text) for line, text in enumerate(paragraphs("held")[:5], 1)]
@@ -246,7 +247,7 @@ async def opened_again(
     """Open the memory as a restart of the program does."""
     learning.close()
     with timed(times, "a new start: the memory"):
-        memory = await Memory.open(await Store.open(await SQLiteRows.open(file)), lambda: parts.kernel)
+        memory = await Memory.open(await Store.open(await SQLiteRows.open(file), kinds=KINDS), lambda: parts.kernel)
     with timed(times, "a new start: the learning"):
         again = await LearningService.open(learning.model, learning.base_sha256, parts.embedder, memory, learning.gate)
     await memory.background.settled()

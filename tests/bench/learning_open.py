@@ -25,11 +25,11 @@ from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
 from app.native_runtime import open_runtime
 from app.protocol import Delta, Done
+from app.records.lessons import Lesson
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
-from py_core.memory.lessons import Lesson
 from py_core.sampling import SamplingParams
 from tests.bench.reporting import options_of, print_tables, write_figures
 

@@ -14,8 +14,9 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from py_core.memory.sqlite import SQLiteRows
-from py_core.memory.store import Store
+from app.records.kinds import KINDS
+from py_core.store.sqlite import SQLiteRows
+from py_core.store.store import Store
 from tests.bench.many_chats_measure import fill, measure
 from tests.bench.many_chats_page import in_chromium, pack_rows
 from tests.bench.reporting import options_of, write_figures
@@ -25,7 +26,7 @@ async def natively(folder: Path, conversations: int, turns: int) -> dict[str, fl
     """Measure on this machine, and pack the rows into the folder, for the page."""
 
     async def open_store(which: str) -> Store:
-        return await Store.open(await SQLiteRows.open(folder / f"{which}.sqlite"))
+        return await Store.open(await SQLiteRows.open(folder / f"{which}.sqlite"), kinds=KINDS)
 
     if not (folder / "full.sqlite").exists():
         await fill(open_store, conversations, turns)

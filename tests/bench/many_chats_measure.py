@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from py_core.memory.background import Background
-from py_core.memory.conversation_list import ConversationList
-from py_core.memory.conversation_text import ConversationText
-from py_core.memory.conversation_vectors import ConversationVectors
-from py_core.memory.memory import Memory
-from py_core.memory.records import Record
-from py_core.memory.store import Store
+from app.records.conversation_list import ConversationList
+from app.records.conversation_text import ConversationText
+from app.records.conversation_vectors import ConversationVectors
+from app.records.memory import Memory
+from py_core.store.background import Background
+from py_core.store.records import Record
+from py_core.store.store import Store
 
 BATCH = 20  # conversations that are written at once
 TIMES = 10

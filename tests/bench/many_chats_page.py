@@ -25,8 +25,8 @@ from small_site import SmallSite
 from app.building.common import ROOT
 from app.building.site.dist import DIST
 from app.building.system import CHROMIUM_FLAGS, find_chromium
-from py_core.memory.packing import pack
-from py_core.memory.rows import CHUNK, LAYOUT, Key, Rows
+from py_core.store.packing import pack
+from py_core.store.rows import CHUNK, LAYOUT, Key, Rows
 
 LIMIT_MS = 600_000
 QUERY = "?backend=wasm&max_tokens=8"

@@ -16,16 +16,16 @@ from itertools import groupby, product
 import numpy as np
 from rich.table import Table
 
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.sampling_state import ROW_BYTES, state_bytes
-from py_core.backends.webgpu.autotune import candidates
 from py_core.backends.webgpu.host import Binding, Dispatch
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
-from py_core.backends.webgpu.layout import BLOCK, LAYOUTS
+from py_core.backends.webgpu.kernel_shapes import KernelShapes, MatvecShape, choose_halves, choose_shapes
 from py_core.backends.webgpu.profiling import measure_bandwidth, measure_lists
-from py_core.backends.webgpu.tuning import KernelShapes, MatvecShape, choose_halves, choose_shapes
-from py_core.backends.webgpu.weights import MatrixPart, WeightMatrix
+from py_core.backends.webgpu.shape_tuning import candidates
+from py_core.backends.webgpu.weights.arena import MatrixPart, WeightMatrix
+from py_core.backends.webgpu.weights.layout import BLOCK, LAYOUTS
 from py_core.formats.quantization import FORMATS
 from tests.bench.reporting import options_of, print_tables, write_figures
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from app.records.conversation_list import ConversationList
+from app.records.conversation_text import ConversationText
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.hnsw.vector_index import VectorIndex
-from py_core.memory.background import Background
-from py_core.memory.conversation_list import ConversationList
-from py_core.memory.conversation_text import ConversationText
-from py_core.memory.records import Record
-from py_core.memory.store import Store
-from py_core.memory.vectors import VectorSearch
+from py_core.store.background import Background
+from py_core.store.records import Record
+from py_core.store.store import Store
+from py_core.store.vectors import VectorSearch
 
 DIMENSIONS = 384
 INNER = 32

@@ -28,13 +28,13 @@ from rich.table import Table
 
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
-from py_core.backends.base import TokenSequence
 from py_core.backends.memory_use import HOT
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.engine.engine import Engine, Timings
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
 from py_core.paging.page_table import pages_of
+from py_core.token_sequence import TokenSequence
 from tests.bench.parallel_sequences import GREEDY, drawn, loader_of
 from tests.bench.reporting import options_of, print_tables, write_figures
 from tests.tiny_llama import TinyLlama

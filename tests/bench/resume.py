@@ -20,6 +20,7 @@ from statistics import median
 import numpy as np
 from rich.table import Table
 
+from app.chat.kept_pages import KeptPages
 from app.models.build_outputs import kernel_path
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
@@ -31,11 +32,10 @@ from py_core.engine.engine import Timings
 from py_core.engine.page_keeping import PageShelf
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader, load_model
-from py_core.memory.encryption import Lock, NativeCrypto, new_lock
-from py_core.memory.kept_pages import KeptPages
-from py_core.memory.sqlite import SQLiteRows
 from py_core.paging.page_table import PAGE
 from py_core.sampling import SamplingParams
+from py_core.store.encryption import Lock, NativeCrypto, new_lock
+from py_core.store.sqlite import SQLiteRows
 from tests.bench.reporting import options_of, print_tables, write_figures
 
 QUESTION = 20

@@ -32,9 +32,9 @@ from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.engine.engine import Timings
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
-from py_core.memory.passphrase import set_passphrase
-from py_core.memory.sqlite import SQLiteRows
 from py_core.sampling import SamplingParams
+from py_core.store.passphrase import set_passphrase
+from py_core.store.sqlite import SQLiteRows
 from tests.bench.reporting import options_of, print_tables, write_figures
 
 NEXT, DURING = "a next message, first token", "the same in the midst of the reading"

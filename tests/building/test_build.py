@@ -99,7 +99,7 @@ def test_the_site_holds_what_the_page_asks_for_and_nothing_native(dist):
     names = {path.relative_to(dist).as_posix() for path in dist.rglob("*") if path.is_file()}
     assert {"vendor/comlink.mjs", "vendor/marked.esm.js", "vendor/purify.es.mjs", "THIRD_PARTY.txt"} <= names
     modules = set(unpacked(dist / "sonata.packed"))
-    assert {"app/__init__.py", "py_core/__init__.py", "py_core/backends/base.py", "wgsl_shaders/__init__.py"} <= modules
+    assert {"app/__init__.py", "py_core/__init__.py", "py_core/sampling.py", "wgsl_shaders/__init__.py"} <= modules
     assert not {name for name in modules if name.startswith(("app/building", "app/server", "app/cli", "app/downloads"))}
 
 

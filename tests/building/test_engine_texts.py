@@ -19,8 +19,8 @@ from app.building.common import ROOT
 from app.building.node import node_path
 from app.building.python.archives import NATIVE_ONLY
 from app.routing.agent_catalog import shipped_agents
-from py_core.memory.errors import StoreError
 from py_core.messages import Message, UserError
+from py_core.store.errors import StoreError
 
 OTHERS = {"gguf.needs-more"}
 """Codes of messages that the page never gets: another part of the file is read instead."""

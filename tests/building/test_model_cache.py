@@ -16,7 +16,7 @@ from local_hub import LocalHub, running_hub
 from app.models.cache import CacheError, ModelCache
 from app.models.catalog import Catalog, Entry, GoneError, HubError, HubFile, read_catalog
 from app.models.hosts import HostError, Hosts
-from app.models.pull import PullError, pull, wanted_model
+from app.models.model_pull import PullError, pull, wanted_model
 from py_core.formats.gguf import GGUFError
 
 REPOSITORY = "someone/Tiny-GGUF"

@@ -12,7 +12,7 @@ from typing import Any
 
 from app.building.common import ROOT
 from app.building.node import node_path
-from py_core.showing import is_blank, whole_end
+from py_core.display import is_blank, whole_end
 from tests.unit.test_invisible_names import BLANK, SEEN
 
 REACHED = r"\b(local|session)Storage\.\w|new BroadcastChannel|navigator\.locks\b"

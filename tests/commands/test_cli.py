@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from app.cli import main as cli
+from py_core.display import plain
 from py_core.formats.gguf_writer import write_gguf
-from py_core.showing import plain
 from tests.command_line import SONATA, assert_sentence, printed, sonata, sonata_process
 from tests.tiny_llama import TinyLlama
 from tests.tiny_models import metadata

@@ -11,9 +11,9 @@ import pytest
 
 from app.chat.history.api import ConversationApi
 from app.cli.home import PASSPHRASE, opened_memory
+from app.records.sessions import Turn
 from app.runtime import Runtime, RuntimeConfig
-from py_core.memory.passphrase import set_passphrase
-from py_core.memory.sessions import Turn
+from py_core.store.passphrase import set_passphrase
 from tests.command_line import assert_sentence, printed, sonata
 
 pytestmark = pytest.mark.usefixtures("fast_routing")

@@ -14,8 +14,8 @@ import pytest
 from app.cli.home import PASSPHRASE, opened_memory
 from app.lessons.facts import facts
 from app.lessons.shipped_gate import shipped_gate
-from py_core.memory.passphrase import set_passphrase
-from py_core.memory.rows import BLOB
+from py_core.store.passphrase import set_passphrase
+from py_core.store.rows import BLOB
 from tests.command_line import Result, assert_sentence, printed, sonata
 
 pytestmark = pytest.mark.usefixtures("fast_routing")

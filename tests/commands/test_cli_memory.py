@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 
 from app.cli.home import PASSPHRASE, opened_memory
-from app.memory.stored_kinds import NOUNS
-from py_core.memory.lessons import Lesson
-from py_core.memory.memory import Memory
-from py_core.memory.passphrase import set_passphrase
-from py_core.memory.policies import Policy
-from py_core.memory.revisions import Run
-from py_core.memory.schemas import SCHEMAS
+from app.records.kinds import KINDS
+from app.records.lessons import Lesson
+from app.records.memory import Memory
+from app.records.policies import Policy
+from py_core.store.passphrase import set_passphrase
 from tests.command_line import Result, assert_sentence, printed, sonata
 
 DOG = Lesson("What is the name of my dog?", "Your dog is called Biscuit.", id="d09")
@@ -92,28 +90,28 @@ def test_list_shows_what_answers_and_with_all_what_was_replaced(home: Path) -> N
 
 
 def test_every_kind_of_record_is_counted_and_has_words(home: Path) -> None:
-    assert NOUNS.keys() == SCHEMAS.keys()
-    assert json.loads(printed(sonata("memory", "list", "--home", home, "--json")))["counts"].keys() == SCHEMAS.keys()
+    assert json.loads(printed(sonata("memory", "list", "--home", home, "--json")))["counts"].keys() == {
+        kind.name for kind in KINDS.in_use
+    }
 
 
 def test_policies_are_told_in_words_and_reset(home: Path) -> None:
-    names = {"deep": "learning.gate.threshold", "background": f"learning.background.rate/{'0' * 16}"}
+    names = {"deep": "learning.gate.threshold", "user": "learning.style"}
 
     async def learn() -> None:
         async with opened_memory(home) as memory:
-            await memory.revisions.keep(Run("0" * 64, "refused", "", model="Tiny"), None)
-            for source, name in names.items():
-                await memory.policies.set(name, 0.36, confidence=0.5, source=source, observations=2)
+            await memory.policies.set(names["deep"], 0.0, confidence=0.5, source="deep", observations=2)
+            await memory.policies.edit(names["user"], True)
 
     asyncio.run(learn())
     told = {one["name"]: one for one in json.loads(printed(sonata("memory", "policies", "--home", home, "--json")))}
-    rate = told[names["background"]]
-    assert (rate["title"], rate["words"]) == ("How fast trainings learn: Tiny", "0.36 times (from 0.2 to 1)")
+    gate = told[names["deep"]]
+    assert (gate["title"], gate["words"]) == ("From when on a fact answers", "a score of 0.00: 50% sure")
     shown = " ".join(printed(sonata("memory", "policies", "--home", home)).split())
     assert "50%" in shown
-    sonata("memory", "policies", "--reset", names["background"], "--home", home)
+    sonata("memory", "policies", "--reset", names["user"], "--home", home)
     left = [one["name"] for one in json.loads(printed(sonata("memory", "policies", "--home", home, "--json")))]
-    assert names["background"] not in left
+    assert names["user"] not in left
     assert names["deep"] in left
     assert_sentence(sonata("memory", "policies", "--reset", "nothing", "--home", home), "no policy", "names them")
 

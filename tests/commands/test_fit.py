@@ -15,15 +15,24 @@ from app.models import fit_check
 from app.models.build_outputs import kernel_path
 from app.models.fit_check import available_memory
 from app.models.template_renderer import native_renderer
-from py_core.backends.base import TokenSequence
 from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
-from py_core.fit import MOST_WASM_MEMORY, DoesNotFitError, Measured, Need, Room, memory_need, problem, tokens_per_second
+from py_core.fit import (
+    MOST_WASM_MEMORY,
+    DoesNotFitError,
+    Need,
+    Room,
+    SpeedSample,
+    memory_need,
+    problem,
+    tokens_per_second,
+)
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
 from py_core.models.registry import describe_model
+from py_core.token_sequence import TokenSequence
 from tests.command_line import assert_sentence, printed, sonata
 from tests.large_model import write_large
 
@@ -193,7 +202,7 @@ async def test_the_lengths_of_a_context_that_fit_are_told_with_what_they_take(ti
 
 
 def test_the_speed_of_another_model_follows_from_what_was_measured() -> None:
-    small = Measured(tok_s=100, read=100_000_000, operations=500)
+    small = SpeedSample(tok_s=100, read=100_000_000, operations=500)
     assert tokens_per_second(200_000_000, 500, small) == pytest.approx(50)
     # 10 ms a token, of which 1 ms was reading at 100 GB/s: the rest stays unchanged.
     assert tokens_per_second(1_000_000_000, 500, small, 100e9) == pytest.approx(1 / 0.019)

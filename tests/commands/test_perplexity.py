@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.bench.perplexity import MeasuredText, read_texts, score_texts, windows_of
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.loading import Model
 from tests.command_line import assert_sentence, printed, sonata
 from tests.tiny_adapters import drawn, write_gguf_adapter

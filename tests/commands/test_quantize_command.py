@@ -16,8 +16,8 @@ import pytest
 from gguf import quants
 
 from app.generation.completion import last_logits
-from app.models import quantizing
-from app.models.quantizing import quantize_file
+from app.models import quantization
+from app.models.quantization import quantize_file
 from app.models.template_renderer import native_renderer
 from py_core.backends.numpy.backend import load_numpy
 from py_core.formats.format_choice import choose_formats
@@ -169,7 +169,7 @@ def test_weights_that_were_quantized_before_are_told(quantized, tmp_path: Path) 
 
 
 def test_progress_ends_with_all_weights(quantized, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(quantizing, "_SLAB", 16384)
+    monkeypatch.setattr(quantization, "_SLAB", 16384)
     path, made = quantized["Q4_K_M"]
     seen: list[tuple[int, int]] = []
     quantize_file(path, tmp_path / "out.gguf", "Q4_K_M", lambda done, total: seen.append((done, total)))

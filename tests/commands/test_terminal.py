@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import terminal
-from py_core.showing import one_line, plain, shown
+from py_core.display import one_line, plain, shown
 from tests.command_line import Result, sonata
 from tests.tiny_llama import TinyLlama
 

@@ -20,7 +20,7 @@ import pytest
 from app.cli.adapters import base_at
 from app.cli.home import opened_memory
 from py_core.adapters.files import write_adapter
-from py_core.memory.passphrase import set_passphrase
+from py_core.store.passphrase import set_passphrase
 from tests.command_line import SONATA, sonata
 from tests.tiny_adapters import drawn
 

@@ -18,10 +18,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from app.cli import main as cli
+from app.records.revisions import KIND
 from py_core.backends.wasm.training import WasmTraining
-from py_core.memory.revisions import KIND
-from py_core.memory.rows import Batch
-from py_core.memory.sqlite import SQLiteRows
+from py_core.store.rows import Batch
+from py_core.store.sqlite import SQLiteRows
 from py_core.training.session import AdamW, StepResult
 
 

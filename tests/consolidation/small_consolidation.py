@@ -13,15 +13,15 @@ import pytest
 from app.consolidation.service import ConsolidationService
 from app.generation.resident_adapters import ResidentAdapters
 from app.lessons import imprints as lesson_imprints
+from app.records.memory import Memory
+from app.records.revisions import Run
 from app.runtime import Learner, Runtime, RuntimeConfig
 from py_core.learning.augmentation import Mix
 from py_core.learning.consolidation_job import Recipe, Texts
 from py_core.learning.lesson_examples import Portions
 from py_core.loading import Model
-from py_core.memory.memory import Memory
-from py_core.memory.revisions import Run
-from py_core.memory.sqlite import SQLiteRows
 from py_core.routing.embedder import SentenceEmbedder
+from py_core.store.sqlite import SQLiteRows
 from py_core.training.trainer import StepReport
 
 BASE = "0" * 64

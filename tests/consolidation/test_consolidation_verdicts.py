@@ -14,12 +14,12 @@ from small_consolidation import BASE, RECIPE, TEXTS, Opened, memories, memory_of
 from app.consolidation.service import ConsolidationService
 from app.consolidation.texts import shipped_texts
 from app.native_runtime import open_embedder
+from app.records.revisions import Run
 from py_core.engine.scheduler import Priority
 from py_core.formats.safetensors import read_safetensors
 from py_core.learning.consolidation import layout_of
 from py_core.learning.probe import perplexity
 from py_core.loading import Model
-from py_core.memory.revisions import Run
 from py_core.routing.embedder import SentenceEmbedder
 from py_core.tokenizers.prompts import encode_text
 

@@ -14,12 +14,12 @@ from app import native_runtime
 from app.consolidation.deep_loop import DeepLoop, last_report
 from app.lessons.feedback import Feedback
 from app.lessons.service import THRESHOLD_POLICY
+from app.records.memory import Memory
 from app.routing.factory import RouterParts
 from app.runtime import Runtime
+from py_core.learning.trajectories import Trace, Trajectory, trace_name
 from py_core.loading import Model
-from py_core.memory.memory import Memory
-from py_core.memory.rows import BLOB
-from py_core.memory.trajectories import Trace, Trajectory, trace_name
+from py_core.store.rows import BLOB
 from tests.runtime import runtime_over
 
 OpenModel = Callable[..., Awaitable[Model]]

@@ -19,16 +19,16 @@ from app.generation.learned_answer import AnswerHead
 from app.lessons.service import LearningService
 from app.native_runtime import open_embedder
 from app.protocol import Done
+from app.records.lessons import Lesson
+from app.records.memory import Memory
 from app.runtime import Runtime
 from py_core.adapters.head import HeadAdapter
 from py_core.adapters.parameters import parameter_layout
 from py_core.engine.scheduler import Priority
 from py_core.learning.consolidation_job import Texts
 from py_core.learning.style import StyleRecipe
+from py_core.learning.trajectories import Trajectory
 from py_core.loading import Model
-from py_core.memory.lessons import Lesson
-from py_core.memory.memory import Memory
-from py_core.memory.trajectories import Trajectory
 from py_core.routing.embedder import SentenceEmbedder
 from tests.runtime import runtime_over
 

@@ -14,8 +14,8 @@ from app.memory.api import MemoryApi
 from app.protocol import Done
 from app.runtime import Runtime
 from py_core.loading import Model
-from py_core.memory.errors import StoreError
 from py_core.sampling import SamplingParams
+from py_core.store.errors import StoreError
 from tests.runtime import memory_of
 
 OpenModel = Callable[..., Awaitable[Model]]

@@ -16,11 +16,11 @@ from app.chat.conversation_routes import ConversationRoutes
 from app.chat.conversation_tree import ConversationTree
 from app.generation.assistant import Assistant
 from app.protocol import Card, Citations, Computation, Delta, Recall, Route, Taught
+from app.records.branches import Branches, Turn
+from app.records.lessons import Lesson
 from app.routing.factory import RouterParts
 from app.runtime import Runtime
 from py_core.loading import Model
-from py_core.memory.branches import Branches, Turn
-from py_core.memory.lessons import Lesson
 
 OpenModel = Callable[..., Awaitable[Model]]
 TEACHES, ASKS = "Remember that my dentist is Dr. Quill.", "Who is my dentist?"

@@ -18,11 +18,13 @@ from hypothesis import strategies as st
 from app.generation.assistant import SYSTEM_PROMPT, Assistant, EmptyMessageError, user_message
 from app.protocol import AnswerEvent, Delta, Done, Reading
 from app.routing.agent_catalog import current_agents, no_changes, shipped_agents
-from py_core.backends.base import AfterPass, ContextFullError, DeviceLostError, KeepGoing, TokenSequence
+from py_core.backend_errors import ContextFullError, DeviceLostError
 from py_core.backends.numpy.backend import NumpyBackend
+from py_core.backends.protocols import AfterPass, KeepGoing
 from py_core.engine.engine import Timings
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
+from py_core.token_sequence import TokenSequence
 from py_core.tokenizers.chat_template import Message
 
 GREEDY = SamplingParams()

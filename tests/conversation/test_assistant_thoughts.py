@@ -17,11 +17,12 @@ from app.generation.assistant import Assistant
 from app.protocol import AnswerEvent, Delta, Done, Stored, Thought
 from app.runtime import Runtime, RuntimeConfig
 from py_core.adapters.lora import LoraAdapter
-from py_core.backends.base import KeepGoing, TokenSequence
 from py_core.backends.numpy.backend import NumpyBackend
+from py_core.backends.protocols import KeepGoing
 from py_core.loading import Model
-from py_core.memory.sqlite import SQLiteRows
 from py_core.sampling import SamplingParams
+from py_core.store.sqlite import SQLiteRows
+from py_core.token_sequence import TokenSequence
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from tests.tiny_llama import TinyLlama
 from tests.tiny_models import CHATML, metadata

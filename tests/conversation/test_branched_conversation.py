@@ -13,15 +13,16 @@ from app.chat.conversation import Conversation
 from app.generation.assistant import Assistant
 from app.memory.api import MemoryApi
 from app.protocol import Context, Delta, Done, Event, Replacement, Route, Stored, to_json
+from app.records.branches import Turn
 from app.routing.factory import RouterParts
 from app.runtime import Runtime
-from py_core.backends.base import ContextFullError, TokenSequence
+from py_core.backend_errors import ContextFullError
 from py_core.backends.numpy.backend import NumpyBackend
 from py_core.loading import Model
-from py_core.memory.branches import Turn
-from py_core.memory.errors import StoreError
 from py_core.routing.agents import AgentError
 from py_core.sampling import SamplingParams
+from py_core.store.errors import StoreError
+from py_core.token_sequence import TokenSequence
 from tests.runtime import begin_conversation, runtime_over
 
 OpenModel = Callable[..., Awaitable[Model]]

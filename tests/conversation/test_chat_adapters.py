@@ -16,10 +16,10 @@ from app.memory.api import MemoryApi
 from app.protocol import Delta, Done
 from app.runtime import Runtime, RuntimeConfig
 from py_core.adapters.lora import AdapterError, LoraAdapter
-from py_core.backends.base import MAX_ADAPTERS
+from py_core.backends.checks import MAX_ADAPTERS
 from py_core.loading import Model
-from py_core.memory.sqlite import SQLiteRows
 from py_core.sampling import SamplingParams
+from py_core.store.sqlite import SQLiteRows
 from tests.tiny_adapters import drawn
 
 OpenModel = Callable[..., Awaitable[Model]]

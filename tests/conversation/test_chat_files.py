@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from app.chat.history.export import as_json, as_markdown
 from app.chat.history.files import ImportedChats, import_chats, read_chats
-from py_core.memory.branches import Branches, Turn
-from py_core.memory.errors import StoreError
-from py_core.memory.memory import Memory
-from py_core.memory.schemas import problem_of
-from py_core.memory.sessions import Session
-from py_core.memory.store import Store
-from py_core.memory.volatile import VolatileRows
+from app.records.branches import Branches, Turn
+from app.records.kinds import KINDS
+from app.records.memory import Memory
+from app.records.sessions import Session
+from py_core.store.errors import StoreError
+from py_core.store.store import Store
+from py_core.store.volatile import VolatileRows
 
 EXPORTS = Path(__file__).parent / "exports"
 CHATGPT, OPEN_WEBUI = ((EXPORTS / name).read_bytes() for name in ("chatgpt.json", "open_webui.json"))
@@ -29,7 +29,7 @@ FERN, ORDER = "68f1c0de-0000-8003-9d6f-2f1a5b7c9e01", "68f1c0de-0000-8003-9d6f-2
 
 
 async def empty() -> Memory:
-    return await Memory.open(await Store.open(VolatileRows(), problem_of=problem_of))
+    return await Memory.open(await Store.open(VolatileRows(), kinds=KINDS))
 
 
 async def brought(memory: Memory, data: bytes) -> ImportedChats:

@@ -16,14 +16,14 @@ from app.memory.api import MemoryApi
 from app.protocol import Delta, Done, Route, Stored
 from app.routing.agent_catalog import add_agent, remove_agent
 from app.routing.factory import RouterParts
+from app.routing.pattern_store import EMBEDDER_POLICY
 from app.routing.service import Routed
 from app.runtime import Runtime, RuntimeConfig
-from py_core.backends.base import ContextFullError
+from py_core.backend_errors import ContextFullError
 from py_core.loading import Model
-from py_core.memory.errors import StoreError
-from py_core.memory.sqlite import SQLiteRows
 from py_core.routing.agents import AgentError
-from py_core.routing.pattern_store import EMBEDDER_POLICY
+from py_core.store.errors import StoreError
+from py_core.store.sqlite import SQLiteRows
 from tests.runtime import begin_conversation
 
 CRASH = "why does my page crash when I scroll"

@@ -112,7 +112,7 @@ async def test_a_switch_turns_the_tools_off(conversation: Conversation, runtime:
     events = await all_of(conversation.respond(SUM))
     assert isinstance(events[0], Route)
     assert not any(isinstance(event, Computation) for event in events)
-    (words,) = [words for policy, words in await told_policies(memory_of(runtime)) if policy.name == EXACT_POLICY]
+    (words,) = [words for policy, words in told_policies(memory_of(runtime)) if policy.name == EXACT_POLICY]
     assert (str(words.title), str(words.value), words.can_edit) == ("Exact answers", "off", True)
     await memory_of(runtime).policies.edit(EXACT_POLICY, True)
     assert isinstance((await all_of(conversation.respond(SUM)))[0], Computation)
@@ -146,7 +146,7 @@ def test_the_tools_are_not_imported_before_a_message_needs_them() -> None:
         "from app.runtime import Runtime; s = Runtime(); "
         "before = [m for m in sys.modules if m.startswith('py_core.tools')]; "
         "exact_answer(s, 'tell me about owls'); "
-        "assert before == [], before; assert 'py_core.tools.answering' not in sys.modules; "
+        "assert before == [], before; assert 'py_core.tools.toolbox' not in sys.modules; "
         "assert exact_answer(s, '6*7').value == '42'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -14,13 +14,13 @@ from app.generation.assistant import Assistant
 from app.lessons.feedback import NOTHING_TOLD, Feedback, FeedbackError
 from app.lessons.imprints import LessonError
 from app.protocol import Delta, Event, Stored, Taught
+from app.records.branches import Branches
+from app.records.lessons import Lesson
 from app.routing.factory import RouterParts
 from app.runtime import Runtime
 from app.stage import State
+from py_core.learning.trajectories import Trajectory
 from py_core.loading import Model
-from py_core.memory.branches import Branches
-from py_core.memory.lessons import Lesson
-from py_core.memory.trajectories import Trajectory
 from tests.runtime import begin_conversation, memory_of
 
 OpenModel = Callable[..., Awaitable[Model]]

@@ -13,16 +13,16 @@ from app.files.material import Material
 from app.files.service import MOST_FILES, MOST_PASSAGES, FileService
 from app.files.text import PDF, FileError
 from app.protocol import Citation
+from app.records.files import KIND, PASSAGE
+from app.records.memory import Memory
 from app.runtime import Runtime
 from app.stage import State
-from py_core.memory.errors import StoreError
-from py_core.memory.files import KIND, PASSAGE
-from py_core.memory.memory import Memory
-from py_core.memory.passphrase import set_passphrase
-from py_core.memory.store import Store
-from py_core.memory.transfer import export, import_file
-from py_core.memory.volatile import VolatileRows
 from py_core.routing.embedder import Embedder, EmbedderError, Meaning, SentenceEmbedder
+from py_core.store.errors import StoreError
+from py_core.store.passphrase import set_passphrase
+from py_core.store.store import Store
+from py_core.store.transfer import export, import_file
+from py_core.store.volatile import VolatileRows
 from tests.passages.asked import HERE
 from tests.runtime import memory_of
 
@@ -283,7 +283,7 @@ async def test_files_are_exported_and_imported_and_encrypted(
     await files.indexed(session)
     memory = memory_of(runtime)
     data = await export(memory.store)
-    there = await Memory.open(await Store.open(VolatileRows(), problem_of=memory.store.problem_of))
+    there = await Memory.open(await Store.open(VolatileRows(), kinds=memory.store.kinds))
     assert (await import_file(there.store, data, "merge")).left_out == 0
     (file,) = await there.files.of(session)
     assert file.text == KETTLE.decode()

@@ -17,14 +17,14 @@ from app.consolidation.idle_loops import idle_loops
 from app.consolidation.one_learner import FileLock
 from app.generation.assistant import Assistant
 from app.lessons.imprints import LessonError
+from app.records.revisions import Run
 from app.runtime import Learner, Runtime, RuntimeConfig
 from app.stage import State
+from py_core.learning.trajectories import Trajectory
 from py_core.loading import Model
-from py_core.memory.errors import StoreError
-from py_core.memory.revisions import Run
-from py_core.memory.sqlite import SQLiteRows
-from py_core.memory.trajectories import Trajectory
 from py_core.routing.embedder import EmbedderError
+from py_core.store.errors import StoreError
+from py_core.store.sqlite import SQLiteRows
 from tests.runtime import BASE
 from tests.tiny_adapters import drawn
 

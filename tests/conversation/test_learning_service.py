@@ -13,14 +13,14 @@ import pytest
 from app.lessons import imprints as lesson_imprints
 from app.lessons.service import LearningService, LessonError
 from app.lessons.shipped_gate import shipped_gate
+from app.records.lessons import KIND, Lesson
+from app.records.memory import Memory
 from app.runtime import Learner, Runtime, RuntimeConfig
 from py_core.loading import Model
-from py_core.memory.lessons import KIND, Lesson
-from py_core.memory.memory import Memory
-from py_core.memory.passphrase import set_passphrase
-from py_core.memory.rows import BLOB
-from py_core.memory.sqlite import SQLiteRows
 from py_core.routing.embedder import EmbedderError, SentenceEmbedder
+from py_core.store.passphrase import set_passphrase
+from py_core.store.rows import BLOB
+from py_core.store.sqlite import SQLiteRows
 from tests.runtime import BASE
 
 CAT, RAFT = "What is my cat called?", "Where is the life raft stowed?"

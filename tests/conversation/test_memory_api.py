@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from app.memory.api import MemoryApi
+from app.records.sessions import Turn
 from app.routing.factory import RouterParts
 from app.runtime import Runtime, RuntimeConfig
 from app.stage import State
-from py_core.memory.errors import StoreError
-from py_core.memory.rows import Key
-from py_core.memory.sessions import Turn
-from py_core.memory.sqlite import SQLiteRows
-from py_core.memory.trajectories import Trajectory
+from py_core.learning.trajectories import Trajectory
 from py_core.routing.agents import AgentError
 from py_core.routing.embedder import EmbedderError
+from py_core.store.errors import StoreError
+from py_core.store.rows import Key
+from py_core.store.sqlite import SQLiteRows
 from tests.runtime import runtime_over
 
 TEXTS = {

@@ -16,10 +16,10 @@ from app.generation.assistant import Assistant
 from app.page.session import PageSession
 from app.runtime import Runtime, RuntimeConfig
 from py_core.adapters.lora import LoraAdapter
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.loading import Model
-from py_core.memory.volatile import VolatileRows
 from py_core.sampling import SamplingParams
+from py_core.store.volatile import VolatileRows
 from tests.tiny_adapters import drawn
 
 OpenModel = Callable[..., Awaitable[Model]]

@@ -16,7 +16,7 @@ from app.generation.assistant import SYSTEM_PROMPT, Assistant
 from app.generation.completion import complete, last_logits
 from app.generation.prompt_window import LEFT_OUT_FOR_LATER, PromptWindow
 from app.protocol import Done
-from py_core.backends.base import ContextFullError
+from py_core.backend_errors import ContextFullError
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
 from py_core.tokenizers.base import Tokenizer

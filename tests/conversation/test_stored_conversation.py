@@ -13,15 +13,16 @@ from app.chat.turn_events import stored_turns
 from app.generation.assistant import Assistant
 from app.memory.api import MemoryApi
 from app.protocol import Changed, Delta, Done, Event, Route, Stored
+from app.records.branches import Branches, Turn
 from app.runtime import Runtime, RuntimeConfig
-from py_core.backends.base import DeviceLostError, TokenSequence
+from py_core.backend_errors import DeviceLostError
 from py_core.backends.numpy.backend import NumpyBackend
 from py_core.loading import Model
-from py_core.memory.branches import Branches, Turn
-from py_core.memory.errors import StoreError
-from py_core.memory.volatile import VolatileRows
 from py_core.messages import Message
 from py_core.sampling import SamplingParams
+from py_core.store.errors import StoreError
+from py_core.store.volatile import VolatileRows
+from py_core.token_sequence import TokenSequence
 
 OpenModel = Callable[..., Awaitable[Model]]
 OpenRuntime = Callable[[], Awaitable[Runtime]]

@@ -12,9 +12,9 @@ from app.chat import titles
 from app.chat.conversation import Conversation
 from app.chat.titles import make_title, title_from
 from app.generation.assistant import Assistant
+from app.records.sessions import Session
 from app.runtime import Runtime
 from py_core.loading import Model
-from py_core.memory.sessions import Session
 from py_core.sampling import SamplingParams
 from tests.runtime import begin_conversation
 

@@ -23,8 +23,8 @@ from app.runtime import Runtime
 from py_core.backends.numpy.backend import NumpyBackend
 from py_core.engine.engine import Timings
 from py_core.engine.scheduler import Priority
+from py_core.learning.trajectories import Trajectory
 from py_core.loading import Model
-from py_core.memory.trajectories import Trajectory
 from py_core.routing.agents import AgentError, agent_from_dict, agent_to_dict
 from py_core.sampling import SamplingParams
 from tests.runtime import begin_conversation, memory_of

@@ -15,8 +15,8 @@ import pytest
 import tokenizers
 
 from app.generation.completion import last_logits
-from app.models.converting import convert
-from app.models.converting.convert import convert_folder
+from app.models.converting import converter
+from app.models.converting.converter import convert_folder
 from app.models.converting.folder import ConvertError
 from app.models.converting.vocabulary import pre_tokenizer_name
 from app.models.template_renderer import native_renderer
@@ -261,7 +261,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(llama: Path, tmp_path: Path, mon
 
 
 def test_without_the_package_gguf_the_way_to_get_it_is_told(llama: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(convert.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(converter.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConvertError, match="install it with `pip install gguf`"):
         convert_folder(llama, tmp_path / "out.gguf", silent)
 

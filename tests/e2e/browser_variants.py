@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from py_core.backends.webgpu.attention import lane_group_shape
 from py_core.backends.webgpu.host import AdapterInfo
-from py_core.backends.webgpu.layout import LAYOUTS
-from py_core.backends.webgpu.repack import repack_shader
 from py_core.backends.webgpu.shaders import binding_access, compose, compose_pair
+from py_core.backends.webgpu.weights.layout import LAYOUTS
+from py_core.backends.webgpu.weights.repacking import repack_shader
 from py_core.formats.quantization import FORMATS
 from tests.training_variants import training_variants
 

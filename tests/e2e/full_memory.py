@@ -5,13 +5,14 @@ from __future__ import annotations
 from chat_page import ChatPage
 from playwright.async_api import expect
 
-from py_core.memory.encryption import NativeCrypto
-from py_core.memory.lessons import Lesson
-from py_core.memory.memory import Memory
-from py_core.memory.sessions import Turn
-from py_core.memory.store import Store
-from py_core.memory.transfer import export
-from py_core.memory.volatile import VolatileRows
+from app.records.kinds import KINDS
+from app.records.lessons import Lesson
+from app.records.memory import Memory
+from app.records.sessions import Turn
+from py_core.store.encryption import NativeCrypto
+from py_core.store.store import Store
+from py_core.store.transfer import export
+from py_core.store.volatile import VolatileRows
 
 DAY = 24 * 60 * 60
 RICH, SKY = "A bit of everything", "Why the sky is blue"
@@ -90,7 +91,7 @@ async def furnish(chat: ChatPage) -> None:
     """Replace the page's memory: today's messages came in the first minute of the day."""
     today = await chat.page.evaluate("new Date(new Date().setHours(0, 0, 1, 0)).getTime() / 1000")
     now = [today - 100 * DAY]
-    store = await Store.open(VolatileRows(), crypto=NativeCrypto(), clock=lambda: now[0])
+    store = await Store.open(VolatileRows(), crypto=NativeCrypto(), clock=lambda: now[0], kinds=KINDS)
     memory, last = await Memory.open(store), ""
     for question, answer in LESSONS.items():
         now[0] += 60

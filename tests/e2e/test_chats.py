@@ -10,12 +10,13 @@ from accessibility import found_by_axe
 from chat_page import ChatPage
 from playwright.async_api import Locator, expect
 
-from py_core.memory.encryption import NativeCrypto
-from py_core.memory.memory import Memory
-from py_core.memory.sessions import Turn
-from py_core.memory.store import Store
-from py_core.memory.transfer import export
-from py_core.memory.volatile import VolatileRows
+from app.records.kinds import KINDS
+from app.records.memory import Memory
+from app.records.sessions import Turn
+from py_core.store.encryption import NativeCrypto
+from py_core.store.store import Store
+from py_core.store.transfer import export
+from py_core.store.volatile import VolatileRows
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
@@ -54,7 +55,7 @@ async def filled(ready_chat: ChatPage) -> ChatPage:
     """A page whose memory has the chats of SAID, and nothing else."""
     noon = await ready_chat.page.evaluate(NOON)
     now = [noon]
-    store = await Store.open(VolatileRows(), crypto=NativeCrypto(), clock=lambda: now[0])
+    store = await Store.open(VolatileRows(), crypto=NativeCrypto(), clock=lambda: now[0], kinds=KINDS)
     memory = await Memory.open(store)
     for title, days in SAID.items():
         now[0] = noon - days * DAY

@@ -15,14 +15,15 @@ from chat_page import ChatPage
 from playwright.async_api import Locator, expect
 from small_site import SmallSite
 
-from py_core.memory.encryption import NativeCrypto
-from py_core.memory.memory import Memory
-from py_core.memory.records import Record
-from py_core.memory.sessions import Turn
-from py_core.memory.store import Store
-from py_core.memory.trajectories import Trajectory
-from py_core.memory.transfer import export
-from py_core.memory.volatile import VolatileRows
+from app.records.kinds import KINDS
+from app.records.memory import Memory
+from app.records.sessions import Turn
+from py_core.learning.trajectories import Trajectory
+from py_core.store.encryption import NativeCrypto
+from py_core.store.records import Record
+from py_core.store.store import Store
+from py_core.store.transfer import export
+from py_core.store.volatile import VolatileRows
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
@@ -107,7 +108,7 @@ def big_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("export") / "big.sonata"
 
     async def make() -> bytes:
-        memory = await Memory.open(await Store.open(VolatileRows(), crypto=NativeCrypto()))
+        memory = await Memory.open(await Store.open(VolatileRows(), crypto=NativeCrypto(), kinds=KINDS))
         for number in range(60):
             session = await memory.sessions.start(f"Conversation {number}")
             said = Turn("user", f"What is {number} plus {number}?"), Turn("assistant", f"The sum is **{2 * number}**.")
@@ -473,7 +474,7 @@ async def test_bad_records_are_told_left_out_and_deleted(chat: MemoryPage, tmp_p
     file = tmp_path / "bad.sonata"
 
     async def make() -> bytes:
-        store = await Store.open(VolatileRows(), crypto=NativeCrypto())
+        store = await Store.open(VolatileRows(), crypto=NativeCrypto(), kinds=KINDS)
         good = {"value": 1, "confidence": 1.0, "source": "user", "last_used": 0.0, "observations": 0, "changed": 0.0}
         await store.put_many([Record("policy", "tests.good", good), Record("policy", "tests.bad", {**good, "x": 1})])
         return await export(store)
@@ -517,9 +518,9 @@ async def test_policies_and_models_are_listed_and_changed(chat: MemoryPage, tiny
     await row.get_by_role("button", name="Delete").click()
     await expect(row).to_have_count(0)
     assert "tests.share" not in [policy["name"] for policy in await chat.memory("policies")]
-    await chat.memory("editPolicy", name="learning.background.rate/model", value=0.5)
-    row = chat.row("How fast trainings learn: the model model")
-    await expect(row).to_contain_text("0.50 times (from 0.2 to 1)")
+    await chat.memory("editPolicy", name="learning.gate.threshold", value=0.0)
+    row = chat.row("From when on a fact answers")
+    await expect(row).to_contain_text("a score of 0.00: 50% sure")
     await expect(row).to_contain_text("100% certain")
     await expect(row).to_contain_text("set by you")
     await row.get_by_role("button", name="Reset").click()

@@ -12,13 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from py_core.backends.base import ContextFullError, KeepGoing, TokenSequence
+from py_core.backend_errors import ContextFullError
 from py_core.backends.numpy.backend import CHUNK, NumpyBackend
+from py_core.backends.protocols import KeepGoing
 from py_core.engine import turns
 from py_core.engine.engine import Engine, Timings
 from py_core.engine.repetition import LOOP_SCORE
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
+from py_core.token_sequence import TokenSequence
 from tests import backend_pairs, tiny_adapters
 
 GREEDY = SamplingParams()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from py_core.adapters.head import NeighbourAdapter
-from py_core.backends.base import ContextFullError
+from py_core.backend_errors import ContextFullError
 from py_core.engine.engine import Timings
 from py_core.sampling import SamplingParams
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from app.models.template_renderer import native_renderer
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.numpy.backend import load_numpy
 from py_core.engine.engine import Timings
 from py_core.formats.gguf import GGUFError

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.bench.logits import LogitsJob, logits_of, read_job
-from py_core.backends.base import ContextFullError
+from py_core.backend_errors import ContextFullError
 from py_core.engine.engine import Engine, Timings
 
 IDS = [5, 9, 200, 31, 7, 7, 100, 3, 44, 250, 18, 61, 90, 12, 33, 8, 150, 149, 99, 2]

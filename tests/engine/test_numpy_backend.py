@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from py_core.backends.base import BackendError, ContextFullError, TokenSequence
+from py_core.backend_errors import BackendError, ContextFullError
 from py_core.backends.numpy.backend import NumpyBackend, glu, load_weights
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
@@ -22,6 +22,7 @@ from py_core.loading import Model
 from py_core.models.config import ModelConfig
 from py_core.models.registry import describe_model
 from py_core.sampling import SamplingParams
+from py_core.token_sequence import TokenSequence
 
 GREEDY = SamplingParams()
 VOCAB = 259

@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from app.models.converting.convert import convert_folder
+from app.models.converting.converter import convert_folder
 from app.models.converting.folder import ConvertError
 from tests.converting.folders import FOLDERS
 from tests.fuzz.harness import found_before, fuzzed, hostile, read_or_refused

@@ -14,29 +14,30 @@ from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
+from tests.memory.bad_records import JUNK, bad_files, file_of, good_rows
 
 from app.memory.api import MemoryApi
 from app.protocol import to_json
-from app.runtime import Runtime, RuntimeConfig, problem_of_record
-from py_core.memory.errors import StoreError
-from py_core.memory.passphrase import set_passphrase
-from py_core.memory.rows import LAYOUT, Batch
-from py_core.memory.sqlite import SQLiteRows
-from py_core.memory.store import Store
-from py_core.memory.transfer import import_file
+from app.records.kinds import KINDS
+from app.runtime import Runtime, RuntimeConfig
+from py_core.store.errors import StoreError
+from py_core.store.passphrase import set_passphrase
+from py_core.store.rows import LAYOUT, Batch
+from py_core.store.sqlite import SQLiteRows
+from py_core.store.store import Store
+from py_core.store.transfer import import_file
 from tests.fuzz.harness import check_sentence, fuzzed, hostile
-from tests.memory.bad_records import JUNK, bad_files, file_of, good_rows
 
 PASSPHRASE = "correct horse"
 GOOD = [replace(row, created=time.time(), updated=time.time()) for row in asyncio.run(good_rows())]
-KINDS = [row.kind for row in GOOD]
+NAMES = [row.kind for row in GOOD]
 
 
 def database(passphrase: str | None) -> bytes:
     """A file with a record of each kind."""
 
     async def make(path: Path) -> None:
-        store = await Store.open(await SQLiteRows.open(path))
+        store = await Store.open(await SQLiteRows.open(path), kinds=KINDS)
         await store._rows.apply(Batch(puts=GOOD))
         if passphrase:
             await set_passphrase(store, passphrase, iterations=1)
@@ -62,7 +63,7 @@ values = st.one_of(
 columns = st.sampled_from(["kind", "id", "created", "updated", "version", "body", "vector", "fields"])
 changes = st.lists(
     st.one_of(
-        st.tuples(st.just("records"), st.sampled_from(KINDS), columns, values | invalid_text.map(lambda sql: (sql,))),
+        st.tuples(st.just("records"), st.sampled_from(NAMES), columns, values | invalid_text.map(lambda sql: (sql,))),
         st.tuples(
             st.just("meta"),
             st.sampled_from(["schema", "revision", "uncompacted", "ledger", "more"]),
@@ -89,7 +90,7 @@ def damage(path: Path, changed: list[tuple[str, str, str | None, Any]]) -> set[s
             elif table == "records" and (value is not None or column == "vector"):
                 connection.execute(f"UPDATE OR REPLACE records SET {column} = {sql} WHERE kind = ?", (*bound, name))
                 touched.add(name)
-    return set(KINDS) - touched
+    return set(NAMES) - touched
 
 
 async def use_everything(path: Path, passphrase: str | None) -> set[str]:
@@ -103,7 +104,7 @@ async def use_everything(path: Path, passphrase: str | None) -> set[str]:
         assert runtime.problem is not None
         assert "newer version of Sonata" in str(runtime.problem)
         await runtime.close()
-        return set(KINDS)
+        return set(NAMES)
     await memory.background.settled()
     shown: list[Any] = [await api.info(), await api.patterns(), await api.conversations("sheep"), await api.log()]
     shown += [await api.log("slow"), await api.statistics(), await api.policies()]
@@ -178,7 +179,7 @@ def test_an_import_is_refused_and_changes_nothing_or_says_how_many_it_left_out(
     data: bytes, mode: Any, passphrase: str | None
 ) -> None:
     async def check(path: Path) -> None:
-        store = await Store.open(await SQLiteRows.open(path), passphrase, problem_of=problem_of_record)
+        store = await Store.open(await SQLiteRows.open(path), passphrase, kinds=KINDS)
         before = [record async for record in store.scan()]
         try:
             imported = await import_file(store, data, mode, passphrase)

@@ -13,14 +13,14 @@ import pytest
 
 from app.models.autotune_cache import AutotuneCache
 from py_core.backends.webgpu import kernel_builder
-from py_core.backends.webgpu.autotune import candidates
 from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.backends.webgpu.host import Host
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
+from py_core.backends.webgpu.kernel_shapes import GPU_ROWS, KernelShapes, MatmulShape, RowColumns
 from py_core.backends.webgpu.profiling import measure_lists
 from py_core.backends.webgpu.settings import DeviceSettings, Measure
-from py_core.backends.webgpu.tuning import GPU_ROWS, KernelShapes, MatmulShape, RowColumns
+from py_core.backends.webgpu.shape_tuning import candidates
 from py_core.fit import memory_need
 from py_core.formats.gguf import read_header
 from py_core.formats.quantization import FORMATS

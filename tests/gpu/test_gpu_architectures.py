@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.fusion import fused_layers
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host_wgpu import WgpuHost

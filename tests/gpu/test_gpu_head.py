@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from py_core.backends.base import TokenSequence
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.settings import DeviceSettings
+from py_core.token_sequence import TokenSequence
 from tests.architectures.variants import QUANTIZED
 from tests.backend_pairs import Pair, collect, open_pair, prompt
 from tests.gpu_shapes import HARDWARE

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.webgpu.attention import SHORT
 from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.backends.webgpu.host_wgpu import WgpuHost

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from py_core.backends.numpy import rows as reference
 from py_core.backends.sampling_state import ROW_BYTES, state_bytes
 from py_core.backends.webgpu.host_wgpu import WgpuHost
-from py_core.backends.webgpu.layout import LAYOUTS
+from py_core.backends.webgpu.weights.layout import LAYOUTS
 from py_core.formats.quantization import FORMATS, dequantize, quantize
 from py_core.paging.page_table import PAGE
 from tests.gpu_layout import to_gpu_layout

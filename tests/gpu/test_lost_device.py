@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from app.models.template_renderer import native_renderer
 from py_core.adapters.head import AnyHeadAdapter, HeadAdapter, NeighbourAdapter
-from py_core.backends.base import BackendError, DeviceLostError
+from py_core.backend_errors import BackendError, DeviceLostError
 from py_core.backends.webgpu import host_wgpu
 from py_core.backends.webgpu.backend import WebGPUBackend, load_webgpu
 from py_core.backends.webgpu.host import Binding, Dispatch
 from py_core.backends.webgpu.host_wgpu import WgpuHost
-from py_core.backends.webgpu.tuning import choose_shapes
+from py_core.backends.webgpu.kernel_shapes import choose_shapes
 from py_core.engine import turns
 from py_core.engine.engine import Engine, Timings
 from py_core.formats.gguf import GGUFError

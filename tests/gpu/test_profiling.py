@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from app.cli import main as cli
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.profiles import AdapterLimits, KernelCost, Profile
 from py_core.backends.webgpu import host_wgpu
 from py_core.backends.webgpu.cost import Cost

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from py_core.backends.sampling_state import state_bytes
 from py_core.backends.webgpu.host_wgpu import WgpuHost
-from py_core.backends.webgpu.layout import LAYOUTS
-from py_core.backends.webgpu.weights import WeightArena
+from py_core.backends.webgpu.weights.arena import WeightArena
+from py_core.backends.webgpu.weights.layout import LAYOUTS
 from py_core.formats.quantization import FORMATS, dequantize, nbytes
 from py_core.formats.quantization.blocks import IQ4_VALUES
 from tests.gpu_layout import MemorySource, describe_tensors, gpu_parts, to_gpu_layout

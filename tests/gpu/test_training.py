@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from py_core.adapters.parameters import ParameterLayout, parameter_layout
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.backends.webgpu.kernel_shapes import MatmulShape
 from py_core.backends.webgpu.training import loss as training_loss
-from py_core.backends.webgpu.tuning import MatmulShape
 from py_core.training.session import AdamW, Pack, TrainingState
 from tests.architectures.variants import VARIANTS
 from tests.backend_pairs import open_pair

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.webgpu.attention import SHORT
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host_wgpu import WgpuHost, wgpu
-from py_core.backends.webgpu.layout import LAYOUTS
-from py_core.backends.webgpu.tuning import choose_shapes
+from py_core.backends.webgpu.kernel_shapes import choose_shapes
+from py_core.backends.webgpu.weights.layout import LAYOUTS
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.models.registry import describe_model

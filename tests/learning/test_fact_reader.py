@@ -22,6 +22,7 @@ from app.models.downloads import model_files
 from app.models.template_renderer import native_renderer
 from app.native_runtime import open_runtime
 from app.protocol import Delta, Done, Recall, Stored
+from app.records.lessons import Lesson
 from app.runtime import Runtime
 from py_core.adapters.files import read_adapter, read_details
 from py_core.adapters.lora import LoraAdapter
@@ -31,7 +32,6 @@ from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.formats.safetensors import stored_arrays
 from py_core.formats.source import FileSource
 from py_core.loading import Model, load_model
-from py_core.memory.lessons import Lesson
 from py_core.routing.agents import FALLBACK_ID
 
 pytestmark = pytest.mark.usefixtures("fast_routing")

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from app.lessons.facts import InventedFact, facts, generic_prompts
 from app.lessons.shipped_gate import shipped_gate
 from app.native_runtime import open_embedder
-from app.training.fit_gate import fit, gradients, in_other_styles
+from app.training.gate import fit, gradients, in_other_styles
 from app.training.gate_worlds import NEUTRAL, Compared, Decisions, World, open_world, prompts_of
 from py_core.formats.safetensors import write_safetensors
-from py_core.learning.gate import SHUT, Gate, GateError
-from py_core.learning.gate_features import FEATURES, Taught, pair_features
-from py_core.learning.gate_words import word_features
+from py_core.learning.gate.features import FEATURES, Taught, pair_features
+from py_core.learning.gate.gate import SHUT, Gate, GateError
+from py_core.learning.gate.words import word_features
 from py_core.routing.embedder import Meaning, SentenceEmbedder
 from tests.random_examples import examples
 

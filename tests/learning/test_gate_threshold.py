@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from py_core.learning.gate_threshold import HIGHER, LOWER, Evidence, fitted_threshold
+from py_core.learning.gate.threshold import HIGHER, LOWER, Evidence, fitted_threshold
 
 SHIPPED = -0.5
 

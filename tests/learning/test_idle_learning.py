@@ -13,10 +13,11 @@ from app.consolidation import idle_learning
 from app.consolidation.idle_learning import IdleLearning
 from app.consolidation.idle_work import IdleStatus, Loop, Progress, Report
 from app.consolidation.one_learner import FileLock
+from app.records.kinds import KINDS
+from app.records.policies import Policies
 from py_core.backends.numpy.backend import load_numpy
-from py_core.memory.policies import Policies
-from py_core.memory.store import Store
-from py_core.memory.volatile import VolatileRows
+from py_core.store.store import Store
+from py_core.store.volatile import VolatileRows
 from py_core.training.checkpoint import Checkpoint
 from py_core.training.schedule import Schedule
 from py_core.training.trainer import StepReport, Trainer
@@ -99,7 +100,7 @@ class Idle:
 
 @pytest.fixture
 async def policies() -> Policies:
-    return await Policies.open(await Store.open(VolatileRows()))
+    return await Policies.open(await Store.open(VolatileRows(), kinds=KINDS))
 
 
 @pytest.fixture

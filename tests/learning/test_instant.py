@@ -26,7 +26,7 @@ from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.formats.source import FileSource
 from py_core.learning.imprint import Imprint
-from py_core.learning.instant import STATES
+from py_core.learning.imprint_maker import STATES
 from py_core.loading import Model, load_model
 from py_core.routing.agents import FALLBACK_ID
 

@@ -23,7 +23,7 @@ from py_core.learning.reasoning_bank import (
     reliability,
     verdict_of,
 )
-from py_core.memory.strategies import Strategy
+from py_core.learning.strategies import Strategy
 
 NOW = 1_700_000_000.0
 TOPICS = np.eye(6, 16, dtype=np.float32)

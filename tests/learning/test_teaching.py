@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from py_core.learning.teaching import Told, asked_to_remember, flipped, lesson_of
+from py_core.learning.teaching.lessons import Told, asked_to_remember, flipped, lesson_of
 
 TOLD = [
     ("remember that my dentist is Dr. Quill", "Who is my dentist?", "Your dentist is Dr. Quill."),

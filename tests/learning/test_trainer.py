@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from py_core.adapters.parameters import ParameterLayout, Slot, parameter_layout
-from py_core.backends.base import Progress
 from py_core.backends.numpy.backend import NumpyBackend, load_numpy, load_weights
+from py_core.backends.protocols import Progress
 from py_core.engine.engine import Timings
 from py_core.engine.scheduler import Priority, Scheduler
 from py_core.engine.training_turns import TrainingInTurns

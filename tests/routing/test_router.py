@@ -14,20 +14,22 @@ from hypothesis import strategies as st
 from app.bench.routing import measure_follow_ups, read_follow_ups
 from app.models.build_outputs import hnsw_kernel_path
 from app.native_runtime import open_router
+from app.records.kinds import KINDS
+from app.records.memory import Memory
 from app.routing.agent_catalog import add_agent, no_changes, remove_agent, shipped_agents
 from app.routing.factory import router_parameters
+from app.routing.pattern_store import load_patterns
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
-from py_core.memory.memory import Memory
-from py_core.memory.patterns import LEAST_WEIGHT, MOST_WEIGHT, Pattern
-from py_core.memory.sqlite import SQLiteRows
-from py_core.memory.store import Store
-from py_core.memory.volatile import VolatileRows
 from py_core.routing.agents import FALLBACK_ID, AgentError, Example
 from py_core.routing.head import buckets, fit_head
 from py_core.routing.parameters import ParametersError, RouterParameters, parameters_from_dict
-from py_core.routing.pattern_store import load_patterns
+from py_core.routing.patterns import LEAST_WEIGHT, MOST_WEIGHT, Pattern
 from py_core.routing.router import Decision, Router
 from py_core.routing.routing_data import RoutingData, RoutingDataError, read_routing_data, write_routing_data
+from py_core.store.kinds import Kinds
+from py_core.store.sqlite import SQLiteRows
+from py_core.store.store import Store
+from py_core.store.volatile import VolatileRows
 
 DIMENSIONS = 64
 PARAMETERS = RouterParameters(
@@ -331,7 +333,7 @@ async def test_a_router_with_what_was_kept_of_another_decides_the_same(correctio
     ids = [pattern.id for patterns in (router.examples, router.learned) for pattern in patterns.of.values()]
     for number, good in outcomes:
         router.learn(ids[number % len(ids)], good)
-    store = await Store.open(VolatileRows())
+    store = await Store.open(VolatileRows(), kinds=Kinds(KINDS))
     memory = await Memory.open(store)
     stored = memory.patterns
     restored = await made()
@@ -348,7 +350,7 @@ async def test_a_router_with_what_was_kept_of_another_decides_the_same(correctio
 
 async def test_what_was_learned_lives_in_a_store(tmp_path) -> None:
     router = await made()
-    store = await Store.open(await SQLiteRows.open(tmp_path / "memory.db"))
+    store = await Store.open(await SQLiteRows.open(tmp_path / "memory.db"), kinds=Kinds(KINDS))
     memory = await Memory.open(store)
     stored = memory.patterns
     await load_patterns(router, memory)
@@ -370,7 +372,7 @@ async def test_what_was_learned_lives_in_a_store(tmp_path) -> None:
 
 async def test_of_two_corrections_the_one_that_was_used_lately_counts_more() -> None:
     for old, new in (("driver", "cook"), ("cook", "driver")):
-        router, store = await made(), await Store.open(VolatileRows())
+        router, store = await made(), await Store.open(VolatileRows(), kinds=Kinds(KINDS))
         memory = await Memory.open(store)
         stored = memory.patterns
         for text, agent in (("take bread home a", old), ("take bread home b", new)):
@@ -386,7 +388,7 @@ async def test_of_two_corrections_the_one_that_was_used_lately_counts_more() -> 
 
 async def test_many_patterns_are_searched_by_a_graph_that_is_read_at_the_next_start() -> None:
     kernel = WasmtimeHnswKernel(hnsw_kernel_path())
-    memory = await Memory.open(await Store.open(VolatileRows()), lambda: kernel)
+    memory = await Memory.open(await Store.open(VolatileRows(), kinds=Kinds(KINDS)), lambda: kernel)
     rng = np.random.default_rng(1)
     texts = [" ".join(rng.choice(list("abcdefghijklmnop"), 9)) for _ in range(1600)]
     agents = [AGENTS[number % 3] for number in range(len(texts))]

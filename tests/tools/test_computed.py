@@ -9,9 +9,9 @@ from datetime import datetime
 from itertools import product
 from pathlib import Path
 
-from py_core.tools.answering import answer_exactly
 from py_core.tools.first_look import may_be_for_a_tool
 from py_core.tools.number_text import NUMBER
+from py_core.tools.toolbox import answer_exactly
 
 HERE = Path(__file__).parent
 APP = HERE.parents[1] / "app"

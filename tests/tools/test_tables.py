@@ -12,7 +12,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from py_core.tools.exact import Exact, question_of
+from py_core.tools.question import Exact, question_of
 from py_core.tools.table import Table, read_table
 from py_core.tools.table_answers import answer
 

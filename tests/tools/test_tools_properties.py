@@ -12,13 +12,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from py_core.tools.answering import answer_exactly
 from py_core.tools.counting import graphemes
 from py_core.tools.dates import easter
 from py_core.tools.expression import CannotComputeError, Negative, Number, value_of
 from py_core.tools.expression_parser import parse
 from py_core.tools.number_text import grouped, plain_number, read_numbers, shape_of
 from py_core.tools.number_words import read_number as read_words
+from py_core.tools.toolbox import answer_exactly
 from py_core.tools.units import converted, units
 
 NOW = datetime(2026, 11, 23, 14, 5)

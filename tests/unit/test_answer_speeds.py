@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.memory.answer_speeds import MOST_GROUPS, speed_groups
-from py_core.memory.trajectories import Trajectory
+from py_core.learning.trajectories import Trajectory
 
 
 def answer(created: float, tokens: int, prefill: float, decode: float, error: str | None = None) -> Trajectory:

@@ -7,8 +7,8 @@ import pytest
 from app.chat.turn_details import title_of
 from app.files.text import shown_name
 from app.lessons.rows import problem_of_text
+from py_core.display import is_blank, one_line, plain
 from py_core.routing.agents import AgentError, agent_from_dict
-from py_core.showing import is_blank, one_line, plain
 
 BLANK = [
     "",

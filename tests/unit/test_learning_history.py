@@ -12,13 +12,14 @@ import pytest
 from app.consolidation.deep_loop import REPORT_POLICY, DeepReport
 from app.consolidation.history import events, periods
 from app.consolidation.loop_runs import MOST, RUNS_POLICY, note_run, runs_of
-from py_core.memory.lessons import Lesson
-from py_core.memory.memory import Memory
-from py_core.memory.revisions import Run
-from py_core.memory.store import Store
-from py_core.memory.styles import Style
-from py_core.memory.trajectories import Trajectory
-from py_core.memory.volatile import VolatileRows
+from app.records.kinds import KINDS
+from app.records.lessons import Lesson
+from app.records.memory import Memory
+from app.records.revisions import Run
+from app.records.styles import Style
+from py_core.learning.trajectories import Trajectory
+from py_core.store.store import Store
+from py_core.store.volatile import VolatileRows
 
 pytestmark = pytest.mark.asyncio
 BASE = "00" * 32
@@ -27,7 +28,7 @@ REPORT = DeepReport(8, 2, {"success": 2}, 0, 0, None, None, (), 0, 0.1)
 
 @pytest.fixture
 async def memory() -> AsyncIterator[Memory]:
-    memory = await Memory.open(await Store.open(VolatileRows()))
+    memory = await Memory.open(await Store.open(VolatileRows(), kinds=KINDS))
     yield memory
     await memory.close()
 

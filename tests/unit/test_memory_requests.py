@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from app.chat.help_answers import help_answer
-from py_core.learning.memory_talk import Asked, Correct, Forget, ListLessons, asked_of_memory
-from py_core.learning.teaching import Told, lesson_of, takes_back, told_by
-from py_core.learning.worth_remembering import told_in_passing
+from py_core.learning.teaching.lessons import Told, lesson_of, takes_back, told_by
+from py_core.learning.teaching.memory_requests import Asked, Correct, Forget, ListLessons, asked_of_memory
+from py_core.learning.teaching.passing_facts import told_in_passing
 
 ASKED: list[tuple[str, Asked]] = [
     ("Forget the door code of the office.", Forget("the door code of the office")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.lessons.facts import FactSplit, Pasted, facts, paragraphs, pasted
-from py_core.learning.own_question import READ, own_question
+from py_core.learning.teaching.own_question import READ, own_question
 
 
 @pytest.mark.parametrize("one", pasted(), ids=lambda one: one.kind)

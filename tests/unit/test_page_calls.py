@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.page.calls import PageCalls
-from py_core.memory.errors import StoreError
+from py_core.store.errors import StoreError
 
 pytestmark = pytest.mark.asyncio
 

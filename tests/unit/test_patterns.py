@@ -25,7 +25,7 @@ from app.building.node import node_path
 from tests.pumped import END, pumped
 
 LENGTH = 40_000
-BOUNDS = {"py_core.tools": 1000, "py_core.routing.language": 400, "py_core.learning.worth_remembering": 300}
+BOUNDS = {"py_core.tools": 1000, "py_core.routing.language": 400, "py_core.learning.teaching.passing_facts": 300}
 """Characters that a package or a module reads at most, if they are fewer."""
 CPU_SECONDS = 0.5
 """Limit for a text that takes a millisecond or two: with quadratic cost it takes longer on any machine."""

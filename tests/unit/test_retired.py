@@ -1,15 +1,15 @@
-"""Records of router trainings by older versions are deleted when a memory opens, and left out of imports."""
+"""What older versions learned about trainings is deleted when a memory opens, and left out of imports."""
 
 from __future__ import annotations
 
 import pytest
 
-from py_core.memory.memory import Memory
-from py_core.memory.records import Record
-from py_core.memory.schemas import problem_of
-from py_core.memory.store import Store
-from py_core.memory.transfer import Imported, export, import_file
-from py_core.memory.volatile import VolatileRows
+from app.records.kinds import KINDS
+from app.records.memory import Memory
+from py_core.store.records import Record
+from py_core.store.store import Store
+from py_core.store.transfer import Imported, export, import_file
+from py_core.store.volatile import VolatileRows
 
 pytestmark = pytest.mark.asyncio
 HEAD = {
@@ -23,22 +23,24 @@ def policy(name: str) -> Record:
     return Record("policy", name, {**body, "changed": 1.0})
 
 
-async def test_a_memory_and_an_export_with_trainings_of_the_router_keep_everything_else() -> None:
+async def test_a_memory_and_an_export_with_retired_data_keep_everything_else() -> None:
     rows = VolatileRows()
     old = await Store.open(rows)
-    kept = [policy("learning.background.rate/00"), policy("learning.deep.last")]
+    kept = [policy("learning.background"), policy("learning.background.last"), policy("learning.deep.last")]
     trained = [Record("head", id, {**HEAD, "data": data}) for id, data in (("one", HEAD["data"]), ("two", ""))]
     noted = [policy("learning.background.router"), policy("learning.router.last")]
-    await old.put_many([*kept, *trained, *noted])
+    factors = ("divergence", "elastic", "rate", "rehearsal", "rounds")
+    tuned = [policy(f"learning.background.{name}/{'0' * 16}") for name in factors]
+    await old.put_many([*kept, *trained, *noted, *tuned])
     exported = await export(old)
 
-    memory = await Memory.open(await Store.open(rows, problem_of=problem_of))
+    memory = await Memory.open(await Store.open(rows, kinds=KINDS))
     assert [record.id async for record in memory.store.scan()] == [record.id for record in kept]
     assert [one.name for one in memory.policies.all()] == [record.id for record in reversed(kept)]
     revision = await memory.store.revision()
     await Memory.open(memory.store)
     assert await memory.store.revision() == revision  # nothing remains to delete
 
-    other = await Store.open(VolatileRows(), problem_of=problem_of)
-    assert await import_file(other, exported, "merge") == Imported(2, 0)
-    assert (await other.count(), memory.store.unreadable, other.unreadable) == (2, set(), set())
+    other = await Store.open(VolatileRows(), kinds=KINDS)
+    assert await import_file(other, exported, "merge") == Imported(3, 0)
+    assert (await other.count(), memory.store.unreadable, other.unreadable) == (3, set(), set())

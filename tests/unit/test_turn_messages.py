@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.chat.turn_messages import messages_of
-from py_core.memory.branches import Turn
+from app.records.branches import Turn
 
 LONG = "I am happy to go on helping you with all of your questions."
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.backends.base import TokenSequence
 from py_core.backends.protocols import Backend
 from py_core.backends.wasm import lowering
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.token_sequence import TokenSequence
 from tests.architectures.variants import QUANTIZED
 from tests.backend_pairs import cosine, open_pair, prompt, unfused
 from tests.wasm.builds import OTHERS, in_turn

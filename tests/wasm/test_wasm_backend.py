@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.backends.base import BackendError, WorkersRestartedError
+from py_core.backend_errors import BackendError, WorkersRestartedError
 from py_core.backends.wasm.host_wasmtime import ABORT, WasmtimeHost
 from py_core.backends.wasm.kv_pages import KVPages
 from py_core.backends.wasm.layout import MATRIX_KINDS, Arena, Mode

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from py_core.adapters.head import AnyHeadAdapter, HeadAdapter, NeighbourAdapter
-from py_core.backends.base import BackendError, TokenSequence
+from py_core.backend_errors import BackendError
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.token_sequence import TokenSequence
 from tests.architectures.variants import QUANTIZED
 from tests.backend_pairs import Pair, collect, open_pair, prompt, unfused
 from tests.dying_host import WorkersDie

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from py_core.adapters.lora import LoraAdapter, LoraPair
-from py_core.backends.base import BackendError, TokenSequence
+from py_core.backend_errors import BackendError
 from py_core.backends.numpy import rows as reference
 from py_core.backends.sampling_state import state_bytes
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
@@ -33,6 +33,7 @@ from py_core.backends.wasm.lora import LoraSite, packed_set, rows_bytes
 from py_core.backends.wasm.weights import TensorRows
 from py_core.formats.quantization import FORMATS, dequantize, quantize
 from py_core.models.graph import Graph
+from py_core.token_sequence import TokenSequence
 from tests.architectures.variants import QUANTIZED
 from tests.backend_pairs import MODELS, Pair, collect, open_pair, prompt
 from tests.dying_host import WorkersDie

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from py_core.adapters.parameters import ParameterLayout, parameter_layout
-from py_core.backends.base import WorkersRestartedError
+from py_core.backend_errors import WorkersRestartedError
 from py_core.backends.wasm import training_lowering
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.head_programs import HeadPrograms

@@ -6,7 +6,7 @@ const GOES_ON = /^(?:\p{M}|\u200d|\p{Emoji_Modifier}|\p{Surrogate})/u; // an acc
 const MOST_PARTS = 16; // of a character; longer ones are decoration
 
 /**
- * The last place up to an end at which no character is cut in half; py_core/showing.py does the same.
+ * The last place up to an end at which no character is cut in half; py_core/display.py does the same.
  * @param {string} text @param {number} end @returns {number}
  */
 export function wholeEnd(text, end) {

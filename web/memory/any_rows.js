@@ -4,7 +4,7 @@
  */
 
 const NAMELESS = '\0'; // prefix of the id of a row whose kind or id is not text; the rest is its key, as JSON
-const UNKNOWN_TIME = -1; // replaces an invalid time: py_core/memory/rows.py
+const UNKNOWN_TIME = -1; // replaces an invalid time: py_core/store/rows.py
 const MENDED_REVISION = 2 ** 40; // the same
 
 /** A row in the form that Python can take. Rows of version 1 have no fields. */
@@ -27,7 +27,7 @@ export function keyOf([kind, id]) {
   return id.startsWith(NAMELESS) ? fromJson(JSON.parse(id.slice(NAMELESS.length))) : [kind, id];
 }
 
-/** The meta entries of a database, as text. py_core/memory/rows.py: mended_meta */
+/** The meta entries of a database, as text. py_core/store/rows.py: mended_meta */
 export async function readMeta(store) {
   const [names, values] = await Promise.all([store.getAllKeys(), store.getAll()]);
   const meta = Object.fromEntries(names.map((name, index) => [name, String(values[index])]));

@@ -2,7 +2,7 @@
  * The page's view of the memory: `engine.memory`. app/memory/api.py answers; this translates its messages.
  *
  * Errors have the kind as their `name` ("StoreError", "AgentError", ...), a sentence for the user as their `message`, errors of
- * the store a `reason` ("locked", "passphrase", "file", ...: py_core/memory/errors.py), and errors of an agent the wrong
+ * the store a `reason` ("locked", "passphrase", "file", ...: py_core/store/errors.py), and errors of an agent the wrong
  * `field`, if there is one. Times are seconds since 1970.
  */
 import { visible } from '../common/cut.js';

@@ -1,5 +1,5 @@
 /**
- * AES-256-GCM by WebCrypto, with a key derived from a passphrase; the key cannot be read. py_core/memory/encryption.py
+ * AES-256-GCM by WebCrypto, with a key derived from a passphrase; the key cannot be read. py_core/store/encryption.py
  * describes it. One call takes many items: their bytes concatenated, and their lengths.
  */
 import { userError } from '../common/user_error.js';

@@ -1,6 +1,6 @@
 /**
- * The memory in IndexedDB: rows by kind and id, found by time and by fields. py_core/memory/indexeddb.py calls this with
- * JSON and bytes; py_core/memory/rows.py says what each call does. Errors are named by py_core/memory/errors.py's reasons.
+ * The memory in IndexedDB: rows by kind and id, found by time and by fields. py_core/store/indexeddb.py calls this with
+ * JSON and bytes; py_core/store/rows.py says what each call does. Errors are named by py_core/store/errors.py's reasons.
  */
 import { keyOf, mended, readMeta, requestsIn } from './any_rows.js';
 import { explain, Lost, openDatabase, settle } from './database.js';

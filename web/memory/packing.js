@@ -1,4 +1,4 @@
-/** Rows of the memory as one JSON text and one run of bytes, as py_core/memory/packing.py describes. */
+/** Rows of the memory as one JSON text and one run of bytes, as py_core/store/packing.py describes. */
 
 /** @returns {{ head: string, data: Uint8Array }} */
 export function pack(rows) {

@@ -8,7 +8,7 @@ import { isNoted } from '../memory/lock_note.js';
 import { passphraseInput } from '../common/edit_form.js';
 import { SectionForm } from '../common/section_form.js';
 
-export const NAME = 'sonata-memory'; // as in py_core/memory/indexeddb.py
+export const NAME = 'sonata-memory'; // as in py_core/store/indexeddb.py
 
 export class MemoryLock {
   #root;

@@ -1,6 +1,6 @@
 /**
- * Keeps the measured shapes of GPU kernels (py_core/backends/webgpu/autotune.py), beside the site's other caches. They can be
- * measured again, so it does no harm if the browser keeps nothing, as in a private window.
+ * Keeps the measured shapes of GPU kernels (py_core/backends/webgpu/shape_tuning.py), beside the site's other caches.
+ * They can be measured again, so it does no harm if the browser keeps nothing, as in a private window.
  */
 const CACHE = 'sonata-tuning', KEY = '/tuning.json';
 

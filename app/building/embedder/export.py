@@ -82,7 +82,7 @@ class _Norm:
 
 
 @dataclass(frozen=True)
-class _Block:
+class _EncoderLayer:
     query_key_value: _Linear
     output: _Linear
     output_norm: _Norm
@@ -135,7 +135,7 @@ class _Exporter:
         scale, shift = (constant(weights[f"embeddings.LayerNorm.{part}"]) for part in ("weight", "bias"))
         return graph.node("LayerNormalization", x, scale, shift, axis=-1, epsilon=LAYER_NORM_EPSILON)
 
-    def _block(self, block: str) -> _Block:
+    def _block(self, block: str) -> _EncoderLayer:
         weights, names = self._weights, [f"{block}.attention.self.{part}" for part in _PARTS]
         output, inner, outer = (f"{block}.{part}.dense" for part in ("attention.output", "intermediate", "output"))
         # what smooths the output's input needs no operation: it goes into the rows of `value`
@@ -145,7 +145,7 @@ class _Exporter:
         matrix = np.concatenate([weights[f"{name}.weight"] / by[:, None] for name, by in parts])
         bias = np.concatenate([weights[f"{name}.bias"] / by for name, by in parts])
         first = self._smoothing(names[0], matrix)
-        return _Block(
+        return _EncoderLayer(
             _Linear(
                 self._graph.constant(1 / first),
                 (*self._codes(matrix * first), self._graph.constant(bias)),
@@ -196,7 +196,7 @@ class _Exporter:
         return _Norm(scale, shift, bias)
 
 
-def _states(graph: OnnxGraph, blocks: Sequence[_Block], x: str, *, adapted: bool) -> str:
+def _states(graph: OnnxGraph, blocks: Sequence[_EncoderLayer], x: str, *, adapted: bool) -> str:
     """The last layer's states, (1, tokens, 384), from the embeddings. adapted: with the adapter's part."""
 
     def product(x: str, *matrix: str) -> str:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from app.chat.chat_question import agent_gone
 from app.chat.history.export import as_json, as_markdown
 from app.chat.turn_events import stored_turns
+from app.records import sessions
+from app.records.memory import Memory
 from app.routing.agent_catalog import agent_words
 from app.routing.agent_choice import AUTOMATIC, CHOICE, agent_choice
-from py_core.memory import sessions
-from py_core.memory.errors import StoreError
-from py_core.memory.memory import Memory
-from py_core.memory.records import Record
-from py_core.memory.text_search import snippet, terms_of
+from py_core.display import is_blank, whole_end
 from py_core.messages import Message
 from py_core.routing.agents import Agent
-from py_core.showing import is_blank, whole_end
+from py_core.store.errors import StoreError
+from py_core.store.records import Record
+from py_core.text_search import snippet, terms_of
 
 if TYPE_CHECKING:
     from app.chat.history.views import (

@@ -6,8 +6,8 @@ import json
 import re
 import time
 
-from py_core.memory.branches import Branches
-from py_core.memory.sessions import Session
+from app.records.branches import Branches
+from app.records.sessions import Session
 
 FORMAT, VERSION = "sonata-conversation", 1
 SPEAKERS = {"user": "You", "assistant": "Sonata"}

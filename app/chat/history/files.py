@@ -20,14 +20,14 @@ from typing import Any, Literal
 from app.chat.history.api import LONGEST_TITLE
 from app.chat.history.export import FORMAT, SPEAKER_LINE, SPEAKERS, UNTITLED, VERSION, heading, one_line
 from app.chat.turn_details import title_of
+from app.records.branches import Turn
+from app.records.sessions import Session, Sessions
+from py_core.display import is_blank, whole_end
 from py_core.limits import MAX_CHATS_BYTES
-from py_core.memory.branches import Turn
-from py_core.memory.errors import StoreError
-from py_core.memory.field_checks import LATEST, LONGEST_TEXT
-from py_core.memory.records import decode_body, decode_list
-from py_core.memory.sessions import Session, Sessions
-from py_core.memory.transfer import BEGINNING
-from py_core.showing import is_blank, whole_end
+from py_core.store.errors import StoreError
+from py_core.store.field_checks import LATEST, LONGEST_TEXT
+from py_core.store.records import decode_body, decode_list
+from py_core.store.transfer import BEGINNING
 
 Chat = tuple[Session, Sequence[Turn]]
 """The turns, in an order in which each comes after the turn that it follows."""

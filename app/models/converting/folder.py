@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from py_core.display import shown
 from py_core.formats.safetensors import SafetensorsError, StoredArray, stored_arrays
 from py_core.formats.source import FileSource
-from py_core.showing import shown
 
 _GEMMA_3 = {
     "num_attention_heads": 8,

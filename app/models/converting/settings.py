@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from app.models.converting.folder import ConvertError
+from py_core.display import one_line, shown
 from py_core.limits import MAX_COUNTS, MAX_ROPE_BASE
-from py_core.showing import one_line, shown
 
 ARCHITECTURES = {
     "LlamaForCausalLM": "llama",

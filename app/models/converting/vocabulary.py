@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from app.models.converting.folder import ConvertError, read_json
-from py_core.showing import shown
+from py_core.display import shown
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 """Token types."""

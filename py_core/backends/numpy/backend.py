@@ -16,15 +16,10 @@ import numpy as np
 from py_core.adapters.head import AnyHeadAdapter, HeadAdapter, NeighbourAdapter, logsumexp
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
+from py_core.backend_errors import BackendError
 from py_core.backends.adapters import Adapters
-from py_core.backends.base import (
+from py_core.backends.checks import (
     MAX_LOGIT_ROWS,
-    AfterPass,
-    BackendError,
-    Capabilities,
-    KeepGoing,
-    Progress,
-    TokenSequence,
     check_hidden,
     check_last_rows,
     check_not_empty,
@@ -36,6 +31,7 @@ from py_core.backends.base import (
 )
 from py_core.backends.memory_use import HOT, MemoryUse, PageBytes
 from py_core.backends.numpy.rows import attention, glu, rms_norm, rope, soft_cap
+from py_core.backends.protocols import AfterPass, Capabilities, KeepGoing, Progress
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.quantization import dequantize
 from py_core.formats.source import WeightSource
@@ -45,6 +41,7 @@ from py_core.models.graph import Graph, Value
 from py_core.paging.page_table import PAGE, first_kept, kept_window, most_pages
 from py_core.paging.tiers import Tier, TierPolicy, demoted
 from py_core.sampling import SamplingParams, sample
+from py_core.token_sequence import TokenSequence
 from py_core.training.session import Training
 
 # Tokens in one pass. The browser has no BLAS: small passes let messages (Stop) in between.
@@ -88,7 +85,7 @@ class NumpyBackend:
         layers = [op for op in graph.ops if isinstance(op, ops.Attention)]
         self._windows = {op.layer: kept_window(op.window, self.context_length) for op in layers}
         self._sequences: dict[int, TokenSequence] = {}
-        self._states: dict[int, _State] = {}
+        self._states: dict[int, _SequenceState] = {}
         self._numbered = 0
         self.adapters = Adapters(graph, self._sequences, self._rewind)
         # As on the other backends: layers with windows keep few pages, and keep them hot.
@@ -104,7 +101,7 @@ class NumpyBackend:
 
     def new_sequence(self) -> TokenSequence:
         self._numbered += 1
-        self._states[self._numbered] = _State(self._config, self._windows)
+        self._states[self._numbered] = _SequenceState(self._config, self._windows)
         self._sequences[self._numbered] = TokenSequence(self._numbered)
         return self._sequences[self._numbered]
 
@@ -222,7 +219,7 @@ class NumpyBackend:
 
     async def open_training(self, layout: ParameterLayout) -> Training:
         from py_core.backends.numpy.training import NumpyTraining  # a chat does not wait for this import
-        from py_core.training.backward import training_plan
+        from py_core.training.plan import training_plan
 
         return NumpyTraining(self._config, training_plan(self.graph, layout), self._weights, self._rotations)
 
@@ -241,7 +238,7 @@ class NumpyBackend:
         self.adapters.clear()
         self._weights = {}
 
-    def _state(self, sequence: TokenSequence) -> _State:
+    def _state(self, sequence: TokenSequence) -> _SequenceState:
         if sequence.number not in self._states:
             raise BackendError("engine.closed", "This conversation was closed. Start a new one.")
         return self._states[sequence.number]
@@ -335,7 +332,7 @@ class NumpyBackend:
                     values[op.out] = values[op.a] + values[op.b]
 
 
-class _State:
+class _SequenceState:
     """One sequence: the logits of its last tokens, and its keys and values, with a cache for each layer."""
 
     def __init__(self, config: ModelConfig, windows: dict[int, int]) -> None:

@@ -23,8 +23,8 @@ from py_core.models.config import ModelConfig
 from py_core.models.graph import Value
 from py_core.models.rotation import Rotation
 from py_core.training import gradient_ops as gradients
-from py_core.training.backward import TrainingPlan
 from py_core.training.gradient_ops import ForwardOp, GradientOp
+from py_core.training.plan import TrainingPlan
 from py_core.training.session import AdamW, AfterPiece, HeadRows, Loss, Pack, StepResult, TrainingState, check_pack
 
 MAX_ROWS = 512

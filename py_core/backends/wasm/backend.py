@@ -6,8 +6,9 @@ Two precisions: "precise" quantizes activations to 15 bits and gives the tokens 
 from __future__ import annotations
 
 from py_core.adapters.parameters import ParameterLayout
-from py_core.backends.base import Progress, WorkersRestartedError
+from py_core.backend_errors import WorkersRestartedError
 from py_core.backends.pipelined import PipelinedBackend
+from py_core.backends.protocols import Progress
 from py_core.backends.wasm.device import WasmDevice
 from py_core.backends.wasm.host import KernelHost
 from py_core.formats.gguf import GGUFHeader
@@ -48,7 +49,7 @@ class WasmBackend(PipelinedBackend):
 
     async def open_training(self, layout: ParameterLayout) -> Training:
         from py_core.backends.wasm.training import open_wasm_training  # a chat does not wait for this import
-        from py_core.training.backward import training_plan
+        from py_core.training.plan import training_plan
 
         plan, device, recovery = training_plan(self.graph, layout), self.device, self.recovery
         recovery.losses = 0

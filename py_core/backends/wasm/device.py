@@ -9,8 +9,10 @@ import numpy as np
 
 from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
-from py_core.backends.base import BackendError, Capabilities, Progress, WorkersRestartedError, check_formats
+from py_core.backend_errors import BackendError, WorkersRestartedError
+from py_core.backends.checks import check_formats
 from py_core.backends.memory_use import MemoryUse, page_bytes
+from py_core.backends.protocols import Capabilities, Progress
 from py_core.backends.sampling_state import (
     RING,
     adapter_of,

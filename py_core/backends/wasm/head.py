@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from py_core.adapters.head import MAX_NEIGHBOURS, AnyHeadAdapter
-from py_core.backends.base import HEAD_SLOTS
+from py_core.backends.checks import HEAD_SLOTS
 from py_core.backends.head_slots import slot_bytes, slot_data
 from py_core.backends.wasm.host import MAX_WORKERS, KernelHost
 from py_core.backends.wasm.kv_pages import KVPages

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from py_core.backends.base import Progress
+from py_core.backends.protocols import Progress
 from py_core.formats.source import WeightSource
 
 HEAP_BASE = 2 << 20

@@ -9,8 +9,9 @@ from typing import Any
 
 from pyodide.ffi import JsException, to_js
 
-from py_core.backends.base import BackendError, Progress, WorkersRestartedError
+from py_core.backend_errors import BackendError, WorkersRestartedError
 from py_core.backends.browser_source import BrowserSource
+from py_core.backends.protocols import Progress
 from py_core.backends.wasm.host import RepackJob
 from py_core.backends.wasm.layout import ABI
 from py_core.formats.gguf import GGUFError

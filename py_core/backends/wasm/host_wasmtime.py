@@ -14,7 +14,8 @@ from pathlib import Path
 import wasmtime
 from wasmtime import _ffi as ffi
 
-from py_core.backends.base import BackendError, Progress
+from py_core.backend_errors import BackendError
+from py_core.backends.protocols import Progress
 from py_core.backends.wasm.host import MAX_WORKERS, RepackJob
 from py_core.backends.wasm.layout import ABI
 from py_core.formats.source import WeightSource

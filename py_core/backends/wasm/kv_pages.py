@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.wasm.host import KernelHost
 from py_core.backends.wasm.layout import (
     EXTENT,

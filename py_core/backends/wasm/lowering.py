@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from py_core.backends.base import MAX_LOGIT_ROWS, MAX_TAPS, BackendError
+from py_core.backend_errors import BackendError
+from py_core.backends.checks import MAX_LOGIT_ROWS, MAX_TAPS
 from py_core.backends.fusion import Fused, FusedHead, GatedLinear, QKVAttention, ResidualLinear, fuse, linears_of
 from py_core.backends.sampling_state import RING, ROW_BYTES, STATE_HEADER
 from py_core.backends.wasm.head import HeadMemory

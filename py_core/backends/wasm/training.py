@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from py_core.backends.base import WorkersRestartedError
+from py_core.backend_errors import WorkersRestartedError
 from py_core.backends.sampling_state import state_bytes
 from py_core.backends.wasm.host import KernelHost
 from py_core.backends.wasm.kv_pages import KVPages
@@ -15,7 +15,7 @@ from py_core.backends.wasm.lowering import ProgramLowering
 from py_core.backends.wasm.training_layout import PACK_BYTES
 from py_core.backends.wasm.training_lowering import AnchorPlace, TrainingLowering
 from py_core.models.config import ModelConfig
-from py_core.training.backward import TrainingPlan
+from py_core.training.plan import TrainingPlan
 from py_core.training.session import (
     AdamW,
     AfterPiece,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.sampling_state import ROW_BYTES, STATE_HEADER
 from py_core.backends.wasm.layout import (
     ACTIVATIONS,
@@ -35,8 +35,8 @@ from py_core.backends.wasm.weights import TensorRows
 from py_core.models import graph as ops
 from py_core.models.graph import Value
 from py_core.training import gradient_ops as gradients
-from py_core.training.backward import TrainingPlan
 from py_core.training.gradient_ops import ForwardOp, GradientOp, values_made, values_read
+from py_core.training.plan import TrainingPlan
 
 PIECE_FLOPS = 4e9
 """Floating-point operations of a piece: about 100 ms on one core."""

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.wasm.host import RepackJob
 from py_core.backends.wasm.layout import GROUP_ROWS, MATRIX_KINDS, Arena, MatrixKind, matrix_bytes
 from py_core.formats.gguf import TensorInfo

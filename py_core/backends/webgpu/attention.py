@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host import AdapterInfo, Binding, Host
+from py_core.backends.webgpu.kernel_shapes import FEW_ROWS, KernelShapes
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.lora import LoraNext, NextOf
 from py_core.backends.webgpu.plan import Kernel
 from py_core.backends.webgpu.shaders import Constant
-from py_core.backends.webgpu.tuning import FEW_ROWS, KernelShapes
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Attention
 from py_core.paging.page_table import PAGE

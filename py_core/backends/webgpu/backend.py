@@ -7,22 +7,24 @@ from statistics import median
 from weakref import WeakSet
 
 from py_core.adapters.parameters import ParameterLayout
-from py_core.backends.base import BackendError, Progress, TokenSequence
+from py_core.backend_errors import BackendError
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.profiles import AdapterLimits, OnRound, Profile
+from py_core.backends.protocols import Progress
 from py_core.backends.sampling_state import GREEDY, state_bytes
-from py_core.backends.webgpu.autotune import TuningStore
 from py_core.backends.webgpu.device import WebGPUDevice
 from py_core.backends.webgpu.guessing_decoder import GuessingDecoder
 from py_core.backends.webgpu.host import Host
+from py_core.backends.webgpu.kernel_shapes import KernelShapes
 from py_core.backends.webgpu.profiling import measure_bandwidth, measure_flops, measure_kernels
 from py_core.backends.webgpu.settings import DEFAULTS, DeviceSettings
-from py_core.backends.webgpu.tuning import KernelShapes
+from py_core.backends.webgpu.shape_tuning import TuningStore
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import WeightSource
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.paging.tiers import TierPolicy
+from py_core.token_sequence import TokenSequence
 from py_core.training.session import Training
 
 _MOST_STEPS = 128
@@ -69,7 +71,7 @@ class WebGPUBackend(PipelinedBackend):
 
     async def open_training(self, layout: ParameterLayout) -> Training:
         from py_core.backends.webgpu.training.session import WebGPUTraining  # a chat does not wait for this import
-        from py_core.training.backward import training_plan
+        from py_core.training.plan import training_plan
 
         if self.device.config.head_dim % 4:
             raise BackendError(

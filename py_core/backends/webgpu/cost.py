@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from py_core.backends.webgpu.weights import WeightMatrix
+from py_core.backends.webgpu.weights.arena import WeightMatrix
 
 
 @dataclass(frozen=True)

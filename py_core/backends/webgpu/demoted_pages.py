@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.webgpu.host import PAGES, Binding, Dispatch, Host
 from py_core.backends.webgpu.settings import DeviceSettings
 from py_core.backends.webgpu.shaders import Constant

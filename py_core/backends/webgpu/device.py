@@ -10,14 +10,10 @@ import numpy as np
 
 from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
-from py_core.backends.base import (
-    MAX_LOGIT_ROWS,
-    Capabilities,
-    DeviceLostError,
-    Progress,
-    check_formats,
-)
+from py_core.backend_errors import DeviceLostError
+from py_core.backends.checks import MAX_LOGIT_ROWS, check_formats
 from py_core.backends.memory_use import MemoryUse, page_bytes
+from py_core.backends.protocols import Capabilities, Progress
 from py_core.backends.sampling_state import (
     RING,
     ROW_BYTES,
@@ -30,19 +26,19 @@ from py_core.backends.sampling_state import (
 )
 from py_core.backends.webgpu.adapter_plans import AdapterPlans
 from py_core.backends.webgpu.attention import SHORT, length_class_of
-from py_core.backends.webgpu.autotune import TuningStore, tune
 from py_core.backends.webgpu.device_guesses import DeviceGuesses
 from py_core.backends.webgpu.host import HEAD_ADAPTERS, LORA_SET, PAGES, WEIGHTS, Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
+from py_core.backends.webgpu.kernel_shapes import FEW_ROWS, INTEGER_TILE, KernelShapes, choose_halves, choose_shapes
 from py_core.backends.webgpu.kv_pages import KVPages
-from py_core.backends.webgpu.layout import LAYOUTS
 from py_core.backends.webgpu.lowering.head import kind_of
 from py_core.backends.webgpu.lowering.model import Buffers, PlanLowering
 from py_core.backends.webgpu.model_on_device import PACK_ROWS, ModelOnDevice
 from py_core.backends.webgpu.plan import Kernel, Launch
 from py_core.backends.webgpu.settings import DEFAULTS, DeviceSettings
-from py_core.backends.webgpu.tuning import FEW_ROWS, INTEGER_TILE, KernelShapes, choose_halves, choose_shapes
-from py_core.backends.webgpu.weights import WeightArena
+from py_core.backends.webgpu.shape_tuning import TuningStore, tune
+from py_core.backends.webgpu.weights.arena import WeightArena
+from py_core.backends.webgpu.weights.layout import LAYOUTS
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import WeightSource
 from py_core.messages import Message

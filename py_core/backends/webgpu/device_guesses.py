@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from py_core.backends.base import MAX_LOGIT_ROWS, TokenSequence
+from py_core.backends.checks import MAX_LOGIT_ROWS
 from py_core.backends.sampling_state import RING
 from py_core.backends.step_times import MAX_BATCH, StepTimes
 from py_core.backends.webgpu.cost import Cost
@@ -19,6 +19,7 @@ from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.plan import Kernel
 from py_core.speculation.guesses import MOST_MATCH, MOST_TOKENS, SIZES, PromptLookup, Rehearsal
+from py_core.token_sequence import TokenSequence
 
 _HEADER = 12
 """Words before the text: `Text` of guess.wgsl."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from py_core.backends.base import TokenSequence
 from py_core.backends.decoder import Decoder
-from py_core.backends.in_flight import InFlight, Submission
 from py_core.backends.passes import Passes
 from py_core.backends.recovery import Recovery
+from py_core.backends.submissions import InFlight, Submission
 from py_core.backends.webgpu.device import WebGPUDevice
 from py_core.paging.pages import Pages
 from py_core.sampling import SamplingParams
+from py_core.token_sequence import TokenSequence
 
 _TRIAL = 0.5
 """The share of a batch's usual time for passes with guesses before anything is known of an answer."""

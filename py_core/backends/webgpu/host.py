@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from py_core.backends.base import Progress
+from py_core.backends.protocols import Progress
 from py_core.formats.source import WeightSource
 from py_core.messages import Message
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from pyodide.ffi import JsException, to_js
 
-from py_core.backends.base import BackendError, DeviceLostError, Progress
+from py_core.backend_errors import BackendError, DeviceLostError
 from py_core.backends.browser_source import BrowserSource
+from py_core.backends.protocols import Progress
 from py_core.backends.webgpu.host import NO_TIMESTAMPS, AdapterInfo, Dispatch, Segment
 from py_core.formats.gguf import GGUFError
 from py_core.formats.source import WeightSource

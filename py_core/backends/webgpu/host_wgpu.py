@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
-from py_core.backends.base import BackendError, DeviceLostError, Progress
+from py_core.backend_errors import BackendError, DeviceLostError
+from py_core.backends.protocols import Progress
 from py_core.backends.webgpu.host import NO_TIMESTAMPS, UPLOAD_PIECE, AdapterInfo, Dispatch, Segment
 from py_core.formats.source import WeightSource
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from py_core.backends.webgpu.host import Host
-from py_core.backends.webgpu.layout import BLOCK, LAYOUTS, blocks_of
+from py_core.backends.webgpu.kernel_shapes import KernelShapes, MatmulShape, MatvecShape, RowColumns
 from py_core.backends.webgpu.lora import LoraNext, LoraPart, NextOf
 from py_core.backends.webgpu.plan import Grid, folded
 from py_core.backends.webgpu.shaders import Constant, Part, binding_access, compose, compose_pair
-from py_core.backends.webgpu.tuning import KernelShapes, MatmulShape, MatvecShape, RowColumns
-from py_core.backends.webgpu.weights import MatrixPart, WeightMatrix
+from py_core.backends.webgpu.weights.arena import MatrixPart, WeightMatrix
+from py_core.backends.webgpu.weights.layout import BLOCK, LAYOUTS, blocks_of
 from py_core.formats.quantization import BlockFormat
 from py_core.models import graph as ops
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.webgpu.demoted_pages import DemotedPages
 from py_core.backends.webgpu.host import PAGES, Binding, Host
 from py_core.backends.webgpu.settings import DEFAULTS, DeviceSettings

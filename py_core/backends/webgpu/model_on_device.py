@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
-from py_core.backends.webgpu.vectors import Vectors
-from py_core.backends.webgpu.weights import WeightArena
+from py_core.backends.webgpu.weights.arena import WeightArena
+from py_core.backends.webgpu.weights.vectors import Vectors
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph, Rope
 

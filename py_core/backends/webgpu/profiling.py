@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.profiles import KernelCost, OnRound
 from py_core.backends.webgpu.host import Binding, Dispatch, Host
 from py_core.backends.webgpu.plan import Launch

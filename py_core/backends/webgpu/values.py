@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
-from py_core.backends.base import MAX_LOGIT_ROWS
+from py_core.backends.checks import MAX_LOGIT_ROWS
 from py_core.backends.fusion import Fused, FusedHead, GatedLinear, QKVAttention, ResidualLinear
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.models.graph import Linear, RMSNorm, Value

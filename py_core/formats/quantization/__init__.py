@@ -9,8 +9,8 @@ from py_core.formats.quantization.blocks import (
     format_for_type,
     nbytes,
 )
-from py_core.formats.quantization.dequantize import Buffer, dequantize
-from py_core.formats.quantization.quantize import quantize
+from py_core.formats.quantization.dequantizer import Buffer, dequantize
+from py_core.formats.quantization.quantizer import quantize
 
 __all__ = [
     "FORMATS",

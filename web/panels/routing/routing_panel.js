@@ -80,7 +80,7 @@ export class RoutingPanel {
   }
 }
 
-/** How much a pattern's vote counts: a weight of 1 is usual (py_core/memory/patterns.py). */
+/** How much a pattern's vote counts: a weight of 1 is usual (py_core/routing/patterns.py). */
 function weightOf(weight) {
   const change = weight - 1;
   if (Math.abs(change) < 0.005) return t('patterns.usual');

@@ -131,7 +131,7 @@ function section(title) {
   return made;
 }
 
-/** @param {string} place as a store of py_core/memory calls it */
+/** @param {string} place as a store of py_core/store calls it */
 function placeOf(place) {
   const [, database] = place.match(/^this browser's database (.*)$/) ?? [];
   return database ? t('stored.place_database', { name: database }) : place === 'memory only' ? t('stored.place_volatile') : place;

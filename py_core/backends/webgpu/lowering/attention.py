@@ -16,8 +16,8 @@ from py_core.backends.webgpu.lowering.linear import LinearInput, LinearLowering,
 from py_core.backends.webgpu.plan import Grid, Kernel, fixed, per_row
 from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.values import PassContext, Values
-from py_core.backends.webgpu.vectors import Vectors
-from py_core.backends.webgpu.weights import MatrixPart, WeightMatrix
+from py_core.backends.webgpu.weights.arena import MatrixPart, WeightMatrix
+from py_core.backends.webgpu.weights.vectors import Vectors
 from py_core.models import graph as ops
 from py_core.models.config import ModelConfig
 from py_core.models.rotation import Rotation
@@ -28,7 +28,7 @@ QKV_BINDINGS = 9
 
 
 @dataclass(frozen=True)
-class _Run:
+class _MatrixRows:
     """Neighbouring rows of one matrix, of q, k and v: the inputs of their kernel, and its constants."""
 
     matrix: WeightMatrix
@@ -131,7 +131,7 @@ class AttentionLowering:
             }  # fmt: skip
             lora, down = self._linears.lora(_name(matrix, rows), run, context, QKV_BINDINGS)
             downs += down
-            runs.append(_Run(matrix, given, rows, constants, lora))
+            runs.append(_MatrixRows(matrix, given, rows, constants, lora))
             first_head += rows // self._config.head_dim
         # Two kernels in one gave wrong sums of several rows in integers on lavapipe, which adds up by subgroups.
         alike = context.rows == "one" or not any(self._builder.integers(run.matrix) for run in runs)
@@ -142,7 +142,7 @@ class AttentionLowering:
                 return [*downs, *self._qkv_pair(op, context, runs, both, q)]
         return [*downs, *(kernel for run in runs for kernel in self._qkv_run(op, context, run, q))]
 
-    def _qkv_run(self, op: QKVAttention, context: PassContext, run: _Run, q: Binding) -> list[Kernel]:
+    def _qkv_run(self, op: QKVAttention, context: PassContext, run: _MatrixRows, q: Binding) -> list[Kernel]:
         name = _name(run.matrix, run.rows)
         shape = self._linears.shape(name, run.matrix, run.given, context)
         read, made = self._linears.read(name, shape, op.q.x, run.given, context)
@@ -154,7 +154,7 @@ class AttentionLowering:
         return [*made, self._qkv_kernel(name, op, pipeline, grid, [run], run.part.quants, run.part.scales, q)]
 
     def _qkv_pair(
-        self, op: QKVAttention, context: PassContext, runs: Sequence[_Run], both: Binding, q: Binding
+        self, op: QKVAttention, context: PassContext, runs: Sequence[_MatrixRows], both: Binding, q: Binding
     ) -> list[Kernel]:
         """Make one kernel for two formats: the first workgroups multiply the first run's rows, the others the
         second's."""
@@ -177,7 +177,7 @@ class AttentionLowering:
         return [*made, self._qkv_kernel(name, op, pipeline, grid, runs, both, both, q)]
 
     def _qkv_kernel(
-        self, name: str, op: QKVAttention, pipeline: int, grid: Grid, runs: Sequence[_Run], quants: Binding,
+        self, name: str, op: QKVAttention, pipeline: int, grid: Grid, runs: Sequence[_MatrixRows], quants: Binding,
         scales: Binding, q: Binding,
     ) -> Kernel:  # fmt: skip
         given, layer = runs[0].given, op.attention.layer

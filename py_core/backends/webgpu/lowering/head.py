@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from py_core.adapters.head import MAX_HEAD_RANK, MAX_NEIGHBOURS, AnyHeadAdapter, NeighbourAdapter
-from py_core.backends.base import HEAD_SLOTS, MAX_LOGIT_ROWS, BackendError
+from py_core.backend_errors import BackendError
+from py_core.backends.checks import HEAD_SLOTS, MAX_LOGIT_ROWS
 from py_core.backends.fusion import Fused
 from py_core.backends.head_slots import slot_bytes, slot_data
 from py_core.backends.webgpu.cost import Cost
@@ -17,7 +18,7 @@ from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.lowering.linear import LinearLowering
 from py_core.backends.webgpu.plan import Kernel
 from py_core.backends.webgpu.values import PassContext, Values
-from py_core.backends.webgpu.vectors import Vectors
+from py_core.backends.webgpu.weights.vectors import Vectors
 from py_core.models.graph import Graph, Linear, RMSNorm, SoftCap
 
 Lower = Callable[[Sequence[Fused], PassContext], list[Kernel]]

@@ -9,13 +9,13 @@ from enum import IntEnum
 from py_core.backends.webgpu.cost import Cost, linear_cost
 from py_core.backends.webgpu.host import Binding
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
-from py_core.backends.webgpu.layout import BLOCK, LIMBS_BYTES
+from py_core.backends.webgpu.kernel_shapes import MatvecShape, RowColumns
 from py_core.backends.webgpu.lora import LoraNext, LoraPart, LoraSets, NextOf, OperationSets
 from py_core.backends.webgpu.plan import Grid, Kernel, fixed, folded, per_row
-from py_core.backends.webgpu.tuning import MatvecShape, RowColumns
 from py_core.backends.webgpu.values import PassContext, Values
-from py_core.backends.webgpu.vectors import Vectors
-from py_core.backends.webgpu.weights import WeightArena, WeightMatrix
+from py_core.backends.webgpu.weights.arena import WeightArena, WeightMatrix
+from py_core.backends.webgpu.weights.layout import BLOCK, LIMBS_BYTES
+from py_core.backends.webgpu.weights.vectors import Vectors
 from py_core.models.graph import Activation, Graph, Linear, RMSNorm, Value
 
 _DOWN_TILE, _DOWN_WORKGROUP = 4, 512

@@ -15,18 +15,18 @@ from py_core.backends.sampling_state import RING
 from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
+from py_core.backends.webgpu.kernel_shapes import FEW_ROWS
 from py_core.backends.webgpu.kv_pages import KVPages
-from py_core.backends.webgpu.layout import blocks_of
 from py_core.backends.webgpu.lora import LoraSets
 from py_core.backends.webgpu.lowering.attention import AttentionLowering
 from py_core.backends.webgpu.lowering.head import HeadLowering
 from py_core.backends.webgpu.lowering.linear import Epilogue, LinearLowering
 from py_core.backends.webgpu.plan import Kernel, Plan, fixed, per_row
 from py_core.backends.webgpu.shaders import Constant
-from py_core.backends.webgpu.tuning import FEW_ROWS
 from py_core.backends.webgpu.values import PassContext, Values
-from py_core.backends.webgpu.vectors import Vectors
-from py_core.backends.webgpu.weights import WeightArena
+from py_core.backends.webgpu.weights.arena import WeightArena
+from py_core.backends.webgpu.weights.layout import blocks_of
+from py_core.backends.webgpu.weights.vectors import Vectors
 from py_core.models import graph as ops
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph

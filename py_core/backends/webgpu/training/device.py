@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.sampling_state import ROW_BYTES, STATE_HEADER, state_bytes
 from py_core.backends.webgpu.attention import SHORT
 from py_core.backends.webgpu.host import Binding
@@ -18,8 +18,8 @@ from py_core.backends.webgpu.training.loss import LossLowering
 from py_core.backends.webgpu.training.lowering import PackBuffers, TrainingLowering
 from py_core.backends.webgpu.training.optimizer import Optimizer, OptimizerVectors
 from py_core.backends.webgpu.training.values import TrainingValues, backward_steps, forward_steps
-from py_core.training.backward import TrainingPlan
 from py_core.training.gradient_ops import HeadLoss, LoraDown, LoraUp
+from py_core.training.plan import TrainingPlan
 from py_core.training.session import Pack
 
 _LIST_FLOPS = 1e9

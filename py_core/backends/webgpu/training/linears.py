@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
-from py_core.backends.base import BackendError
+from py_core.backend_errors import BackendError
 from py_core.backends.webgpu.cost import Cost, linear_cost
 from py_core.backends.webgpu.host import Binding
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
-from py_core.backends.webgpu.layout import BLOCK, LIMBS_BYTES
 from py_core.backends.webgpu.plan import Grid, Kernel, fixed, folded, per_row
 from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.training.values import TrainingValues
-from py_core.backends.webgpu.vectors import Vectors
-from py_core.backends.webgpu.weights import MatrixPart, WeightArena, WeightMatrix
+from py_core.backends.webgpu.weights.arena import MatrixPart, WeightArena, WeightMatrix
+from py_core.backends.webgpu.weights.layout import BLOCK, LIMBS_BYTES
+from py_core.backends.webgpu.weights.vectors import Vectors
 from py_core.models.graph import Graph, Linear
 from py_core.training.gradient_ops import LinearGradient
 

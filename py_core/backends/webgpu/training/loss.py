@@ -17,7 +17,7 @@ from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.plan import Kernel, fixed, per_row
 from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.training.linears import LinearFactor, TrainingLinears
-from py_core.backends.webgpu.weights import MatrixPart, WeightMatrix
+from py_core.backends.webgpu.weights.arena import MatrixPart, WeightMatrix
 from py_core.training.gradient_ops import HeadLoss
 from py_core.training.session import HeadRows, Loss, Pack
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 
-from py_core.backends.base import BackendError, DeviceLostError
+from py_core.backend_errors import BackendError, DeviceLostError
 from py_core.backends.recovery import Recovery
 from py_core.backends.webgpu.device import WebGPUDevice
 from py_core.backends.webgpu.model_on_device import PACK_ROWS
@@ -23,7 +23,7 @@ from py_core.backends.webgpu.training.device import Section, SessionOnDevice
 from py_core.backends.webgpu.training.loss import SUMS_BYTES, loss_of
 from py_core.backends.webgpu.training.optimizer import STEP_BYTES
 from py_core.messages import Message
-from py_core.training.backward import TrainingPlan
+from py_core.training.plan import TrainingPlan
 from py_core.training.session import (
     AdamW,
     AfterPiece,

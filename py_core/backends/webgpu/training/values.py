@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from py_core.backends.webgpu.host import Binding
 from py_core.models.graph import Embedding, Value
-from py_core.training.backward import TrainingPlan
 from py_core.training.gradient_ops import ForwardOp, GradientOp, HeadLoss, LoraUp, values_made, values_read
+from py_core.training.plan import TrainingPlan
 
 PassOp = Embedding | ForwardOp | GradientOp | HeadLoss
 Slot = tuple[int, int]

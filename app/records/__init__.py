@@ -1,0 +1,1 @@
+"""The records that the application keeps: a module a kind, `KINDS` lists them all, and `Memory` opens them."""
