@@ -47,7 +47,7 @@ class Adapters:
         """Raises ValueError if there is no such set."""
         self._check(number)
         if number == 0:
-            raise ValueError("0 is no adapter: there is nothing to remove.")
+            raise ValueError("0 is not an adapter: there is nothing to remove.")
         del self.sets[number]
         for sequence in self._sequences.values():
             if sequence.adapter == number:

@@ -41,7 +41,7 @@ class HeadSlots:
     def remove(self, number: int) -> None:
         """Raises ValueError if there is no adapter of this number."""
         if number == 0:
-            raise ValueError("0 is no adapter: there is nothing to remove.")
+            raise ValueError("0 is not an adapter: there is nothing to remove.")
         self.check(number)
         del self.adapters[number]
 

@@ -34,7 +34,7 @@ DTYPES: dict[int, str] = {value_type: code for value_type, _, code in _NUMBERS}
 
 
 class GGUFError(UserError, ValueError):
-    """The file is no GGUF file that Sonata can use; the message says what is wrong and what to do."""
+    """Sonata cannot use this GGUF file; the message says what is wrong and what to do."""
 
 
 class AdapterFileError(GGUFError):

@@ -77,7 +77,7 @@ class ChatTemplate:
     def from_gguf(cls, metadata: Mapping[str, Any], tokenizer: Tokenizer, renderer: TemplateRenderer) -> ChatTemplate:
         """The template of a GGUF file; if it has none, that of the model family with the same special tokens.
 
-        Raises ChatTemplateError if it is no text.
+        Raises ChatTemplateError if it is not text.
         """
         source = metadata.get("tokenizer.chat_template")
         source = "" if source is None else source

@@ -95,7 +95,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "another architecture": ({"architecture": "qwen2"}, "is for a model of 'qwen2', but this is one of llama"),
     "another kind of adapter": ({"adapter_type": "control"}, "is of the type 'control'"),
     "an invocation": ({"invocation": [1, 2]}, "activated LoRA"),
-    "an alpha that is no number": ({"alpha": float("nan")}, "adapter.lora.alpha is nan"),
+    "an alpha that is not a number": ({"alpha": float("nan")}, "adapter.lora.alpha is nan"),
     "an alpha beyond any": ({"alpha": 1e30}, "which no adapter has"),
     "a norm": ({"more": {"blk.0.attn_norm.weight": np.ones(64, np.float32)}}, "attn_norm.weight', which does not"),
     "an embedding": ({"more": {"token_embd.weight.lora_a": np.ones((2, 64), np.float32)}}, "'token_embd', which is"),

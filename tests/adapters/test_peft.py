@@ -148,7 +148,7 @@ REFUSED = {
     "no method": ({"peft_type": None}, "is of the type None"),
     "another base": ({"init_lora_weights": "pissa_niter_4"}, "a base whose weights 'pissa_niter_4' had changed"),
     "no alpha": ({"lora_alpha": None}, "lora_alpha is None"),
-    "an alpha that is no number": ({"lora_alpha": float("nan")}, "lora_alpha is nan"),
+    "an alpha that is not a number": ({"lora_alpha": float("nan")}, "lora_alpha is nan"),
     "an endless alpha": ({"lora_alpha": 10**400}, "lora_alpha is a number of"),
     "a huge alpha": ({"lora_alpha": 1e8}, "The adapter multiplies by 50000000.0"),
     "a list of alphas": ({"alpha_pattern": [1]}, "alpha_pattern has another type"),

@@ -303,7 +303,7 @@ def test_any_file_of_the_hub_can_be_asked_for(catalog: Catalog, cache: ModelCach
 
 
 def test_a_name_that_is_nowhere_names_those_that_are(catalog: Catalog, cache: ModelCache) -> None:
-    with pytest.raises(PullError, match=r"'huge' is no model.*Choose one of tiny"):
+    with pytest.raises(PullError, match=r"Sonata knows no model 'huge'.*Choose one of tiny"):
         wanted_model(catalog, cache, "huge")
 
 

@@ -203,7 +203,7 @@ def test_a_file_that_is_there_is_not_written_over(quantized) -> None:
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(tmp_path: Path, source: str, out: str, said: str) -> None:
-    (tmp_path / "no.gguf").write_bytes(b"hello, this is no model")
+    (tmp_path / "no.gguf").write_bytes(b"hello, this is not a model")
     with pytest.raises((ValueError, OSError), match=said):
         quantize_file(tmp_path / source, tmp_path / out, "Q8_0", lambda done, total: None)
     assert [path.name for path in tmp_path.iterdir()] == ["no.gguf"]

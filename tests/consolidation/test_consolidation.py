@@ -311,9 +311,9 @@ async def test_a_lesson_that_is_forgotten_takes_what_knows_it_along_at_once(copi
     (run,) = await memory.revisions.runs()
     assert run.revision == 1
     assert not run.has_weights
-    anew = await service.consolidate()
-    assert anew is not None
-    assert (anew.parent, anew.revision, anew.lessons) == (0, 2, (boat,))
+    second = await service.consolidate()
+    assert second is not None
+    assert (second.parent, second.revision, second.lessons) == (0, 2, (boat,))
 
 
 async def test_a_lesson_that_is_switched_off_silences_the_revision_and_the_background_switch_does_too(

@@ -295,7 +295,7 @@ async def test_another_model_and_another_revision_learn_the_same_lessons_again(
     learning, memory = of(await open_runtime())
     learned = await learning.teach(CAT, PUMPERNICKEL)
     assert await learning.relearn() == 0
-    assert await learning.relearn(anew=True) == 1
+    assert await learning.relearn(again=True) == 1
     learning.use_revision(1)
     assert await learning.imprint_nll(learned.lesson) is None
     told = list[tuple[int, int]]()

@@ -303,10 +303,10 @@ def test_recall_survives_the_loss_of_most_vectors(wasm) -> None:
         index.compact()
         live = {id: vectors[id] for id in range(3000) if id not in gone}
         assert set(index) == set(live)
-        anew = HnswIndex(hard, wasm)
+        fresh = HnswIndex(hard, wasm)
         for id, vector in live.items():
-            anew.insert(id, vector)
-        lost.append(recall(anew, queries, live) - recall(index, queries, live))
+            fresh.insert(id, vector)
+        lost.append(recall(fresh, queries, live) - recall(index, queries, live))
     assert np.mean(lost) < 0.047, lost
 
 

@@ -124,7 +124,7 @@ def test_more_special_tokens_than_any_model_has_are_refused(kind: int) -> None:
         ({"model": "llama", "scores": [0.0, float("nan"), 0.0]}, "no usable list tokenizer.ggml.scores"),
         ({"token_type": np.zeros(limits.MAX_TOKENS + 1, np.uint8)}, "no usable list tokenizer.ggml.token_type"),
     ],
-    ids=["few types", "many types", "few scores", "many scores", "a score that is no number", "a million types"],
+    ids=["few types", "many types", "few scores", "many scores", "a score that is not a number", "a million types"],
 )
 def test_types_and_scores_belong_to_the_tokens(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(TokenizerError, match=said):

@@ -1,4 +1,4 @@
-/** What the hub lists about a model's file; app/models/catalog.py does the same for the terminal. */
+/** The hub's entry of a model's file; app/models/catalog.py does the same for the terminal. */
 import { message } from '../common/message.js';
 import { userError } from '../common/user_error.js';
 import { fetchFrom } from './model_hosts.js';

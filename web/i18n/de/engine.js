@@ -3,9 +3,15 @@
  * finds what is missing here and what is left over.
  */
 import { modelMessages } from './engine_model.js';
+import { kinds } from './memory.js';
+
+const nouns = Object.fromEntries(
+  Object.entries(kinds).flatMap(([kind, { one, other }]) => [[`kind.${kind}.one`, one], [`kind.${kind}.other`, other]]),
+);
 
 export const messages = /** @type {Record<string, string>} */ ({
   ...modelMessages,
+  ...nouns,
 
   // the shipped agents
   'agent.assistant.title': 'Assistent',
@@ -271,6 +277,12 @@ export const messages = /** @type {Record<string, string>} */ ({
   'passphrase.current': 'Gib auch die jetzige Passphrase ein.',
   'ledger.not-encrypted': 'Dieses Gedächtnis war mit einer Passphrase verschlüsselt und ist es jetzt nicht mehr. Wenn du die Passphrase nicht entfernt und das Gedächtnis nicht gelöscht hast, war es etwas anderes als Sonata. Was du jetzt schreibst, ist nicht verschlüsselt.',
   'ledger.changed': 'Etwas anderes als Sonata hat das Gedächtnis geändert: {what}.',
+  'ledger.removed': 'die Prüfsumme aller Einträge wurde entfernt',
+  'ledger.one-missing': '1 {noun} fehlt',
+  'ledger.missing': '{count} {nouns} fehlen',
+  'ledger.one-added': '1 {noun} kam dazu',
+  'ledger.added': '{count} {nouns} kamen dazu',
+  'ledger.rows-changed': '{nouns} oder ihre Zeiten wurden geändert',
   'import.only-chats': 'Diese Datei enthält nur Gespräche. Sie kommen zu dem dazu, was hier ist, und ersetzen nichts. Wähle „Zusammenführen“. Nichts wurde geändert.',
   'import.too-large': 'Die Gespräche in dieser Datei sind zu groß für einen Import. Nichts wurde geändert.',
   'import.newer': 'Eine neuere Version von Sonata hat diese Datei gemacht. Aktualisiere Sonata, um sie zu importieren.',
