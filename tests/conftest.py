@@ -52,9 +52,12 @@ from py_core.models.registry import describe_model
 from py_core.tokenizers.chat_template import ChatTemplate
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from tests.budgets import Times
-from tests.few_examples import few_parts, use_few_examples
-from tests.tiny_llama import TinyLlama
+from tests.routing.few_examples import few_parts, use_few_examples
+from tests.tiny.llama import TinyLlama
 
+pytest_plugins = ["tests.every_backend", "tests.runtime_fixtures"]
+
+PAGE = Path(__file__).parent / "page"
 ORACLES = Path(__file__).parent / "oracle"
 
 # Shaders that Mesa's software GPU compiled earlier are cached there: each costs a second otherwise.
@@ -92,9 +95,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     seen: set[tuple[str, str]] = set()
     for item in items:
         folder, case = item.path.parent.name, (str(item.path), getattr(item, "originalname", item.name))
-        again = folder in ("gpu", "wasm") and case in seen
+        again = folder in ("webgpu", "wasm") and case in seen
         seen.add(case)
-        if again or folder == "e2e" or is_hypothesis_test(getattr(item, "obj", None)):
+        if again or PAGE in item.path.parents or is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("no_cover")
 
 

@@ -10,7 +10,6 @@ from app.chat.answer import Answer
 from app.chat.chat_question import ChatQuestion
 from app.chat.conversation_tree import ConversationTree
 from app.chat.trajectory_recorder import TrajectoryRecorder
-from app.chat.turn_messages import agent_of
 from app.generation.assistant import Assistant
 from app.lessons.service import INSTANT_POLICY
 from app.protocol import Stored
@@ -95,10 +94,10 @@ class AnswerKeeper:
         return Stored(session.id, len(turns), answer.said, request, question.number, given.number)
 
     def _record(self, memory: Memory, answer: Answer, made: Turn, session: str, route: Routed | None) -> None:
-        learning, routing = self._runtime.learning, self._runtime.routing
+        learning = self._runtime.learning
         trajectory = answer.trajectory(
             made.details, route, session=session, learnable=bool(session) and memory.policies.is_on(INSTANT_POLICY),
             model=learning.base_sha256[:16] if learning else self._assistant.model.config.name,
             backend=self._assistant.model.engine.capabilities.backend,
         )  # fmt: skip
-        self.recorder.answered(memory, trajectory, agent_of(made, routing.agents if routing else {}))
+        self.recorder.answered(memory, trajectory)

@@ -1,9 +1,9 @@
 """Records how an answer was made. What is known is recorded at once; what must be read is added in the background.
 
 After an answer a record is put into the writer's queue. A second later, if the person did not continue, the first
-MOST_READ of the answer's tokens run again on the conversation's own sequence. This gives their log-probabilities, and
-the residual stream at some depths. It is idle work: it pauses while the person types, more urgent work comes first, and
-if the conversation changes, the reading ends without an error.
+MOST_READ of the answer's tokens run again on the conversation's own sequence. This gives their log-probabilities. It is
+idle work: it pauses while the person types, more urgent work comes first, and if the conversation changes, the reading
+ends without an error.
 """
 
 from __future__ import annotations
@@ -19,20 +19,15 @@ from app.generation.assistant import Assistant
 from app.protocol import Done
 from app.records.memory import Memory
 from py_core.backend_errors import BackendError
-from py_core.backends.checks import MAX_TAPS
 from py_core.engine.scheduler import Priority
 from py_core.learning.quality import parts_of, rated
-from py_core.learning.trajectories import KEPT_TEXT, Trace, Trajectory
-from py_core.routing.agents import Agent
+from py_core.learning.trajectories import KEPT_TEXT, Trajectory
 from py_core.routing.embedder import EmbedderError
 from py_core.store.errors import StoreError
 
 if TYPE_CHECKING:
     from app.runtime import Runtime
 
-DEPTHS_POLICY = "learning.depths"
-"""The depths at which the residual stream is read, in addition to those of the agent."""
-DEPTHS = [0.25, 0.5, 0.75]
 IDLE_SECONDS = 1.0
 """Seconds between an answer and its reading: a person who continues at once does not wait for a pass of it."""
 MOST_READ = 256
@@ -51,14 +46,13 @@ class TrajectoryRecorder:
         self.idle_seconds = idle_seconds
         self._assistant, self._runtime = assistant, runtime
 
-    def answered(self, memory: Memory, trajectory: Trajectory, agent: Agent | None) -> None:
+    def answered(self, memory: Memory, trajectory: Trajectory) -> None:
         """Record an answer that the assistant has just given. Does not wait. Raises StoreError."""
         made = memory.trajectories.record(trajectory)
         if not made.learnable:
             return
         tokens = tuple(self._assistant.sequence.tokens)
-        layers = self.layers(memory, agent)
-        memory.background.start(lambda: self._read(memory, made, tokens, layers))
+        memory.background.start(lambda: self._read(memory, made, tokens))
 
     def asked_again(self, memory: Memory, id: str) -> None:
         """Note that the person wanted another answer instead of this one: a weak sign that it was not good."""
@@ -93,68 +87,40 @@ class TrajectoryRecorder:
 
         self._change(memory, id, longer)
 
-    def layers(self, memory: Memory, agent: Agent | None) -> list[str]:
-        """Return the values that are read of this agent's answers (`Engine.hidden`)."""
-        policy = memory.policies.look(DEPTHS_POLICY)
-        chosen = policy.value if policy is not None and isinstance(policy.value, list) else DEPTHS
-        depths = [depth for depth in (*chosen, *(agent.depths if agent else ())) if 0 < depth <= 1]
-        config = self._assistant.model.config
-        return list(dict.fromkeys(config.residual_at(depth) for depth in sorted(depths)))[:MAX_TAPS]
-
-    async def _read(self, memory: Memory, made: Trajectory, tokens: Sequence[int], layers: list[str]) -> None:
+    async def _read(self, memory: Memory, made: Trajectory, tokens: Sequence[int]) -> None:
         try:
             await asyncio.sleep(self.idle_seconds)
             prompt, answer = tokens[: made.prompt_tokens], tokens[made.prompt_tokens :]
-            trace = await self._trace(memory, tokens, len(prompt), layers)
-            logprob = None if trace.logprobs is None else min(float(np.mean(trace.logprobs, dtype=np.float64)), 0.0)
+            logprob = await self._logprob(memory, tokens, len(prompt))
             async with memory.background.step():
                 similarity = await self._similarity(made)
             async with memory.background.step():
                 # What the model says without the lesson tells nothing about the lesson's answer.
                 parts = parts_of(answer, prompt, made.reason, None if made.lesson else logprob, similarity)
             await memory.trajectories.change(made.id, lambda now: rated(replace(now, parts=parts, logprob=logprob)))
-            await memory.trajectories.keep_trace(made.id, trace)
         except StoreError as error:
             if error.reason != "closed":
                 self._runtime.trouble(error)
 
-    async def _trace(self, memory: Memory, tokens: Sequence[int], start: int, layers: list[str]) -> Trace:
-        """Return as much of the trace as can be read before the person continues."""
-        trace = Trace(np.array(tokens[start:], np.int32))
-        if tuple(self._assistant.sequence.tokens) != tokens or not 1 <= start < len(tokens):
-            return trace
-        try:
-            return await self._read_trace(memory, tokens, start, layers)
-        except BackendError:  # the conversation continues, or the device was lost: then the next answer says so
-            return trace
-
-    async def _read_trace(self, memory: Memory, tokens: Sequence[int], start: int, layers: list[str]) -> Trace:
-        """Raises BackendError if the conversation continues meanwhile."""
-        model, sequence = self._assistant.model, self._assistant.sequence
-        answer, end = tokens[start:], min(len(tokens), start + MOST_READ)
-        before_head = model.config.residual_at(1)
-        names = list(dict.fromkeys([*layers[: MAX_TAPS - 1], before_head]))
-        logprobs, states = list[np.ndarray](), {name: list[np.ndarray]() for name in names}
-        # From the prompt's last token on: after it the answer's first token is scored.
-        for first in range(start - 1, end, READ_AT_ONCE):
+    async def _logprob(self, memory: Memory, tokens: Sequence[int], start: int) -> float | None:
+        """Return the mean log-probability of the answer's tokens; None if the person continued before it was read."""
+        if not 1 <= start < len(tokens):
+            return None
+        engine, sequence = self._assistant.model.engine, self._assistant.sequence
+        before_head, end = self._assistant.model.config.residual_at(1), min(len(tokens), start + MOST_READ)
+        found = list[np.ndarray]()
+        # From the prompt's last token on: it predicts the answer's first.
+        for first in range(start - 1, end - 1, READ_AT_ONCE):
             async with memory.background.step():
                 if tuple(sequence.tokens) != tokens:
-                    raise BackendError("chat.goes-on", "The conversation has moved on.")
-                stop = min(first + READ_AT_ONCE, end)
-                found = await model.engine.hidden(sequence, names, first, Priority.IDLE, stop)
-                for name in names:
-                    states[name].append(found[name])
-                scored = tokens[first + 1 : min(stop + 1, end)]
-                if scored:
-                    rows = found[before_head][: len(scored)]
-                    logprobs.append(await model.engine.score_states(sequence, rows, scored, Priority.IDLE))
-        joined = {name: np.concatenate(states[name]) for name in layers[: MAX_TAPS - 1]}
-        last = np.stack([rows[0] for rows in joined.values()]) if joined else None
-        mean = np.stack([rows[1:].mean(axis=0) for rows in joined.values()]) if joined else None
-        return Trace(
-            np.array(answer, np.int32), _compact(np.concatenate(logprobs)), tuple(joined),
-            None if last is None else _compact(last), None if mean is None else _compact(mean),
-        )  # fmt: skip
+                    return None
+                stop = min(first + READ_AT_ONCE, end - 1)
+                try:
+                    rows = (await engine.hidden(sequence, [before_head], first, Priority.IDLE, stop))[before_head]
+                    found.append(await engine.score_states(sequence, rows, tokens[first + 1 : stop + 1], Priority.IDLE))
+                except BackendError:  # the conversation continues, or the device was lost: then the next answer says so
+                    return None
+        return min(float(np.mean(np.concatenate(found), dtype=np.float64)), 0.0)
 
     async def _similarity(self, made: Trajectory) -> float | None:
         routing = self._runtime.routing
@@ -166,10 +132,3 @@ class TrajectoryRecorder:
         except EmbedderError:
             return None
         return float(asked.vector @ answered.vector)
-
-
-def _compact(values: np.ndarray) -> np.ndarray:
-    """Return the values in half the bytes. Residuals of some models are beyond float16: they become its largest
-    value."""
-    limit = np.finfo(np.float16).max
-    return np.clip(values, -limit, limit).astype(np.float16)

@@ -118,7 +118,6 @@ class DeepLoop:
             await memory.policies.set(UNTIL_POLICY, math.nextafter(newest, math.inf), confidence=1.0, source="deep")
             await memory.policies.set(REPORT_POLICY, json.dumps(asdict(done)), confidence=1.0, source="deep")
             await note_run(memory.policies, "deep", now, "done", len(trajectories))
-            await memory.trajectories.delete_lost_traces()
             await memory.store.compact()
             report(5, 5)
             return done

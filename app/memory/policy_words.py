@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from app.chat.exact_answers import EXACT_POLICY
-from app.chat.trajectory_recorder import DEPTHS_POLICY
 from app.consolidation.deep_loop import REPORT_POLICY, UNTIL_POLICY
 from app.consolidation.idle_learning import LAST
 from app.consolidation.idle_work import BACKGROUND_POLICY
@@ -86,10 +85,6 @@ def _opening(value: Value) -> Message:
     )
 
 
-def _shares(value: Value) -> str:
-    return ", ".join(f"{share:.0%}" for share in value) if isinstance(value, list) else str(value)
-
-
 def _number(value: Value) -> float:
     return float(value) if isinstance(value, int | float) else 1.0
 
@@ -158,11 +153,6 @@ _KNOWN: Mapping[str, _Known] = {
         ),
         _opening,
         _from_judged,
-    ),
-    DEPTHS_POLICY: _Known(
-        Message("policy.depths.title", "Where answers are recorded"),
-        Message("policy.depths.about", "The depths of the model at which an answer's states are kept."),
-        _shares,
     ),
     REPORT_POLICY: _Known(
         Message("policy.deep-loop.title", "The last review of all answers"),

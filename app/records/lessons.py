@@ -193,6 +193,6 @@ LESSONS = Kind(
         "last_used": checks.time,
         "before": checks.text(),
     },
-    has_blobs=True,
+    blobs="kept",
     migrations={6: _with_before},
 )

@@ -20,6 +20,7 @@ from py_core.store.write_batch import BatchedWriter
 
 KIND = "policy"
 RETIRED = (
+    "learning.depths",  # where traces of answers were read
     *("learning.background.router", "learning.router.last"),  # when the router's head was trained
     *(f"learning.background.{factor}/" for factor in ("rate", "divergence", "rounds", "rehearsal", "elastic")),
 )

@@ -226,5 +226,5 @@ REVISION_WEIGHTS = Kind(
         "sha256": checks.text(LONGEST_NAME),
         "data": checks.text(),
     },
-    has_blobs=True,
+    blobs="kept",
 )

@@ -356,7 +356,7 @@ SESSIONS = Kind(
         "titled": checks.one_of(*get_args(Titled)),
         "said": checks.time,
     },
-    has_blobs=True,
+    blobs="kept",
     migrations={5: _session_with_branches},
 )
 

@@ -2,7 +2,8 @@
 
     python -m app.training.gate [--dry-run]
 
-The same data and seed give the same file. It prints how the gate does on dev; tests/bench/gate.py prints all figures.
+The same data and seed give the same file. It prints how the gate does on dev; tests/bench/learning/gate.py prints all
+figures.
 """
 
 from __future__ import annotations

@@ -1,28 +1,21 @@
 """The record of an answer: the question, the route and lesson, the cost, any error, and the quality.
 
 All records are lines of the log (answer_log.py). Learning uses the learnable ones: the model or a lesson answered, and
-learning was on. The latest of them are in memory (a ring buffer). The writer stores records in batches, so an answer
-never waits for it. Tokens, log-probabilities and hidden states of an answer are its trace: a blob beside the record
-that is deleted with it.
+learning was on. The writer stores records in batches, so an answer never waits for it.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
-import numpy as np
-
-from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
 from py_core.store import field_checks as checks
-from py_core.store.blobs import blob_name
 from py_core.store.errors import StoreError
 from py_core.store.field_checks import LARGEST_INTEGER
 from py_core.store.kinds import ALL, Kind
 from py_core.store.records import LONGEST_NAME, Record, Vector
-from py_core.store.rows import BLOB, Change, FieldValue, Range
+from py_core.store.rows import FieldValue, Range
 from py_core.store.store import Store
 from py_core.store.transaction import Transaction
 from py_core.store.write_batch import BatchedWriter
@@ -31,9 +24,6 @@ KIND, LOG = "trajectory", "witness"
 MOST_AGE_SECONDS = 90 * 86400.0
 MOST_TRAJECTORIES = 20_000
 MOST_LEARNABLE = 2_000
-"""With their traces they take about 25 MB for a model of 135 million parameters."""
-RECENT = 64
-"""The number of trajectories that are also in memory."""
 KEPT_TEXT = 2_000
 """Characters of the message and of the answer, if it is learnable."""
 LOGGED_TEXT = 500
@@ -90,33 +80,6 @@ class Trajectory:
         return sum(self.stages.values())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Trace:
-    """A trace of the model's work: `tokens` of the answer, int32 (n,); `logprobs` of the first of them, float16 (up to
-    n,) or None; and the residual stream at `layers`, float16 (layers, hidden_size) each: at the prompt's last token,
-    and the mean over these tokens. None if the person continued before they were read."""
-
-    tokens: np.ndarray
-    logprobs: np.ndarray | None = None
-    layers: tuple[str, ...] = ()
-    last: np.ndarray | None = None
-    mean: np.ndarray | None = None
-
-    def to_bytes(self) -> bytes:
-        arrays = {name: getattr(self, name) for name in ("tokens", "logprobs", "last", "mean")}
-        return write_safetensors(
-            {name: array for name, array in arrays.items() if array is not None}, {"layers": " ".join(self.layers)}
-        )
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Trace:
-        """Read a trace. Raises SafetensorsError if the data is not a trace."""
-        arrays, metadata = read_safetensors(data)
-        if "tokens" not in arrays or not arrays.keys() <= {"tokens", "logprobs", "last", "mean"}:
-            raise SafetensorsError("trajectory.other-tensors", "These are not an answer's tokens and states.")
-        return cls(**arrays, layers=tuple(metadata.get("layers", "").split()))
-
-
 class Trajectories:
     """The trajectories of a store. Methods use only the learnable ones unless their docstring says otherwise. Every
     method that waits may raise StoreError."""
@@ -129,22 +92,16 @@ class Trajectories:
         most_age: float = MOST_AGE_SECONDS,
         most: int = MOST_TRAJECTORIES,
         most_learnable: int = MOST_LEARNABLE,
-        recent: int = RECENT,
     ) -> None:
         self.store = store
         self.writer = writer or BatchedWriter(store)
         self._most_age, self._most, self._most_learnable = most_age, most, most_learnable
-        self.recent: deque[Trajectory] = deque(maxlen=recent)
-        """The latest trajectories of this program, the newest last."""
-        store.on_change(self._note)
 
     def record(self, trajectory: Trajectory) -> Trajectory:
         """Keep a trajectory, learnable or not, without waiting. Returns it as it is kept: with its time, and with long
         texts cut off. The answer's text is kept only if the trajectory is learnable."""
         trajectory = replace(_cut(trajectory), created=trajectory.created or self.store.clock())
         self.writer.put(_record(trajectory))
-        if trajectory.learnable:
-            self.recent.append(trajectory)
         return trajectory
 
     async def get(self, id: str) -> Trajectory | None:
@@ -159,7 +116,7 @@ class Trajectories:
     async def find(
         self, *, since: float | None = None, limit: int | None = None, **where: FieldValue | Range
     ) -> list[Trajectory]:
-        """Trajectories, learnable or not, newest first. where: fields of INDEXED."""
+        """Trajectories, learnable or not, newest first. where: indexed fields (TRAJECTORIES)."""
         await self.writer.flush()
         records = await self.store.query(KIND, where, since=since, newest_first=True, limit=limit)
         return [trajectory_of(record) for record in records]
@@ -175,11 +132,7 @@ class Trajectories:
         record = await self.store.update(KIND, id, lambda record: _record(change(trajectory_of(record))))
         if record is None:
             return None
-        changed = trajectory_of(record)
-        for place, trajectory in enumerate(self.recent):
-            if trajectory.id == id:
-                self.recent[place] = changed
-        return changed
+        return trajectory_of(record)
 
     async def rate(self, id: str, rating: float | None) -> None:
         """Rate an answer, learnable or not; None takes the rating back. Ignored if the answer is not there."""
@@ -188,24 +141,8 @@ class Trajectories:
         await self.writer.flush()
         await self.store.update(KIND, id, lambda r: replace(r, body={**r.body, "rating": rating}))
 
-    async def keep_trace(self, id: str, trace: Trace) -> None:
-        """Keep a trace. Nothing is kept if the trajectory was deleted meanwhile."""
-        await self.writer.flush()
-        await self.store.put_blob(trace_name(id), trace.to_bytes())
-        if await self.store.get(KIND, id) is None:
-            await self.delete(id)
-
-    async def trace(self, id: str) -> Trace | None:
-        """The trace of an answer; None if there is none: exports have no traces, and a person may continue before it is
-        made."""
-        data = await self.store.get_blob(trace_name(id))
-        try:
-            return None if data is None else Trace.from_bytes(data)
-        except SafetensorsError:
-            return None
-
     async def delete(self, *ids: str) -> None:
-        """Delete trajectories with their traces, learnable or not."""
+        """Delete trajectories, learnable or not."""
         await self.writer.flush()
         await self.store.delete(KIND, *ids)
 
@@ -213,17 +150,6 @@ class Trajectories:
         """Exclude trajectories from learning; only their lines of the log are left."""
         for one in trajectories:
             transaction.put(_record(_cut(replace(one, learnable=False))))
-            transaction.delete(BLOB, trace_name(one.id))
-
-    async def delete_lost_traces(self) -> int:
-        """Delete traces without a learnable trajectory, as after the program ended between the two. Returns how
-        many."""
-        await self.writer.flush()
-        names = {name for _, name in await self.store.keys_starting_with(BLOB, blob_name(KIND, ""))}
-        known = [record.id async for record in self.store.scan(KIND) if record.body["learnable"]]
-        lost = names - {trace_name(id) for id in known}
-        await self.store.delete(BLOB, *lost)
-        return len(lost)
 
     async def retain(self) -> int:
         """Delete trajectories that are too old and the oldest ones beyond the limit, learnable or not. Set aside the
@@ -242,21 +168,6 @@ class Trajectories:
             async with self.store.transaction() as transaction:
                 self.set_aside_in(transaction, map(trajectory_of, old))
         return len(gone)
-
-    def _note(self, change: Change) -> None:
-        """Remove deleted records from the ring buffer, too."""
-        gone = {id for kind, id in change.deletes if kind == KIND}
-        if change.cleared is not None or change.everything:
-            self.recent.clear()  # the rest can be read from the store
-        elif gone:
-            kept = [trajectory for trajectory in self.recent if trajectory.id not in gone]
-            self.recent.clear()
-            self.recent.extend(kept)
-
-
-def trace_name(id: str) -> str:
-    """The name of the blob of a trace; the blob is deleted with the record."""
-    return blob_name(KIND, id, "trace")
 
 
 def _cut(trajectory: Trajectory) -> Trajectory:
@@ -367,7 +278,7 @@ TRAJECTORIES = Kind(
         "learnable": checks.boolean,
     },
     indexed=("session", "lesson", "failed", "rating", "learnable"),
-    has_blobs=True,
+    blobs="retired",  # what the model computed for the answer, until version 9
     migrations={8: _with_log},
     partner=LOG,
 )

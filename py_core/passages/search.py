@@ -1,7 +1,7 @@
 """Finds the passages that a question is about: by meaning, and by shared words.
 
 Meaning finds "cut off from the land" in a text that says that the boat could not come, but it does not know names and
-numbers. Words know only these. The sum finds what either finds: tests/bench/passages.py, docs/decisions/0066.
+numbers. Words know only these. The sum finds what either finds: tests/bench/memory/passages.py, docs/decisions/0066.
 """
 
 from __future__ import annotations

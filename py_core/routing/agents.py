@@ -6,7 +6,7 @@ Every mistake in the data is an AgentError whose message is a sentence that name
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -22,10 +22,11 @@ _LONGEST = {"title": 60, "definition": 1_000, "system_prompt": 8_000}
 _LONGEST_EXAMPLE = 8_000
 _ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LONGEST_ID = 40
-_MOST_DEPTHS = 4
 
 _REQUIRED = ("id", "title", "definition", "system_prompt")
-_KEYS = (*_REQUIRED, "max_tokens", "sampling", "depths", "examples")
+_KEYS = (*_REQUIRED, "max_tokens", "sampling", "examples")
+_RETIRED_KEYS = ("depths",)
+"""Keys that older versions wrote. They are ignored."""
 _EXAMPLE_KEYS = ("text", "group", "hard")
 _SAMPLING_DEFAULTS = {option.name: option.default for option in fields(SamplingParams)}
 
@@ -42,9 +43,8 @@ class AgentError(UserError, ValueError):
 class Agent:
     """An agent, which answers messages.
 
-    `definition` tells people and the router what the agent is for. `max_tokens` limits an answer. `depths` are shares
-    of the model's depth at which states are recorded for its answers, besides those recorded for all agents. `examples`
-    are requests that a user gave it; those of the shipped agents are kept separately, as `Example`.
+    `definition` tells people and the router what the agent is for. `max_tokens` limits an answer. `examples` are
+    requests that a user gave it; those of the shipped agents are kept separately, as `Example`.
     """
 
     id: str
@@ -53,7 +53,6 @@ class Agent:
     system_prompt: str
     max_tokens: int = 1024
     sampling: SamplingParams = field(default_factory=SamplingParams)
-    depths: tuple[float, ...] = ()
     examples: tuple[str, ...] = ()
 
 
@@ -74,7 +73,7 @@ class Example:
 def agent_from_dict(data: Mapping[str, Any]) -> Agent:
     """Parse one agent. Raises AgentError."""
     who = _who(data)
-    _refuse_unknown_keys(who, data, _KEYS)
+    _refuse_unknown_keys(who, data, _KEYS, _RETIRED_KEYS)
     for key in _REQUIRED:
         value = data.get(key)
         if not isinstance(value, str) or is_blank(value):
@@ -119,7 +118,6 @@ def agent_from_dict(data: Mapping[str, Any]) -> Agent:
         **texts,
         max_tokens=max_tokens,
         sampling=_sampling(who, data),
-        depths=_depths(who, data.get("depths", [])),
         examples=_own_examples(who, data.get("examples", [])),
     )
 
@@ -132,8 +130,6 @@ def agent_to_dict(agent: Agent) -> dict[str, Any]:
     sampling = {name: getattr(agent.sampling, name) for name in _SAMPLING_DEFAULTS}
     if changed := {name: value for name, value in sampling.items() if value != _SAMPLING_DEFAULTS[name]}:
         data["sampling"] = changed
-    if agent.depths:
-        data["depths"] = list(agent.depths)
     if agent.examples:
         data["examples"] = list(agent.examples)
     return data
@@ -200,12 +196,14 @@ def _who(data: Mapping[str, Any]) -> Message:
     return Message("agents.nameless", "an agent without an id")
 
 
-def _refuse_unknown_keys(who: Message, data: Mapping[str, Any], known: Iterable[str]) -> None:
+def _refuse_unknown_keys(
+    who: Message, data: Mapping[str, Any], known: Iterable[str], ignored: Sequence[str] = ()
+) -> None:
     if not isinstance(data, Mapping):
         raise AgentError(
             "agents.no-table", "{who} must be a table of keys and values, not {data}.", who=who, data=shown(data)
         )
-    if unknown := [str(key) for key in data if key not in known]:
+    if unknown := [str(key) for key in data if key not in known and key not in ignored]:
         raise AgentError(
             "agents.unknown-key",
             "{who} has an unknown key {key}; the known keys are {known}.",
@@ -238,19 +236,6 @@ def _sampling(who: Message, data: Mapping[str, Any]) -> SamplingParams:
                 "agents.sampling", "The sampling of {who}: {why}", who=who, why=error, field=name
             ) from None
     return SamplingParams(**values)
-
-
-def _depths(who: Message, depths: Any) -> tuple[float, ...]:
-    fits = isinstance(depths, list | tuple) and len(depths) <= _MOST_DEPTHS
-    if not fits or not all((_is_int(depth) or isinstance(depth, float)) and 0 < depth <= 1 for depth in depths):
-        raise AgentError(
-            "agents.bad-depths",
-            "The depths of {who} must be a list of at most {most} numbers, each above 0 and at most 1.",
-            who=who,
-            most=_MOST_DEPTHS,
-            field="depths",
-        )
-    return tuple(float(depth) for depth in depths)
 
 
 def _own_examples(who: Message, texts: Any) -> tuple[str, ...]:

@@ -13,14 +13,14 @@ from py_core.formats.gguf import parse_header
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
-from tests.architectures.variants import VARIANTS
+from tests.models.architectures.variants import VARIANTS
 
 SHA256 = "ab" * 32
 
 
 @cache
 def described(name: str) -> tuple[ModelConfig, Graph]:
-    """A variant of tests/architectures as its file describes it."""
+    """A variant of tests/models/architectures as its file describes it."""
     variant = VARIANTS[name]
     if any(key in variant.config["rope_parameters"] for key in ("short_factor",)):
         raise ValueError(f"{name} has to be opened with its factors")

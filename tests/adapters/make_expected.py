@@ -26,8 +26,8 @@ from py_core.adapters.files import export_peft, read_adapter
 from py_core.adapters.peft import CONFIG_FILE, WEIGHTS_FILE
 from tests.adapters.adapter_models import described, drawn
 from tests.adapters.peft_cases import CASES, LAST, Case
-from tests.architectures.make_expected import logits_of, model_of, smallest_cosine, tokens
-from tests.tiny_models import PERMUTED, neighbours_rotate
+from tests.models.architectures.make_expected import logits_of, model_of, smallest_cosine, tokens
+from tests.tiny.models import PERMUTED, neighbours_rotate
 
 EXPECTED = Path(__file__).parent / "expected"
 STEPS = 8

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.architectures.variants import VARIANTS
-from tests.tiny_models import Variant
+from tests.models.architectures.variants import VARIANTS
+from tests.tiny.models import Variant
 
 LAST = 8
 """Positions of which the logits are kept."""

@@ -14,7 +14,7 @@ from gguf import GGMLQuantizationType as Kind
 from py_core.adapters.files import read_adapter, write_adapter
 from py_core.adapters.lora import AdapterError, LoraAdapter
 from tests.adapters.adapter_models import described, drawn, same
-from tests.architectures.variants import VARIANTS
+from tests.models.architectures.variants import VARIANTS
 
 NAME = "blk.0.attn_q.weight"
 

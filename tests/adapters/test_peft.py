@@ -18,9 +18,10 @@ from py_core.formats.source import FileSource
 from py_core.models.transformers_names import transformers_module
 from tests.adapters.adapter_models import described, drawn, same
 from tests.adapters.peft_cases import CASES, LAST, Case
-from tests.backend_pairs import cosine
+from tests.backends.backend_pairs import cosine
 
 EXPECTED = Path(__file__).parent / "expected"
+ARCHITECTURES = Path(__file__).parents[1] / "models" / "architectures" / "expected"
 
 
 def files(name: str) -> tuple[bytes, bytes]:
@@ -38,7 +39,7 @@ def peft_adapter(name: str, **changes: object) -> LoraAdapter:
 
 async def logits(case: Case, adapter: LoraAdapter, folder: Path) -> np.ndarray:
     """Logits of the last positions of the case's tokens, on the reference backend."""
-    with np.load(EXPECTED.parents[1] / "architectures" / "expected" / f"{case.variant.name}.npz") as recorded:
+    with np.load(ARCHITECTURES / f"{case.variant.name}.npz") as recorded:
         ids = recorded["ids"].tolist()
     source = FileSource(case.variant.write(folder / "tiny.gguf"))
     config, graph = described(case.variant.name)

@@ -20,8 +20,8 @@ from py_core.loading import BackendLoader
 from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
 from py_core.token_sequence import TokenSequence
-from tests.architectures.variants import VARIANTS
-from tests.tiny_adapters import drawn
+from tests.models.architectures.variants import VARIANTS
+from tests.tiny.adapters import drawn
 
 TOKENS = [3, 17, 80, 5, 42, 9, 61]
 NAMES = ["llama", pytest.param("llama-fused-qkv", marks=pytest.mark.every_backend), "qwen2", "gemma2", "phi3"]

@@ -22,10 +22,10 @@ from py_core.loading import BackendLoader
 from py_core.models.graph import Graph, Linear, SoftCap
 from py_core.models.registry import describe_model
 from py_core.sampling import SamplingParams
-from tests.architectures.variants import VARIANTS
-from tests.backend_pairs import collect
-from tests.tiny_adapters import drawn
-from tests.variants import gated
+from tests.backends.backend_pairs import collect
+from tests.backends.variants import gated
+from tests.models.architectures.variants import VARIANTS
+from tests.tiny.adapters import drawn
 
 TOKENS = [3, 17, 80, 5, 42, 9, 61, 8, 77, 30]
 

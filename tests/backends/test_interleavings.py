@@ -24,15 +24,15 @@ from py_core.paging.page_table import PAGE
 from py_core.paging.tiers import TierPolicy
 from py_core.sampling import SamplingParams
 from py_core.token_sequence import NO_SLOT, TokenSequence
-from tests.backend_pairs import Pair, alone, assert_said_alone, open_pair, prompt
-from tests.backends.test_page_transfer import Shelf
-from tests.backends.test_sequence_slots import with_little_memory
-from tests.backends.test_speculation import Always, told_before
+from tests.backends.backend_pairs import Pair, alone, assert_said_alone, open_pair, prompt
+from tests.backends.dying_host import DeviceGoes, WorkersDie
 from tests.backends.test_together import RULES
-from tests.dying_host import DeviceGoes, WorkersDie
-from tests.page_owners import assert_each_page_has_its_owners, assert_nothing_is_left
-from tests.tiny_adapters import drawn
-from tests.tiny_llama import TinyLlama
+from tests.paging.page_owners import assert_each_page_has_its_owners, assert_nothing_is_left
+from tests.paging.test_page_transfer import Shelf
+from tests.paging.test_sequence_slots import with_little_memory
+from tests.speculation.test_speculation import Always, told_before
+from tests.tiny.adapters import drawn
+from tests.tiny.llama import TinyLlama
 
 CONTEXT = 4 * PAGE
 SLOTS = 5

@@ -19,15 +19,15 @@ from py_core.paging import page_table
 from py_core.paging.page_table import PAGE
 from py_core.sampling import SamplingParams
 from py_core.token_sequence import TokenSequence
-from tests.backend_pairs import GREEDY, Pair, alone, assert_said_alone, open_pair, prompt
+from tests.backends.backend_pairs import GREEDY, Pair, alone, assert_said_alone, open_pair, prompt
+from tests.backends.dying_host import DeviceGoes, WorkersDie
 from tests.backends.test_interleavings import NOISE
-from tests.backends.test_page_transfer import Shelf
-from tests.backends.test_sequence_slots import with_little_memory
-from tests.backends.test_speculation import Always, told_before
 from tests.backends.test_together import RULES
-from tests.dying_host import DeviceGoes, WorkersDie
-from tests.page_owners import assert_each_page_has_its_owners, assert_nothing_is_left
-from tests.tiny_llama import TinyLlama
+from tests.paging.page_owners import assert_each_page_has_its_owners, assert_nothing_is_left
+from tests.paging.test_page_transfer import Shelf
+from tests.paging.test_sequence_slots import with_little_memory
+from tests.speculation.test_speculation import Always, told_before
+from tests.tiny.llama import TinyLlama
 
 CONTEXT = 6 * PAGE
 PLACES = {"workers": 4, "workers in more places": 16, "device": 3}

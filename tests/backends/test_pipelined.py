@@ -16,8 +16,8 @@ from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.paging.sequence_slots import SLOTS
 from py_core.sampling import SamplingParams
-from tests.backend_pairs import GREEDY, Pair, collect, open_pair, prompt
-from tests.tiny_llama import TinyLlama
+from tests.backends.backend_pairs import GREEDY, Pair, collect, open_pair, prompt
+from tests.tiny.llama import TinyLlama
 
 
 @pytest.fixture(params=["webgpu", "wasm"])

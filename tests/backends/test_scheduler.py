@@ -21,9 +21,9 @@ from py_core.engine.scheduler import Priority
 from py_core.engine.sequence_group import LOOK_AHEAD
 from py_core.sampling import SamplingParams
 from py_core.token_sequence import TokenSequence
-from tests.backend_pairs import GREEDY, open_pair, prompt
-from tests.tiny_llama import TinyLlama
-from tests.variants import gated
+from tests.backends.backend_pairs import GREEDY, open_pair, prompt
+from tests.backends.variants import gated
+from tests.tiny.llama import TinyLlama
 
 RULES = [
     GREEDY,

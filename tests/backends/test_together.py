@@ -24,11 +24,11 @@ from py_core.engine.engine import Engine, Timings
 from py_core.engine.scheduler import MOST_REQUESTS, Priority
 from py_core.sampling import SamplingParams
 from py_core.token_sequence import TokenSequence
-from tests.backend_pairs import GREEDY, alone, assert_said_alone, open_pair, prompt
-from tests.dying_host import DyingHost
-from tests.tiny_adapters import drawn
-from tests.tiny_llama import TinyLlama
-from tests.variants import gated
+from tests.backends.backend_pairs import GREEDY, alone, assert_said_alone, open_pair, prompt
+from tests.backends.dying_host import DyingHost
+from tests.backends.variants import gated
+from tests.tiny.adapters import drawn
+from tests.tiny.llama import TinyLlama
 
 CONTEXT = 400
 RULES = [

@@ -102,7 +102,7 @@ def evaluate(page: Page, expression: str, argument: Any = None) -> Any:
 @contextlib.contextmanager
 def python_page(browser: Browser, address: str, module: Path) -> Iterator[Page]:
     """A page whose `runPython(source)` runs Sonata's Python in a worker (python_worker.js), after a file of Python."""
-    worker = ROOT / "tests" / "e2e" / "python_worker.js"
+    worker = ROOT / "tests" / "page" / "python_worker.js"
     headers = {"Cross-Origin-Embedder-Policy": "require-corp", "Cross-Origin-Resource-Policy": "same-origin"}
     page = browser.new_page(bypass_csp=True)
 

@@ -29,10 +29,10 @@ from app.building.site.dist import precache_json, sync
 from app.checksums import sha256_of
 from app.files.encoding import CODECS
 from app.models.downloads import default_model_path, model_files
-from tests.bench.shell_sizes import first_load
+from tests.bench.page.shell_sizes import first_load
 
 VIEWS = ("wide", "narrow")
-"""The manifest's screenshots (tests/bench/screenshots.py)."""
+"""The manifest's screenshots (tests/bench/page/screenshots.py)."""
 
 
 def read_json(path: Path) -> dict:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import sonata
+from tests.cli.command_line import sonata
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -10,17 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_consolidation import (
-    FACTS,
-    FEW_STEPS,
-    RECIPE,
-    Opened,
-    after_steps,
-    memories,
-    memory_of,
-    numbers,
-    taught,
-)
 
 from app.consolidation.desk import BRINGING, KNOWING
 from app.consolidation.service import ConsolidationService, RefusedBeforeError
@@ -37,6 +26,17 @@ from py_core.routing.embedder import SentenceEmbedder
 from py_core.store.rows import BLOB
 from py_core.store.transfer import export, import_file
 from py_core.training.session import Loss, Pack
+from tests.consolidation.small_consolidation import (
+    FACTS,
+    FEW_STEPS,
+    RECIPE,
+    Opened,
+    after_steps,
+    memories,
+    memory_of,
+    numbers,
+    taught,
+)
 
 
 @pytest.fixture(scope="module")

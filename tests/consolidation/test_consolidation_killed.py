@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from app.consolidation.service import RECIPE
-from tests.command_line import printed, sonata
+from tests.cli.command_line import printed, sonata
 
 PROGRAM = Path(__file__).with_name("killed_sonata.py")
 KILLED_AT = 14

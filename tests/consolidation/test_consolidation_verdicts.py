@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_consolidation import BASE, RECIPE, TEXTS, Opened, memories, memory_of, taught
 
 from app.consolidation.service import ConsolidationService
 from app.consolidation.texts import shipped_texts
@@ -22,6 +21,7 @@ from py_core.learning.probe import perplexity
 from py_core.loading import Model
 from py_core.routing.embedder import SentenceEmbedder
 from py_core.tokenizers.prompts import encode_text
+from tests.consolidation.small_consolidation import BASE, RECIPE, TEXTS, Opened, memories, memory_of, taught
 
 PROBE = shipped_texts().probe[:6]
 HARMFUL = replace(RECIPE, portions=replace(RECIPE.portions, texts=0, answers=0))

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from app import native_runtime
@@ -17,14 +16,12 @@ from app.lessons.service import THRESHOLD_POLICY
 from app.records.memory import Memory
 from app.routing.factory import RouterParts
 from app.runtime import Runtime
-from py_core.learning.trajectories import Trace, Trajectory, trace_name
+from py_core.learning.trajectories import Trajectory
 from py_core.loading import Model
-from py_core.store.rows import BLOB
 from tests.runtime import runtime_over
 
 OpenModel = Callable[..., Awaitable[Model]]
 DAY = 86400.0
-TRACE = Trace(np.array([5, 6], np.int32))
 CRASHES = [
     "why does my page crash when I scroll",
     "my page crashes whenever I scroll down, why?",
@@ -103,21 +100,16 @@ async def test_failures_become_suggestions_and_no_route_changes_unless_it_was_ju
     assert (await deep.consolidate()).suggestions == ()
 
 
-async def test_old_answers_go_with_their_traces_and_stay_in_the_strategy(runtime: Runtime, memory: Memory) -> None:
+async def test_old_answers_go_and_stay_in_the_strategy(runtime: Runtime, memory: Memory) -> None:
     old = [await answered(runtime, text, 0.9, days=40) for text in CRASHES]
     judged = await answered(runtime, CRASHES[0], 1.0, days=40, feedback="good")
     fresh = await answered(runtime, CRASHES[1], 0.9)
-    for id in (*old, judged, fresh):
-        await memory.trajectories.keep_trace(id, TRACE)
-    await memory.store.put_blob(trace_name("lost"), TRACE.to_bytes())
     deep = DeepLoop(runtime)
     report = await deep.consolidate()
     assert report.deleted == 4
     assert {one.id for one in await memory.trajectories.all()} == {judged, fresh}
     assert {one.id for one in await memory.log.entries() if one.answered} == {judged, fresh}
     assert {one.id for one in await memory.log.entries()} == {*old, judged, fresh}
-    names = {name for _, name in await memory.store.keys_starting_with(BLOB, "trajectory:")}
-    assert names == {trace_name(judged), trace_name(fresh)}
     (strategy,) = await memory.strategies.all()
     assert (strategy.count, strategy.archived[0], strategy.verdict) == (6, 4, "success")
     await deep.consolidate()

@@ -12,8 +12,8 @@ import pytest
 
 from py_core.draft_loading import DraftError, DraftFile, check_draft, read_draft
 from py_core.formats.source import FileSource
-from tests.command_line import assert_sentence, printed, sonata
-from tests.tiny_llama import TinyLlama
+from tests.cli.command_line import assert_sentence, printed, sonata
+from tests.tiny.llama import TinyLlama
 
 
 async def files(folder: Path) -> tuple[DraftFile, DraftFile]:

@@ -21,7 +21,8 @@ from py_core.engine.repetition import LOOP_SCORE
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
 from py_core.token_sequence import TokenSequence
-from tests import backend_pairs, tiny_adapters
+from tests.backends import backend_pairs
+from tests.tiny import adapters as tiny_adapters
 
 GREEDY = SamplingParams()
 PROMPT = list(b"Once upon a time")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from py_core.formats.gguf import GGUFError, GGUFHeader, NeedMoreData, parse_header, read_header, write_gguf
 from py_core.formats.quantization import FORMATS, UnsupportedFormatError, dequantize, quantize
 from py_core.formats.source import FileSource
-from tests.gguf_fields import ARRAY, STRING, U32, gguf, key_value, small_gguf, tensor, text
+from tests.formats.gguf_fields import ARRAY, STRING, U32, gguf, key_value, small_gguf, tensor, text
 
 
 def parse(file: bytes) -> GGUFHeader:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from app.models.converting.converter import convert_folder
 from app.models.converting.folder import ConvertError
-from tests.converting.folders import FOLDERS
 from tests.fuzz.harness import found_before, fuzzed, hostile, read_or_refused
+from tests.models.converting.folders import FOLDERS
 
 CASES = {case.name: case for case in FOLDERS}
 FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")

@@ -22,10 +22,10 @@ from py_core.models.registry import describe_model
 from py_core.tokenizers.base import TokenizerError
 from py_core.tokenizers.chat_template import ChatTemplate, ChatTemplateError, encode_chat
 from py_core.tokenizers.registry import tokenizer_from_gguf
-from tests.architectures.variants import QUANTIZED
+from tests.formats.gguf_fields import small_gguf
 from tests.fuzz.harness import found_before, fuzzed, hostile, read_or_refused
-from tests.gguf_fields import small_gguf
-from tests.tiny_models import metadata
+from tests.models.architectures.variants import QUANTIZED
+from tests.tiny.models import metadata
 
 OURS = (GGUFError, UnsupportedFormatError, TokenizerError, ChatTemplateError)
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
-from tests.memory.bad_records import JUNK, bad_files, file_of, good_rows
 
 from app.memory.api import MemoryApi
 from app.protocol import to_json
@@ -27,6 +26,7 @@ from py_core.store.sqlite import SQLiteRows
 from py_core.store.store import Store
 from py_core.store.transfer import import_file
 from tests.fuzz.harness import check_sentence, fuzzed, hostile
+from tests.store.bad_records import JUNK, bad_files, file_of, good_rows
 
 PASSPHRASE = "correct horse"
 GOOD = [replace(row, created=time.time(), updated=time.time()) for row in asyncio.run(good_rows())]

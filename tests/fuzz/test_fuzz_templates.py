@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from py_core.tokenizers.chat_template import ChatTemplateError
 from py_core.tokenizers.template_renderer import TemplateError
 from tests.fuzz.harness import fuzzed, read_or_refused
-from tests.jinja_reference import reference
-from tests.templates import render, template_of
-from tests.unit.test_jinja import FAMILIES, rendered
+from tests.tokenizers.jinja_reference import reference
+from tests.tokenizers.templates import render, template_of
+from tests.tokenizers.test_jinja import FAMILIES, rendered
 
 MESSAGES = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y <z>"}]
 WORDS = re.split(

@@ -8,7 +8,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from graph_bytes import graph_bytes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.hnsw.index import BRIDGED_A_DELETE, FEW_DEAD, HnswIndex, HnswSettings, VectorError
 from py_core.hnsw.numpy_kernel import NumpyHnswKernel
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
+from tests.hnsw.graph_bytes import graph_bytes
 
 few = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

@@ -21,8 +21,8 @@ from py_core.store.volatile import VolatileRows
 from py_core.training.checkpoint import Checkpoint
 from py_core.training.schedule import Schedule
 from py_core.training.trainer import StepReport, Trainer
-from tests.learning.small_training import SETTINGS, SmallTraining, opened, same
-from tests.learning.test_training_turns import answer
+from tests.training.small_training import SETTINGS, SmallTraining, opened, same
+from tests.training.test_training_turns import answer
 
 LONG = dataclasses.replace(SETTINGS, schedule=Schedule(0.02, 40))
 PATIENCE = 60

@@ -2,7 +2,7 @@
 
     python -m tests.mistakes                      # all: some minutes
     python -m tests.mistakes kernels "no window"  # of kernels.toml, and those with these words in their names
-    python -m tests.mistakes kernels --find tests/gpu tests/wasm
+    python -m tests.mistakes kernels --find tests/backends/webgpu tests/backends/wasm
 
 A mistake is a piece of text in one file (`before`, which is there exactly once) and what a tired engineer might have
 written instead (`after`). Each of its `tests` must pass without the mistake, fail with it, and be in the gate. The

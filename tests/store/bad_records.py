@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from places import ANY_BODY
 
 from app.records.files import Passage, StoredFile
 from app.records.lessons import Lesson
@@ -27,6 +26,7 @@ from py_core.store.rows import LAYOUT, Row
 from py_core.store.store import Store
 from py_core.store.transfer import FORMAT, VERSION
 from py_core.store.volatile import VolatileRows
+from tests.store.places import ANY_BODY
 
 VECTOR = np.eye(1, DIMENSIONS, dtype=np.float32)[0]
 NAN, INFINITE = (np.full(DIMENSIONS, value, np.float32).tobytes() for value in (np.nan, np.inf))

@@ -1,6 +1,6 @@
 """Kills Chromium with SIGKILL at random moments while the page writes, and checks the stored data afterwards.
 
-Used by the test (a few rounds) and by tests/bench/crash_browser.py (fifty).
+Used by the test (a few rounds) and by tests/bench/memory/crash_browser.py (fifty).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from page import BrowserThread, PageRows, Tab
 from playwright.async_api import Browser
 from playwright.async_api import Error as PlaywrightError
 
 from app.building.system import CHROMIUM_FLAGS
 from py_core.store.errors import StoreError
 from py_core.store.store import Store
+from tests.store.page import BrowserThread, PageRows, Tab
 
 LONGEST_SECONDS = 3.0
 STARTS = 3

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from page import BrowserThread, LimitedTab, Tab, Tabs
-from places import SEMANTIC, Place, make_place
 from playwright.async_api import Browser
 
 from py_core.store.store import Store
+from tests.store.page import BrowserThread, LimitedTab, Tab, Tabs
+from tests.store.places import SEMANTIC, Place, make_place
 
 
 @pytest.fixture(scope="session")

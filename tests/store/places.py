@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from page import PageCrypto, PageRows, Tab
-
 from app.records.kinds import KINDS
 from py_core.store.encryption import Crypto, NativeCrypto
 from py_core.store.kinds import Kinds
@@ -18,6 +16,7 @@ from py_core.store.rows import Rows
 from py_core.store.sqlite import SQLiteRows
 from py_core.store.store import Store
 from py_core.store.volatile import VolatileRows
+from tests.store.page import PageCrypto, PageRows, Tab
 
 PASSPHRASE = "correct horse"
 FEW_ITERATIONS = 1000

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from places import ANY_BODY, BACKENDS, LASTING, PASSPHRASE, Place
 
 from py_core.store.errors import StoreError
 from py_core.store.kinds import Kinds, Migration
@@ -18,6 +17,7 @@ from py_core.store.records import Record
 from py_core.store.rows import LAYOUT, Change, Range
 from py_core.store.store import Store
 from py_core.store.transaction import Transaction
+from tests.store.places import ANY_BODY, BACKENDS, LASTING, PASSPHRASE, Place
 
 VECTOR = np.array([0.5, -1.25, 3e-7], np.float32)
 on_all = pytest.mark.parametrize("place", BACKENDS, indirect=True)

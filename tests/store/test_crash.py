@@ -18,15 +18,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from crash_writer import BODY, PASSPHRASES, opened, vector
-from leftovers import Secrets
-from places import ANY_BODY
 
 from py_core.store.encryption import NativeCrypto
 from py_core.store.passphrase import set_passphrase
 from py_core.store.records import Record
 from py_core.store.sqlite import SQLiteRows
 from py_core.store.store import Store
+from tests.store.crash_writer import BODY, PASSPHRASES, opened, vector
+from tests.store.leftovers import Secrets
+from tests.store.places import ANY_BODY
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from browser_crash import kill_rounds, killable_browser
-from page import BrowserThread
 
 from py_core.store.rows import LAYOUT
+from tests.store.browser_crash import kill_rounds, killable_browser
+from tests.store.page import BrowserThread
 
 ROUNDS = 5
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 
-from page import Tab
-from test_unreadable import GOOD
-
 from py_core.store.packing import pack
 from py_core.store.rows import LAYOUT
+from tests.store.page import Tab
+from tests.store.test_unreadable import GOOD
 
 DAMAGE = r"""async ([name, LAYOUT, head, data]) => {
   const { memoryStore } = await import('/memory/indexeddb.js');

@@ -12,8 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from page import PageCrypto, Tab
-from places import ANY_BODY, FEW_ITERATIONS, PASSPHRASE, Place, make_place
 
 from py_core.store.encryption import NativeCrypto, WrongKeyError, new_lock, unlock
 from py_core.store.errors import StoreError
@@ -22,6 +20,8 @@ from py_core.store.records import Record
 from py_core.store.rows import Batch
 from py_core.store.sqlite import SQLiteRows
 from py_core.store.store import Store
+from tests.store.page import PageCrypto, Tab
+from tests.store.places import ANY_BODY, FEW_ITERATIONS, PASSPHRASE, Place, make_place
 
 SECRET = "the meeting is at noon"
 VECTOR = np.arange(1, 33, dtype=np.float32) / 7

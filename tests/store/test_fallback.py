@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from places import ANY_BODY
 
 from app.chat.history.api import ConversationApi
 from app.runtime import Runtime, RuntimeConfig
@@ -18,6 +17,7 @@ from py_core.store.records import Record
 from py_core.store.rows import Batch, Key, Query, Row
 from py_core.store.store import Store
 from py_core.store.volatile import VolatileRows
+from tests.store.places import ANY_BODY
 
 
 class Failing(VolatileRows):

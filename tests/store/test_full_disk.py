@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from page import LimitedTab, PageCrypto, PageRows
-from test_sqlite import largest_file
 
 from app.chat.context_store import ChatShelf
 from app.native_runtime import open_pages
@@ -29,10 +27,12 @@ from py_core.store.encryption import Crypto, NativeCrypto
 from py_core.store.rows import BLOB, Batch, Rows
 from py_core.store.sqlite import SQLiteRows
 from py_core.token_sequence import NO_SLOT, TokenSequence
-from tests.backend_pairs import GREEDY, Pair, assert_said_alone, open_pair, prompt
-from tests.backends.test_sequence_slots import with_little_memory
-from tests.page_owners import assert_nothing_is_left
-from tests.tiny_llama import TinyLlama
+from tests.backends.backend_pairs import GREEDY, Pair, assert_said_alone, open_pair, prompt
+from tests.paging.page_owners import assert_nothing_is_left
+from tests.paging.test_sequence_slots import with_little_memory
+from tests.store.page import LimitedTab, PageCrypto, PageRows
+from tests.store.test_sqlite import largest_file
+from tests.tiny.llama import TinyLlama
 
 SQLITE_PAGE = 4096
 QUOTA = 3_000_000

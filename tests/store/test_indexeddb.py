@@ -8,8 +8,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from page import BrowserThread, LimitedTab, PageCrypto, PageRows, Tab
-from places import ANY_BODY
 from playwright.async_api import BrowserContext
 
 from app.building.system import CHROMIUM_FLAGS
@@ -21,6 +19,8 @@ from py_core.store.fallback import FallbackRows
 from py_core.store.records import Record
 from py_core.store.rows import LAYOUT
 from py_core.store.store import Store
+from tests.store.page import BrowserThread, LimitedTab, PageCrypto, PageRows, Tab
+from tests.store.places import ANY_BODY
 
 OpenTab = Callable[[], Awaitable[Tab]]
 RAW_OPEN = """([name, version]) => new Promise((resolve, reject) => {

@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
-from places import ANY_BODY, PASSPHRASE, Place
 
 from py_core.store.ledger import LEDGER
 from py_core.store.passphrase import remove_passphrase
 from py_core.store.records import Record
 from py_core.store.rows import EVERYTHING, Batch, Rows
 from py_core.store.store import Store
+from tests.store.places import ANY_BODY, PASSPHRASE, Place
 
 RECORDS = [Record("strategy", f"w{n}", {"text": "x" * n}, None, 100.0 + n, 100.0 + n) for n in range(5)]
 MORE = [

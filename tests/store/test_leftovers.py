@@ -8,10 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from browser_crash import killable_tab
-from leftovers import Secrets
-from page import BrowserThread, PageCrypto, PageRows, Tab
-from places import ANY_BODY, FEW_ITERATIONS, PASSPHRASE
 
 from py_core.store import sqlite
 from py_core.store.encryption import NativeCrypto
@@ -21,6 +17,10 @@ from py_core.store.records import Record
 from py_core.store.rows import LAYOUT, UNCOMPACTED
 from py_core.store.sqlite import SQLiteRows
 from py_core.store.store import Store
+from tests.store.browser_crash import killable_tab
+from tests.store.leftovers import Secrets
+from tests.store.page import BrowserThread, PageCrypto, PageRows, Tab
+from tests.store.places import ANY_BODY, FEW_ITERATIONS, PASSPHRASE
 
 NAME = "leftovers"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from places import ANY_BODY
 
 from app.records.lessons import KIND, Lesson
 from app.records.memory import Memory
@@ -12,6 +11,7 @@ from py_core.store.encryption import NativeCrypto, new_lock
 from py_core.store.rows import BLOB, CHUNK
 from py_core.store.store import Store
 from py_core.store.volatile import VolatileRows
+from tests.store.places import ANY_BODY
 
 
 async def with_two_lessons() -> tuple[Store, Memory]:

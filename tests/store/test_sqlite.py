@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from places import ANY_BODY
 
 from py_core.store import sqlite
 from py_core.store.errors import StoreError
@@ -20,6 +19,7 @@ from py_core.store.records import Record
 from py_core.store.rows import LAYOUT, Change
 from py_core.store.sqlite import SQLiteRows
 from py_core.store.store import Store
+from tests.store.places import ANY_BODY
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,8 +11,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
-from page import Tab
-from places import BACKENDS, Place, make_place
 
 from app.records.kinds import KINDS
 from py_core.store.errors import StoreError
@@ -22,6 +20,8 @@ from py_core.store.rows import Key, Query, Range
 from py_core.store.store import Store
 from py_core.store.transaction import Transaction
 from py_core.store.transfer import export, import_file
+from tests.store.page import Tab
+from tests.store.places import BACKENDS, Place, make_place
 
 KIND_NAMES = st.sampled_from(["pattern", "trajectory", "policy"])
 NAMES = st.sampled_from(["a", "b", "ab", "B", "ä", "日本", "𝄞"]) | st.text(

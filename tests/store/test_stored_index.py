@@ -7,7 +7,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from places import ANY_BODY, FEW_ITERATIONS, PASSPHRASE, Place
 
 from app.models.build_outputs import hnsw_kernel_path
 from app.records.memory import Memory
@@ -21,6 +20,7 @@ from py_core.store.stored_index import UNSAVED, StoredIndex
 from py_core.store.transfer import export, read_export
 from py_core.store.vectors import VectorSearch
 from py_core.store.volatile import VolatileRows
+from tests.store.places import ANY_BODY, FEW_ITERATIONS, PASSPHRASE, Place
 
 DIMENSIONS, SCANNED = 8, 50
 NAME = "things"

@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from page import PageCrypto, PageRows, Tab
-from places import ANY_BODY
 
 from py_core.store.records import Record
 from py_core.store.rows import Change
 from py_core.store.store import Store
+from tests.store.page import PageCrypto, PageRows, Tab
+from tests.store.places import ANY_BODY
 
 OpenTab = Callable[[], Awaitable[Tab]]
 

@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from page import Tab
-from places import ANY_BODY, FEW_ITERATIONS, PASSPHRASE, Place, make_place
 
 from py_core.store.encryption import NativeCrypto
 from py_core.store.errors import StoreError
@@ -24,6 +22,8 @@ from py_core.store.rows import LAYOUT
 from py_core.store.store import Store
 from py_core.store.transfer import export, import_file
 from py_core.store.volatile import VolatileRows
+from tests.store.page import Tab
+from tests.store.places import ANY_BODY, FEW_ITERATIONS, PASSPHRASE, Place, make_place
 
 VECTOR = np.arange(8, dtype=np.float32)
 RECORDS = [

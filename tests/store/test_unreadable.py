@@ -14,23 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from bad_records import (
-    PATTERN,
-    POLICY,
-    SESSION,
-    TURN,
-    VECTOR,
-    BadFile,
-    bad_files,
-    file_of,
-    good_rows,
-    nested,
-    with_body,
-)
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from page import Tab
-from places import PASSPHRASE
 
 from app.memory.api import MemoryApi
 from app.native_runtime import native_router_parts
@@ -47,6 +32,21 @@ from py_core.store.store import Store
 from py_core.store.transfer import Imported, export, import_file
 from py_core.store.volatile import VolatileRows
 from tests.runtime import runtime_over
+from tests.store.bad_records import (
+    PATTERN,
+    POLICY,
+    SESSION,
+    TURN,
+    VECTOR,
+    BadFile,
+    bad_files,
+    file_of,
+    good_rows,
+    nested,
+    with_body,
+)
+from tests.store.page import Tab
+from tests.store.places import PASSPHRASE
 
 Mode = Literal["merge", "replace"]
 GOOD = asyncio.run(good_rows())

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from places import ANY_BODY
 
 from py_core.store.errors import StoreError
 from py_core.store.records import Record
@@ -14,6 +13,7 @@ from py_core.store.rows import Batch, Change
 from py_core.store.store import Store
 from py_core.store.volatile import VolatileRows
 from py_core.store.write_batch import BATCH, DELAY_SECONDS, MOST_WAITING, BatchedWriter
+from tests.store.places import ANY_BODY
 
 
 class Refusing(VolatileRows):

@@ -10,7 +10,6 @@ import pytest
 import tokenizers
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from texts import any_text, random_text
 from tokenizers import models, pre_tokenizers
 
 from py_core.formats.gguf import parse_header
@@ -19,6 +18,7 @@ from py_core.tokenizers.byte_bpe import BYTE_TO_CHAR, ByteBPE
 from py_core.tokenizers.merging import HEAP_FROM, merge_long, merge_short
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from tests.random_examples import examples
+from tests.tokenizers.texts import any_text, random_text
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from py_core.tokenizers.chat_template import ChatTemplate, ChatTemplateError
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.vocabulary import CONTROL, NORMAL, Vocabulary
 from tests.random_examples import examples
-from tests.templates import encode_chat, render, template_of
+from tests.tokenizers.templates import encode_chat, render, template_of
 
 ORACLE = Path(__file__).parents[1] / "oracle"
 SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"

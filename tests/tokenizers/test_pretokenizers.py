@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import tokenizers
 from hypothesis import given
-from texts import any_text, random_text
 from tokenizers import Regex, models, pre_tokenizers
 
 from py_core.tokenizers import pretokenizers, unicode_ranges
 from py_core.tokenizers.byte_bpe import BYTE_TO_CHAR
 from py_core.tokenizers.pretokenizers import PRE_TOKENIZERS, split
 from py_core.tokenizers.registry import tokenizer_from_gguf
+from tests.tokenizers.texts import any_text, random_text
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -17,8 +17,8 @@ from py_core.tokenizers.prompts import encode_text, framed
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED
 from tests.random_examples import examples
-from tests.templates import encode_chat, render, template_of
-from tests.tiny_tokenizers import bpe
+from tests.tiny.tokenizers import bpe
+from tests.tokenizers.templates import encode_chat, render, template_of
 
 BOS, EOS = 256, 257
 ENDS = {"<bos>": CONTROL, "<end>": CONTROL}

@@ -12,7 +12,6 @@ import pytest
 import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
-from texts import any_text, random_text
 
 from py_core.tokenizers.base import TokenizerError
 from py_core.tokenizers.merging import merge_long, merge_short
@@ -21,6 +20,7 @@ from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.sentencepiece import SPACE, SentencePiece
 from py_core.tokenizers.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED
 from tests.random_examples import examples
+from tests.tokenizers.texts import any_text, random_text
 
 REPOSITORY = Path(__file__).parents[2]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]

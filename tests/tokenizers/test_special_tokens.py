@@ -12,7 +12,7 @@ from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.special_tokens import SpecialTokens
 from py_core.tokenizers.vocabulary import CONTROL, END_NAMES, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary
 from tests.random_examples import examples
-from tests.tiny_tokenizers import bpe
+from tests.tiny.tokenizers import bpe
 
 
 def found(special: dict[str, int], text: str, *, parse: bool, **changes: Any) -> list[str]:

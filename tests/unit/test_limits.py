@@ -29,10 +29,10 @@ from py_core.models.registry import describe_model
 from py_core.tokenizers.base import TokenizerError
 from py_core.tokenizers.chat_template import ChatTemplate, ChatTemplateError
 from py_core.tokenizers.registry import tokenizer_from_gguf
-from tests.architectures.variants import QUANTIZED
+from tests.formats.gguf_fields import ARRAY, STRING, U32, gguf, key_value
 from tests.fuzz.harness import check_sentence
-from tests.gguf_fields import ARRAY, STRING, U32, gguf, key_value
-from tests.tiny_models import metadata
+from tests.models.architectures.variants import QUANTIZED
+from tests.tiny.models import metadata
 
 NESTED = 9
 

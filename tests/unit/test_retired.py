@@ -28,15 +28,17 @@ async def test_a_memory_and_an_export_with_retired_data_keep_everything_else() -
     old = await Store.open(rows)
     kept = [policy("learning.background"), policy("learning.background.last"), policy("learning.deep.last")]
     trained = [Record("head", id, {**HEAD, "data": data}) for id, data in (("one", HEAD["data"]), ("two", ""))]
-    noted = [policy("learning.background.router"), policy("learning.router.last")]
+    noted = [policy("learning.background.router"), policy("learning.router.last"), policy("learning.depths")]
     factors = ("divergence", "elastic", "rate", "rehearsal", "rounds")
     tuned = [policy(f"learning.background.{name}/{'0' * 16}") for name in factors]
     await old.put_many([*kept, *trained, *noted, *tuned])
+    await old.put_blob("trajectory:a1/trace", b"tokens")
     exported = await export(old)
 
     memory = await Memory.open(await Store.open(rows, kinds=KINDS))
     assert [record.id async for record in memory.store.scan()] == [record.id for record in kept]
     assert [one.name for one in memory.policies.all()] == [record.id for record in reversed(kept)]
+    assert await memory.store.get_blob("trajectory:a1/trace") is None
     revision = await memory.store.revision()
     await Memory.open(memory.store)
     assert await memory.store.revision() == revision  # nothing remains to delete

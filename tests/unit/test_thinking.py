@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.thinking import ThoughtSplitter, opens_thought, split_thought
 from tests.random_examples import examples
-from tests.tiny_tokenizers import bpe
+from tests.tiny.tokenizers import bpe
 
 WHOLE = {
     # text, whether the template opened the thought -> thought, answer

@@ -1,4 +1,4 @@
-/** Marks when a part of the start was done, for tests/bench/page_phases.py and the browser's own tools. */
+/** Marks when a part of the start was done, for tests/bench/page/page_phases.py and the browser's own tools. */
 
 /** @param {string} name */
 export function phase(name) {

@@ -1,4 +1,4 @@
-"""llama.cpp, natively by llama-cpp-python: the process that tests/bench/beside_llama_cpp.py starts.
+"""llama.cpp, natively by llama-cpp-python: the process that tests/bench/engine/beside_llama_cpp.py starts.
 
     PYTHON-WITH-LLAMA-CPP tests/bench/peers/llama_cpp_peer.py MODEL.gguf THREADS wall|cpu
 

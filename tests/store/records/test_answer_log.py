@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from places import Place
 
 from app.records.answer_log import AnswerLog
 from py_core.learning.trajectories import Trajectories, Trajectory
 from py_core.store.errors import StoreError
+from tests.store.places import Place
 
 NOW = 1_700_000_000.0
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0

@@ -11,8 +11,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
-from page import Tab
-from places import ANY_BODY, Place, make_place
 
 from app.records.branches import Branches, Turn
 from app.records.kinds import KINDS
@@ -23,6 +21,8 @@ from py_core.store.rows import LAYOUT, Batch
 from py_core.store.store import Store
 from py_core.store.transfer import export, import_file
 from py_core.store.volatile import VolatileRows
+from tests.store.page import Tab
+from tests.store.places import ANY_BODY, Place, make_place
 
 
 def texts(branches: Branches) -> list[str]:

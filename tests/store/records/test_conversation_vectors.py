@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from places import ANY_BODY, Place
 
 from app.records.conversation_vectors import ConversationVectors
 from app.records.memory import Memory
@@ -16,6 +15,7 @@ from py_core.store.records import Record
 from py_core.store.rows import Row
 from py_core.store.store import Store
 from py_core.store.volatile import VolatileRows
+from tests.store.places import ANY_BODY, Place
 
 DIMENSIONS = 32
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import pytest_asyncio
-from page import Tab
-from places import LASTING, SEMANTIC, Place, make_place
-from test_sqlite import largest_file
 
 from app.chat.kept_pages import CHAT, KeptPages
 from py_core.store.passphrase import remove_passphrase, set_passphrase
 from py_core.store.rows import BLOB, Batch
 from py_core.store.store import Store
+from tests.store.page import Tab
+from tests.store.places import LASTING, SEMANTIC, Place, make_place
+from tests.store.test_sqlite import largest_file
 
 NAMES = [f"{number:032x}" for number in range(8)]
 
@@ -216,7 +216,7 @@ async def test_whoever_is_stopped_while_he_keeps_a_page_or_looks_for_some_leaves
     indirect=["kept"],
 )
 async def test_rows_that_are_damaged_are_pages_that_are_missing(kept: Kept, kind: str) -> None:
-    """An unencrypted page is compared with its checksum when it is read (tests/backends/test_page_transfer.py)."""
+    """An unencrypted page is compared with its checksum when it is read (tests/paging/test_page_transfer.py)."""
     pages = await kept.open()
     for number, name in enumerate(NAMES[:3]):
         await pages.write("a", name, page(number))

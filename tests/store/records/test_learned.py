@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from places import ANY_BODY, Place
 
 from app.records.kinds import KINDS
 from app.records.policies import Policies, Policy
@@ -21,6 +20,7 @@ from py_core.store.store import Store
 from py_core.store.vectors import VectorSearch
 from py_core.store.volatile import VolatileRows
 from py_core.store.write_batch import BatchedWriter
+from tests.store.places import ANY_BODY, Place
 
 
 class Clock:

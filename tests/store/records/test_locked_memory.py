@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from places import ANY_BODY
-
 from app.records.memory import Memory
 from py_core.store.encryption import NativeCrypto
 from py_core.store.passphrase import set_passphrase
 from py_core.store.sqlite import SQLiteRows
 from py_core.store.store import Store
+from tests.store.places import ANY_BODY
 
 
 async def opened(path: Path) -> Memory:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from places import Place
 
 from app.records.kinds import KINDS
 from py_core.learning.strategies import Strategies, Strategy
 from py_core.store.kinds import Kinds
+from tests.store.places import Place
 
 NOW = 1_700_000_000.0
 

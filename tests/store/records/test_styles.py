@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from places import ANY_BODY
 
 from app.records.kinds import KINDS
 from app.records.lessons import Lesson, Lessons
@@ -19,6 +18,7 @@ from py_core.messages import Message
 from py_core.store.records import Record
 from py_core.store.store import Store
 from py_core.store.volatile import VolatileRows
+from tests.store.places import ANY_BODY
 
 BASE = "a" * 64
 

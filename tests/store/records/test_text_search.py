@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from places import Place
 
 from app.records.conversation_text import TextMatch
 from app.records.memory import Memory
@@ -17,6 +16,7 @@ from py_core.store.rows import Row
 from py_core.store.store import Store
 from py_core.store.transfer import export, import_file
 from py_core.text_search import FOLDING, fold, has_all, snippet, terms_of
+from tests.store.places import Place
 
 CHATS = {
     "Holidays": ["Where is it warm?", "Try the Algarve: São Brás, or Évora."],

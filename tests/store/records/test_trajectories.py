@@ -6,25 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from places import Place
 
 from app.records.kinds import KINDS
 from app.records.memory import Memory
 from app.records.sessions import Turn
-from py_core.learning.trajectories import KIND, LOGGED_TEXT, RECENT, Trace, Trajectories, Trajectory, trace_name
+from py_core.learning.trajectories import KIND, LOGGED_TEXT, Trajectories, Trajectory
 from py_core.store.errors import StoreError
 from py_core.store.kinds import Kinds
-from py_core.store.rows import BLOB
 from py_core.store.store import Store
+from tests.store.places import Place
 
 NOW, DAY = 1_700_000_000.0, 86400.0
-TRACE = Trace(
-    np.array([5, 6, 7], np.int32),
-    np.array([-0.5, -0.25, 0], np.float16),
-    ("residual.1", "residual.2"),
-    np.ones((2, 4), np.float16),
-    np.full((2, 4), 0.5, np.float16),
-)
 
 
 def answer(id: str, **values: object) -> Trajectory:
@@ -34,10 +26,6 @@ def answer(id: str, **values: object) -> Trajectory:
 @pytest.fixture
 async def store(place: Place) -> Store:
     return await place.open(clock=lambda: NOW, kinds=Kinds(KINDS))
-
-
-async def traces_of(store: Store) -> list[str]:
-    return [id for _, id in await store.keys_starting_with(BLOB, "trajectory:")]
 
 
 async def test_an_answer_is_kept_without_being_waited_for_and_comes_back_whole(store: Store) -> None:
@@ -61,7 +49,6 @@ async def test_an_answer_is_kept_without_being_waited_for_and_comes_back_whole(s
         )
     )
     assert await store.count(KIND) == 0
-    assert list(trajectories.recent) == [made]
     found = await trajectories.get("a1")
     assert found is not None
     assert replace(found, vector=None).__repr__() == replace(made, vector=None).__repr__()
@@ -73,7 +60,6 @@ async def test_an_answer_is_kept_without_being_waited_for_and_comes_back_whole(s
     changed = await trajectories.change("a1", lambda t: replace(t, feedback="good"))
     assert changed is not None
     assert (changed.feedback, changed.lesson) == ("good", "l1")
-    assert [t.feedback for t in trajectories.recent] == ["good", ""]
     assert await trajectories.change("nobody", lambda t: t) is None
 
 
@@ -82,38 +68,14 @@ async def test_what_cannot_be_kept_is_refused_at_once(store: Store) -> None:
     for bad in ({"quality": 1.5}, {"route": {"patterns": "p1"}}, {"parts": {"fits": "much"}}, {"logprob": 0.5}):
         with pytest.raises(StoreError, match="recorded answer is"):
             trajectories.record(answer("a1", **bad))
-    assert not trajectories.recent
-
-
-async def test_a_trace_is_deleted_with_its_answer_and_damaged_ones_are_none(store: Store) -> None:
-    trajectories = Trajectories(store)
-    trajectories.record(answer("a1"))
-    trajectories.record(answer("a2"))
-    await trajectories.keep_trace("a1", TRACE)
-    found = await trajectories.trace("a1")
-    assert found is not None
-    assert found.layers == TRACE.layers
-    for name in ("tokens", "logprobs", "last", "mean"):
-        assert np.array_equal(getattr(found, name), getattr(TRACE, name))
-        assert getattr(found, name).dtype == getattr(TRACE, name).dtype
-    await store.put_blob(trace_name("a2"), b"not a trace")
-    assert await trajectories.trace("a2") is None
-    await trajectories.delete("a1")
-    assert await traces_of(store) == [trace_name("a2")]
-    assert [t.id for t in trajectories.recent] == ["a2"]
-    await trajectories.keep_trace("a1", TRACE)  # it was made while the answer was deleted
-    assert await trajectories.trace("a1") is None
-    assert await traces_of(store) == [trace_name("a2")]
 
 
 async def test_old_answers_go_and_the_oldest_beyond_the_limit(store: Store) -> None:
     trajectories = Trajectories(store, most_age=30 * DAY, most=3)
     for id, days in (("old", 31), ("b", 4), ("c", 3), ("d", 2), ("e", 1)):
         trajectories.record(answer(id, created=NOW - days * DAY))
-        await trajectories.keep_trace(id, TRACE)
     assert await trajectories.retain() == 2
     assert [t.id for t in await trajectories.all()] == ["e", "d", "c"]
-    assert await traces_of(store) == [trace_name(id) for id in "cde"]
     assert await trajectories.retain() == 0
 
 
@@ -122,10 +84,8 @@ async def test_what_nothing_is_learned_of_stays_in_the_log_alone(store: Store) -
     trajectories.record(answer("computed", asked="long " * 1000, learnable=False, error="Lost."))
     for number, id in enumerate(("older", "newer")):
         trajectories.record(answer(id, created=NOW + number, lesson="l1", stages={"decode": 5.0}))
-        await trajectories.keep_trace(id, TRACE)
     assert await trajectories.retain() == 0
     assert [t.id for t in await trajectories.all()] == [t.id for t in await trajectories.of_lesson("l1")] == ["newer"]
-    assert await traces_of(store) == [trace_name("newer")]
     newer, older, computed = sorted(await trajectories.find(), key=lambda t: ("newer", "older", "computed").index(t.id))
     assert (newer.answered, older.answered, computed.answered) == ("Seven.", "", "")
     assert (older.asked, older.stages, len(computed.asked), computed.error) == (
@@ -136,17 +96,6 @@ async def test_what_nothing_is_learned_of_stays_in_the_log_alone(store: Store) -
         assert await trajectories.change(id, lambda t: replace(t, feedback="good")) is None
         await trajectories.rate(id, 0.5)
     assert {t.id for t in await trajectories.find(rating=0.5)} == {"older", "computed"}
-    assert [t.id for t in trajectories.recent] == ["older", "newer"]
-
-
-async def test_the_latest_are_in_memory_until_everything_is_deleted(store: Store) -> None:
-    trajectories = Trajectories(store)
-    for number in range(RECENT + 2):
-        trajectories.record(answer(f"a{number}"))
-    assert [t.id for t in trajectories.recent] == [f"a{number}" for number in range(2, RECENT + 2)]
-    assert len(await trajectories.all()) == RECENT + 2
-    await store.clear()
-    assert not trajectories.recent
 
 
 async def test_a_deleted_conversation_takes_its_answers_trajectories_with_it(store: Store) -> None:
@@ -155,9 +104,6 @@ async def test_a_deleted_conversation_takes_its_answers_trajectories_with_it(sto
     for session in (kept, gone):
         await memory.sessions.add_turns(session.id, Turn("user", "How many?"), Turn("assistant", "Seven."))
         memory.trajectories.record(answer(session.title, session=session.id))
-        await memory.trajectories.keep_trace(session.title, TRACE)
     memory.trajectories.record(answer("waits", session=gone.id))
     await memory.sessions.delete(gone.id)
     assert [t.id for t in await memory.trajectories.all()] == ["Sheep"]
-    assert [t.id for t in memory.trajectories.recent] == ["Sheep"]
-    assert await traces_of(store) == [trace_name("Sheep")]

@@ -73,7 +73,6 @@ export const messages = /** @type {Record<string, string>} */ ({
   'agents.agent-no-table': 'Ein Agent muss eine Tabelle von Schlüsseln und Werten sein, nicht {data}.',
   'agents.no-table': '{who} muss eine Tabelle von Schlüsseln und Werten sein, nicht {data}.',
   'agents.unknown-key': '{who} hat einen unbekannten Schlüssel {key}; bekannt sind {known}.',
-  'agents.bad-depths': 'Die Tiefen von {who} müssen eine Liste von höchstens {most} Zahlen sein, jede größer als 0 und höchstens 1.',
   'agents.bad-examples': 'Die Beispiele von {who} müssen eine Liste von Texten sein, nicht {data}.',
   'agents.missing-key': '{who} braucht den Schlüssel {key} mit einem Text, der nicht leer ist.',
   'agents.an-agent': 'Agent {id}',
@@ -102,7 +101,6 @@ export const messages = /** @type {Record<string, string>} */ ({
   'chat.complete': 'Diese Antwort ist vollständig. Bitte in einer neuen Nachricht um mehr.',
   'chat.message-gone-unchanged': 'Diese Nachricht ist nicht mehr in diesem Gespräch. Nichts wurde geändert.',
   'chat.nothing-to-retry': 'Es gibt noch keine Antwort, die wiederholt werden könnte.',
-  'chat.goes-on': 'Das Gespräch ist schon weiter.',
   'chat.deleted-start-new': 'Dieses Gespräch wurde gelöscht. Beginne ein neues.',
   'chat.no-room-for-title': 'Der Kontext ist zu kurz für einen Titel.',
   'chat.no-undo': 'Das lässt sich nicht mehr rückgängig machen: Das Gespräch wurde endgültig gelöscht.',
@@ -309,7 +307,6 @@ export const messages = /** @type {Record<string, string>} */ ({
   'policies.other': 'etwas anderes',
   'policies.bad-confidence': 'Wie sicher eine Einstellung ist, muss eine Zahl von 0 bis 1 sein.',
   'trajectory.bad-rating': 'Die Bewertung muss eine Zahl von 0 bis 1 sein.',
-  'trajectory.other-tensors': 'Das sind nicht Token und Zustände einer Antwort.',
 
   // policies in words
   'policy.reset': 'Zurücksetzen',
@@ -348,8 +345,6 @@ export const messages = /** @type {Record<string, string>} */ ({
   'policy.style.about': 'Ob der Ton, den du magst, gelernt und benutzt wird.',
   'policy.gate.title': 'Wann eine Tatsache antwortet',
   'policy.gate.about': 'Wie sicher das Tor sein muss, dass eine Nachricht nach einer Tatsache fragt. Angepasst an deine Urteile über Antworten.',
-  'policy.depths.title': 'Wo Antworten aufgezeichnet werden',
-  'policy.depths.about': 'Die Tiefen des Modells, an denen Zustände einer Antwort aufgehoben werden.',
   'policy.deep-loop.title': 'Die letzte Durchsicht aller Antworten',
   'policy.deep-loop.about': 'Was dabei gefunden wurde, steht in „Gelerntes“ unter Lernen.',
   'policy.seen-until.title': 'Bisher durchgesehene Antworten',

@@ -1,0 +1,105 @@
+"""The kernels of operations that no pattern of fusion covers, against numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from py_core.backends.numpy import rows as reference
+from py_core.backends.sampling_state import ROW_BYTES, state_bytes
+from py_core.paging.page_table import PAGE
+from tests.backends.variants import covering, named
+
+MAX_ROWS = 8
+SEEDS = st.integers(0, 2**32 - 1)
+few = settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+def state(positions: np.ndarray, slot: int = 0) -> bytes:
+    rows = [(0, int(position), slot) for position in positions]
+    return state_bytes(rows) + bytes(ROW_BYTES * (MAX_ROWS - len(rows)))
+
+
+def normal(rng: np.random.Generator, *shape: int, spread: float = 1.0) -> np.ndarray:
+    return (rng.standard_normal(shape) * spread).astype(np.float32)
+
+
+def floats(data: bytes, *shape: int) -> np.ndarray:
+    return np.frombuffer(data, np.float32)[: int(np.prod(shape))].reshape(shape)
+
+
+def check(out: bytes, before: np.ndarray, expected: np.ndarray, atol: float = 2e-6) -> None:
+    """Asserts that the rows of a pass are as expected, and the others unchanged."""
+    m = len(expected)
+    np.testing.assert_allclose(floats(out, *before.shape)[:m], expected, rtol=1e-5, atol=atol)
+    np.testing.assert_array_equal(floats(out, *before.shape)[m:], before[m:])
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu"])
+@pytest.mark.parametrize("n", [1, 7, 200])
+@given(m=st.integers(1, 5), spread=st.sampled_from([4.0, 60.0]), seed=SEEDS)
+@few
+def test_gated_units_equal_numpy_for_large_values_too(run_kernel, activation, n, m, spread, seed) -> None:
+    rng = np.random.default_rng(seed)
+    gate, up, y = normal(rng, MAX_ROWS, n, spread=spread), normal(rng, MAX_ROWS, n), normal(rng, MAX_ROWS, n)
+    (out,) = run_kernel(
+        "glu", [state(np.arange(m)), gate, up, y], (-(-n // 8), m, 1),
+        MAX_ROWS=MAX_ROWS, N=n, GELU=activation == "gelu", WORKGROUP=8,
+    )  # fmt: skip
+    check(out, y, reference.glu(gate[:m], up[:m], activation))
+
+
+@given(n=st.sampled_from([1, 7, 200]), m=st.integers(1, 5), seed=SEEDS)
+@few
+def test_sums_equal_numpy(run_kernel, n, m, seed) -> None:
+    a, b, y = normal(np.random.default_rng(seed), 3, MAX_ROWS, n)
+    data = [state(np.arange(m)), a, b, y]
+    (out,) = run_kernel("add", data, (-(-n // 8), m, 1), MAX_ROWS=MAX_ROWS, N=n, WORKGROUP=8)
+    check(out, y, a[:m] + b[:m])
+
+
+@given(cap=st.sampled_from([2.0, 50.0]), m=st.integers(1, 5), spread=st.sampled_from([1.0, 1e4]), seed=SEEDS)
+@few
+def test_soft_caps_equal_numpy_for_large_values_too(run_kernel, cap, m, spread, seed) -> None:
+    x, y = normal(np.random.default_rng(seed), 2, MAX_ROWS, 45, spread=spread)
+    data = [state(np.arange(m)), x, y]
+    (out,) = run_kernel("soft_cap", data, (6, m, 1), MAX_ROWS=MAX_ROWS, N=45, CAP=cap, WORKGROUP=8)
+    # tanh is made of exp, which rounds to some 1e-7 of 1, however small it is.
+    check(out, y, reference.soft_cap(x[:m], cap), atol=3e-7 * cap)
+
+
+@named(covering(8, interleaved=[True, False], heads=[1, 3], head_dim=[8, 24, 40], rotated=[0, 0.25, 0.75, 1]))
+@given(m=st.integers(1, MAX_ROWS), seed=SEEDS)
+@few
+def test_rotation_equals_numpy(run_kernel, variant, m, seed) -> None:
+    rng = np.random.default_rng(seed)
+    heads, head_dim, positions = variant["heads"], variant["head_dim"], rng.permutation(100)[:m]
+    pairs = int(variant["rotated"] * head_dim) // 2
+    table, width = normal(rng, 100, max(pairs, 1), 2), heads * head_dim
+    x, y = normal(rng, 2, MAX_ROWS, width)
+    (out,) = run_kernel(
+        "rope", [state(positions), x, table, y], (-(-width // 4 // 8), m, 1),
+        MAX_ROWS=MAX_ROWS, HEADS=heads, HEAD_DIM=head_dim, PAIRS=pairs, INTERLEAVED=variant["interleaved"], WORKGROUP=8,
+    )  # fmt: skip
+    check(out, y, reference.rope(x[:m], table[positions, :pairs], heads, variant["interleaved"]))
+
+
+@pytest.mark.parametrize(("kv_heads", "head_dim"), [(1, 8), (3, 24)])
+@given(m=st.integers(1, MAX_ROWS), seed=SEEDS)
+@few
+def test_keys_and_values_go_to_the_pages_of_their_positions(run_kernel, kv_heads, head_dim, m, seed) -> None:
+    rng = np.random.default_rng(seed)
+    positions, table = rng.permutation(3 * PAGE)[:m], rng.permutation(7)[:6].reshape(2, 3).astype(np.uint32)
+    k, v = normal(rng, 2, MAX_ROWS, kv_heads, head_dim)
+    pool = normal(rng, 7, 2, kv_heads, PAGE, head_dim)
+    (out,) = run_kernel(
+        "append", [state(positions, slot=1), k, v, table, pool], (-(-kv_heads * head_dim // 4 // 8), m, 1),
+        MAX_ROWS=MAX_ROWS, KV_HEADS=kv_heads, HEAD_DIM=head_dim, PAGE=PAGE, MAX_PAGES=3, WORKGROUP=8,
+    )  # fmt: skip
+    expected = pool.copy()
+    for row, position in enumerate(positions):
+        page = expected[table[1, position // PAGE]]
+        page[0, :, position % PAGE], page[1, :, position % PAGE] = k[row], v[row]
+    np.testing.assert_array_equal(floats(out, *pool.shape), expected)

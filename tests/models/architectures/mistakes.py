@@ -1,0 +1,181 @@
+"""Mistakes that a reader of these files may make: make_expected.py shows that each of them would be noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tests.models.architectures.variants import WINDOW
+from tests.tiny.models import PERMUTED, Variant, neighbours_rotate
+
+Weights = dict[str, np.ndarray]
+
+LEFT_OUT = 0.99
+"""If a feature is left out, some position's logits have a smaller cosine than this."""
+
+NEAR_MISS = 0.999
+"""The same for a small error, such as a window that is off by one position. The tests require 0.9999."""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """Another configuration, other weights, or skipped modules: modules whose names end this way pass their input
+    on."""
+
+    what: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+    weights: Callable[[Weights], Weights] = lambda weights: weights
+    skipped: str | None = None
+    below: float = LEFT_OUT
+
+
+def mistakes(variant: Variant) -> list[Mistake]:
+    """The mistakes that `variant` exists to catch, and those that its architecture invites."""
+    c, architecture = variant.config, variant.architecture
+    rope = c["rope_parameters"]
+    found = [Mistake("another epsilon", config={"rms_norm_eps": 1e-5}, below=NEAR_MISS)]
+    if architecture in PERMUTED:
+        found.append(Mistake("halves rotate", weights=lambda w: _reordered(variant, w, neighbours_rotate)))
+    elif architecture != "phi3":
+        found.append(Mistake("neighbours rotate", weights=lambda w: _reordered(variant, w, _halves_rotate)))
+    if rope.get("rope_type") in ("linear", "llama3", "yarn", "longrope"):
+        found += _of_scaling(rope)
+    biases = [name for name in ("q", "k", "v", "o") if c.get("attention_bias")]
+    biases += ["gate", "up", "down"] if c.get("mlp_bias") else []
+    biases += ["q", "k", "v"] if architecture == "qwen2" else []
+    found += [Mistake(f"no bias of {part}", weights=_zeroed(f"{part}_proj.bias")) for part in biases]
+    if architecture in ("qwen3", "gemma3"):
+        found += [Mistake(f"no norm of {part}", skipped=f"{part}_norm") for part in "qk"]
+    if not c["tie_word_embeddings"]:
+        found.append(Mistake("the embedding as output matrix", config={"tie_word_embeddings": True}))
+    if architecture == "phi3" or variant.name == "mistral":
+        found.append(Mistake("a window", config={"sliding_window": WINDOW}))
+    if architecture == "phi3":
+        found += [Mistake("up above gate", weights=_swapped("gate_up_proj.weight")), *_of_partial_rope(rope)]
+    if architecture in ("gemma2", "gemma3"):
+        found += _of_gemma(variant)
+    if architecture == "smollm3":
+        layers = range(c["num_hidden_layers"])
+        found += [
+            Mistake("rope in every layer", config={"no_rope_layers": [1 for _ in layers]}),
+            Mistake("no rope in layers 0 and 4", config={"no_rope_layers": [int(layer % 4 > 0) for layer in layers]}),
+        ]
+    return found
+
+
+def _of_scaling(rope: Mapping[str, Any]) -> list[Mistake]:
+    def other(**values: Any) -> dict[str, Any]:
+        return {"rope_parameters": {**rope, **values}}
+
+    plain = {name: rope[name] for name in ("rope_theta", "partial_rotary_factor") if name in rope}
+    found = [Mistake("rope without scaling", config={"rope_parameters": {"rope_type": "default", **plain}})]
+    if rope["rope_type"] == "yarn":
+        found += [
+            Mistake("linear scaling instead", config=other(rope_type="linear")),
+            Mistake("cos and sin are not scaled", config=other(attention_factor=1.0)),
+            Mistake("beta is 32 and 2", config=other(beta_slow=2.0), below=NEAR_MISS),
+        ]
+    if rope["rope_type"] == "longrope":
+        swapped = other(short_factor=rope["long_factor"], long_factor=rope["short_factor"])
+        found += [
+            Mistake("the other context's factors", config=swapped),
+            Mistake("cos and sin are not scaled", config=other(attention_factor=1.0)),
+        ]
+    return found
+
+
+def _of_partial_rope(rope: Mapping[str, Any]) -> list[Mistake]:
+    if rope["rope_type"] != "default" or "partial_rotary_factor" not in rope:
+        return []
+    return [Mistake("all of the head rotates", config={"rope_parameters": {**rope, "partial_rotary_factor": 1.0}})]
+
+
+def _of_gemma(variant: Variant) -> list[Mistake]:
+    c = variant.config
+    layers = range(c["num_hidden_layers"])
+    full, local = "full_attention", "sliding_attention"
+    scale = 48 - c["query_pre_attn_scalar"]
+    found = [
+        Mistake("norms without the 1", weights=lambda w: {k: v - 1 if "norm" in k else v for k, v in w.items()}),
+        Mistake("embeddings are not scaled", config={"tie_word_embeddings": False}, weights=_unscaled),
+        Mistake("scale of attention from the wrong size", config={"query_pre_attn_scalar": scale}),
+        Mistake("SiLU instead of GELU", config={"hidden_activation": "silu"}),
+        *(Mistake(f"no {name}", skipped=name) for name in ("post_attention_layernorm", "post_feedforward_layernorm")),
+    ]
+    if "layer_types" not in c:
+        every = 2 if variant.architecture == "gemma2" else 6
+        shifted = [full if layer % every == 0 else local for layer in layers]
+        found += [
+            Mistake("no window", config={"sliding_window": c["max_position_embeddings"]}),
+            Mistake("the window in every layer", config={"layer_types": [local for _ in layers]}),
+            Mistake("global layers begin with 0", config={"layer_types": shifted}),
+            Mistake("the window is one longer", config={"sliding_window": WINDOW + 1}, below=NEAR_MISS),
+            Mistake("the window is one shorter", config={"sliding_window": WINDOW - 1}, below=NEAR_MISS),
+        ]
+    else:
+        windows = {"layer_types": [local if (layer + 1) % 6 else full for layer in layers]}
+        found.append(Mistake("windows of the architecture", config=windows))
+    for cap in ("attn_logit_softcapping", "final_logit_softcapping"):
+        if cap in c:
+            found.append(Mistake(f"no {cap}", config={cap: None}))
+    if variant.architecture == "gemma3" and "layer_types" not in c:
+        found += _of_two_ropes(c["rope_parameters"])
+    return found
+
+
+def _of_two_ropes(ropes: Mapping[str, Any]) -> list[Mistake]:
+    both = ("full_attention", "sliding_attention")
+    found = [
+        Mistake(f"the rope of {one} everywhere", config={"rope_parameters": dict.fromkeys(both, ropes[one])})
+        for one in both
+    ]
+    if ropes["full_attention"]["rope_type"] == "linear":
+        scaling = {"rope_type": "linear", "factor": ropes["full_attention"]["factor"]}
+        plain = {"rope_type": "default", "rope_theta": ropes["full_attention"]["rope_theta"]}
+        local = ropes["sliding_attention"]
+        found += [
+            Mistake("no scaling", config={"rope_parameters": {**ropes, "full_attention": plain}}),
+            Mistake("scaling of local layers, too", config={
+                "rope_parameters": {**ropes, "sliding_attention": {**local, **scaling}}
+            }),
+            Mistake("base 10000 in local layers", config={
+                "rope_parameters": {**ropes, "sliding_attention": {**local, "rope_theta": 10000.0}}
+            }),
+        ]  # fmt: skip
+    return found
+
+
+def _zeroed(ending: str) -> Callable[[Weights], Weights]:
+    return lambda weights: {
+        name: np.zeros_like(values) if name.endswith(ending) else values for name, values in weights.items()
+    }
+
+
+def _swapped(ending: str) -> Callable[[Weights], Weights]:
+    return lambda weights: {
+        name: np.roll(values, len(values) // 2, axis=0) if name.endswith(ending) else values
+        for name, values in weights.items()
+    }
+
+
+def _unscaled(weights: Weights) -> Weights:
+    """Changes the embeddings only; the output matrix stays."""
+    embedding = weights["model.embed_tokens.weight"]
+    scaled = embedding / np.sqrt(embedding.shape[1], dtype=np.float32)
+    return {**weights, "model.embed_tokens.weight": scaled, "lm_head.weight": embedding}
+
+
+def _halves_rotate(rows: np.ndarray, heads: int) -> np.ndarray:
+    """The opposite of `neighbours_rotate`."""
+    return rows.reshape(heads, len(rows) // heads // 2, 2, -1).swapaxes(1, 2).reshape(rows.shape)
+
+
+def _reordered(variant: Variant, weights: Weights, reorder: Callable[[np.ndarray, int], np.ndarray]) -> Weights:
+    heads = {"q_proj": variant.config["num_attention_heads"], "k_proj": variant.config["num_key_value_heads"]}
+    return {
+        name: reorder(values, heads[part]) if (part := name.split(".")[-2]) in heads else values
+        for name, values in weights.items()
+    }

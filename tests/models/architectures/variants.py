@@ -1,0 +1,189 @@
+"""The tiny models as data: one for every convention by which files of an architecture differ.
+
+The sizes repeat, so that a software GPU compiles few kernels. Windows are shorter than the text; numbers that would
+hardly be visible in such a small model (soft-caps, factors, epsilon) are stronger than a real model's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tests.tiny.models import ALL_BYTES, CONTEXT, Variant
+
+WINDOW = 16
+VOCABULARY = 128
+
+SIZES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": CONTEXT,
+    "rms_norm_eps": 0.1,
+    "tie_word_embeddings": False,
+}
+WIDE_HEADS = {"head_dim": 24}
+"""Not hidden / heads, which is 16."""
+
+
+def rope(kind: str = "default", theta: float = 10000.0, **values: Any) -> dict[str, Any]:
+    return {"rope_type": kind, "rope_theta": theta, **values}
+
+
+LLAMA = Variant("llama", "llama", "Llama", {**SIZES, "rope_parameters": rope()})
+LLAMA_3 = rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)
+LLAMAS = [
+    LLAMA,
+    LLAMA.changed("llama-tied", tie_word_embeddings=True),
+    LLAMA.changed("llama-linear", rope_parameters=rope("linear", factor=4.0)),
+    LLAMA.changed("llama-3-rope", rope_parameters=LLAMA_3),
+    LLAMA.changed("llama-yarn", rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=64)),
+    LLAMA.changed("llama-biases", attention_bias=True, mlp_bias=True),
+    replace(LLAMA, name="llama-fused-qkv", fused_qkv=True, format="Q4_1"),
+    replace(
+        LLAMA,
+        name="mistral",
+        transformers="Mistral",
+        config={**SIZES, **WIDE_HEADS, "rope_parameters": rope(theta=1e6), "sliding_window": None},
+    ),
+]
+
+QWENS = [
+    Variant(
+        "qwen2", "qwen2", "Qwen2", {**SIZES, "rope_parameters": rope(theta=1e6)},
+        format="Q8_0", padding=29,
+    ),
+    Variant(
+        "qwen3", "qwen3", "Qwen3",
+        {**SIZES, **WIDE_HEADS, "rope_parameters": rope(theta=1e6), "tie_word_embeddings": True},
+        format="BF16",
+    ),
+]  # fmt: skip
+
+# phi-4-mini's: three quarters of a head of 32 rotate.
+PARTIAL = {**SIZES, "num_attention_heads": 2, "num_key_value_heads": 1}
+ROTATED = 24
+LONGROPE = Variant(
+    "phi3-longrope",
+    "phi3",
+    "Phi3",
+    {
+        **PARTIAL,
+        "tie_word_embeddings": True,
+        "original_max_position_embeddings": 96,
+        "sliding_window": None,
+        "rope_parameters": rope(
+            "longrope",
+            partial_rotary_factor=0.75,
+            short_factor=[1 + 0.125 * pair for pair in range(ROTATED // 2)],
+            long_factor=[1.5 + 0.75 * pair for pair in range(ROTATED // 2)],
+        ),
+    },
+    metadata={"attention.sliding_window": 0},
+    context=96,
+)
+PHIS = [
+    Variant(
+        "phi3", "phi3", "Phi3",
+        {**SIZES, "original_max_position_embeddings": CONTEXT, "rope_parameters": rope(), "sliding_window": None},
+        metadata={"attention.sliding_window": WINDOW},
+    ),
+    Variant(
+        "phi3-partial", "phi3", "Phi3",
+        {**PARTIAL, "original_max_position_embeddings": CONTEXT, "sliding_window": None,
+         "rope_parameters": rope(partial_rotary_factor=0.75)},
+        metadata={"attention.sliding_window": WINDOW}, format="Q8_0",
+    ),
+    LONGROPE,
+    # The same file with room for more than the original context: the long factors apply from the first token on.
+    replace(LONGROPE, name="phi3-longrope-long", positions=104, context=CONTEXT),
+]  # fmt: skip
+
+GEMMA = {
+    **SIZES,
+    "head_dim": 32,
+    "tie_word_embeddings": True,
+    "query_pre_attn_scalar": 32,
+    "sliding_window": WINDOW,
+}
+# The 27B models are recognized by their number of layers; they scale by hidden / heads.
+GEMMA_27B = {**GEMMA, "query_pre_attn_scalar": 16}
+GEMMA2 = {"rope_parameters": rope(), "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}
+
+
+def two_ropes(local: float, **values: Any) -> dict[str, Any]:
+    return {"full_attention": {**rope(theta=1e6), **values}, "sliding_attention": rope(theta=local)}
+
+
+GEMMAS = [
+    Variant("gemma2", "gemma2", "Gemma2", {**GEMMA, **GEMMA2, "attn_logit_softcapping": 3.0}),
+    Variant("gemma2-27b", "gemma2", "Gemma2", {**GEMMA_27B, **GEMMA2, "num_hidden_layers": 46}, format="F16"),
+    Variant("gemma3", "gemma3", "Gemma3Text", {**GEMMA, "num_hidden_layers": 8, "rope_parameters": two_ropes(10000.0)}),
+    Variant(
+        "gemma3-linear", "gemma3", "Gemma3Text",
+        {**GEMMA, "num_hidden_layers": 8, "rope_parameters": two_ropes(500.0, rope_type="linear", factor=8.0)},
+        metadata={"rope.freq_base_swa": 500.0}, format="Q8_0",
+    ),
+    Variant(
+        "gemma3-27b", "gemma3", "Gemma3Text",
+        {**GEMMA_27B, "num_hidden_layers": 62, "rope_parameters": two_ropes(10000.0)}, format="F16",
+    ),
+    Variant(
+        "gemma3-no-window", "gemma3", "Gemma3Text",
+        {**GEMMA, "num_hidden_layers": 8, "rope_parameters": two_ropes(10000.0), "layer_types": ["full_attention"] * 8},
+    ),
+]  # fmt: skip
+
+SMOLLM3 = Variant(
+    "smollm3", "smollm3", "SmolLM3",
+    {**SIZES, "num_hidden_layers": 8, "tie_word_embeddings": True, "rope_parameters": rope(theta=50000.0)},
+)  # fmt: skip
+
+VARIANTS = {variant.name: variant for variant in [*LLAMAS, *QWENS, *PHIS, *GEMMAS, SMOLLM3]}
+"""The variants whose logits are in expected/."""
+
+ROOM = {
+    "vocab_size": ALL_BYTES,
+    "max_position_embeddings": 512,
+    "num_hidden_layers": 3,
+    "tie_word_embeddings": True,
+}
+
+
+def _quantized(
+    like: str, formats: Mapping[str, str] | None = None, biased: Collection[str] | None = None, **config: Any
+) -> Variant:
+    changed = VARIANTS[like].changed(**{**ROOM, **config})
+    return replace(
+        changed, name="tiny", format="Q8_0", formats=formats or {}, biased=biased, padding=0, embedding_spread=0.4
+    )
+
+
+QUANTIZED = {
+    "llama with every bias": _quantized("llama-biases", {"attn_output": "Q4_1", "ffn_down": "F16"}),
+    "llama with biases of q and v": _quantized(
+        "llama", {"attn_k": "F16", "attn_v": "Q4_1", "ffn_gate": "Q4_0", "output": "F32"},
+        biased=("attn_q", "attn_v", "ffn_up"), tie_word_embeddings=False,
+    ),
+    "llama in fused tensors": _quantized(
+        "llama-fused-qkv", biased=("attn_q", "attn_k", "attn_v"), num_key_value_heads=1
+    ),
+    "qwen2": _quantized("qwen2"),
+    "qwen3": _quantized("qwen3", head_dim=32),
+    "phi3": _quantized("phi3-longrope", {"attn_qkv": "Q4_1"}),
+    "gemma2": _quantized("gemma2", head_dim=24, sliding_window=150, final_logit_softcapping=4.0),
+    "gemma3": _quantized("gemma3-linear", head_dim=16, num_key_value_heads=1, num_hidden_layers=7, sliding_window=40),
+    "smollm3": _quantized("smollm3", num_hidden_layers=5),
+    "qwen3 of odd widths": replace(
+        _quantized("qwen3", head_dim=50, hidden_size=76, intermediate_size=100), format="F16"
+    ),
+}  # fmt: skip
+"""For comparing a backend with numpy: mixed formats, every byte a token, room for longer texts and windows.
+
+gemma3 has 7 layers, because its sixth is the first without a window, smollm3 5, because its fourth does not rotate.
+Odd widths are not multiples of 32, and heads of 50 not multiples of 4. OpenLLaMA 3B has heads of 100.
+"""
