@@ -292,7 +292,7 @@ def test_reset_goes_back_to_the_shipped_agent() -> None:
         (lambda c: edit_agent(SHIPPED, c, "coder", {"sampling": {"top_p": 2}}), "top_p is 2"),
         (lambda c: add_agent(SHIPPED, c, {**GARDENER, "id": "coder"}), "There is already an agent 'coder'"),
         (lambda c: add_agent(SHIPPED, c, GARDENER), "There is already an agent 'gardener'"),
-        (lambda c: add_agent(SHIPPED, c, {**GARDENER, "id": "planner"}), "removed agent 'planner': restore it"),
+        (lambda c: add_agent(SHIPPED, c, {**GARDENER, "id": "planner"}), "agent 'planner' was removed: restore it"),
         (lambda c: restore_agent(c, "coder"), "Agent 'coder' was not removed"),
         (lambda c: reset_agent(SHIPPED, c, "gardener"), "did not come with Sonata"),
         (lambda c: current_agents(SHIPPED, {"agents": []}), "are damaged"),
