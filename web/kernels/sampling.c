@@ -1,4 +1,4 @@
-// Samples the next token from the logits. py_core/sampling.py does the same in numpy, wgsl_shaders/sample.wgsl on the
+// Samples the next token from the logits. py_core/sampling.py does the same in numpy, wgsl_shaders/sampling/sample.wgsl on the
 // GPU.
 #include "kernels.h"
 

@@ -1,7 +1,7 @@
 """Demoted pages on the GPU: a buffer a layer beside the buffer of its hot pages, and the kernel that writes it.
 
-A place in a buffer holds a cold page; a warm page takes two places. wgsl_shaders/snippets/tiers.wgsl has the layout of
-a place. Buffers grow when a tier has no free page; their contents are copied on the GPU.
+A place in a buffer holds a cold page; a warm page takes two places. wgsl_shaders/snippets/attention/tiers.wgsl has the
+layout of a place. Buffers grow when a tier has no free page; their contents are copied on the GPU.
 """
 
 from __future__ import annotations

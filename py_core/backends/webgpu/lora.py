@@ -1,9 +1,9 @@
 """The place of sets of LoRA matrices on the GPU, and how the kernels of linears find them.
 
 A set has a buffer for the linears of each operation (q, k and v; gate and up), with room for the products A x of a
-pass: wgsl_shaders/snippets/lora_matrices.wgsl. One kernel reads an operation's buffer and writes to another's. Sets of
-one rank class share kernels. Each set has recorded lists of its own, over its own buffers. So another set costs
-nothing, and kernels need not look up the place of their set.
+pass: wgsl_shaders/snippets/lora/lora_matrices.wgsl. One kernel reads an operation's buffer and writes to another's.
+Sets of one rank class share kernels. Each set has recorded lists of its own, over its own buffers. So another set
+costs nothing, and kernels need not look up the place of their set.
 """
 
 from __future__ import annotations

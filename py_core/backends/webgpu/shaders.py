@@ -1,7 +1,8 @@
 """Composes a shader from its file in wgsl_shaders/, its constants, and snippets included by name.
 
-`#import NAME` in a file stands for wgsl_shaders/snippets/NAME.wgsl, or for the snippet that `snippets` has for that
-name. This is how one matvec serves every block format, and reductions with or without subgroups.
+`#import NAME` in a file stands for the file NAME.wgsl below wgsl_shaders/snippets, or for the snippet that `snippets`
+has for that name. This is how one matvec serves every block format, and reductions with or without subgroups. Folders
+only sort the files: no two have the same name.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 Constant = bool | int | float
 
@@ -28,7 +30,7 @@ _BINDING = re.compile(r"@binding\((\d+)\) var<storage, (read|read_write)>")
 
 
 def compose(name: str, constants: Mapping[str, Constant], snippets: Mapping[str, str]) -> str:
-    """Return the WGSL of a kernel. Raises FileNotFoundError for an unknown kernel or snippet."""
+    """Return the WGSL of a kernel. Raises KeyError for an unknown kernel or snippet."""
     header = []
     if "reduce_subgroup" in snippets.values():
         # A row's number comes from the subgroup's place in the workgroup. The analysis cannot see that this is uniform.
@@ -43,9 +45,9 @@ def compose(name: str, constants: Mapping[str, Constant], snippets: Mapping[str,
         if snippet in seen:
             return ""
         seen.add(snippet)
-        return _IMPORT.sub(include, _source(f"snippets/{snippet}.wgsl"))
+        return _IMPORT.sub(include, _source(snippet))
 
-    return "\n".join(header) + "\n" + _IMPORT.sub(include, _source(f"{name}.wgsl"))
+    return "\n".join(header) + "\n" + _IMPORT.sub(include, _source(name))
 
 
 def compose_pair(name: str, parts: Sequence[Part], groups: int) -> str:
@@ -86,8 +88,19 @@ def binding_access(wgsl: str) -> str:
 
 
 @functools.cache
-def _source(path: str) -> str:
-    return files("wgsl_shaders").joinpath(path).read_text(encoding="utf-8")
+def _source(name: str) -> str:
+    return _files()[name].read_text(encoding="utf-8")
+
+
+@functools.cache
+def _files() -> dict[str, Traversable]:
+    """The files of kernels and snippets by their names."""
+    found, folders = dict[str, Traversable](), [files("wgsl_shaders")]
+    for folder in folders:
+        entries = list(folder.iterdir())
+        folders += [entry for entry in entries if entry.is_dir()]
+        found |= {entry.name.removesuffix(".wgsl"): entry for entry in entries if entry.name.endswith(".wgsl")}
+    return found
 
 
 def _literal(value: Constant) -> str:
