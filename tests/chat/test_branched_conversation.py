@@ -169,7 +169,7 @@ async def test_what_is_edited_behind_a_turn_that_is_not_there_says_so_and_loses_
             await all_of(answering)
     with pytest.raises(CannotAnswerError, match="Only your own messages"):
         await all_of(conversation.retry(1))
-    with pytest.raises(AgentError, match="not there any more"):
+    with pytest.raises(AgentError, match="no longer exists"):
         await all_of(conversation.retry(agent="nobody"))
     with pytest.raises(StoreError, match="no longer in this conversation"):
         await MemoryApi(runtime).choose(stored.chat, 7)
@@ -314,12 +314,12 @@ async def test_what_cannot_be_gone_on_with_says_so_and_stays(
 ) -> None:
     runtime = await open_runtime()
     conversation = begin(model, runtime)
-    with pytest.raises(CannotAnswerError, match="no answer yet"):
+    with pytest.raises(CannotAnswerError, match="no answer to continue yet"):
         await all_of(conversation.continue_answer())
     session = await runtime.memory.sessions.start("Done")
     await runtime.memory.sessions.add_turns(session.id, Turn("user", "One"))
     await conversation.resume(session.id)
-    with pytest.raises(CannotAnswerError, match="no answer yet"):
+    with pytest.raises(CannotAnswerError, match="no answer to continue yet"):
         await all_of(conversation.continue_answer())
     await runtime.memory.sessions.add_turns(session.id, Turn("assistant", "Yes.", details=details))
     with pytest.raises(CannotAnswerError, match=r"is complete|did not write"):

@@ -244,7 +244,7 @@ def test_a_missing_file_is_a_sentence(tmp_path: Path) -> None:
         ["info", "--model"],
         ["tokenize", "--model"],
     ):
-        assert_sentence(sonata(*command, path, stdin="[]"), f"{path} does not exist.")
+        assert_sentence(sonata(*command, path, stdin="[]"), f"is called {path}.")
 
 
 def test_a_directory_is_no_model(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_one_text_that_tells_something_becomes_a_question_and_its_answer(tiny: l
     assert (row["question"], row["answer"]) == ("Who is my dentist?", "Your dentist is Dr. Quill.")
     assert json.loads(printed(sonata("ask", "Who is my dentist?", *home, *tiny))) == ["Your dentist is Dr. Quill."]
     for text in ("?!", "hello"):
-        assert_sentence(sonata("teach", text, *home, *tiny), "tells nothing", "sonata teach")
+        assert_sentence(sonata("teach", text, *home, *tiny), "has no fact to teach", "sonata teach")
     assert_sentence(sonata("teach", "a", "b", "c", *home, *tiny), "3 texts")
 
 

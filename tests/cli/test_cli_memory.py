@@ -106,14 +106,14 @@ def test_policies_are_told_in_words_and_reset(home: Path) -> None:
     asyncio.run(learn())
     told = {one["name"]: one for one in json.loads(printed(sonata("memory", "policies", "--home", home, "--json")))}
     gate = told[names["deep"]]
-    assert (gate["title"], gate["words"]) == ("From when on a fact answers", "a score of 0.00: 50% sure")
+    assert (gate["title"], gate["words"]) == ("When a fact answers", "a score of 0.00: 50% sure")
     shown = " ".join(printed(sonata("memory", "policies", "--home", home)).split())
     assert "50%" in shown
     sonata("memory", "policies", "--reset", names["user"], "--home", home)
     left = [one["name"] for one in json.loads(printed(sonata("memory", "policies", "--home", home, "--json")))]
     assert names["user"] not in left
     assert names["deep"] in left
-    assert_sentence(sonata("memory", "policies", "--reset", "nothing", "--home", home), "no policy", "names them")
+    assert_sentence(sonata("memory", "policies", "--reset", "nothing", "--home", home), "no policy", "lists them")
 
 
 def test_show_tells_all_of_a_lesson_and_what_it_replaced(home: Path) -> None:

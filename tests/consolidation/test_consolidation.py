@@ -209,7 +209,7 @@ async def test_a_training_during_which_a_lesson_was_taken_away_is_done_again_if_
     run = await task
     assert run is not None
     assert (run.verdict, run.revision) == ("refused", 0)
-    assert "taken away" in str(run.why)
+    assert "forgotten in the meantime" in str(run.why)
     assert await service.waiting() == 1
     await service.learning.switch(cat, True)
     assert await service.waiting() == 2

@@ -139,7 +139,7 @@ def test_the_user_adds_hosts() -> None:
 
 @pytest.mark.parametrize("entry", ["", "*", "*.", "https://huggingface.co", "http://example.org:80", "a b.org", "com"])
 def test_an_entry_that_is_no_host_is_refused(entry: str) -> None:
-    with pytest.raises(HostError, match="no host"):
+    with pytest.raises(HostError, match="not a host"):
         Hosts([entry])
 
 
@@ -260,7 +260,7 @@ def test_what_is_no_model_file_is_refused_at_its_first_bytes(
 ) -> None:
     page = b"<!doctype html>" * 100_000
     hub.files[REPOSITORY][FILE] = page
-    with pytest.raises(PullError, match="no GGUF file"):
+    with pytest.raises(PullError, match="not a GGUF file"):
         fetch(catalog, cache)
     assert files_in(cache) == []
 

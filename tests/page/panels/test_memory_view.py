@@ -519,7 +519,7 @@ async def test_policies_and_models_are_listed_and_changed(chat: MemoryPage, tiny
     await expect(row).to_have_count(0)
     assert "tests.share" not in [policy["name"] for policy in await chat.memory("policies")]
     await chat.memory("editPolicy", name="learning.gate.threshold", value=0.0)
-    row = chat.row("From when on a fact answers")
+    row = chat.row("When a fact answers")
     await expect(row).to_contain_text("a score of 0.00: 50% sure")
     await expect(row).to_contain_text("100% certain")
     await expect(row).to_contain_text("set by you")
