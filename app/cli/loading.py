@@ -57,41 +57,43 @@ class ModelOptions:
     """How a command loads its model. `model_options` makes them options of the command."""
 
     model: ModelOption = None
-    backend: Annotated[BackendChoice, typer.Option(help="auto uses webgpu on a real GPU, and wasm on the CPU.")] = (
+    backend: Annotated[BackendChoice, typer.Option(help="auto uses webgpu if there is a real GPU, otherwise wasm.")] = (
         BackendChoice.auto
     )
     precision: Annotated[
         Precision,
-        typer.Option(help="Of activations on wasm: precise gives the same tokens as float32, fast is faster."),
+        typer.Option(help="For wasm: precise gives the same tokens as float32, fast is faster."),
     ] = Precision.precise
     autotune: Annotated[
         bool,
         typer.Option(
-            help="Measure once which kernel shapes are fastest on this GPU, and keep the result.", show_default=True
+            help="Measure once which kernel shapes are fastest on this GPU, and remember the result.", show_default=True
         ),
     ] = True
     context: Annotated[
         int | None,
         typer.Option(
-            min=1, help="The most tokens of a conversation. More than the model was trained for stretches it."
+            min=1,
+            help="The longest conversation, in tokens. More than the model was trained for stretches its positions.",
         ),
     ] = None
     tiers: Annotated[
-        bool, typer.Option("--tiers", help="Keys and values of long conversations take fewer bits as they grow old.")
+        bool, typer.Option("--tiers", help="Store older keys and values of long conversations with fewer bits.")
     ] = False
     draft: Annotated[
         Path | None,
         typer.Option(
             "--draft",
-            help="A smaller model with the same vocabulary, as --model names one: it guesses words that the model then "
-            "reads together. The answers stay the same.",
+            help="A smaller model with the same vocabulary (named as for --model): it guesses tokens, which the model "
+            "then checks together. The answers stay the same.",
         ),
     ] = None
     max_memory: Annotated[
         int | None,
         typer.Option(
             "--max-memory", min=1, metavar="MB",
-            help="What the model may take, weights and conversations together. Without it: what the machine has free.",
+            help="How much memory weights and conversations may take together. The default is what the machine has "
+            "free.",
         ),
     ] = None  # fmt: skip
 
@@ -137,8 +139,8 @@ async def _load(options: ModelOptions) -> Model:
         if load_backend.func is load_numpy:
             raise BackendError(
                 "cli.draft-on-numpy",
-                "The numpy backend runs one token at a time, so a draft is of no use to it: "
-                "leave --draft out, or take --backend wasm or webgpu.",
+                "The numpy backend runs one token at a time, so a draft does not help it: leave --draft out, or use "
+                "--backend wasm or webgpu.",
             )
         drafted = await read_draft(open_source(model_path(options.draft)), context)
     told: list[tuple[Need, Room]] = []

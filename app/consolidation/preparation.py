@@ -11,7 +11,7 @@ from py_core.engine.scheduler import Priority
 from py_core.messages import Message
 
 KNOWING = Message("training.knowing", "gets to know this model")
-LEARNING = Message("training.relearning", "learns for this model what you taught")
+LEARNING = Message("training.relearning", "learns what you taught for this model")
 
 
 class Preparation:
