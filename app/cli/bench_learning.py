@@ -17,8 +17,7 @@ from rich.table import Table
 
 from app.bench.learning import FACTS, measure_learning, volatile_learning
 from app.bench.learning_plots import learning_plots, write_plots
-from app.cli.loading import AutotuneOption, BackendChoice, BackendOption, Precision, PrecisionOption, load
-from app.cli.model_file import ModelOption
+from app.cli.loading import DEFAULTS, ModelOptions, model_options
 from app.cli.terminal import console, progress_bar
 
 
@@ -27,29 +26,28 @@ class SplitChoice(StrEnum):
     held = "held"
 
 
+@model_options("autotune")
 def bench_learning(
-    split: Annotated[SplitChoice, typer.Option(help="dev was there for choosing; nothing was chosen by held.")] = (
+    split: Annotated[SplitChoice, typer.Option(help="dev was used to choose settings, held was not.")] = (
         SplitChoice.dev
     ),
-    count: Annotated[int, typer.Option("--facts", min=1, help="So many facts are taught.")] = FACTS,
+    count: Annotated[int, typer.Option("--facts", min=1, help="How many facts to teach.")] = FACTS,
     stored: Annotated[
         list[int],
-        typer.Option(help="Then store so many, by more facts, and ask again; 0 for none. May be given twice."),
+        typer.Option(help="Then add facts up to this number, and ask again; 0 for none. May be given twice."),
     ] = [1000],  # noqa: B006 - typer makes a new one
-    seed: Annotated[int, typer.Option(min=0, help="Draws the facts; 0 takes the first ones.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Draws which facts are taught; 0 takes the first ones.")] = 0,
     consolidating: Annotated[
-        bool, typer.Option("--consolidate", help="Also what the background loop makes of the facts: minutes.")
+        bool,
+        typer.Option(
+            "--consolidate", help="Also consolidate the facts as the background loop does; this takes minutes."
+        ),
     ] = False,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Ask for so many facts and prompts of each kind only: a quick look.")
+        int | None, typer.Option(min=1, help="Ask only this many facts and prompts of each kind, for a quick look.")
     ] = None,
-    model: ModelOption = None,
-    backend: BackendOption = BackendChoice.auto,
-    precision: PrecisionOption = Precision.precise,
-    autotune: AutotuneOption = True,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE.svg", help="Also write what was measured there, as plots.")
-    ] = None,
+    options: ModelOptions = DEFAULTS,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Also plot the results into this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Teach invented facts to an empty memory, ask for them in other words, and for what they do not answer.
@@ -58,7 +56,7 @@ def bench_learning(
     """
 
     async def run() -> dict[str, Any]:
-        loaded = await load(model, backend, precision, autotune)
+        loaded = await options.load()
         try:
             with progress_bar("{task.description}") as bar:
                 task = bar.add_task("", total=None)
@@ -66,7 +64,7 @@ def bench_learning(
                 def on_progress(what: str, done: int, total: int) -> None:
                     bar.update(task, description=what, completed=done, total=total)
 
-                async with volatile_learning(loaded, model) as learning:
+                async with volatile_learning(loaded, options.model) as learning:
                     return await measure_learning(
                         loaded, learning, split.value, count=count, stored=stored, seed=seed, limit=limit,
                         consolidating=consolidating, on_progress=on_progress,
@@ -149,4 +147,4 @@ def _sentences(report: dict[str, Any]) -> Iterator[str]:
         f"{found['after']:.4f} ({found['change']:+.2%})."
     )
     for size, column in report["stored"].items():
-        yield f"To look for a lesson among {size:,} takes {column['look_ms']:.1f} ms (median)."
+        yield f"Searching {size:,} lessons takes {column['look_ms']:.1f} ms (median)."

@@ -1,4 +1,4 @@
-"""`sonata consolidate`: lessons move into an adapter of the whole model, now instead of in idle time."""
+"""`sonata consolidate`: train the lessons into an adapter of the whole model now, instead of in a pause."""
 
 from __future__ import annotations
 
@@ -12,16 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.cli.home import HomeOption, opened_runtime
-from app.cli.loading import (
-    AutotuneOption,
-    BackendChoice,
-    BackendOption,
-    ContextOption,
-    Precision,
-    PrecisionOption,
-    load,
-)
-from app.cli.model_file import ModelOption
+from app.cli.loading import DEFAULTS, ModelOptions, model_options
 from app.cli.models import JsonOption
 from app.cli.terminal import console, progress_bar, say
 from app.consolidation.deep_loop import DeepLoop, DeepReport
@@ -33,22 +24,21 @@ from py_core.engine.scheduler import Priority
 from py_core.messages import Words
 
 notes = console(stderr=True)
-GOES_ON = "The next `sonata consolidate` goes on from here; until then everything answers as before."
+GOES_ON = "The next `sonata consolidate` continues from here; until then all answers stay as before."
 VERDICTS = {"accepted": "accepted", "scaled": "accepted, scaled down", "refused": "refused"}
 
 
+@model_options("autotune", "context")
 def consolidate(
-    minutes: Annotated[float | None, typer.Option(min=0.01, help="End after so long; the next call goes on.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.01, help="Stop after this time; the next call continues.")
+    ] = None,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Then look at all answers together, as the deep loop does after some days.")
+        bool, typer.Option("--deep", help="Then review all answers together, as the deep loop does after some days.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of everything drawn at random.")] = 0,
     home: HomeOption = None,
-    model: ModelOption = None,
-    backend: BackendOption = BackendChoice.auto,
-    precision: PrecisionOption = Precision.precise,
-    autotune: AutotuneOption = True,
-    context: ContextOption = None,
+    options: ModelOptions = DEFAULTS,
     as_json: JsonOption = False,
 ) -> None:
     """Train what was taught into an adapter of the model, check it on texts that it was not trained on, and decide.
@@ -58,10 +48,10 @@ def consolidate(
     """
 
     async def run() -> tuple[Run | str | None, DeepReport | None]:
-        loaded = await load(model, backend, precision, autotune, context)
+        loaded = await options.load()
         try:
             adapters = AnswerAdapters(loaded.engine)
-            async with opened_runtime(home, loaded, model, adapters, ("background",)) as runtime:
+            async with opened_runtime(home, loaded, options.model, adapters, ("background",)) as runtime:
                 if runtime.consolidation is None:
                     raise ValueError(runtime.problem or "The background loop cannot be opened.")
                 with progress_bar("{task.description}") as bar:
@@ -79,7 +69,8 @@ def consolidate(
                         )  # fmt: skip
                     except RefusedBeforeError as error:
                         made = str(error)
-                    return made, await DeepLoop(runtime, seed).consolidate(report) if deep else None
+                    looks = DeepLoop(lambda: runtime.memory, runtime.embedder, runtime.learning, seed)
+                    return made, await looks.consolidate(report) if deep else None
         finally:
             loaded.close()
 
@@ -100,7 +91,7 @@ def consolidate(
     if isinstance(made, Run):
         console().print(run_table(made))
     else:
-        say(made or "Nothing was taught that the model has not consolidated yet.")
+        say(made or "Everything that was taught is consolidated already.")
     if looked is not None:
         console().print(deep_table(looked))
 
@@ -108,7 +99,7 @@ def consolidate(
 def run_table(run: Run) -> Table:
     table = Table(show_header=False, title=escape(f"Consolidation for {run.model} on {run.backend}"))
     table.add_row("verdict", f"{VERDICTS[run.verdict]}: {run.why}" if run.why else VERDICTS[run.verdict])
-    table.add_row("revision", str(run.revision) if run.revision else "none: what was there before answers")
+    table.add_row("revision", str(run.revision) if run.revision else "none: everything stays as it was")
     table.add_row("lessons", f"{len(run.lessons):,}, {len(run.new):,} of them new")
     if run.recall:
         shares = " -> ".join(f"{run.recall[name]:.1%}" for name in ("before", "after") if name in run.recall)
@@ -136,7 +127,7 @@ def deep_table(report: DeepReport) -> Table:
         "strategies", f"{report.strategies:,} ({verdicts}), {report.merged:,} merged, {report.pruned:,} pruned"
     )
     if report.threshold is not None and report.threshold != report.threshold_before:
-        before = "that of the shipped gate" if report.threshold_before is None else f"{report.threshold_before:.2f}"
+        before = "the shipped gate's" if report.threshold_before is None else f"{report.threshold_before:.2f}"
         table.add_row("the gate opens from a score of", f"{report.threshold:.2f}, before {before}")
     for one in report.suggestions:
         table.add_row("to teach", escape(f"{one.question} ({one.count:,} bad answers)"))

@@ -123,7 +123,10 @@ async def test_unseen_answers_decide_and_the_figures_are_told(
     assert style.current is not None
     runtime.style = style
     runtime.idle = IdleLearning(
-        idle_loops(runtime), lambda: learning.memory.policies, learning.model.engine.idle_held, NeverFree()
+        idle_loops(lambda: runtime.memory, runtime.embedder, runtime.learning, None, runtime.style),
+        lambda: learning.memory.policies,
+        learning.model.engine.idle_held,
+        NeverFree(),
     )
     (told,) = [loop for loop in (await LearningApi(runtime).overview())["loops"] if loop["name"] == "style"]
     assert (told["on"], told["words"]) == (True, [found.why])
@@ -186,7 +189,7 @@ async def test_what_is_forgotten_takes_the_style_along_at_once(
     assert assistant.adapters.style
 
 
-@pytest.mark.parametrize("change", ["taken back", "switched off", "corrected anew"])
+@pytest.mark.parametrize("change", ["taken back", "switched off", "corrected again"])
 async def test_what_is_liked_no_more_silences_the_style(
     style: StyleService, assistant: Assistant, learning: LearningService, change: str
 ) -> None:
@@ -204,7 +207,7 @@ async def test_what_is_liked_no_more_silences_the_style(
     await style.refresh()
     assert assistant.adapters.style == 0
     await memory.lessons.keep(Lesson("One more.", "Yes sir.", "corrected"))
-    assert await style.waiting() >= ENOUGH, "it is to be learned anew"
+    assert await style.waiting() >= ENOUGH, "it is to be learned again"
 
 
 async def test_answers_come_with_it_but_those_of_lessons_and_of_a_chosen_adapter(
@@ -246,7 +249,7 @@ async def test_it_belongs_to_the_model_and_to_the_revision_of_its_learned_adapte
     learning.use_revision(3)
     await style.refresh()
     assert assistant.adapters.style == 0
-    assert await style.waiting() == ENOUGH, "its states are others: it is to be learned anew"
+    assert await style.waiting() == ENOUGH, "its states are others: it is to be learned again"
     learning.use_revision(0)
     await style.refresh()
     assert assistant.adapters.style
